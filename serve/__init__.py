@@ -1,0 +1,1 @@
+"""HTTP over the warehouse and the pipeline. Empty until the server joins."""
