@@ -1,0 +1,23 @@
+"""What can go wrong with data at rest. Every message is one line fit for a user."""
+
+from __future__ import annotations
+
+
+class WarehouseError(Exception):
+    """The root of this floor's errors."""
+
+
+class Unusable(WarehouseError):
+    """The folder is not a warehouse we can use: unreadable, damaged, or of a newer format."""
+
+
+class Busy(WarehouseError):
+    """Another process holds the publish lock, and waiting for it was not wanted."""
+
+
+class Overtaken(WarehouseError):
+    """The table moved under a publisher; nothing was published."""
+
+
+class QueryError(WarehouseError):
+    """The SQL or its parameters are wrong; the message is the engine's."""

@@ -1,0 +1,139 @@
+"""The few file operations that durability rests on: sync, locks, run folders."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from warehouse.errors import Busy
+
+
+def sync(path: Path) -> None:
+    """Force a file, or a folder's list of names, to stable storage."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and the ones above it, each name synced into its parent."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    sync(path.parent)
+
+
+class FileLock:
+    """An exclusive lock that the kernel drops when its holder dies, however it dies.
+
+    The file holds who has it, for the message of the one who must wait.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle = -1
+
+    def acquire(self, wait: bool = True) -> None:
+        """Take the lock; raises Busy, naming the holder, where it is taken and ``wait`` is off."""
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError as error:
+            os.close(handle)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise Busy(f"{self._path} is held by {self.holder()}") from None
+            raise
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, json.dumps({"pid": os.getpid(), "since": int(time.time())}).encode(), 0)
+        self._handle = handle
+
+    def release(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def holder(self) -> str:
+        """Who holds the lock, in words."""
+        try:
+            told = json.loads(self._path.read_bytes())
+            since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(told["since"]))
+            return f"process {told['pid']} since {since}"
+        except (OSError, ValueError, KeyError, TypeError):
+            return "another process"
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class RunFolder:
+    """A running import's folder below ``tmp``, removed at its end, or by others once it is dead."""
+
+    def __init__(self, tmp: Path) -> None:
+        # Names sort by time, so that files of later runs come later in a listing.
+        self.name = f"{time.time_ns() // 1000:016d}-{uuid.uuid4().hex[:8]}"
+        self.path = tmp / self.name
+        self._lock = FileLock(self.path / "lock")
+
+    def __enter__(self) -> Self:
+        while True:
+            make_folder(self.path)
+            try:
+                self._lock.acquire(wait=False)
+                return self
+            except (Busy, FileNotFoundError):  # taken for dead before it was locked; make it again
+                continue
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.release()
+
+
+def remove_dead_runs(tmp: Path) -> int:
+    """Remove the folders of runs whose process is gone; returns how many.
+
+    Safe: a live run holds its lock from before its folder has anything in it, except in the
+    instant between making the folder and taking the lock, and that one is empty.
+    """
+    removed = 0
+    for folder in sorted(tmp.iterdir()) if tmp.is_dir() else ():
+        lock = FileLock(folder / "lock")
+        try:
+            lock.acquire(wait=False)
+        except (Busy, OSError):
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
+        removed += 1
+    return removed
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary name to write to; on success it is synced and becomes ``path``."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        sync(temporary)
+        temporary.replace(path)
+        sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)

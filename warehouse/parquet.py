@@ -1,0 +1,125 @@
+"""Writing data files: encodings, row groups, statistics, and the file's entry for the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from warehouse.files import sync
+from warehouse.schema import FILE_SCHEMA, SIGNATURES, Collection
+
+ROW_GROUP_ROWS = 100_000
+"""DuckDB skips and parallelises by row group; at 8 k rows a page read costs twice as much."""
+
+# Chosen on 5 M real-looking rows (CPU seconds, MB): plain text and hash, zstd 1: 0.80, 96;
+# hash as lengths and bytes apart: 0.87, 74, which is what we write; lz4: 0.75, 127. Level 3 costs
+# 8 % for 3 % of size. The blooms on the hash cost 0.1 s and 6 MB and make a selector look-up in
+# DuckDB five times faster. Checksums cost nothing that could be measured.
+_OPTIONS: dict[str, Any] = {
+    "compression": {name: "none" if name == "hash" else "zstd" for name in FILE_SCHEMA.names},
+    "compression_level": {name: 1 for name in FILE_SCHEMA.names if name != "hash"},
+    "use_dictionary": ["import_id"],
+    "column_encoding": {
+        "id": "DELTA_BINARY_PACKED",
+        "created_at": "DELTA_BINARY_PACKED",
+        "hash": "DELTA_LENGTH_BYTE_ARRAY",
+    },
+    "write_statistics": ["id", "created_at", "hash", "import_id"],
+    "write_page_index": True,
+    "write_page_checksum": True,
+    "version": "2.6",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """Rows to write: canonical texts and their stored hashes, both columns of one length."""
+
+    text: pa.StringArray
+    hash: pa.BinaryArray
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A synced data file that no commit names yet; ids and times inclusive."""
+
+    path: Path
+    rows: int
+    size: int
+    first_id: int
+    last_id: int
+    first_created_at: int
+    last_created_at: int
+
+    def stats(self) -> str:
+        """The statistics of its log entry: what readers prune files by."""
+        return json.dumps(
+            {
+                "numRecords": self.rows,
+                "minValues": {"id": self.first_id, "created_at": _iso(self.first_created_at)},
+                "maxValues": {"id": self.last_id, "created_at": _iso(self.last_created_at)},
+                "nullCount": {},
+            }
+        )
+
+
+def _iso(microseconds: int) -> str:
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def rows_table(rows: NewRows, ids: np.ndarray[Any, Any], created_at: np.ndarray[Any, Any], import_id: int) -> pa.Table:
+    """Assemble the columns of a data file; ``ids`` and ``created_at`` are int64."""
+    return pa.Table.from_arrays(
+        [
+            pa.array(ids, pa.int64()),
+            pa.array(created_at, pa.int64()).view(pa.timestamp("us", tz="UTC")),
+            rows.text,
+            rows.hash,
+            pa.array(np.full(len(ids), import_id, np.int64)),
+        ],
+        schema=FILE_SCHEMA,
+    )
+
+
+def write_data_file(path: Path, collection: Collection, tables: Iterable[pa.Table]) -> WrittenFile:
+    """Write and sync one data file from tables whose ids rise. At least one row must come."""
+    options = dict(_OPTIONS)
+    if collection == SIGNATURES:  # a topic is its own best filter: 32 random bytes
+        options["bloom_filter_options"] = {"hash": {"ndv": ROW_GROUP_ROWS, "fpp": 0.05}}
+    rows = 0
+    first_id = last_id = first_created_at = last_created_at = 0
+    with pq.ParquetWriter(path, FILE_SCHEMA, **options) as writer:
+        for group in _row_groups(tables):
+            if rows == 0:
+                first_id, first_created_at = group["id"][0].as_py(), group["created_at"][0].value
+            last_id, last_created_at = group["id"][-1].as_py(), group["created_at"][-1].value
+            rows += group.num_rows
+            writer.write_table(group, row_group_size=group.num_rows)
+    sync(path)
+    size = path.stat().st_size
+    return WrittenFile(path, rows, size, first_id, last_id, first_created_at, last_created_at)
+
+
+def _row_groups(tables: Iterable[pa.Table]) -> Iterable[pa.Table]:
+    """Cut a stream of tables into row groups of one size, the last one up to half as large again."""
+    held: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        held.append(table)
+        rows += table.num_rows
+        while rows >= ROW_GROUP_ROWS * 3 // 2:
+            joined = pa.concat_tables(held)
+            yield joined.slice(0, ROW_GROUP_ROWS)
+            held = [joined.slice(ROW_GROUP_ROWS)]
+            rows -= ROW_GROUP_ROWS
+    if rows:
+        yield pa.concat_tables(held)

@@ -1,0 +1,63 @@
+"""Every path of a warehouse folder is built here.
+
+::
+
+    table/_delta_log/               the log: one version a commit, covering both collections
+    table/collection=<name>/        data files, <run>-<number>.parquet, never changed once named
+    rejects/<run>.parquet           what the import of that run refused
+    staging.sqlite                  sequences and POSTed rows that are not folded yet
+    publish.lock                    held by the one publisher
+    tmp/<run>/                      a running import's spill; its lock file tells whether it lives
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from warehouse.schema import Collection
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    root: Path
+
+    @property
+    def table(self) -> Path:
+        return self.root / "table"
+
+    @property
+    def log(self) -> Path:
+        return self.table / "_delta_log"
+
+    @property
+    def staging(self) -> Path:
+        return self.root / "staging.sqlite"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "publish.lock"
+
+    @property
+    def rejects(self) -> Path:
+        return self.root / "rejects"
+
+    @property
+    def tmp(self) -> Path:
+        return self.root / "tmp"
+
+    def log_entry(self, version: int) -> Path:
+        return self.log / f"{version:020d}.json"
+
+    def partition(self, collection: Collection) -> Path:
+        return self.table / f"collection={collection}"
+
+    def data_file(self, collection: Collection, run: str, number: int) -> Path:
+        return self.partition(collection) / f"{run}-{number:04d}.parquet"
+
+    def in_table(self, file: Path) -> str:
+        """A data file's name in the log: relative to the table."""
+        return file.relative_to(self.table).as_posix()
+
+    def rejects_file(self, run: str) -> Path:
+        return self.rejects / f"{run}.parquet"

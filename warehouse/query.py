@@ -1,0 +1,183 @@
+"""SQL over one version of the warehouse. DuckDB, in memory, on views over the snapshot's files.
+
+The connection reads the warehouse's own files and nothing else: file access is confined to the
+folder, the network is off, and the configuration is locked, so SQL text from anyone may be run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+
+from warehouse.errors import QueryError
+from warehouse.paths import Paths
+from warehouse.schema import COLLECTIONS, FILE_SCHEMA, REJECT_SCHEMA, VIEW_NAMES, Collection
+from warehouse.snapshot import Snapshot, history
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# One character a byte with the byte's code, as the wire format writes a hash.
+_BYTES_SIGNATURE = (
+    "array_to_string(list_transform(range(0, octet_length(hash)),"
+    " lambda i: chr(('0x' || substr(hex(hash), 2 * i + 1, 2))::INTEGER)), '')"
+)
+
+_SOURCE_TYPE = pa.struct(
+    [
+        ("path", pa.string()),
+        ("format", pa.string()),
+        ("bytes", pa.int64()),
+        ("sha256", pa.string()),
+        ("read", pa.int64()),
+        ("imported", pa.int64()),
+        ("duplicate", pa.int64()),
+        ("rejected", pa.int64()),
+    ]
+)
+
+IMPORTS_SCHEMA = pa.schema(
+    [
+        ("import_id", pa.int64()),
+        ("version", pa.int64()),
+        ("committed_at", pa.timestamp("ms", tz="UTC")),
+        ("source", pa.string()),
+        ("files", pa.int64()),
+        ("read", pa.int64()),
+        ("imported", pa.int64()),
+        ("duplicate", pa.int64()),
+        ("rejected", pa.int64()),
+        ("seconds", pa.float64()),
+        ("sources", pa.list_(_SOURCE_TYPE)),
+        ("rejects_file", pa.string()),
+    ]
+)
+
+
+def connect(paths: Paths, memory_limit: str, threads: int, spill: Path | None = None) -> duckdb.DuckDBPyConnection:
+    """A bare engine within a memory limit, spilling below ``spill`` (the warehouse's ``tmp``)."""
+    connection = duckdb.connect(":memory:")
+    connection.execute("SET memory_limit = $limit", {"limit": memory_limit})
+    connection.execute("SET threads = $threads", {"threads": threads})
+    connection.execute("SET temp_directory = $folder", {"folder": str(spill or paths.tmp / "sql")})
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET preserve_insertion_order = false")
+    return connection
+
+
+def imports_table(paths: Paths, version: int | None = None) -> pa.Table:
+    """The imports up to a version, oldest first; the columns of IMPORTS_SCHEMA."""
+    rows = [
+        {
+            "import_id": entry["import"],
+            "version": entry["version"],
+            "committed_at": entry["committed_at"],
+            "source": entry.get("source"),
+            "files": len(entry["sources"]),
+            **{name: entry["totals"][name] for name in ("read", "imported", "duplicate", "rejected")},
+            "seconds": entry["seconds"],
+            "sources": entry["sources"],
+            "rejects_file": str(paths.rejects_file(entry["run"])) if entry["totals"]["rejected"] else None,
+        }
+        for entry in history(paths, version)
+        if "import" in entry
+    ]
+    return pa.Table.from_pylist(rows, schema=IMPORTS_SCHEMA)
+
+
+class Result:
+    """The rows of a query, fetched once in the form that is asked for."""
+
+    def __init__(self, relation: duckdb.DuckDBPyRelation | None) -> None:
+        self._relation = relation
+
+    def arrow(self) -> pa.Table:
+        """All rows as an Arrow table; raises QueryError."""
+        return self.reader().read_all()
+
+    def df(self) -> pd.DataFrame:
+        """All rows as a pandas DataFrame; raises QueryError."""
+        return self.arrow().to_pandas()
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """All rows as Python tuples; raises QueryError."""
+        table = self.arrow()
+        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+    def reader(self, batch_rows: int = 65_536) -> pa.RecordBatchReader:
+        """The rows as a stream of batches, computed while they are read."""
+        if self._relation is None:
+            return pa.RecordBatchReader.from_batches(pa.schema([]), [])
+        return self._relation.to_arrow_reader(batch_rows)
+
+    def __str__(self) -> str:
+        return "" if self._relation is None else str(self._relation)
+
+
+class Database:
+    """The views over one snapshot: signatures, event_signatures, imports, rejects."""
+
+    def __init__(self, paths: Paths, snapshot: Snapshot, memory_limit: str = "1GB", threads: int | None = None) -> None:
+        self._connection = connect(paths, memory_limit, threads or os.cpu_count() or 1)
+        for collection in COLLECTIONS:
+            self._create_rows_view(collection, snapshot)
+        version = snapshot.version if snapshot.version >= 0 else None
+        imports = imports_table(paths, version) if version is not None else IMPORTS_SCHEMA.empty_table()
+        self._connection.register("imports_arrow", imports)
+        self._connection.execute("CREATE TABLE imports_table AS FROM imports_arrow")
+        self._connection.execute("CREATE VIEW imports AS SELECT * EXCLUDE (rejects_file) FROM imports_table")
+        self._connection.unregister("imports_arrow")
+        self._create_rejects_view([file for file in imports["rejects_file"].to_pylist() if file])
+        self._connection.execute("SET allowed_directories = $folders", {"folders": [str(paths.root)]})
+        self._connection.execute("SET enable_external_access = false")
+        self._connection.execute("SET lock_configuration = true")
+
+    def _create_rows_view(self, collection: Collection, snapshot: Snapshot) -> None:
+        files = snapshot.parquet_files(collection)
+        source = self._files(files, FILE_SCHEMA)
+        self._connection.execute(
+            f"CREATE VIEW {VIEW_NAMES[collection]} AS SELECT id, created_at, text_signature,"
+            f" '0x' || lower(hex(hash)) AS hex_signature, {_BYTES_SIGNATURE} AS bytes_signature,"
+            f" hash, import_id FROM {source}"
+        )
+
+    def _create_rejects_view(self, files: list[str]) -> None:
+        columns = "collection, text, reason, position, file, line"
+        if files:
+            source = self._files(files, REJECT_SCHEMA, "filename = true")
+            self._connection.execute(
+                f"CREATE VIEW rejects AS SELECT i.import_id, {columns} FROM {source} r"
+                " JOIN imports_table i ON i.rejects_file = r.filename"
+            )
+        else:
+            source = self._files([], REJECT_SCHEMA)
+            self._connection.execute(
+                f"CREATE VIEW rejects AS SELECT 0::BIGINT AS import_id, {columns} FROM {source}"
+            )
+
+    def _files(self, files: list[str], schema: pa.Schema, options: str = "") -> str:
+        """What to select from: the Parquet files, or an empty table of the same columns.
+
+        A view takes no bound parameters, so the names are quoted; they are our own.
+        """
+        if files:
+            names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
+            return f"read_parquet([{names}]{', ' + options if options else ''})"
+        name = "empty_" + "_".join(schema.names)
+        self._connection.register(name, schema.empty_table())
+        return name
+
+    def sql(self, query: str, parameters: Sequence[Any] | dict[str, Any] | None = None) -> Result:
+        """Run one query; raises QueryError. ``parameters`` bind ``?``, ``$1`` or ``$name``."""
+        try:
+            return Result(self._connection.sql(query, params=parameters or None))
+        except duckdb.Error as error:
+            raise QueryError(str(error)) from error
+
+    def close(self) -> None:
+        self._connection.close()

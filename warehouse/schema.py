@@ -1,0 +1,47 @@
+"""The columns, their types, and the two collections. Nothing here does I/O."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+import pyarrow as pa
+
+Collection = Literal["signatures", "event-signatures"]
+
+COLLECTIONS: Final[tuple[Collection, ...]] = get_args(Collection)
+SIGNATURES, EVENT_SIGNATURES = COLLECTIONS
+
+HASH_BYTES: Final[dict[Collection, int]] = {SIGNATURES: 4, EVENT_SIGNATURES: 32}
+"""How much of the keccak-256 digest a collection keeps: a selector, or the whole topic."""
+
+VIEW_NAMES: Final[dict[Collection, str]] = {
+    SIGNATURES: "signatures",
+    EVENT_SIGNATURES: "event_signatures",
+}
+
+FILE_SCHEMA: Final = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("created_at", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("text_signature", pa.string(), nullable=False),
+        pa.field("hash", pa.binary(), nullable=False),
+        pa.field("import_id", pa.int64(), nullable=False),
+    ]
+)
+"""A data file's columns. ``collection`` is the table's partition and stands in the path."""
+
+TABLE_SCHEMA: Final = pa.schema([pa.field("collection", pa.string(), nullable=False), *FILE_SCHEMA])
+
+REJECT_SCHEMA: Final = pa.schema(
+    [
+        pa.field("collection", pa.string()),
+        pa.field("text", pa.string()),
+        pa.field("reason", pa.dictionary(pa.int8(), pa.string())),
+        pa.field("position", pa.int32()),
+        pa.field("file", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("line", pa.int64()),
+    ]
+)
+"""A rejects file. ``position`` is the column (from 1, in bytes of the text) where the fault was
+noticed, 0 where it is the entry's as a whole; ``line`` counts from 1, 0 where the input has none
+(then it is the entry's number, see the format). Bytes that are no UTF-8 are written as ``\\xNN``."""

@@ -1,0 +1,148 @@
+"""One version of the table: which files it has, up to which id staged rows are folded into it.
+
+A Snapshot is immutable. Everything that a reader or a publisher derives from the log goes through
+``read_snapshot``, so both see the same thing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from warehouse.errors import Unusable
+from warehouse.paths import Paths
+from warehouse.schema import COLLECTIONS, Collection
+from warehouse.staging import NO_FLOORS, Floor
+
+SUMMARY_KEY = "sigdir"
+"""The commit's field that carries what it did, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file of a snapshot; ids inclusive, they rise inside it but may have gaps."""
+
+    path: Path
+    rows: int
+    size: int
+    first_id: int
+    last_id: int
+    last_created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Version ``version`` of the table; -1 for a folder where nothing was published yet.
+
+    ``files`` are in id order. ``floors`` holds each collection's highest id and time; its id is
+    also the watermark: staged rows at or below it are folded.
+    """
+
+    version: int = -1
+    files: Mapping[Collection, tuple[DataFile, ...]] = field(
+        default_factory=lambda: dict.fromkeys(COLLECTIONS, ())
+    )
+    floors: Mapping[Collection, Floor] = field(default_factory=lambda: NO_FLOORS)
+
+    def count(self, collection: Collection) -> int:
+        return sum(file.rows for file in self.files[collection])
+
+    def parquet_files(self, collection: Collection) -> list[str]:
+        return [str(file.path) for file in self.files[collection]]
+
+
+def open_table(paths: Paths, version: int | None = None) -> DeltaTable | None:
+    """The Delta table at a version, the newest by default; None where there is none yet."""
+    if not paths.log.is_dir():
+        return None
+    try:
+        return DeltaTable(paths.table, version=version)
+    except TableNotFoundError:
+        if version is None:
+            return None
+        raise Unusable(f"{paths.root} has no version {version}") from None
+    except (DeltaError, OSError, ValueError) as error:
+        if version is not None:
+            raise Unusable(f"{paths.root} has no version {version}") from error
+        reason = str(error).partition("\n")[0]
+        raise Unusable(f"{paths.table}: the log cannot be read: {reason}") from error
+
+
+def transaction_name(collection: Collection) -> str:
+    """The name under which a commit records a collection's watermark."""
+    return f"sigdir:{collection}"
+
+
+def read_snapshot(paths: Paths, version: int | None = None) -> Snapshot:
+    """Read the newest version, or the one asked for; raises Unusable."""
+    table = open_table(paths, version)
+    if table is None:
+        if version is not None and version >= 0:
+            raise Unusable(f"{paths.root} has no version {version}")
+        return Snapshot()
+    return snapshot_of(paths, table)
+
+
+def snapshot_of(paths: Paths, table: DeltaTable) -> Snapshot:
+    actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    files = {}
+    floors = {}
+    for collection in COLLECTIONS:
+        found = [_data_file(paths, action) for action in actions if action["partition.collection"] == collection]
+        files[collection] = tuple(sorted(found, key=lambda file: file.first_id))
+        watermark = table.transaction_version(transaction_name(collection)) or 0
+        last_created_at = max((file.last_created_at for file in found), default=0)
+        floors[collection] = Floor(watermark, last_created_at)
+    return Snapshot(table.version(), files, floors)
+
+
+def _data_file(paths: Paths, action: Mapping[str, Any]) -> DataFile:
+    last = action["max.created_at"]
+    # Whole microseconds: a float of seconds would round them.
+    since = last.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    return DataFile(
+        path=paths.table / action["path"],
+        rows=action["num_records"],
+        size=action["size_bytes"],
+        first_id=action["min.id"],
+        last_id=action["max.id"],
+        last_created_at=(since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds,
+    )
+
+
+def history(
+    paths: Paths, version: int | None = None, newest: int | None = None
+) -> list[dict[str, Any]]:
+    """What each commit up to ``version`` says of itself, oldest first; the ``newest`` N if given.
+
+    Each entry is the commit's summary with ``version`` and ``committed_at`` (a UTC datetime) added.
+    """
+    table = open_table(paths, version)
+    entries = []
+    for commit in table.history(newest) if table is not None else ():
+        if SUMMARY_KEY not in commit:
+            continue
+        summary: dict[str, Any] = json.loads(commit[SUMMARY_KEY])
+        summary["version"] = commit["version"]
+        summary["committed_at"] = datetime.fromtimestamp(commit["timestamp"] / 1000, UTC)
+        entries.append(summary)
+    return sorted(entries, key=lambda entry: entry["version"])
+
+
+def newest_run(paths: Paths) -> str | None:
+    """The run that made the newest version."""
+    newest = history(paths, newest=1)
+    return newest[-1].get("run") if newest else None
+
+
+def last_import(paths: Paths) -> int:
+    """The number of the last import that the log names; reads the whole log."""
+    return max((entry["import"] for entry in history(paths) if "import" in entry), default=0)

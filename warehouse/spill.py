@@ -1,0 +1,123 @@
+"""A batch on its way into the table: texts, hashes and keys in files of the run's folder.
+
+A batch may be larger than memory, so what was normalised and hashed goes to disk at once, one
+spill a collection, in the order of the source. A row is known by its number in that order. Which
+rows are new is one flag each, decided later by ``dedupe``.
+
+The key is the first 16 bytes of the digest. Two texts that share it can be made with about 2^64
+hashes, and all that this would win is that the second of them is taken for the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from warehouse.parquet import NewRows
+from warehouse.schema import HASH_BYTES, Collection
+
+KEY_BYTES = 16
+_KEYS_A_CHUNK = 1 << 19
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Keys as two columns of uint64, of one length."""
+
+    high: npt.NDArray[np.uint64]
+    low: npt.NDArray[np.uint64]
+
+
+def keys_of(digests: npt.NDArray[np.uint8]) -> Keys:
+    """The keys of digests, uint8 of shape (rows, 32)."""
+    words = np.ascontiguousarray(digests[:, :KEY_BYTES]).view(np.uint64)
+    return Keys(words[:, 0], words[:, 1])
+
+
+class Spill:
+    """The accepted rows of one collection. Append, then ``finish``, then read as often as needed."""
+
+    def __init__(self, folder: Path, collection: Collection) -> None:
+        self.collection = collection
+        self.rows = 0
+        self._texts_path = folder / f"{collection}.arrow"
+        self._keys_path = folder / f"{collection}.keys"
+        schema = pa.schema([("text", pa.string()), ("hash", pa.binary(HASH_BYTES[collection]))])
+        self._keys = self._keys_path.open("wb")
+        self._sink = pa.OSFile(str(self._texts_path), "wb")
+        self._texts = pa.ipc.new_file(self._sink, schema)
+        self._firsts: list[int] = []
+
+    def append(self, text: pa.StringArray, digests: npt.NDArray[np.uint8]) -> None:
+        """Add rows: their canonical texts and digests, uint8 of shape (rows, 32)."""
+        if not len(text):
+            return
+        width = HASH_BYTES[self.collection]
+        stored = np.ascontiguousarray(digests[:, :width])
+        column = pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(width), len(text), [None, pa.py_buffer(stored)]
+        )
+        self._texts.write_batch(pa.record_batch([text, column], names=["text", "hash"]))
+        self._keys.write(np.ascontiguousarray(digests[:, :KEY_BYTES]).data)
+        self._firsts.append(self.rows)
+        self.rows += len(text)
+
+    def finish(self) -> None:
+        self._texts.close()
+        self._sink.close()
+        self._keys.close()
+
+    def batches(self) -> int:
+        return len(self._firsts)
+
+    def first_rows(self) -> npt.NDArray[np.int64]:
+        """The number of the first row of each batch, and the count of all rows at the end."""
+        return np.array([*self._firsts, self.rows], np.int64)
+
+    def keys(self) -> Iterator[tuple[int, Keys]]:
+        """All keys in row order: the first row's number and a chunk, again and again."""
+        with self._keys_path.open("rb") as file:
+            first = 0
+            while chunk := file.read(_KEYS_A_CHUNK * KEY_BYTES):
+                words = np.frombuffer(chunk, np.uint64).reshape(-1, 2)
+                yield first, Keys(words[:, 0], words[:, 1])
+                first += len(words)
+
+    def rows_with(self, digests: list[bytes]) -> npt.NDArray[np.int64]:
+        """The numbers of the rows whose text has one of these digests."""
+        wanted = keys_of(np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 32))
+        pairs = set(zip(wanted.high.tolist(), wanted.low.tolist(), strict=True))
+        found = []
+        for first, keys in self.keys():
+            near = np.flatnonzero(np.isin(keys.high, wanted.high))
+            found += [first + int(i) for i in near if (int(keys.high[i]), int(keys.low[i])) in pairs]
+        return np.array(found, np.int64)
+
+    def read(self, first: int, last: int, keep: npt.NDArray[np.bool_]) -> Iterator[NewRows]:
+        """The kept rows of the batches ``first`` up to and without ``last``.
+
+        ``keep`` has a flag for every row of the spill.
+        """
+        with pa.OSFile(str(self._texts_path)) as file:
+            reader = pa.ipc.open_file(file)
+            for number in range(first, last):
+                batch = reader.get_batch(number)
+                start = self._firsts[number]
+                mask = keep[start : start + batch.num_rows]
+                if not mask.all():
+                    batch = batch.filter(pa.array(mask))
+                if batch.num_rows:
+                    yield NewRows(batch["text"], pc.cast(batch["hash"], pa.binary()))
+
+    def __enter__(self) -> Spill:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.finish()

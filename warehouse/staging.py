@@ -1,0 +1,211 @@
+"""The staging table: the sequences of ids and times, and POSTed rows that are not folded yet.
+
+Invariants
+    An id is handed out once per collection, in order, and created_at rises with it.
+    Every change is one transaction that is on stable storage when it returns (WAL, FULL).
+    A row is here with an id above the snapshot's watermark, or it is in the snapshot; never
+    in neither. Rows at or below the watermark are left-overs of a crash and count as folded.
+
+SQLite, because several processes write it at once and each commit is durable by itself
+(0.15 ms an insert); a DuckDB file can be opened by one process only.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from warehouse.errors import Unusable
+from warehouse.schema import COLLECTIONS, Collection
+
+FORMAT = 1
+"""The layout of this file and of the folder round it; a newer one is refused."""
+
+# A writer waits this long for another's transaction. Each is a few milliseconds; only a publisher
+# that must look a late row up in its batch takes longer (50 ms for 10 M rows).
+_WAIT_SECONDS = 60.0
+
+_SCRIPT = """
+CREATE TABLE IF NOT EXISTS about (format INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS sequence (
+    collection TEXT PRIMARY KEY,
+    last_id INTEGER NOT NULL,
+    last_created_at INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS imports (last_id INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS staged (
+    collection TEXT NOT NULL,
+    id INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    text_signature TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    PRIMARY KEY (collection, id)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS staged_text ON staged (collection, text_signature);
+CREATE TABLE IF NOT EXISTS unfinished (run TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRow:
+    """A row that was POSTed and not folded; ``created_at`` in microseconds since 1970, UTC."""
+
+    id: int
+    created_at: int
+    text: str
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Ids ``first_id`` up to and without ``first_id + rows``, and as many microseconds."""
+
+    first_id: int
+    first_created_at: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The highest id and time that the snapshot holds: a sequence never falls behind it.
+
+    The table outlives a lost or replaced staging file, and this is what makes that harmless.
+    """
+
+    id: int = 0
+    created_at: int = 0
+
+
+NO_FLOORS: Mapping[Collection, Floor] = MappingProxyType({c: Floor() for c in COLLECTIONS})
+
+
+class Transaction:
+    """What may be done inside one exclusive transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def reserve(self, collection: Collection, rows: int, floor: Floor) -> Range:
+        """Take ``rows`` ids and microseconds; both lie above everything handed out before.
+
+        The times end at the clock's now where they can, so that a large import does not push the
+        clock of the rows behind it into the future.
+        """
+        last_id, last_created_at = self._connection.execute(
+            "SELECT last_id, last_created_at FROM sequence WHERE collection = ?", (collection,)
+        ).fetchone()
+        first_id = max(last_id, floor.id) + 1
+        now = time.time_ns() // 1000
+        first_created_at = max(max(last_created_at, floor.created_at) + 1, now - rows + 1)
+        self._connection.execute(
+            "UPDATE sequence SET last_id = ?, last_created_at = ? WHERE collection = ?",
+            (first_id + rows - 1, first_created_at + rows - 1, collection),
+        )
+        return Range(first_id, first_created_at, rows)
+
+    def reserve_import(self, published: Callable[[], int]) -> int:
+        """The next import's number; ``published`` tells the table's last, asked of a new file only."""
+        (last,) = self._connection.execute("SELECT last_id FROM imports").fetchone()
+        number = (int(last) or published()) + 1
+        self._connection.execute("UPDATE imports SET last_id = ?", (number,))
+        return number
+
+    def stage(self, collection: Collection, text: str, digest: bytes, floor: Floor) -> StagedRow | None:
+        """Add a row; None where the text is staged already."""
+        held = self._connection.execute(
+            "SELECT 1 FROM staged WHERE collection = ? AND text_signature = ? AND id > ?",
+            (collection, text, floor.id),
+        ).fetchone()
+        if held:
+            return None
+        place = self.reserve(collection, 1, floor)
+        row = StagedRow(place.first_id, place.first_created_at, text, digest)
+        self._connection.execute(
+            "INSERT INTO staged VALUES (?, ?, ?, ?, ?)",
+            (collection, row.id, row.created_at, text, digest),
+        )
+        return row
+
+    def rows(self, collection: Collection, above: int, up_to: int | None = None) -> list[StagedRow]:
+        """The rows with ``above < id``, and ``id <= up_to`` where given, in id order."""
+        limit = 2**63 - 1 if up_to is None else up_to
+        found = self._connection.execute(
+            "SELECT id, created_at, text_signature, digest FROM staged"
+            " WHERE collection = ? AND id > ? AND id <= ? ORDER BY id",
+            (collection, above, limit),
+        )
+        return [StagedRow(*row) for row in found]
+
+    def forget(self, collection: Collection, up_to: int) -> int:
+        """Delete the rows with ``id <= up_to``: they are in the snapshot. Returns how many."""
+        return self._connection.execute(
+            "DELETE FROM staged WHERE collection = ? AND id <= ?", (collection, up_to)
+        ).rowcount
+
+    def begin_publish(self, run: str) -> None:
+        """Note that files named after ``run`` may exist without a commit that names them."""
+        self._connection.execute("INSERT OR IGNORE INTO unfinished VALUES (?)", (run,))
+
+    def end_publish(self, run: str) -> None:
+        self._connection.execute("DELETE FROM unfinished WHERE run = ?", (run,))
+
+    def unfinished(self) -> list[str]:
+        return [run for (run,) in self._connection.execute("SELECT run FROM unfinished")]
+
+
+class Staging:
+    """One process's handle on the staging file. Not for use by two threads at once."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, made where it is missing; raises Unusable."""
+        try:
+            self._connection = sqlite3.connect(
+                path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            with self.exclusive():
+                self._prepare(path)
+        except sqlite3.DatabaseError as error:
+            raise Unusable(f"{path}: {error}") from error
+
+    def _prepare(self, path: Path) -> None:
+        execute = self._connection.execute
+        if not execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
+            for statement in _SCRIPT.split(";"):
+                execute(statement)
+            execute("INSERT INTO about VALUES (?)", (FORMAT,))
+            execute("INSERT INTO imports VALUES (0)")
+            for collection in COLLECTIONS:
+                execute("INSERT INTO sequence VALUES (?, 0, 0)", (collection,))
+        (found,) = execute("SELECT format FROM about").fetchone()
+        if found != FORMAT:
+            raise Unusable(f"{path} has format {found}; this version reads format {FORMAT}")
+
+    @contextmanager
+    def exclusive(self) -> Iterator[Transaction]:
+        """One write transaction: durable where the block ends well, undone where it raises."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield Transaction(self._connection)
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """One read transaction: everything read inside belongs to one state."""
+        self._connection.execute("BEGIN")
+        try:
+            yield Transaction(self._connection)
+        finally:
+            self._connection.execute("COMMIT")
+
+    def close(self) -> None:
+        self._connection.close()
