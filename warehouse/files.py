@@ -7,6 +7,8 @@ import fcntl
 import json
 import os
 import shutil
+import signal
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -127,13 +129,19 @@ def remove_dead_runs(tmp: Path) -> int:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary name to write to; on success it is synced and becomes ``path``."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def uninterrupted() -> Iterator[None]:
+    """Pass over SIGINT and SIGTERM until the end of the block.
+
+    For the last step of a publish: a stop is asked for either before it, and then nothing was
+    published, or too late, and then the run ends by itself some milliseconds later.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    stops = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(stop, signal.SIG_IGN) for stop in stops]
     try:
-        yield temporary
-        sync(temporary)
-        temporary.replace(path)
-        sync(path.parent)
+        yield
     finally:
-        temporary.unlink(missing_ok=True)
+        for stop, handler in zip(stops, before, strict=True):
+            signal.signal(stop, handler)

@@ -1,11 +1,13 @@
-"""A parallel map that keeps the order and bounds what is in flight."""
+"""Threads in order: a parallel map and a look-ahead, both with a bound on what is in flight."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from typing import TypeVar
+from queue import Empty, Queue
+from threading import Event, Thread
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -29,3 +31,38 @@ def ordered_map(
     finally:
         for future in waiting:
             future.cancel()
+
+
+def in_background(items: Iterable[Item], ahead: int) -> Iterator[Item]:
+    """The same items, made in a thread of their own up to ``ahead`` before they are asked for."""
+    ready: Queue[tuple[bool, Any]] = Queue(ahead)
+    stopped = Event()
+
+    def make() -> None:
+        last: tuple[bool, Any] = (False, None)
+        try:
+            for item in items:
+                ready.put((True, item))
+                if stopped.is_set():
+                    return
+        except BaseException as error:  # handed to the reader, who raises it
+            last = (False, error)
+        ready.put(last)
+
+    thread = Thread(target=make, daemon=True)
+    thread.start()
+    try:
+        while True:
+            more, value = ready.get()
+            if not more:
+                if value is not None:
+                    raise value
+                return
+            yield value
+    finally:
+        stopped.set()
+        while thread.is_alive():  # it may wait for room in the queue
+            try:
+                ready.get(timeout=0.01)
+            except Empty:
+                continue

@@ -29,6 +29,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -40,8 +41,8 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
 from warehouse import faults
-from warehouse.errors import Overtaken
-from warehouse.files import FileLock, make_folder, remove_dead_runs, sync
+from warehouse.errors import Busy, Overtaken
+from warehouse.files import FileLock, make_folder, remove_dead_runs, sync, uninterrupted
 from warehouse.parquet import NewRows, WrittenFile, rows_table, write_data_file
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, HASH_BYTES, TABLE_SCHEMA, Collection
@@ -63,6 +64,17 @@ _LATE_ROUNDS = 3
 
 Tick = Callable[[int], None]
 """Called with a number of rows whenever that many more are written."""
+
+
+Summary = Callable[[], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The new version, and the number of the import that made it (0 for a fold)."""
+
+    snapshot: Snapshot
+    import_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +102,28 @@ class _Part:
 class Publisher:
     """The one process that may publish. Use as a context; raises Busy where it may not wait."""
 
-    def __init__(self, paths: Paths, threads: int = 2, wait: bool = True) -> None:
+    def __init__(
+        self,
+        paths: Paths,
+        threads: int = 2,
+        wait: bool = True,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self._paths = paths
         self._threads = threads
         self._wait = wait
+        self._say = say
         self._lock = FileLock(paths.lock)
 
     def __enter__(self) -> Self:
         make_folder(self._paths.root)
-        self._lock.acquire(self._wait)
+        try:
+            self._lock.acquire(wait=False)
+        except Busy as busy:
+            if not self._wait:
+                raise
+            self._say(f"waiting: {busy}")
+            self._lock.acquire()
         try:
             self.staging = Staging(self._paths.staging)
             self.recover()
@@ -145,18 +170,21 @@ class Publisher:
         run: str,
         batches: Mapping[Collection, Batch],
         checked: Mapping[Collection, int],
-        summary: Mapping[str, Any],
+        summary: Summary,
+        rejects: Path | None = None,
         tick: Tick = lambda rows: None,
-    ) -> Snapshot:
+    ) -> Published:
         """Make the batches visible, and all staged rows with them, in one new version.
 
         ``checked`` is, for each collection, the highest staged id that the batch was deduped
-        against. ``summary`` becomes the commit's account of itself; the run, the import's number
-        where the summary says it is one, and the row counts are added. Raises Overtaken.
+        against. ``summary`` gives the commit's account of itself, and is asked for when the
+        batches are final; the run, the import's number and the row counts are added. ``rejects``
+        is a finished rejects file to keep with the import. Raises Overtaken.
         """
         publication = _Publication(self._paths, self.staging, self.snapshot, run, self._threads, tick)
-        self.snapshot = publication.carry_out(batches, dict(checked), summary)
-        return self.snapshot
+        publication.carry_out(batches, dict(checked), summary, rejects)
+        self.snapshot = read_snapshot(self._paths)
+        return Published(self.snapshot, publication.import_id)
 
 
 class _Publication:
@@ -176,16 +204,22 @@ class _Publication:
         self,
         batches: Mapping[Collection, Batch],
         checked: dict[Collection, int],
-        summary: Mapping[str, Any],
-    ) -> Snapshot:
+        summary: Summary,
+        rejects: Path | None,
+    ) -> None:
         for collection in COLLECTIONS:
             make_folder(self.paths.partition(collection))
-        folded = self.reserve(batches, is_import=summary.get("kind") == "import")
+        folded = self.reserve(batches)
         faults.point("reserved")
         self.write(batches, folded)
+        if rejects is not None:
+            make_folder(self.paths.rejects)
+            sync(rejects)
+            rejects.replace(self.paths.rejects_file(self.run))
+            sync(self.paths.rejects)
         faults.point("written")
         for round_number in range(_LATE_ROUNDS + 1):
-            with self.staging.exclusive() as staging:
+            with uninterrupted(), self.staging.exclusive() as staging:
                 late = self.late_rows(staging, batches, checked)
                 if late and round_number < _LATE_ROUNDS:
                     pass  # look them up without holding POST; in the last round it has to wait
@@ -201,14 +235,13 @@ class _Publication:
             for collection, rows in late.items():
                 checked[collection] = rows[-1].id
         faults.point("published")
-        return read_snapshot(self.paths)
 
-    def reserve(self, batches: Mapping[Collection, Batch], is_import: bool) -> dict[Collection, list[StagedRow]]:
+    def reserve(self, batches: Mapping[Collection, Batch]) -> dict[Collection, list[StagedRow]]:
         """Step 1. Returns the staged rows below the batch, which are folded with it."""
         folded = {}
         with self.staging.exclusive() as staging:
             staging.begin_publish(self.run)
-            if is_import:
+            if batches:
                 self.import_id = staging.reserve_import(lambda: last_import(self.paths))
             for collection in COLLECTIONS:
                 floor = self.snapshot.floors[collection]
@@ -320,9 +353,9 @@ class _Publication:
             self.write_part(collection, batch, part, again=f"-{time.time_ns()}")
         old.path.unlink()
 
-    def commit(self, summary: Mapping[str, Any]) -> None:
+    def commit(self, summary: Summary) -> None:
         """The last step: one log entry, from which on the version is there."""
-        told = dict(summary) | {"run": self.run}
+        told = dict(summary()) | {"run": self.run}
         if self.import_id:
             told["import"] = self.import_id
         told["rows"] = {

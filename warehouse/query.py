@@ -98,7 +98,10 @@ class Result:
 
     def arrow(self) -> pa.Table:
         """All rows as an Arrow table; raises QueryError."""
-        return self.reader().read_all()
+        try:
+            return self.reader().read_all()
+        except (duckdb.Error, pa.ArrowException) as error:
+            raise QueryError(str(error)) from error
 
     def df(self) -> pd.DataFrame:
         """All rows as a pandas DataFrame; raises QueryError."""
@@ -116,7 +119,10 @@ class Result:
         return self._relation.to_arrow_reader(batch_rows)
 
     def __str__(self) -> str:
-        return "" if self._relation is None else str(self._relation)
+        try:
+            return "" if self._relation is None else str(self._relation)
+        except duckdb.Error as error:
+            raise QueryError(str(error)) from error
 
 
 class Database:

@@ -43,5 +43,5 @@ REJECT_SCHEMA: Final = pa.schema(
     ]
 )
 """A rejects file. ``position`` is the column (from 1, in bytes of the text) where the fault was
-noticed, 0 where it is the entry's as a whole; ``line`` counts from 1, 0 where the input has none
-(then it is the entry's number, see the format). Bytes that are no UTF-8 are written as ``\\xNN``."""
+noticed, 0 where it is the entry's as a whole. ``line`` counts lines from 1, or entries where the
+input has no lines (a JSON document, Parquet). Bytes that are no UTF-8 are written as ``\\xNN``."""

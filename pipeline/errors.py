@@ -1,0 +1,14 @@
+"""What stops an import. One line each: which input, where in it, and why."""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """The root of this floor's errors."""
+
+
+class BadInput(PipelineError):
+    """An input that cannot be read on; nothing of the run is published."""
+
+    def __init__(self, name: str, reason: str, place: str = "") -> None:
+        super().__init__(f"{name}: {place + ': ' if place else ''}{reason}")

@@ -1,0 +1,54 @@
+"""Compiler artifacts of Hardhat, Truffle and Foundry: an object with ``abi``.
+
+Foundry's also has ``methodIdentifiers``, from text to selector, which are candidates too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+from pipeline.candidates import Candidates, Entry, pack
+from pipeline.errors import BadInput
+from pipeline.formats.abi import abi_entries, is_abi
+from pipeline.formats.documents import encoded, entry_fault, is_document, pairs
+from pipeline.formats.hashes import parse_hash
+from pipeline.grammar import FUNCTIONS
+from pipeline.source import Source
+
+
+def looks_like(source: Source) -> bool:
+    return is_document(source, "{") and is_abi(_abi(source.document()))
+
+
+def read(source: Source) -> Iterator[Candidates]:
+    document = source.document()
+    abi = _abi(document)
+    if not isinstance(abi, list):
+        raise BadInput(source.name, "no list under abi")
+    return pack(_entries(abi, document.get("methodIdentifiers")), source.number)
+
+
+def _abi(document: Any) -> Any:
+    """The ABI inside; some tools write it as a string of JSON."""
+    abi = document.get("abi") if isinstance(document, dict) else None
+    if isinstance(abi, str):
+        try:
+            return json.loads(abi)
+        except (ValueError, RecursionError):
+            return None
+    return abi
+
+
+def _entries(abi: list[Any], identifiers: Any) -> Iterator[Entry]:
+    yield from abi_entries(abi)
+    if not isinstance(identifiers, dict):
+        return
+    for number, (text, written) in zip(count(len(abi) + 1), pairs(identifiers)):  # noqa: B905
+        declared = parse_hash(written) if isinstance(written, str) else None
+        if declared is None:
+            yield entry_fault({text: written}, number)
+        else:
+            yield Entry(encoded(text), number, FUNCTIONS, declared)

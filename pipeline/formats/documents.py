@@ -1,0 +1,42 @@
+"""What the JSON formats share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pipeline.candidates import Entry
+from pipeline.formats.json_lines import first_object
+from pipeline.grammar import BAD_ENTRY, MAX_TEXT_BYTES
+from pipeline.source import Repeated, Source
+
+
+def is_json(source: Source, opening: str = "{[") -> bool:
+    """Whether the input begins like JSON."""
+    begin = source.head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    return begin != b"" and begin in opening.encode()
+
+
+def is_document(source: Source, opening: str = "{[") -> bool:
+    """Whether the input is one JSON value, and not one on each line."""
+    if not is_json(source, opening):
+        return False
+    several_lines = b"\n" in source.head.strip()
+    return not (several_lines and first_object(source) is not None)
+
+
+def pairs(document: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    """All members of an object, those with the same key too."""
+    return document.pairs if isinstance(document, Repeated) else document.items()
+
+
+def encoded(text: str) -> bytes:
+    """Text of a JSON string as bytes; a lone surrogate becomes bytes that are no UTF-8."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def entry_fault(value: Any, number: int) -> Entry:
+    """An entry that is not of the format's shape, shown as the JSON it was."""
+    shown = json.dumps(value)
+    return Entry(shown.encode()[:MAX_TEXT_BYTES], number, fault=BAD_ENTRY)

@@ -1,0 +1,42 @@
+"""One JSON object from hash to text: go-ethereum's 4byte.json and its siblings for topics.
+
+A value may also be a list of texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from pipeline.candidates import Candidates, Entry, pack
+from pipeline.errors import BadInput
+from pipeline.formats.documents import encoded, entry_fault, is_document, pairs
+from pipeline.formats.hashes import collection_of, parse_hash
+from pipeline.source import Source
+
+
+def looks_like(source: Source) -> bool:
+    if not is_document(source, "{"):
+        return False
+    document = source.document()
+    return bool(document) and all(parse_hash(key) for key in islice(document, 8))
+
+
+def read(source: Source) -> Iterator[Candidates]:
+    document = source.document()
+    if not isinstance(document, dict):
+        raise BadInput(source.name, "not a JSON object from hash to text")
+    return pack(_entries(document), source.number)
+
+
+def _entries(document: dict[str, Any]) -> Iterator[Entry]:
+    number = 0
+    for key, value in pairs(document):
+        declared = parse_hash(key)
+        for text in value if isinstance(value, list) else [value]:
+            number += 1
+            if declared is None or not isinstance(text, str):
+                yield entry_fault({key: text}, number)
+            else:
+                yield Entry(encoded(text), number, collection_of(declared), declared)

@@ -1,0 +1,35 @@
+"""One JSON value a line, for the formats that come so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from pipeline.candidates import Entry
+from pipeline.grammar import BAD_ENTRY
+from pipeline.source import HEAD_BYTES, Source
+
+
+def first_object(source: Source) -> dict[str, Any] | None:
+    """The first line's object; None where the first line is not an object by itself."""
+    head = source.head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    line, newline, _ = head.partition(b"\n")
+    if not newline and len(source.head) >= HEAD_BYTES:
+        return None
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def lines_of_json(source: Source) -> Iterator[tuple[int, Any]]:
+    """Each line's number and value; a broken line's value is the Entry that rejects it."""
+    loads = orjson.loads
+    for number, line in source.lines():
+        try:
+            yield number, loads(line)
+        except orjson.JSONDecodeError:
+            yield number, Entry(line, number, fault=BAD_ENTRY)

@@ -1,0 +1,31 @@
+"""OpenChain export: lines ``0x<hash>,<signature>``. The signature's own commas are not quoted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pipeline.candidates import Candidates, Entry, pack
+from pipeline.formats.hashes import collection_of, parse_hash
+from pipeline.grammar import BAD_ENTRY, OK
+from pipeline.source import Source
+
+_LINE = re.compile(rb"\s*0x(?:[0-9a-fA-F]{8}|[0-9a-fA-F]{64}),")
+
+
+def looks_like(source: Source) -> bool:
+    return _LINE.match(source.head) is not None
+
+
+def read(source: Source) -> Iterator[Candidates]:
+    return pack(_entries(source), source.number)
+
+
+def _entries(source: Source) -> Iterator[Entry]:
+    for number, line in source.lines():
+        written, comma, text = line.partition(b",")
+        declared = parse_hash(written.decode("latin-1"))
+        if not comma or declared is None:
+            yield Entry(line, number, fault=BAD_ENTRY)
+        else:
+            yield Entry(text, number, collection_of(declared), declared, OK)

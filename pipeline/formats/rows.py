@@ -1,0 +1,78 @@
+"""Rows of 4byte.directory: one JSON object a line, or pages, or a list of either.
+
+A row has ``text_signature`` and mostly ``hex_signature``; a page has rows under ``results``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+from pipeline.candidates import Candidates, Entry, pack
+from pipeline.formats.documents import encoded, entry_fault, is_document, is_json
+from pipeline.formats.hashes import collection_of, parse_hash
+from pipeline.formats.json_lines import first_object, lines_of_json
+from pipeline.grammar import BAD_ENTRY
+from pipeline.source import Source
+
+
+def looks_like(source: Source) -> bool:
+    return is_json(source) and _is_row_or_page(_first(source))
+
+
+def read(source: Source) -> Iterator[Candidates]:
+    if first_object(source) is not None:
+        return pack(_line_entries(source), source.number)
+    return pack(_document_entries(source.document()), source.number)
+
+
+def _first(source: Source) -> Any:
+    """The first line's object, the document, or the first member of its list."""
+    value: Any = first_object(source)
+    if value is None and is_document(source):
+        value = source.document()
+        if isinstance(value, list):
+            value = value[0] if value else None
+    return value
+
+
+def _is_row_or_page(value: Any) -> bool:
+    return isinstance(value, dict) and ("text_signature" in value or isinstance(value.get("results"), list))
+
+
+def _document_entries(document: Any) -> Iterator[Entry]:
+    number = 0
+    for value in document if isinstance(document, list) else [document]:
+        for row in _rows(value):
+            number += 1
+            yield _entry(row, number)
+
+
+def _line_entries(source: Source) -> Iterator[Entry]:
+    for number, value in lines_of_json(source):
+        if isinstance(value, Entry):
+            yield value
+        else:
+            for row in _rows(value):
+                yield _entry(row, number)
+
+
+def _rows(value: Any) -> list[Any]:
+    if isinstance(value, dict) and isinstance(value.get("results"), list):
+        rows: list[Any] = value["results"]
+        return rows
+    return [value]
+
+
+def _entry(row: Any, number: int) -> Entry:
+    text = row.get("text_signature") if isinstance(row, dict) else None
+    if not isinstance(text, str):
+        return entry_fault(row, number)
+    written = row.get("hex_signature")
+    if written is None:
+        return Entry(encoded(text), number)
+    declared = parse_hash(written) if isinstance(written, str) else None
+    if declared is None:
+        return Entry(encoded(text), number, fault=BAD_ENTRY)
+    return Entry(encoded(text), number, collection_of(declared), declared)

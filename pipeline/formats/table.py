@@ -1,0 +1,68 @@
+"""The formats, in the order in which an input is tried against them.
+
+A new format is a module with ``looks_like(source)`` and ``read(source)``, and a line here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pipeline.candidates import Candidates
+from pipeline.errors import BadInput
+from pipeline.formats import abi, artifact, hash_map, openchain, panoramix, parquet, rows, tabular, text
+from pipeline.source import STDIN, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """``looks_like`` judges by content; where no format claims an input, its name's ending does."""
+
+    name: str
+    about: str
+    looks_like: Callable[[Source], bool]
+    read: Callable[[Source], Iterator[Candidates]]
+    endings: tuple[str, ...] = ()
+
+
+FORMATS = (
+    Format("parquet", "Parquet: Sourcify v2, or a text_signature column", parquet.looks_like, parquet.read, (".parquet",)),
+    Format("panoramix", "JSON lines of a selector and an ABI entry", panoramix.looks_like, panoramix.read),
+    Format("rows", "4byte.directory rows: JSON lines, pages", rows.looks_like, rows.read, (".jsonl", ".ndjson")),
+    Format("map", "a JSON object from hash to text (4byte.json)", hash_map.looks_like, hash_map.read),
+    Format("artifact", "Hardhat, Truffle and Foundry artifacts", artifact.looks_like, artifact.read),
+    Format("abi", "ABI JSON", abi.looks_like, abi.read, (".abi",)),
+    Format("openchain", "lines 0xhash,signature", openchain.looks_like, openchain.read),
+    Format("csv", "CSV with a header", tabular.looks_like, tabular.read, (".csv",)),
+    Format("text", "one signature or declaration a line", text.looks_like, text.read, (".txt", ".text", ".sig")),
+)  # fmt: skip
+
+# Known for what they are, and not read as plain text because a few of their lines parse.
+_NOT_TEXT = (".sol", ".vy", ".md", ".py", ".js", ".ts", ".go", ".rs")
+_PACKED = (".gz", ".xz", ".zst", ".bz2")
+
+
+def by_name(name: str) -> Format | None:
+    return next((format for format in FORMATS if format.name == name), None)
+
+
+def detect(source: Source) -> Format | None:
+    """The format of an open source: by content, then by name; None where no format claims it.
+
+    Raises BadInput for what is clearly JSON but broken.
+    """
+    name = source.path.lower()
+    for ending in _PACKED:
+        name = name.removesuffix(ending)
+    if os.path.splitext(name)[1] in _NOT_TEXT:
+        return None
+    if source.head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise BadInput(source.name, "UTF-16 text; write it as UTF-8")
+    for format in FORMATS:
+        if format.looks_like(source):
+            return format
+    for format in FORMATS:
+        if name.endswith(format.endings) and format.endings:
+            return format
+    return by_name("text") if source.path == STDIN else None

@@ -1,0 +1,70 @@
+"""CSV with a header that names a text column, and perhaps a hash column."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+
+from pipeline.candidates import Candidates, Entry, pack
+from pipeline.errors import BadInput
+from pipeline.formats.hashes import collection_of, parse_hash
+from pipeline.grammar import BAD_ENTRY
+from pipeline.source import BLOCK_BYTES, Source
+
+TEXT_COLUMNS = ("text_signature", "signature")
+HASH_COLUMNS = ("hex_signature", "hash", "selector")
+
+
+def looks_like(source: Source) -> bool:
+    first_line = source.head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0]
+    names = _names(next(csv.reader([first_line.decode("utf-8", "replace")]), []))
+    return any(name in names for name in TEXT_COLUMNS)
+
+
+def read(source: Source) -> Iterator[Candidates]:
+    return pack(_entries(source), source.number)
+
+
+def _names(header: list[str]) -> list[str]:
+    return [name.strip().lower() for name in header]
+
+
+def _lines(source: Source) -> Iterator[str]:
+    for block, _ in source.blocks():
+        text = block.decode("utf-8", "surrogateescape")
+        yield from (line + "\n" for line in text.removesuffix("\n").split("\n"))
+
+
+def _entries(source: Source) -> Iterator[Entry]:
+    csv.field_size_limit(BLOCK_BYTES)
+    rows = csv.reader(_lines(source))
+    try:
+        names = _names(next(rows, []))
+        text_at = next((names.index(name) for name in TEXT_COLUMNS if name in names), None)
+        hash_at = next((names.index(name) for name in HASH_COLUMNS if name in names), None)
+        if text_at is None:
+            raise BadInput(source.name, f"no column is named {' or '.join(TEXT_COLUMNS)}", "line 1")
+        line = rows.line_num + 1
+        for row in rows:
+            if row:
+                yield _entry(row, line, text_at, hash_at)
+            line = rows.line_num + 1
+    except csv.Error as error:
+        raise BadInput(source.name, f"broken CSV: {error}", f"line {rows.line_num:,}") from None
+
+
+def _entry(row: list[str], line: int, text_at: int, hash_at: int | None) -> Entry:
+    if len(row) <= text_at:
+        return Entry(_encoded(",".join(row)), line, fault=BAD_ENTRY)
+    text = _encoded(row[text_at])
+    written = row[hash_at].strip() if hash_at is not None and hash_at < len(row) else ""
+    if not written:
+        return Entry(text, line)
+    declared = parse_hash(written)
+    if declared is None:
+        return Entry(text, line, fault=BAD_ENTRY)
+    return Entry(text, line, collection_of(declared), declared)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,114 @@
+"""Plain text: one signature or declaration a line.
+
+Blank lines, `#` and `//` lines, what follows `//`, and `/* ... */` over any number of lines are
+skipped. CRLF and a byte order mark are no matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from pipeline.candidates import Candidates
+from pipeline.grammar import GrammarError, normalise
+from pipeline.source import HEAD_BYTES, Source
+
+Array = npt.NDArray[Any]
+
+_SAMPLE_LINES = 64
+
+_NEWLINE, _SPACE, _TAB, _CR = 0x0A, 0x20, 0x09, 0x0D
+_HASH_SIGN, _SLASH = 0x23, 0x2F
+
+
+def looks_like(source: Source) -> bool:
+    """Whether at least half of the first lines are signatures."""
+    head = source.head.removeprefix(b"\xef\xbb\xbf")
+    if len(source.head) == HEAD_BYTES:  # the last line of it may be cut
+        head = head[: head.rfind(b"\n") + 1]
+    block, _ = _without_comments(head, False)
+    data = np.frombuffer(block, np.uint8)
+    starts, ends, _ = candidate_lines(data, 1)
+    sample = [block[a:b] for a, b in zip(starts[:_SAMPLE_LINES], ends[:_SAMPLE_LINES], strict=True)]
+    good = sum(map(_is_signature, sample))
+    return 0 < len(sample) <= 2 * good
+
+
+def _is_signature(text: bytes) -> bool:
+    try:
+        normalise(text)
+    except GrammarError:
+        return False
+    return True
+
+
+def read(source: Source) -> Iterator[Candidates]:
+    inside = False
+    for block, first_line in source.blocks():
+        if inside or b"/*" in block:
+            block, inside = _without_comments(block, inside)
+        data = np.frombuffer(block, np.uint8)
+        starts, ends, lines = candidate_lines(data, first_line)
+        if len(starts):
+            yield Candidates(data, starts, ends, lines, source.number)
+
+
+def _without_comments(block: bytes, inside: bool) -> tuple[bytes, bool]:
+    """The block with block comments turned to spaces, and whether one is open at its end."""
+    parts = []
+    while block:
+        if inside:
+            comment, closing, block = block.partition(b"*/")
+            parts.append(bytes(byte if byte == _NEWLINE else _SPACE for byte in comment + closing))
+            inside = not closing
+        else:
+            text, opening, block = block.partition(b"/*")
+            parts.append(text)
+            if opening:
+                parts.append(b"  ")
+                inside = True
+    return b"".join(parts), inside
+
+
+@njit(nogil=True, cache=True)
+def _candidate_lines(data: Array, first_line: int, starts: Array, ends: Array, lines: Array) -> int:
+    """Find the lines to read; fills the three columns and returns how many rows they have."""
+    found = 0
+    number = first_line
+    at = np.uint64(0)
+    size = np.uint64(len(data))
+    one = np.uint64(1)
+    while at < size:
+        while at < size and (data[at] == _SPACE or data[at] == _TAB or data[at] == _CR):
+            at += one
+        start = at
+        end = at  # behind the last byte that is not space, before a comment
+        while at < size and data[at] != _NEWLINE:
+            byte = data[at]
+            if byte == _SLASH and at + one < size and data[at + one] == _SLASH:
+                while at < size and data[at] != _NEWLINE:
+                    at += one
+                break
+            if byte != _SPACE and byte != _TAB and byte != _CR:
+                end = at + one
+            at += one
+        if end > start and data[start] != _HASH_SIGN:
+            starts[found] = start
+            ends[found] = end
+            lines[found] = number
+            found += 1
+        number += 1
+        at += one
+    return found
+
+
+def candidate_lines(data: Array, first_line: int) -> tuple[Array, Array, Array]:
+    """The lines of ``data`` (uint8) to read: starts and ends (int32), line numbers (int64)."""
+    most = int(np.count_nonzero(data == _NEWLINE)) + 1
+    starts, ends, lines = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int64)
+    found = _candidate_lines(data, first_line, starts, ends, lines)
+    return starts[:found], ends[:found], lines[:found]

@@ -1,0 +1,140 @@
+"""Candidates in, verdicts out: encoding, grammar, hash, declared hash, for a whole batch.
+
+This function knows no files and no warehouse, so it runs in a thread here and would run as it is
+in any engine that maps batches. The heavy parts are compiled and hold no interpreter lock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.candidates import Candidates
+from pipeline.grammar import (
+    ENCODING,
+    EVENTS,
+    FUNCTIONS,
+    HASH_MISMATCH,
+    MAX_TEXT_BYTES,
+    OK,
+    UNSAID,
+    normalise_rows,
+)
+from pipeline.keccak import keccak256_rows
+from warehouse.schema import EVENT_SIGNATURES, SIGNATURES, Collection
+
+Array = npt.NDArray[Any]
+
+COLLECTION_CODES: dict[Collection, int] = {SIGNATURES: FUNCTIONS, EVENT_SIGNATURES: EVENTS}
+_COLLECTION_NAMES = ["", SIGNATURES, EVENT_SIGNATURES]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The accepted rows of one collection: canonical texts and digests (uint8, rows x 32)."""
+
+    text: pa.StringArray
+    digests: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The rejected rows: the text as read, reason, column (from 1, 0 for none), line, collection."""
+
+    text: list[str]
+    reasons: Array
+    columns: Array
+    lines: Array
+    collections: list[str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What became of a batch: every candidate is in ``accepted`` or in ``rejected``."""
+
+    file: int
+    read: int
+    accepted: dict[Collection, Accepted]
+    rejected: Rejected
+
+
+def judge(candidates: Candidates, default: int = FUNCTIONS) -> Verdicts:
+    """Judge a batch. ``default`` is the collection of rows that name none."""
+    rows = len(candidates)
+    faults, fault_columns = _faults(candidates)
+    ends = candidates.ends
+    if faults is not None:  # a faulty row is not read at all
+        ends = np.where(faults == OK, ends, candidates.starts)
+    said = candidates.said if candidates.said is not None else np.full(rows, UNSAID, np.uint8)
+    result = normalise_rows(candidates.data, candidates.starts, ends, said, default)
+    reasons, columns = result.reasons, result.columns
+    if faults is not None:
+        reasons = np.where(faults == OK, reasons, faults)
+        columns = np.where(faults == OK, columns, fault_columns)
+    digests = keccak256_rows(result.data, result.offsets)
+    wrong = _mismatches(candidates, reasons, digests)
+    if wrong is not None:
+        reasons = np.where(wrong, np.uint8(HASH_MISMATCH), reasons)
+        columns = np.where(wrong, 0, columns)
+    text = pa.StringArray.from_buffers(rows, pa.py_buffer(result.offsets), pa.py_buffer(result.data))
+    accepted = {}
+    for collection, code in COLLECTION_CODES.items():
+        mine = (reasons == OK) & (result.collections == code)
+        if mine.all():
+            accepted[collection] = Accepted(text, digests)
+        elif mine.any():
+            accepted[collection] = Accepted(text.filter(pa.array(mine)), digests[mine])
+    rejected = _rejected(candidates, reasons, columns, result.collections)
+    return Verdicts(candidates.file, rows, accepted, rejected)
+
+
+def _faults(candidates: Candidates) -> tuple[Array | None, Array | None]:
+    """The reasons and columns of rows that the reader refused or that are not UTF-8."""
+    faults = candidates.faults
+    if faults is not None and not faults.any():
+        faults = None
+    data = candidates.data
+    if not len(data) or data.max() < 0x80:
+        return faults, np.zeros(len(candidates), np.int32)
+    faults = np.zeros(len(candidates), np.uint8) if faults is None else faults.copy()
+    columns = np.zeros(len(candidates), np.int32)
+    raw = data.tobytes()
+    for row, (start, end) in enumerate(zip(candidates.starts.tolist(), candidates.ends.tolist(), strict=True)):
+        text = raw[start:end]
+        if faults[row] == OK and not text.isascii():
+            try:
+                text.decode()
+            except UnicodeDecodeError as error:
+                faults[row], columns[row] = ENCODING, error.start + 1
+    return faults, columns
+
+
+def _mismatches(candidates: Candidates, reasons: Array, digests: Array) -> Array | None:
+    """Rows whose declared hash is not their text's; None where no row declares one."""
+    widths = candidates.declared_bytes
+    if widths is None or candidates.declared is None:
+        return None
+    differs = digests != candidates.declared
+    beyond = np.arange(32) >= widths[:, None]
+    return (differs & ~beyond).any(axis=1) & (reasons == OK)
+
+
+def _rejected(candidates: Candidates, reasons: Array, columns: Array, collections: Array) -> Rejected:
+    rows = np.flatnonzero(reasons != OK)
+    raw = candidates.data
+    texts = []
+    for row in rows.tolist():
+        start, end = int(candidates.starts[row]), int(candidates.ends[row])
+        text = raw[start : min(end, start + MAX_TEXT_BYTES)].tobytes()
+        texts.append(text.decode("utf-8", "backslashreplace"))
+    return Rejected(
+        texts,
+        reasons[rows],
+        columns[rows],
+        candidates.lines[rows],
+        [_COLLECTION_NAMES[code] or None for code in collections[rows].tolist()],
+    )

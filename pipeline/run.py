@@ -1,0 +1,273 @@
+"""An import from end to end: this file is the flow.
+
+::
+
+    find -> open -> detect -> read -> judge -> spill      (no lock: others publish meanwhile)
+                                                 |
+                            dedupe -> publish <--+        (holding the publish lock)
+
+Reading runs in this thread and one behind it that unpacks; judging (grammar and hash) in as many
+threads as there are cores, in order, a bounded number of batches ahead. What was accepted goes to
+the run's spill files, what was refused to its rejects file, so memory does not grow with the input.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.candidates import Candidates
+from pipeline.errors import BadInput
+from pipeline.formats.table import FORMATS, Format, by_name, detect
+from pipeline.grammar import REASONS
+from pipeline.judge import COLLECTION_CODES, Verdicts, judge
+from pipeline.keccak import keccak256_rows
+from pipeline.progress import Reporter
+from pipeline.report import Example, FileReport, ImportReport
+from pipeline.source import Source, find
+from warehouse import faults
+from warehouse.dedupe import new_rows
+from warehouse.files import RunFolder
+from warehouse.parallel import ordered_map
+from warehouse.paths import Paths
+from warehouse.publish import Batch, Publisher
+from warehouse.query import connect
+from warehouse.rejects import RejectsWriter
+from warehouse.schema import COLLECTIONS, REJECT_SCHEMA, SIGNATURES, Collection
+from warehouse.snapshot import Snapshot, history, read_snapshot
+from warehouse.spill import Spill
+from warehouse.staging import StagedRow
+
+_EXAMPLES_A_REASON = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to import and how; the command's flags."""
+
+    paths: list[str]
+    warehouse: Path
+    collection: Collection = SIGNATURES
+    format: str | None = None
+    source: str | None = None
+    dry_run: bool = False
+    wait: bool = True
+    threads: int = field(default_factory=lambda: os.cpu_count() or 1)
+    memory_limit: str = "1GB"
+    """DuckDB's share; it spills to the run's folder above it."""
+
+
+def run_import(options: Options, progress: Reporter) -> ImportReport:
+    """Carry out one import. Raises BadInput, or a WarehouseError; then nothing was published."""
+    if options.format is not None and by_name(options.format) is None:
+        known = ", ".join(format.name for format in FORMATS)
+        raise BadInput(options.format, f"no such format; there are {known}")
+    sources = find(options.paths)
+    run = _Run(options, progress)
+    with ExitStack() as stack:
+        paths = Paths(options.warehouse.absolute())
+        if options.dry_run:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="sigdir-")))
+        else:
+            run_folder = stack.enter_context(RunFolder(paths.tmp))
+            run.name, folder = run_folder.name, run_folder.path
+        run.open(folder)
+        run.read(sources)
+        if options.dry_run:
+            run.compare(paths, folder, read_snapshot(paths), staged={})
+        else:
+            run.publish(paths, folder)
+    return run.report
+
+
+class _Run:
+    """One import's state: its spills, its rejects, its report."""
+
+    def __init__(self, options: Options, progress: Reporter) -> None:
+        self.options = options
+        self.progress = progress
+        self.name = ""
+        self.report = ImportReport(dry_run=options.dry_run)
+        self.files: dict[int, FileReport] = {}
+        self.segments: dict[Collection, list[tuple[int, int]]] = {c: [] for c in COLLECTIONS}
+        self.keep: dict[Collection, npt.NDArray[np.bool_]] = {}
+
+    def open(self, folder: Path) -> None:
+        self.spills = {collection: Spill(folder, collection) for collection in COLLECTIONS}
+        self.rejects = RejectsWriter(folder / "rejects.parquet")
+
+    # Without the lock: read, normalise, hash, spill.
+
+    def read(self, sources: list[Source]) -> None:
+        default = COLLECTION_CODES[self.options.collection]
+        with self.stage("read", sum(source.size for source in sources)):
+            with ThreadPoolExecutor(self.options.threads) as pool:
+                for verdicts in ordered_map(
+                    pool,
+                    lambda candidates: judge(candidates, default),
+                    self.candidates(sources),
+                    ahead=2 * self.options.threads,
+                ):
+                    self.record(verdicts)
+            for spill in self.spills.values():
+                spill.finish()
+            self.rejects_digest = self.rejects.finish()
+        self.report.files = list(self.files.values())
+        if not self.report.files and self.report.skipped:
+            looked = f"{len(self.report.skipped):,} files looked at"
+            raise BadInput(", ".join(self.options.paths), f"nothing of a known format ({looked})")
+        faults.point("read")
+
+    def candidates(self, sources: list[Source]) -> Iterator[Candidates]:
+        for source in sources:
+            with source.open(self.progress.advance):
+                format = self.format_of(source)
+                if format is None:
+                    self.report.skipped.append(source.name)
+                    continue
+                file = self.files[source.number] = FileReport(source.name, format.name)
+                yield from format.read(source)
+                file.bytes, file.sha256 = source.finish()
+
+    def format_of(self, source: Source) -> Format | None:
+        if self.options.format is not None:
+            return by_name(self.options.format)
+        format = detect(source)
+        if format is None and source.asked:
+            raise BadInput(source.name, "of no known format; name one with --format")
+        return format
+
+    def record(self, verdicts: Verdicts) -> None:
+        """Spill what was accepted, keep what was rejected, count both."""
+        file = self.files[verdicts.file]
+        file.read += verdicts.read
+        for collection, accepted in verdicts.accepted.items():
+            rows = len(accepted.text)
+            file.accepted[collection] += rows
+            self.spills[collection].append(accepted.text, accepted.digests)
+            self.segments[collection].append((verdicts.file, rows))
+        self.record_rejects(file, verdicts)
+        self.progress.rows(verdicts.read)
+
+    def record_rejects(self, file: FileReport, verdicts: Verdicts) -> None:
+        rejected = verdicts.rejected
+        rows = len(rejected.text)
+        if not rows:
+            return
+        counts = np.bincount(rejected.reasons, minlength=len(REASONS))
+        for code in np.flatnonzero(counts).tolist():
+            reason = REASONS[code]
+            shown = sum(example.reason == reason for example in self.report.examples)
+            for row in np.flatnonzero(rejected.reasons == code)[: _EXAMPLES_A_REASON - shown].tolist():
+                text, position = rejected.text[row][:200], int(rejected.columns[row])
+                line = int(rejected.lines[row])
+                self.report.examples.append(Example(reason, text, position, file.path, line))
+            file.reasons[reason] += int(counts[code])
+        reasons = pa.DictionaryArray.from_arrays(rejected.reasons.astype(np.int8), list(REASONS))
+        name = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [file.path])
+        columns = [rejected.collections, rejected.text, reasons, rejected.columns, name, rejected.lines]
+        self.rejects.append(pa.table(columns, schema=REJECT_SCHEMA))
+
+    # Holding the lock: dedupe, publish.
+
+    def publish(self, paths: Paths, folder: Path) -> None:
+        with Publisher(paths, self.options.threads, self.options.wait, self.progress.note) as publisher:
+            faults.point("locked")
+            staged = {collection: publisher.staged(collection) for collection in COLLECTIONS}
+            self.compare(paths, folder, publisher.snapshot, staged)
+            faults.point("deduped")
+            self.report.version = publisher.snapshot.version
+            batches = {c: Batch(self.spills[c], self.keep[c]) for c in COLLECTIONS}
+            rows = sum(batch.rows for batch in batches.values())
+            same = self.import_with_same_rejects(paths)
+            if not rows and (self.rejects_digest is None or same is not None):
+                self.report.rejects_in = same
+                return
+            with self.stage("write", rows):
+                checked = {c: staged[c][-1].id if staged[c] else publisher.snapshot.floors[c].id for c in COLLECTIONS}
+                done = publisher.publish(
+                    self.name, batches, checked, self.summary,
+                    rejects=self.rejects.path if self.rejects.rows else None,
+                    tick=self.progress.advance,
+                )  # fmt: skip
+            self.count_imported()
+            self.report.published = True
+            self.report.version = done.snapshot.version
+            self.report.rejects_in = done.import_id if self.rejects.rows else None
+
+    def compare(
+        self, paths: Paths, folder: Path, snapshot: Snapshot, staged: dict[Collection, list[StagedRow]]
+    ) -> None:
+        """Decide which accepted rows are new: ``keep``, a flag a row."""
+        with self.stage("dedupe", 0):
+            engine = connect(paths, self.options.memory_limit, self.options.threads, folder)
+            with engine:
+                for collection, spill in self.spills.items():
+                    self.keep[collection] = new_rows(
+                        spill, snapshot, staged.get(collection, []), digest_column, engine, self.options.threads
+                    )  # fmt: skip
+        self.report.version = snapshot.version
+        self.count_imported()
+
+    def count_imported(self) -> None:
+        """Share the kept rows out to the files they came from."""
+        for file in self.files.values():
+            file.imported.clear()
+        for collection, segments in self.segments.items():
+            if segments:
+                starts = np.cumsum([0, *(rows for _, rows in segments)])[:-1]
+                kept = np.add.reduceat(self.keep[collection], starts, dtype=np.int64)
+                for (file, _), rows in zip(segments, kept.tolist(), strict=True):
+                    self.files[file].imported[collection] += rows
+
+    def import_with_same_rejects(self, paths: Paths) -> int | None:
+        if self.rejects_digest is None:
+            return None
+        for entry in history(paths):
+            if entry.get("rejects_sha256") == self.rejects_digest:
+                return int(entry["import"])
+        return None
+
+    def summary(self) -> dict[str, Any]:
+        """What the commit tells of this import; asked for at the very end, when counts are final."""
+        self.count_imported()
+        return {
+            "kind": "import",
+            "source": self.options.source,
+            "sources": [file.as_dict() for file in self.report.files],
+            "totals": self.report.totals(),
+            "collections": self.report.collections(),
+            "reasons": self.report.reasons(),
+            "seconds": round(time.monotonic() - self.began, 3),
+            "rejects_sha256": self.rejects_digest,
+        }
+
+    @contextmanager
+    def stage(self, name: str, total: int) -> Iterator[None]:
+        began = time.monotonic()
+        if name == "read":
+            self.began = began
+        self.progress.stage(name, total)
+        yield
+        self.report.stages[name] = time.monotonic() - began
+
+
+def digest_column(text: pa.StringArray) -> npt.NDArray[np.uint8]:
+    """Hash an Arrow text column without nulls: digests, uint8 of shape (rows, 32)."""
+    if not len(text):
+        return np.empty((0, 32), np.uint8)
+    _, offsets, data = text.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[text.offset : text.offset + len(text) + 1]
+    # A column of nothing but empty texts may have no data buffer at all.
+    return keccak256_rows(np.frombuffer(data or b"", np.uint8), bounds)

@@ -1,0 +1,287 @@
+"""Inputs: finding them, unpacking them, and reading them in bounded pieces.
+
+Whatever an input is packed with (gzip, xz, zstd, bzip2: told by its first bytes, not its name), a
+reader sees plain bytes. The bytes as they lie on disk are counted and hashed on the way.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import zstandard
+
+from pipeline.errors import BadInput
+from warehouse.parallel import in_background
+
+HEAD_BYTES = 1 << 16
+"""How much of an input its format is told by."""
+BLOCK_BYTES = 1 << 23
+"""The piece in which lines are read, and the longest line that a format may rely on."""
+DOCUMENT_BYTES = 1 << 28
+"""The largest JSON document; JSON lines have no such limit, for they are read piece by piece."""
+
+STDIN = "-"
+
+_READ_BYTES = 1 << 20
+_UNPACK_ERRORS = (EOFError, OSError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
+
+
+class _Raw(io.RawIOBase):
+    """The bytes as stored: counted, hashed, and shown to the progress bar."""
+
+    def __init__(self, file: BinaryIO, advance: Callable[[int], None]) -> None:
+        self._file = file
+        self._advance = advance
+        self.bytes = 0
+        self.sha256 = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._file.read(len(buffer))
+        buffer[: len(piece)] = piece
+        self.bytes += len(piece)
+        self.sha256.update(piece)
+        self._advance(len(piece))
+        return len(piece)
+
+    def drain(self) -> None:
+        """Read what is left, so that count and hash are the whole file's."""
+        while self.read(_READ_BYTES):
+            pass
+
+
+def _unpacked(raw: io.BufferedReader) -> BinaryIO:
+    magic = raw.peek(6)
+    if magic.startswith(b"\x1f\x8b"):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
+    if magic.startswith(b"\xfd7zXZ\x00"):
+        return cast(BinaryIO, lzma.LZMAFile(raw))
+    if magic.startswith(b"BZh"):
+        return cast(BinaryIO, bz2.BZ2File(raw))
+    if magic.startswith(b"\x28\xb5\x2f\xfd"):
+        return cast(BinaryIO, _Zstandard(raw))
+    return raw
+
+
+class _Zstandard(io.RawIOBase):
+    """A zstd stream of one or more frames that notices when the last one is cut short."""
+
+    def __init__(self, raw: io.BufferedReader) -> None:
+        self._raw = raw
+        self._decoder = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+        self._frame = self._decoder.decompressobj()
+        self._held = b""
+        self._at = 0
+        self._begun = False
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        while self._at == len(self._held):
+            packed = self._frame.unused_data if self._frame.eof else b""
+            # Small pieces, because one of them may unpack to very much.
+            packed = packed or self._raw.read(1 << 14)
+            if not packed:
+                if self._begun and not self._frame.eof:
+                    raise EOFError("the stream ends before its end marker")
+                return b""
+            if self._frame.eof:
+                self._frame = self._decoder.decompressobj()
+            self._held, self._at = self._frame.decompress(packed), 0
+            self._begun = True
+        piece = self._held[self._at : self._at + size if size >= 0 else None]
+        self._at += len(piece)
+        return piece
+
+
+class Source:
+    """One input. Opened once, read once from front to back."""
+
+    def __init__(self, path: str, number: int, asked: bool) -> None:
+        self.name = "standard input" if path == STDIN else path
+        self.path = path
+        self.number = number
+        self.asked = asked
+        """Whether the user named it, or it was met in a folder."""
+        self.size = 0 if path == STDIN else os.path.getsize(path)
+        self._unpacked_bytes = 0
+        self._document: Any = None
+
+    @contextmanager
+    def open(self, advance: Callable[[int], None]) -> Iterator[None]:
+        """Hold the input open. Raises BadInput for what cannot be opened or unpacked."""
+        try:
+            file = sys.stdin.buffer if self.path == STDIN else Path(self.path).open("rb")  # noqa: SIM115
+        except OSError as error:
+            raise BadInput(self.name, error.strerror or str(error)) from error
+        try:
+            self._raw = _Raw(cast(BinaryIO, file), advance)
+            buffered = io.BufferedReader(self._raw, _READ_BYTES)
+            try:
+                self._stream = _unpacked(buffered)
+                self.packed = self._stream is not buffered
+            except OSError as error:
+                raise BadInput(self.name, error.strerror or str(error)) from error
+            self.head = b"".join(self._pieces(HEAD_BYTES))
+            yield
+        finally:
+            if self.path != STDIN:
+                file.close()
+
+    def finish(self) -> tuple[int, str]:
+        """The size and sha256 (hex) of the whole input as it is stored."""
+        self._raw.drain()
+        return self._raw.bytes, self._raw.sha256.hexdigest()
+
+    def _pieces(self, limit: int) -> Iterator[bytes]:
+        """The next bytes, unpacked, up to ``limit``."""
+        while limit > 0:
+            try:
+                piece = self._stream.read(min(limit, _READ_BYTES))
+            except _UNPACK_ERRORS as error:
+                place = f"after {self._unpacked_bytes:,} bytes unpacked" if self.packed else ""
+                raise BadInput(self.name, str(error) or type(error).__name__, place) from error
+            if not piece:
+                return
+            self._unpacked_bytes += len(piece)
+            limit -= len(piece)
+            yield piece
+
+    def blocks(self) -> Iterator[tuple[bytes, int]]:
+        """The input in pieces that end with a line, each with the number of its first line.
+
+        Of a line that does not fit a piece only the beginning comes, which is longer than any text
+        may be. Unpacking runs ahead in a thread of its own.
+        """
+        first_line = 1
+        held = b""
+        inside_long_line = False
+        for piece in in_background(self._chunks(), ahead=2):
+            if inside_long_line:
+                end = piece.find(b"\n")
+                if end < 0:
+                    continue
+                piece = piece[end:]
+            block = held + piece
+            cut = block.rfind(b"\n") + 1
+            inside_long_line = not cut and len(block) >= BLOCK_BYTES
+            if inside_long_line:
+                cut = len(block)
+            held = block[cut:]
+            if cut:
+                yield block[:cut], first_line
+                first_line += block.count(b"\n")
+        if held:
+            yield held, first_line
+
+    def _chunks(self) -> Iterator[bytes]:
+        chunk = self.head.removeprefix(b"\xef\xbb\xbf")
+        while True:
+            chunk += b"".join(self._pieces(BLOCK_BYTES - len(chunk)))
+            if not chunk:
+                return
+            yield chunk
+            chunk = b""
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """The lines that are not blank, without the space round them, and their numbers."""
+        for block, first_line in self.blocks():
+            for number, line in enumerate(block.split(b"\n"), first_line):
+                if line and (line := line.strip()):
+                    yield number, line
+
+    def document(self) -> Any:
+        """The input as one JSON document; raises BadInput with line and column.
+
+        An object in which a key comes twice is a Repeated, so that no entry is lost.
+        """
+        if self._document is None:
+            raw = self.head + b"".join(self._pieces(DOCUMENT_BYTES - len(self.head) + 1))
+            if len(raw) > DOCUMENT_BYTES:
+                limit = f"{DOCUMENT_BYTES >> 20} MiB"
+                raise BadInput(self.name, f"a JSON document of over {limit}; use JSON lines")
+            try:
+                self._document = (json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_object),)
+            except json.JSONDecodeError as error:
+                place = f"line {error.lineno} column {error.colno}"
+                raise BadInput(self.name, f"broken JSON: {error.msg}", place) from None
+            except UnicodeDecodeError as error:
+                raise BadInput(self.name, "not UTF-8", f"byte {error.start + 1:,}") from None
+            except RecursionError:
+                raise BadInput(self.name, "JSON nested too deeply") from None
+            except ValueError as error:  # an integer of thousands of digits
+                raise BadInput(self.name, f"broken JSON: {error}") from None
+        return self._document[0]
+
+    @contextmanager
+    def seekable(self) -> Iterator[BinaryIO]:
+        """The unpacked input as a file that can be searched, copied to disk where it is packed."""
+        with tempfile.TemporaryFile() as copy:
+            if self.packed or self.path == STDIN:
+                copy.write(self.head)
+                for piece in self._pieces(sys.maxsize):
+                    copy.write(piece)
+                copy.seek(0)
+                yield copy
+            else:
+                with Path(self.path).open("rb") as file:
+                    yield file
+
+
+class Repeated(dict[str, Any]):
+    """A JSON object in which a key comes more than once; ``pairs`` has all of them."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    plain = dict(pairs)
+    return plain if len(plain) == len(pairs) else Repeated(pairs)
+
+
+def find(paths: list[str]) -> list[Source]:
+    """The inputs that the paths name, folders searched in name order; raises BadInput.
+
+    Hidden files and folders are passed over, and links to folders are not followed.
+    """
+    found: list[tuple[str, bool]] = []
+    for path in paths:
+        if path == STDIN:
+            found.append((path, True))
+        elif os.path.isdir(path):
+            found += [(file, False) for file in _walk(path)]
+        elif os.path.exists(path):
+            found.append((path, True))
+        else:
+            raise BadInput(path, "no such file or folder")
+    return [Source(path, number, asked) for number, (path, asked) in enumerate(found)]
+
+
+def _walk(folder: str) -> Iterator[str]:
+    def refuse(error: OSError) -> None:
+        raise BadInput(error.filename, error.strerror or str(error))
+
+    for where, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            path = os.path.join(where, name)
+            if not name.startswith(".") and os.path.isfile(path):
+                yield path

@@ -1,0 +1,177 @@
+"""The commands that look at a warehouse: rejects, history, stats, sql."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+import warehouse
+from warehouse.errors import WarehouseError
+from warehouse.output import FORMATS, write
+from warehouse.query import Result
+from warehouse.schema import COLLECTIONS
+from warehouse.snapshot import Snapshot
+
+
+warehouse_option = click.option(
+    "--warehouse",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="data",
+    show_default=True,
+    envvar="SIGDIR_WAREHOUSE",
+    show_envvar=True,
+    help="Folder of the warehouse.",
+)
+as_of_option = click.option("--as-of", "version", type=click.IntRange(min=0), help="Look at an older version.")
+format_option = click.option(
+    "--format",
+    "format",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="How to write the rows.",
+)
+
+
+class Failure(click.ClickException):
+    """An error told in one line, exit status 2."""
+
+    exit_code = 2
+
+
+def _open(folder: Path, version: int | None = None) -> warehouse.Warehouse:
+    try:
+        return warehouse.open(folder, version)
+    except WarehouseError as error:
+        raise Failure(str(error)) from error
+
+
+def _write(result: Callable[[], Result], format: str) -> None:
+    try:
+        write(result(), format, sys.stdout.buffer)
+    except WarehouseError as error:
+        raise Failure(str(error)) from error
+    except BrokenPipeError:  # the reader has seen enough
+        sys.stderr.close()
+
+
+@click.command()
+@click.argument("query")
+@warehouse_option
+@as_of_option
+@format_option
+def sql(query: str, folder: Path, version: int | None, format: str) -> None:
+    """Run SQL over the warehouse.
+
+    \b
+    Views: signatures, event_signatures (id, created_at, text_signature, hex_signature,
+    bytes_signature, hash, import_id), imports, rejects. The engine is DuckDB; it reads
+    the warehouse and nothing else.
+
+    \b
+    Examples:
+      sigdir sql "SELECT count(*) FROM signatures"
+      sigdir sql "SELECT hex_signature, count(*) n FROM signatures GROUP BY 1 ORDER BY n DESC LIMIT 10"
+      sigdir sql --format csv "SELECT * FROM event_signatures WHERE hash = unhex('ddf2...')"
+      sigdir sql --as-of 1 "SELECT max(id) FROM signatures"
+    """
+    house = _open(folder, version)
+    _write(lambda: house.sql(query), format)
+
+
+@click.command()
+@click.option("--import", "number", type=click.IntRange(min=1), help="Those of one import.")
+@click.option("--reason", help="Those with one reason, for example bad_width.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
+@warehouse_option
+@format_option
+def rejects(number: int | None, reason: str | None, limit: int | None, folder: Path, format: str) -> None:
+    """Show the candidates that imports refused: text, reason, position, file, line.
+
+    \b
+    Examples:
+      sigdir rejects --import 1 --reason unknown_type
+      sigdir rejects --format ndjson > rejects.ndjson
+    """
+    house = _open(folder)
+    _write(
+        lambda: house.sql(
+            "SELECT import_id, text, reason, position, file, line FROM rejects"
+            " WHERE ($number IS NULL OR import_id = $number) AND ($reason IS NULL OR reason = $reason)"
+            " ORDER BY import_id, file, line LIMIT $limit",
+            {"number": number, "reason": reason, "limit": limit or 2**62},
+        ),
+        format,
+    )
+
+
+@click.command()
+@click.option("--sources", is_flag=True, help="One row a source file, with its sha256.")
+@warehouse_option
+@format_option
+def history(sources: bool, folder: Path, format: str) -> None:
+    """List the imports: when, from what, with which result.
+
+    \b
+    Examples:
+      sigdir history
+      sigdir history --sources --format csv
+    """
+    house = _open(folder)
+    if sources:
+        query = (
+            "SELECT import_id, s.path, s.format, s.bytes, s.sha256, s.read, s.imported, s.duplicate, s.rejected"
+            " FROM (SELECT import_id, unnest(sources) AS s FROM imports) ORDER BY import_id, path"
+        )
+    else:
+        query = "SELECT * EXCLUDE (sources) FROM imports ORDER BY import_id"
+    _write(lambda: house.sql(query), format)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@warehouse_option
+@as_of_option
+def stats(as_json: bool, folder: Path, version: int | None) -> None:
+    """Show what the warehouse holds.
+
+    \b
+    Examples:
+      sigdir stats
+      sigdir stats --json --as-of 3
+    """
+    house = _open(folder, version)
+    facts = _facts(house.snapshot)
+    if as_json:
+        click.echo(orjson.dumps(facts, option=orjson.OPT_INDENT_2))
+        return
+    click.echo(f"{folder}: version {facts['version']}" if house.version >= 0 else f"{folder}: nothing imported yet")
+    for collection in COLLECTIONS:
+        held = facts["collections"][collection]
+        click.echo(
+            f"{collection:<18}{held['rows']:>12,} rows {held['files']:>5,} files"
+            f" {held['bytes'] / 1e6:>10,.1f} MB, newest id {held['last_id']:,}"
+        )
+
+
+def _facts(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "version": snapshot.version,
+        "collections": {
+            collection: {
+                "rows": snapshot.count(collection),
+                "files": len(snapshot.files[collection]),
+                "bytes": sum(file.size for file in snapshot.files[collection]),
+                "last_id": snapshot.floors[collection].id,
+            }
+            for collection in COLLECTIONS
+        },
+    }
+
+

@@ -1,0 +1,93 @@
+"""Writing the rows of a query for people (a table) and for programs (csv, json, ndjson, parquet).
+
+All but the table stream: a batch is written before the next one is computed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, BinaryIO
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from warehouse.query import Result
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: bytes as hex, times with six digits and Z."""
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return str(value)
+
+
+def _json(value: Any) -> bytes:
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
+
+
+def _rows(batches: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        yield from batch.to_pylist()
+
+
+def write_ndjson(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
+    for row in _rows(batches):
+        out.write(_json(row) + b"\n")
+
+
+def write_json(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
+    separator = b"["
+    for row in _rows(batches):
+        out.write(separator + _json(row))
+        separator = b",\n "
+    out.write(b"]\n" if separator != b"[" else b"[]\n")
+
+
+def write_csv(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
+    text = io.TextIOWrapper(out, "utf-8", newline="", write_through=True)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(batches.schema.names)
+    for row in _rows(batches):
+        writer.writerow([_cell(value) for value in row.values()])
+    text.flush()
+    text.detach()
+
+
+def _cell(value: Any) -> Any:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, dict | list):
+        return _json(value).decode()
+    return _plain(value)
+
+
+def write_parquet(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
+    with pq.ParquetWriter(out, batches.schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+WRITERS: dict[str, Callable[[pa.RecordBatchReader, BinaryIO], None]] = {
+    "csv": write_csv,
+    "json": write_json,
+    "ndjson": write_ndjson,
+    "parquet": write_parquet,
+}
+FORMATS = ("table", *WRITERS)
+
+
+def write(result: Result, format: str, out: BinaryIO) -> None:
+    """Write a result in one of FORMATS; raises QueryError where computing it fails."""
+    if format == "table":  # DuckDB's own drawing: it fits the terminal and cuts long results
+        out.write(f"{result}\n".encode())
+    else:
+        WRITERS[format](result.reader(), out)
