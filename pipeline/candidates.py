@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -49,6 +49,10 @@ class Candidates:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+
+Work = Candidates | Callable[[], Iterable[Candidates]]
+"""What a reader yields: a batch, or a block's parsing put off, to be done in a judging thread."""
 
 
 def pack(entries: Iterable[Entry], file: int) -> Iterator[Candidates]:

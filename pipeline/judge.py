@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from numba import njit
 
 from pipeline.candidates import Candidates
 from pipeline.grammar import (
@@ -30,7 +31,7 @@ from warehouse.schema import EVENT_SIGNATURES, SIGNATURES, Collection
 Array = npt.NDArray[Any]
 
 COLLECTION_CODES: dict[Collection, int] = {SIGNATURES: FUNCTIONS, EVENT_SIGNATURES: EVENTS}
-_COLLECTION_NAMES = ["", SIGNATURES, EVENT_SIGNATURES]
+_COLLECTION_NAMES = np.array([None, SIGNATURES, EVENT_SIGNATURES], dtype=object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,11 @@ class Accepted:
 class Rejected:
     """The rejected rows: the text as read, reason, column (from 1, 0 for none), line, collection."""
 
-    text: list[str]
+    text: pa.StringArray
     reasons: Array
     columns: Array
     lines: Array
-    collections: list[str | None]
+    collections: pa.StringArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +126,34 @@ def _mismatches(candidates: Candidates, reasons: Array, digests: Array) -> Array
 
 def _rejected(candidates: Candidates, reasons: Array, columns: Array, collections: Array) -> Rejected:
     rows = np.flatnonzero(reasons != OK)
-    raw = candidates.data
-    texts = []
-    for row in rows.tolist():
-        start, end = int(candidates.starts[row]), int(candidates.ends[row])
-        text = raw[start : min(end, start + MAX_TEXT_BYTES)].tobytes()
-        texts.append(text.decode("utf-8", "backslashreplace"))
+    starts = candidates.starts[rows]
+    ends = np.minimum(candidates.ends[rows], starts + MAX_TEXT_BYTES)
     return Rejected(
-        texts,
+        _texts(candidates.data, starts, ends),
         reasons[rows],
         columns[rows],
         candidates.lines[rows],
-        [_COLLECTION_NAMES[code] or None for code in collections[rows].tolist()],
+        pa.array(_COLLECTION_NAMES[collections[rows]], pa.string()),
     )
+
+
+def _texts(data: Array, starts: Array, ends: Array) -> pa.StringArray:
+    """The texts as read, bytes that are no UTF-8 written as ``\\xNN``."""
+    offsets = np.zeros(len(starts) + 1, np.int32)
+    np.cumsum(ends - starts, out=offsets[1:])
+    out = np.empty(offsets[-1], np.uint8)
+    _gather(data, starts, ends, out)
+    text = pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(out))
+    if len(out) and out.max() >= 0x80:
+        raw = text.view(pa.binary()).to_pylist()
+        text = pa.array([item.decode("utf-8", "backslashreplace") for item in raw], pa.string())
+    return text
+
+
+@njit(nogil=True, cache=True)
+def _gather(data: Array, starts: Array, ends: Array, out: Array) -> None:
+    to = 0
+    for row in range(len(starts)):
+        for at in range(starts[row], ends[row]):
+            out[to] = data[at]
+            to += 1

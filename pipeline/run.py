@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.candidates import Candidates
+from pipeline.candidates import Candidates, Work
 from pipeline.errors import BadInput
 from pipeline.formats.table import FORMATS, Format, by_name, detect
 from pipeline.grammar import REASONS
@@ -113,13 +113,11 @@ class _Run:
         default = COLLECTION_CODES[self.options.collection]
         with self.stage("read", sum(source.size for source in sources)):
             with ThreadPoolExecutor(self.options.threads) as pool:
-                for verdicts in ordered_map(
-                    pool,
-                    lambda candidates: judge(candidates, default),
-                    self.candidates(sources),
-                    ahead=2 * self.options.threads,
-                ):
-                    self.record(verdicts)
+                work = self.work(sources)
+                ahead = 2 * self.options.threads
+                for judged in ordered_map(pool, lambda item: _judged(item, default), work, ahead):
+                    for verdicts in judged:
+                        self.record(verdicts)
             for spill in self.spills.values():
                 spill.finish()
             self.rejects_digest = self.rejects.finish()
@@ -129,7 +127,7 @@ class _Run:
             raise BadInput(", ".join(self.options.paths), f"nothing of a known format ({looked})")
         faults.point("read")
 
-    def candidates(self, sources: list[Source]) -> Iterator[Candidates]:
+    def work(self, sources: list[Source]) -> Iterator[Work]:
         for source in sources:
             with source.open(self.progress.advance):
                 format = self.format_of(source)
@@ -170,7 +168,7 @@ class _Run:
             reason = REASONS[code]
             shown = sum(example.reason == reason for example in self.report.examples)
             for row in np.flatnonzero(rejected.reasons == code)[: _EXAMPLES_A_REASON - shown].tolist():
-                text, position = rejected.text[row][:200], int(rejected.columns[row])
+                text, position = rejected.text[row].as_py()[:200], int(rejected.columns[row])
                 line = int(rejected.lines[row])
                 self.report.examples.append(Example(reason, text, position, file.path, line))
             file.reasons[reason] += int(counts[code])
@@ -261,6 +259,11 @@ class _Run:
         self.progress.stage(name, total)
         yield
         self.report.stages[name] = time.monotonic() - began
+
+
+def _judged(work: Work, default: int) -> list[Verdicts]:
+    batches = [work] if isinstance(work, Candidates) else work()
+    return [judge(batch, default) for batch in batches]
 
 
 def digest_column(text: pa.StringArray) -> npt.NDArray[np.uint8]:

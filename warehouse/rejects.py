@@ -30,7 +30,13 @@ class RejectsWriter:
             return
         if self._writer is None:
             self._writer = pq.ParquetWriter(
-                self.path, REJECT_SCHEMA, compression="zstd", write_page_checksum=True
+                self.path,
+                REJECT_SCHEMA,
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=["collection", "reason", "file"],
+                write_statistics=["reason", "line"],
+                write_page_checksum=True,
             )
         self._writer.write_table(rows.cast(REJECT_SCHEMA))
         self.rows += rows.num_rows

@@ -23,7 +23,8 @@ from pipeline.source import Source
 WITHOUT_SELECTOR = frozenset(["constructor", "fallback", "receive"])
 
 _COLLECTIONS = {"function": FUNCTIONS, "error": FUNCTIONS, "event": EVENTS}
-_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+NAME_PATTERN = r"[A-Za-z_$][A-Za-z0-9_$]*"
+_NAME = re.compile(NAME_PATTERN)
 
 
 def looks_like(source: Source) -> bool:
@@ -88,7 +89,7 @@ def _types(inputs: Any, with_indexed: bool) -> str:
                 open_lists.append(iter(_list(item["components"])))
                 suffixes.append(kind[5:] + (" indexed" if with_indexed and item.get("indexed") else ""))
                 break
-            parts.append(_one_type(kind))
+            parts.append(one_type(kind))
             if with_indexed and item.get("indexed"):
                 parts.append(" indexed")
         else:
@@ -105,7 +106,7 @@ def _list(value: Any) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _one_type(kind: Any) -> str:
+def one_type(kind: Any) -> str:
     """The type as written, if it is one: no comma outside parentheses, and these in pairs.
 
     What kind of type it is the grammar decides. Cached, for a whole dump has some thousand types.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import orjson
@@ -27,9 +27,15 @@ def first_object(source: Source) -> dict[str, Any] | None:
 
 def lines_of_json(source: Source) -> Iterator[tuple[int, Any]]:
     """Each line's number and value; a broken line's value is the Entry that rejects it."""
+    return values_of(source.lines())
+
+
+def values_of(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
+    """The same for numbered lines from elsewhere; blank ones are passed over."""
     loads = orjson.loads
-    for number, line in source.lines():
-        try:
-            yield number, loads(line)
-        except orjson.JSONDecodeError:
-            yield number, Entry(line, number, fault=BAD_ENTRY)
+    for number, line in lines:
+        if line:
+            try:
+                yield number, loads(line)
+            except orjson.JSONDecodeError:
+                yield number, Entry(line, number, fault=BAD_ENTRY)

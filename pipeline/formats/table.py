@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from pipeline.candidates import Candidates
+from pipeline.candidates import Work
 from pipeline.errors import BadInput
 from pipeline.formats import abi, artifact, hash_map, openchain, panoramix, parquet, rows, tabular, text
 from pipeline.source import STDIN, Source
@@ -22,7 +22,7 @@ class Format:
     name: str
     about: str
     looks_like: Callable[[Source], bool]
-    read: Callable[[Source], Iterator[Candidates]]
+    read: Callable[[Source], Iterator[Work]]
     endings: tuple[str, ...] = ()
 
 

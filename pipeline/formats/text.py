@@ -7,13 +7,14 @@ skipped. CRLF and a byte order mark are no matter.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from pipeline.candidates import Candidates
+from pipeline.candidates import Candidates, Work
 from pipeline.grammar import GrammarError, normalise
 from pipeline.source import HEAD_BYTES, Source
 
@@ -46,15 +47,18 @@ def _is_signature(text: bytes) -> bool:
     return True
 
 
-def read(source: Source) -> Iterator[Candidates]:
+def read(source: Source) -> Iterator[Work]:
     inside = False
     for block, first_line in source.blocks():
         if inside or b"/*" in block:
             block, inside = _without_comments(block, inside)
-        data = np.frombuffer(block, np.uint8)
-        starts, ends, lines = candidate_lines(data, first_line)
-        if len(starts):
-            yield Candidates(data, starts, ends, lines, source.number)
+        yield partial(_read_block, block, first_line, source.number)
+
+
+def _read_block(block: bytes, first_line: int, file: int) -> list[Candidates]:
+    data = np.frombuffer(block, np.uint8)
+    starts, ends, lines = candidate_lines(data, first_line)
+    return [Candidates(data, starts, ends, lines, file)] if len(starts) else []
 
 
 def _without_comments(block: bytes, inside: bool) -> tuple[bytes, bool]:
