@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
+from typing import NoReturn
 
 import click
 
@@ -40,5 +43,18 @@ def main() -> None:
     """
 
 
+def console() -> NoReturn:
+    """The command as a process of its own."""
+    status: int | str | None = 0
+    try:
+        main(prog_name="sigdir")
+    except SystemExit as stop:
+        status = stop.code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Everything is closed by now, and taking the engines' modules down one by one takes 0.4 s.
+    os._exit(status if isinstance(status, int) else 1)
+
+
 if __name__ == "__main__":
-    main(prog_name="sigdir")
+    console()

@@ -94,7 +94,7 @@ def import_(
     if as_json:
         click.echo(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2))
     else:
-        report.print(Console())
+        report.print(Console(width=None if sys.stdout.isatty() else 110))
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

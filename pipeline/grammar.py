@@ -346,14 +346,27 @@ def _tail(text: Any, at: int, end: int, keyword: int) -> tuple[int, int, bool]:
         word = _pack(text, mark, stop)
         if _is_anonymous(text, mark, stop):
             anonymous = True
-        elif keyword == _EVENT or keyword == _ERROR:
-            return BAD_ENTRY, mark, anonymous
-        elif keyword == 0 and not (
-            word == _EXTERNAL or word == _PUBLIC or word == _INTERNAL or word == _PRIVATE
-            or word == _PURE or word == _VIEW or word == _PAYABLE or word == _CONSTANT
-            or word == _VIRTUAL or word == _OVERRIDE or word == _RETURNS
-            or _is_nonpayable(text, mark, stop)
-        ):  # fmt: skip
+        elif (
+            keyword == _EVENT
+            or keyword == _ERROR
+            or (
+                keyword == 0
+                and not (
+                    word == _EXTERNAL
+                    or word == _PUBLIC
+                    or word == _INTERNAL
+                    or word == _PRIVATE
+                    or word == _PURE
+                    or word == _VIEW
+                    or word == _PAYABLE
+                    or word == _CONSTANT
+                    or word == _VIRTUAL
+                    or word == _OVERRIDE
+                    or word == _RETURNS
+                    or _is_nonpayable(text, mark, stop)
+                )
+            )
+        ):
             return BAD_ENTRY, mark, anonymous
         at = stop
         mark = _skip_space(text, at, end)
@@ -566,7 +579,7 @@ def _is_canonical(data: Array, start: Any, end: Any) -> bool:
         elif byte == _CLOSE:
             depth -= 1
             if depth <= 0:
-                return state == _BEHIND_TYPE and at + np.uint64(1) == np.uint64(end)
+                return bool(state == _BEHIND_TYPE and at + np.uint64(1) == np.uint64(end))
         if state == _DEAD:
             return False
     return False
@@ -591,9 +604,7 @@ def _declarations(
             columns[row] = 0
             collections[row] = default if said[row] == UNSAID else said[row]
         else:
-            reason, place, length, collection = _declaration(
-                data, start, end, said[row], default, out, length
-            )
+            reason, place, length, collection = _declaration(data, start, end, said[row], default, out, length)
             reasons[row] = reason
             columns[row] = place - start + 1 if reason != OK else 0
             collections[row] = collection
@@ -616,9 +627,7 @@ class Normalised:
     collections: Array  # uint8
 
 
-def normalise_rows(
-    data: Array, starts: Array, ends: Array, said: Array, default: int = FUNCTIONS
-) -> Normalised:
+def normalise_rows(data: Array, starts: Array, ends: Array, said: Array, default: int = FUNCTIONS) -> Normalised:
     """Normalise the candidates ``data[starts[i]:ends[i]]``.
 
     ``data`` is uint8; ``starts`` and ``ends`` are int32; ``said`` is uint8 of the same length, the

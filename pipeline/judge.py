@@ -27,19 +27,12 @@ from pipeline.grammar import (
 )
 from pipeline.keccak import keccak256_rows
 from warehouse.schema import EVENT_SIGNATURES, SIGNATURES, Collection
+from warehouse.spill import Rows
 
 Array = npt.NDArray[Any]
 
 COLLECTION_CODES: dict[Collection, int] = {SIGNATURES: FUNCTIONS, EVENT_SIGNATURES: EVENTS}
 _COLLECTION_NAMES = np.array([None, SIGNATURES, EVENT_SIGNATURES], dtype=object)
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """The accepted rows of one collection: canonical texts and digests (uint8, rows x 32)."""
-
-    text: pa.StringArray
-    digests: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +52,7 @@ class Verdicts:
 
     file: int
     read: int
-    accepted: dict[Collection, Accepted]
+    accepted: dict[Collection, Rows]
     rejected: Rejected
 
 
@@ -86,14 +79,14 @@ def judge(candidates: Candidates, default: int = FUNCTIONS) -> Verdicts:
     for collection, code in COLLECTION_CODES.items():
         mine = (reasons == OK) & (result.collections == code)
         if mine.all():
-            accepted[collection] = Accepted(text, digests)
+            accepted[collection] = Rows.of(collection, text, digests)
         elif mine.any():
-            accepted[collection] = Accepted(text.filter(pa.array(mine)), digests[mine])
+            accepted[collection] = Rows.of(collection, text.filter(pa.array(mine)), digests[mine])
     rejected = _rejected(candidates, reasons, columns, result.collections)
     return Verdicts(candidates.file, rows, accepted, rejected)
 
 
-def _faults(candidates: Candidates) -> tuple[Array | None, Array | None]:
+def _faults(candidates: Candidates) -> tuple[Array | None, Array]:
     """The reasons and columns of rows that the reader refused or that are not UTF-8."""
     faults = candidates.faults
     if faults is not None and not faults.any():
@@ -121,7 +114,8 @@ def _mismatches(candidates: Candidates, reasons: Array, digests: Array) -> Array
         return None
     differs = digests != candidates.declared
     beyond = np.arange(32) >= widths[:, None]
-    return (differs & ~beyond).any(axis=1) & (reasons == OK)
+    wrong: Array = (differs & ~beyond).any(axis=1) & (reasons == OK)
+    return wrong
 
 
 def _rejected(candidates: Candidates, reasons: Array, columns: Array, collections: Array) -> Rejected:

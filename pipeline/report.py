@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -97,7 +98,7 @@ class ImportReport:
         return dict(counted.most_common())
 
     def collections(self) -> dict[str, dict[str, int]]:
-        found = {}
+        found: dict[str, dict[str, int]] = {}
         for collection in COLLECTIONS:
             imported = self.imported(collection)
             accepted = sum(file.accepted[collection] for file in self.files)
@@ -143,35 +144,30 @@ class ImportReport:
                 f"{collection}: {counts['imported']:,} imported, {counts['duplicate']:,} duplicate",
                 highlight=False,
             )
-        if self.reasons():
-            console.print(self._reasons_table())
+        for reason, count in self.reasons().items():
+            example = next((e for e in self.examples if e.reason == reason), None)
+            shown = f"{os.path.basename(example.file)}:{example.line} {example.text}" if example else ""
+            line = f"rejected {count:>9,} {reason:<16} e.g. {_printable(shown)}"
+            console.print(line, highlight=False, markup=False, overflow="ellipsis", no_wrap=True)
         console.print(self._last_line(), highlight=False)
 
     def _files_table(self) -> Table:
-        table = Table("file", "format", title="Import" + (" (dry run)" if self.dry_run else ""))
-        columns = ("read", "imported", "duplicate", "rejected")
-        for name in columns:
+        table = Table(title="Import" + (" (dry run)" if self.dry_run else ""))
+        table.add_column("file", min_width=20, overflow="fold")
+        table.add_column("format")
+        for name in ("read", "imported", "duplicate", "rejected"):
             table.add_column(name, justify="right")
-        shown = self.files if len(self.files) <= _SHOWN_FILES else self.files[: _SHOWN_FILES - 1]
+        by_size = sorted(self.files, key=lambda file: -file.read)
+        shown = by_size if len(by_size) <= _SHOWN_FILES else by_size[: _SHOWN_FILES - 1]
         for file in shown:
             counts = (file.read, file.imported.total(), file.duplicate, file.rejected)
             table.add_row(_shortened(file.path), file.format, *(f"{count:,}" for count in counts))
-        if len(shown) < len(self.files):
-            rest = ImportReport(files=self.files[len(shown) :])
-            counts = tuple(rest.totals().values())
-            table.add_row(f"{len(rest.files):,} more files", "", *(f"{count:,}" for count in counts))
+        if len(shown) < len(by_size):
+            rest = ImportReport(files=by_size[len(shown) :])
+            more = f"{len(rest.files):,} more files"
+            table.add_row(more, "", *(f"{count:,}" for count in rest.totals().values()))
         table.add_section()
         table.add_row("total", "", *(f"{count:,}" for count in self.totals().values()))
-        return table
-
-    def _reasons_table(self) -> Table:
-        table = Table("rejected for", title_justify="left")
-        table.add_column("count", justify="right")
-        table.add_column("for example", overflow="ellipsis", no_wrap=True)
-        for reason, count in self.reasons().items():
-            example = next((e for e in self.examples if e.reason == reason), None)
-            shown = f"{_shortened(example.file)}:{example.line} {example.text}" if example else ""
-            table.add_row(reason, f"{count:,}", _printable(shown))
         return table
 
     def _last_line(self) -> str:
@@ -184,13 +180,13 @@ class ImportReport:
         return f"{speed}; version {self.version} published{rejects}"
 
 
-_SHOWN_FILES = 40
+_SHOWN_FILES = 25
 
 
 def _shortened(path: str) -> str:
-    return path if len(path) <= 60 else "..." + path[-57:]
+    return path if len(path) <= 48 else "..." + path[-45:]
 
 
 def _printable(text: str) -> str:
     """Text without anything that a terminal would obey."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in text[:160]).replace("[", "\\[")
+    return "".join(c if c.isprintable() else "\ufffd" for c in text[:160])

@@ -17,7 +17,6 @@ from warehouse.query import Result
 from warehouse.schema import COLLECTIONS
 from warehouse.snapshot import Snapshot
 
-
 warehouse_option = click.option(
     "--warehouse",
     "folder",
@@ -173,5 +172,3 @@ def _facts(snapshot: Snapshot) -> dict[str, Any]:
             for collection in COLLECTIONS
         },
     }
-
-

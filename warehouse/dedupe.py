@@ -1,12 +1,16 @@
 """Which rows of a batch are new: the first of each text that the table and staging do not have.
 
-The set work is one aggregation in DuckDB, which spills to disk under its memory limit: known rows
-come with the number -1, the batch's with their place in it, and a key whose least number is not
-negative is new, at that place.
+The set work is DuckDB's, which spills to disk under its memory limit, in three questions. Each asks
+only for the rows to strike out, and is spared where the one before leaves nothing to ask:
 
-Known rows are few where that can be told cheaply: the hash column alone says which rows of a file
-may be in the batch at all (their first 24 bits are set in a map), and only the texts of those are
-hashed anew for their full keys.
+1. Which rows of the batch are known? A semi-join with the keys of the rows that are stored.
+2. Do any of the others share the first half of their key? An aggregation over one number, half the
+   price of one over whole keys with their least row, and in a list of distinct texts the last.
+3. Of those that do, which are not the first of their whole key?
+
+Stored rows that cannot be in the batch are left out of the first question where that is cheap to
+tell: a file's hash column alone says which rows may be (their first 24 bits are set in a map of the
+batch's), and only the texts of those are hashed anew for their full keys.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -26,6 +31,8 @@ from warehouse.schema import EVENT_SIGNATURES, HASH_BYTES, Collection
 from warehouse.snapshot import Snapshot
 from warehouse.spill import Keys, Spill, keys_of
 from warehouse.staging import StagedRow
+
+Flags = npt.NDArray[np.bool_]
 
 Digest = Callable[[pa.StringArray], npt.NDArray[np.uint8]]
 """Text column to digests, uint8 of shape (rows, 32). Comes from the pipeline, which hashes."""
@@ -44,38 +51,69 @@ def new_rows(
     digest: Digest,
     connection: duckdb.DuckDBPyConnection,
     threads: int,
-) -> npt.NDArray[np.bool_]:
+) -> Flags:
     """A flag for each row of the spill: True where it brings a text for the first time."""
-    keep = np.zeros(spill.rows, np.bool_)
+    keep = np.ones(spill.rows, np.bool_)
+    ask = _Questions(connection)
     if not spill.rows:
         return keep
-    schema = pa.schema([("high", pa.uint64()), ("low", pa.uint64()), ("number", pa.int64())])
-    connection.register("batch", pa.RecordBatchReader.from_batches(schema, _batch_keys(spill, schema)))
-    known = _known_keys(spill, snapshot, staged, digest, threads)
-    connection.register("known", pa.RecordBatchReader.from_batches(schema, _numbered(known, schema)))
-    firsts = connection.sql(
-        "SELECT min(number) AS number"
-        " FROM (SELECT * FROM batch UNION ALL SELECT * FROM known)"
-        " GROUP BY high, low HAVING min(number) >= 0"
-    )
-    for found in firsts.to_arrow_reader(1_000_000):
-        keep[found.column(0).to_numpy()] = True
-    connection.unregister("batch")
-    connection.unregister("known")
+    if staged or snapshot.files[spill.collection]:
+        known = _known_keys(spill, snapshot, staged, digest, threads)
+        ask.register("known", _KEY, ([keys.high, keys.low] for keys in known))
+        ask.register("batch", _NUMBERED_KEY, _kept(spill, keep))
+        ask.strike(keep, "SELECT number FROM batch SEMI JOIN known USING (high, low)")
+    ask.register("highs", _HALF_KEY, ([keys.high[keep[rows]]] for rows, keys in _slices(spill)))
+    shared = ask.column("SELECT high FROM highs GROUP BY high HAVING count(*) > 1")
+    if len(shared):
+        ask.register("shared", _HALF_KEY, [[shared]])
+        ask.register("batch", _NUMBERED_KEY, _kept(spill, keep))
+        ask.strike(
+            keep,
+            "SELECT number FROM batch SEMI JOIN shared USING (high)"
+            " QUALIFY row_number() OVER (PARTITION BY high, low ORDER BY number) > 1",
+        )
     return keep
 
 
-def _batch_keys(spill: Spill, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+class _Questions:
+    """Queries over columns that are streamed in as the engine asks for them."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def register(self, name: str, schema: pa.Schema, columns: Iterable[list[npt.NDArray[Any]]]) -> None:
+        batches = (pa.record_batch(chunk, schema=schema) for chunk in columns if len(chunk[0]))
+        self._connection.register(name, pa.RecordBatchReader.from_batches(schema, batches))
+
+    def chunks(self, query: str) -> Iterator[npt.NDArray[Any]]:
+        for batch in self._connection.sql(query).to_arrow_reader(1 << 18):
+            yield batch.column(0).to_numpy()
+
+    def column(self, query: str) -> npt.NDArray[Any]:
+        return np.concatenate([np.empty(0, np.uint64), *self.chunks(query)])
+
+    def strike(self, keep: Flags, query: str) -> None:
+        """Clear the flags of the row numbers that a query gives."""
+        numbers = list(self.chunks(query))  # all, for the query reads `keep` while it runs
+        for chunk in numbers:
+            keep[chunk] = False
+
+
+_HALF_KEY = pa.schema([("high", pa.uint64())])
+_KEY = pa.schema([("high", pa.uint64()), ("low", pa.uint64())])
+_NUMBERED_KEY = pa.schema([*_KEY, ("number", pa.int64())])
+
+
+def _slices(spill: Spill) -> Iterator[tuple[slice, Keys]]:
     for first, keys in spill.keys():
-        numbers = np.arange(first, first + len(keys.high), dtype=np.int64)
-        yield pa.record_batch([keys.high, keys.low, numbers], schema=schema)
+        yield slice(first, first + len(keys.high)), keys
 
 
-def _numbered(chunks: Iterable[Keys], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for keys in chunks:
-        if len(keys.high):
-            numbers = np.full(len(keys.high), -1, np.int64)
-            yield pa.record_batch([keys.high, keys.low, numbers], schema=schema)
+def _kept(spill: Spill, keep: Flags) -> Iterator[list[npt.NDArray[Any]]]:
+    """The keys that are not struck out, with their row numbers."""
+    for rows, keys in _slices(spill):
+        chosen = np.flatnonzero(keep[rows])
+        yield [keys.high[chosen], keys.low[chosen], chosen + rows.start]
 
 
 def _known_keys(

@@ -40,8 +40,7 @@ def _rows(batches: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
 
 
 def write_ndjson(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
-    for row in _rows(batches):
-        out.write(_json(row) + b"\n")
+    out.writelines(_json(row) + b"\n" for row in _rows(batches))
 
 
 def write_json(batches: pa.RecordBatchReader, out: BinaryIO) -> None:

@@ -13,9 +13,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def ordered_map(
-    pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], ahead: int
-) -> Iterator[Result]:
+def ordered_map(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], ahead: int) -> Iterator[Result]:
     """Like ``pool.map``, with at most ``ahead`` items taken and not yet yielded.
 
     ``pool.map`` takes all items at once, which for a file read in blocks is the whole file.
@@ -45,7 +43,7 @@ def in_background(items: Iterable[Item], ahead: int) -> Iterator[Item]:
                 ready.put((True, item))
                 if stopped.is_set():
                     return
-        except BaseException as error:  # handed to the reader, who raises it
+        except BaseException as error:  # noqa: BLE001 - handed to the reader, who raises it
             last = (False, error)
         ready.put(last)
 

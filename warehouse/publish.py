@@ -29,6 +29,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -38,7 +39,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from warehouse import faults
 from warehouse.errors import Busy, Overtaken
@@ -55,7 +56,8 @@ from warehouse.snapshot import (
     transaction_name,
 )
 from warehouse.spill import Spill
-from warehouse.staging import Range, StagedRow, Staging, Transaction as StagingTransaction
+from warehouse.staging import Range, StagedRow, Staging
+from warehouse.staging import Transaction as StagingTransaction
 
 FILE_ROWS = 5_000_000
 """Rows of a data file, about 75 MB. A file is also what one thread writes at a time."""
@@ -107,7 +109,7 @@ class Publisher:
         paths: Paths,
         threads: int = 2,
         wait: bool = True,
-        say: Callable[[str], None] = lambda text: None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._paths = paths
         self._threads = threads
@@ -172,7 +174,7 @@ class Publisher:
         checked: Mapping[Collection, int],
         summary: Summary,
         rejects: Path | None = None,
-        tick: Tick = lambda rows: None,
+        tick: Tick = lambda _: None,
     ) -> Published:
         """Make the batches visible, and all staged rows with them, in one new version.
 
@@ -190,9 +192,7 @@ class Publisher:
 class _Publication:
     """One publish, step by step. ``files`` holds what the commit will name."""
 
-    def __init__(
-        self, paths: Paths, staging: Staging, snapshot: Snapshot, run: str, threads: int, tick: Tick
-    ) -> None:
+    def __init__(self, paths: Paths, staging: Staging, snapshot: Snapshot, run: str, threads: int, tick: Tick) -> None:
         self.paths, self.staging, self.snapshot = paths, staging, snapshot
         self.run, self.threads, self.tick = run, threads, tick
         self.import_id = 0
@@ -263,8 +263,8 @@ class _Publication:
             wanted = self.threads * -(-place.rows // (FILE_ROWS * self.threads))
         cuts = np.searchsorted(kept, [place.rows * k // wanted for k in range(1, wanted)])
         edges = [0, *cuts.tolist(), len(a_batch)]
-        parts = []
-        for first, last in zip(edges, edges[1:], strict=False):
+        parts: list[_Part] = []
+        for first, last in pairwise(edges):
             rows = int(kept[last] - kept[first])
             if rows:
                 before = int(kept[first])
@@ -297,9 +297,7 @@ class _Publication:
         at = 0
         for rows in batch.spill.read(part.first, part.last, batch.keep):
             offsets = np.arange(at, at + len(rows.text), dtype=np.int64)
-            yield rows_table(
-                rows, part.place.first_id + offsets, part.place.first_created_at + offsets, self.import_id
-            )
+            yield rows_table(rows, part.place.first_id + offsets, part.place.first_created_at + offsets, self.import_id)
             at += len(rows.text)
             self.tick(len(rows.text))
 
@@ -378,7 +376,7 @@ def commit(
     table = _table(paths)
     if table.version() != max(base.version, 0):
         raise Overtaken(f"{paths.table} is at version {table.version()}, not {base.version}")
-    adds = [
+    adds: list[AddAction | RemoveAction] = [
         AddAction(
             path=paths.in_table(file.path),
             size=file.size,
@@ -431,5 +429,3 @@ def _table(paths: Paths) -> DeltaTable:
         sync(paths.log)
         sync(paths.table)
     return DeltaTable(paths.table)
-
-

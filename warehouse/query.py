@@ -105,7 +105,8 @@ class Result:
 
     def df(self) -> pd.DataFrame:
         """All rows as a pandas DataFrame; raises QueryError."""
-        return self.arrow().to_pandas()
+        frame: pd.DataFrame = self.arrow().to_pandas()
+        return frame
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All rows as Python tuples; raises QueryError."""
@@ -162,9 +163,7 @@ class Database:
             )
         else:
             source = self._files([], REJECT_SCHEMA)
-            self._connection.execute(
-                f"CREATE VIEW rejects AS SELECT 0::BIGINT AS import_id, {columns} FROM {source}"
-            )
+            self._connection.execute(f"CREATE VIEW rejects AS SELECT 0::BIGINT AS import_id, {columns} FROM {source}")
 
     def _files(self, files: list[str], schema: pa.Schema, options: str = "") -> str:
         """What to select from: the Parquet files, or an empty table of the same columns.

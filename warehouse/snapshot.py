@@ -47,9 +47,7 @@ class Snapshot:
     """
 
     version: int = -1
-    files: Mapping[Collection, tuple[DataFile, ...]] = field(
-        default_factory=lambda: dict.fromkeys(COLLECTIONS, ())
-    )
+    files: Mapping[Collection, tuple[DataFile, ...]] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, ()))
     floors: Mapping[Collection, Floor] = field(default_factory=lambda: NO_FLOORS)
 
     def count(self, collection: Collection) -> int:
@@ -118,9 +116,7 @@ def _data_file(paths: Paths, action: Mapping[str, Any]) -> DataFile:
     )
 
 
-def history(
-    paths: Paths, version: int | None = None, newest: int | None = None
-) -> list[dict[str, Any]]:
+def history(paths: Paths, version: int | None = None, newest: int | None = None) -> list[dict[str, Any]]:
     """What each commit up to ``version`` says of itself, oldest first; the ``newest`` N if given.
 
     Each entry is the commit's summary with ``version`` and ``committed_at`` (a UTC datetime) added.

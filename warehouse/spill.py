@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +40,25 @@ def keys_of(digests: npt.NDArray[np.uint8]) -> Keys:
     return Keys(words[:, 0], words[:, 1])
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Accepted rows of one collection: canonical text, stored hash, key.
+
+    ``hash`` is uint8 of shape (rows, width of the collection's hash), ``keys`` uint64 of (rows, 2).
+    """
+
+    text: pa.StringArray
+    hash: npt.NDArray[np.uint8]
+    keys: npt.NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, collection: Collection, text: pa.StringArray, digests: npt.NDArray[np.uint8]) -> Rows:
+        """From texts and their digests, uint8 of shape (rows, 32)."""
+        width = HASH_BYTES[collection]
+        stored = digests if width == 32 else np.ascontiguousarray(digests.view(np.uint32)[:, :1]).view(np.uint8)
+        return cls(text, stored, np.ascontiguousarray(digests.view(np.uint64)[:, :2]))
+
+
 class Spill:
     """The accepted rows of one collection. Append, then ``finish``, then read as often as needed."""
 
@@ -55,19 +73,15 @@ class Spill:
         self._texts = pa.ipc.new_file(self._sink, schema)
         self._firsts: list[int] = []
 
-    def append(self, text: pa.StringArray, digests: npt.NDArray[np.uint8]) -> None:
-        """Add rows: their canonical texts and digests, uint8 of shape (rows, 32)."""
-        if not len(text):
-            return
+    def append(self, rows: Rows) -> None:
+        """Add rows, in order."""
+        count = len(rows.text)
         width = HASH_BYTES[self.collection]
-        stored = np.ascontiguousarray(digests[:, :width])
-        column = pa.FixedSizeBinaryArray.from_buffers(
-            pa.binary(width), len(text), [None, pa.py_buffer(stored)]
-        )
-        self._texts.write_batch(pa.record_batch([text, column], names=["text", "hash"]))
-        self._keys.write(np.ascontiguousarray(digests[:, :KEY_BYTES]).data)
+        column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), count, [None, pa.py_buffer(rows.hash)])
+        self._texts.write_batch(pa.record_batch([rows.text, column], names=["text", "hash"]))
+        self._keys.write(rows.keys.data)
         self._firsts.append(self.rows)
-        self.rows += len(text)
+        self.rows += count
 
     def finish(self) -> None:
         self._texts.close()
@@ -115,9 +129,3 @@ class Spill:
                     batch = batch.filter(pa.array(mask))
                 if batch.num_rows:
                     yield NewRows(batch["text"], pc.cast(batch["hash"], pa.binary()))
-
-    def __enter__(self) -> Spill:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.finish()

@@ -46,7 +46,7 @@ def _entries(abi: list[Any], identifiers: Any) -> Iterator[Entry]:
     yield from abi_entries(abi)
     if not isinstance(identifiers, dict):
         return
-    for number, (text, written) in zip(count(len(abi) + 1), pairs(identifiers)):  # noqa: B905
+    for number, (text, written) in zip(count(len(abi) + 1), pairs(identifiers)):
         declared = parse_hash(written) if isinstance(written, str) else None
         if declared is None:
             yield entry_fault({text: written}, number)

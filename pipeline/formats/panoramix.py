@@ -28,7 +28,7 @@ from pipeline.formats.documents import entry_fault, is_json
 from pipeline.formats.hashes import parse_hash
 from pipeline.formats.json_lines import first_object, values_of
 from pipeline.grammar import EVENTS, FUNCTIONS, OK, PLACEHOLDER
-from pipeline.source import Source
+from pipeline.source import Source, count_lines
 
 Array = npt.NDArray[Any]
 
@@ -92,7 +92,7 @@ def entries(lines: Iterable[tuple[int, bytes]]) -> Iterator[Entry]:
 
 def _parse(block: bytes) -> pa.Table | None:
     """The block as columns; None where it does not have exactly one well-formed row a line."""
-    lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    lines = count_lines(block) + (not block.endswith(b"\n"))
     options = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
     try:
         table = pj.read_json(pa.BufferReader(block), read_options=options, parse_options=_PARSE)
@@ -118,7 +118,9 @@ def _read_columns(table: pa.Table, block: bytes, first_line: int, file: int) -> 
     text = pc.binary_join_element_wise(name, "(", types, closing, "", null_handling="replace")
     text = pc.if_else(pa.array(simple), text, "")
 
-    placeholder = _true(pc.equal(name, pc.binary_join_element_wise("unknown", pc.utf8_slice_codeunits(selector, 2), "")))
+    placeholder = _true(
+        pc.equal(name, pc.binary_join_element_wise("unknown", pc.utf8_slice_codeunits(selector, 2), ""))
+    )
     columns = _Columns(
         text,
         lines=first_line + np.arange(rows, dtype=np.int64),

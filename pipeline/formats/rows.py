@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-
 from pipeline.candidates import Candidates, Entry, pack
 from pipeline.formats.documents import encoded, entry_fault, is_document, is_json
 from pipeline.formats.hashes import collection_of, parse_hash

