@@ -567,7 +567,7 @@ def _is_canonical(data: Array, start: Any, end: Any) -> bool:
     """Whether ``data[start:end]`` is canonical; False may also mean that the grammar must look.
 
     98.8 % of real candidates are, and one table look-up a byte tells it five times faster than
-    reading the text does (``benchmarks/bench_normalise.py``).
+    reading the text does (``benchmarks/bench_hash.py``).
     """
     state = np.uint32(_BEGIN)
     depth = 0

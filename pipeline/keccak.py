@@ -12,7 +12,7 @@ Theory
     a whole round is the body of one loop over the lanes: LLVM vectorises that loop and keeps the
     25 words in vector registers from theta to chi. One loop a step, through memory, ran at 2 to
     6 M permutations a second on a core; this form at 32 M with WIDTH 8 (one AVX-512 register a
-    word), 22 M with 16 or 32, 19 M with 64 (``benchmarks/bench_hash.py``).
+    word), 22 M with 16 or 32, 19 M with 64.
 
     Padding is the original Keccak's, as Ethereum uses it: 0x01 after the text and 0x80 in the last
     byte of the block, not SHA-3's 0x06. The rate is 136 bytes, so a text of up to 135 bytes takes

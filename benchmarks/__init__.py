@@ -1,0 +1,1 @@
+"""Measurements beside their yardsticks: `make bench`."""

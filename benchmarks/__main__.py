@@ -1,0 +1,46 @@
+"""`python -m benchmarks`: check each path against its oracle, then measure it beside its yardstick."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import bench_hash, bench_import
+from benchmarks.measure import ROOT, Figure, machine, save
+
+
+def _table(figures: list[Figure]) -> Table:
+    table = Table("what", title=f"{machine()['cpu']}, {machine()['cores']} cores")
+    for name in ("ours", "yardstick", "ratio", "wanted"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for figure in figures:
+        mark = "holds" if figure.holds else "MISSED"
+        table.add_row(figure.name, figure.ours, figure.yardstick, f"{figure.ratio:.2f}x", figure.wanted, mark)
+    return table
+
+
+@click.command()
+@click.option("--rows", default=10_000_000, show_default=True, help="Size of the large corpora.")
+@click.option("--rounds", default=3, show_default=True, help="Times each pair is run; the best counts.")
+@click.option("--corpora", type=click.Path(path_type=Path), default=ROOT.parent / "shared" / "corpora")
+def main(rows: int, rounds: int, corpora: Path) -> None:
+    """Measure, print the table, keep it under benchmarks/results. Status 1 where a figure is missed."""
+    console = Console(width=None if sys.stdout.isatty() else 130)
+    figures = bench_hash.figures()
+    console.print(_table(figures))
+    present = corpora if corpora.is_dir() else None
+    if present is None:
+        console.print("The real corpora are not beside the project; the Panoramix line is left out.")
+    figures += bench_import.figures(rows, rounds, present)
+    console.print(_table(figures))
+    console.print(f"kept in {save(figures, rows).relative_to(ROOT)}")
+    sys.exit(0 if all(figure.holds for figure in figures) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Timing whole commands, and the table of what was measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished command: wall seconds, peak resident MiB, what it printed."""
+
+    seconds: float
+    peak_mib: float
+    output: str
+
+
+def timed(*command: str) -> Run:
+    """Run a command as a process of its own; raises RuntimeError where it fails."""
+    began = time.perf_counter()
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with status {process.returncode}")
+    return Run(seconds, usage.ru_maxrss / 1024, output.decode())
+
+
+def sigdir(*arguments: str) -> Run:
+    return timed(sys.executable, "-m", "sigdir", *arguments)
+
+
+def python(code: str, *arguments: str) -> Run:
+    return timed(sys.executable, "-c", code, *arguments)
+
+
+@dataclass
+class Figure:
+    """One line of the table. ``ratio`` is ours to the yardstick's, in the direction of ``wanted``."""
+
+    name: str
+    ours: str
+    yardstick: str
+    ratio: float
+    wanted: str
+    holds: bool
+    seconds: list[float] = field(default_factory=list)
+    yardstick_seconds: list[float] = field(default_factory=list)
+
+
+def beside(
+    name: str,
+    ours: Callable[[int], float],
+    yardstick: Callable[[], float],
+    at_most: float,
+    rounds: int,
+) -> Figure:
+    """Ours and the yardstick in turns; the best of each counts, for the machines are noisy."""
+    mine: list[float] = []
+    theirs: list[float] = []
+    for number in range(rounds):
+        theirs.append(yardstick())
+        mine.append(ours(number))
+    ratio = min(mine) / min(theirs)
+    return Figure(
+        name, f"{min(mine):.2f} s", f"{min(theirs):.2f} s", ratio, f"<= {at_most:g}x", ratio <= at_most, mine, theirs
+    )
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    cpu = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
+    flags = next((line for line in _cpuinfo() if line.startswith("flags")), "")
+    return {
+        "when": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "avx512": "avx512f" in flags,
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "packages": {
+            name: version(name) for name in ("duckdb", "pyarrow", "numba", "numpy", "deltalake", "pycryptodome")
+        },
+    }
+
+
+def _cpuinfo() -> list[str]:
+    path = Path("/proc/cpuinfo")
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def save(figures: list[Figure], rows: int) -> Path:
+    """Keep the run under benchmarks/results, named by its day and size."""
+    told = machine()
+    folder = Path(__file__).parent / "results"
+    path = folder / f"{told['when'][:10]}-{rows}.json"
+    path.write_text(
+        json.dumps({"machine": told, "rows": rows, "figures": [asdict(f) for f in figures]}, indent=1) + "\n"
+    )
+    return path
