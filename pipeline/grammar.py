@@ -326,6 +326,22 @@ def _parameter_words(text: Any, at: int, end: int) -> tuple[int, int, int]:
 
 
 @register_jitable
+def _may_follow(text: Any, at: int, end: int, keyword: int) -> bool:
+    """Whether a word may stand behind a list: any behind `function`, none behind `event` or `error`,
+    and behind a bare signature those that belong to the language.
+    """
+    if keyword != 0:
+        return keyword == _FUNCTION
+    word = _pack(text, at, end)
+    return (
+        word == _EXTERNAL or word == _PUBLIC or word == _INTERNAL or word == _PRIVATE
+        or word == _PURE or word == _VIEW or word == _PAYABLE or word == _CONSTANT
+        or word == _VIRTUAL or word == _OVERRIDE or word == _RETURNS
+        or _is_nonpayable(text, at, end)
+    )  # fmt: skip
+
+
+@register_jitable
 def _tail(text: Any, at: int, end: int, keyword: int) -> tuple[int, int, bool]:
     """Read what follows the parameter list: (reason, place, whether ``anonymous``)."""
     anonymous = False
@@ -344,29 +360,11 @@ def _tail(text: Any, at: int, end: int, keyword: int) -> tuple[int, int, bool]:
             return BAD_ENTRY, mark, anonymous
         stop = _skip_word(text, mark, end)
         word = _pack(text, mark, stop)
-        if _is_anonymous(text, mark, stop):
+        if _is_anonymous(text, mark, stop) and keyword != _ERROR:
             anonymous = True
-        elif (
-            keyword == _EVENT
-            or keyword == _ERROR
-            or (
-                keyword == 0
-                and not (
-                    word == _EXTERNAL
-                    or word == _PUBLIC
-                    or word == _INTERNAL
-                    or word == _PRIVATE
-                    or word == _PURE
-                    or word == _VIEW
-                    or word == _PAYABLE
-                    or word == _CONSTANT
-                    or word == _VIRTUAL
-                    or word == _OVERRIDE
-                    or word == _RETURNS
-                    or _is_nonpayable(text, mark, stop)
-                )
-            )
-        ):
+            at = stop
+            continue
+        if not _may_follow(text, mark, stop, keyword):
             return BAD_ENTRY, mark, anonymous
         at = stop
         mark = _skip_space(text, at, end)
@@ -465,9 +463,9 @@ def _declaration(
     """
     at = _skip_space(text, start, end)
     if at == end:
-        return EMPTY, at, length, default
+        return EMPTY, at, length, said
     if end - start > MAX_TEXT_BYTES:
-        return TOO_LONG, start + MAX_TEXT_BYTES, length, default
+        return TOO_LONG, start + MAX_TEXT_BYTES, length, said
     first = length
     name = at
     stop = _skip_word(text, at, end)
@@ -476,7 +474,7 @@ def _declaration(
     if mark > stop and mark < end and _is_name_start(text[mark]):
         keyword = _pack(text, at, stop)
         if not (keyword == _FUNCTION or keyword == _EVENT or keyword == _ERROR):
-            return BAD_NAME, mark, length, default
+            return BAD_NAME, mark, length, said
         name = mark
         stop = _skip_word(text, name, end)
         mark = _skip_space(text, stop, end)
@@ -617,7 +615,8 @@ class Normalised:
 
     Row ``i`` has the canonical text ``data[offsets[i]:offsets[i + 1]]`` (empty for a reject), the
     reason ``reasons[i]`` (an index into REASONS, 0 for none), the column where a reject was noticed
-    (from 1, in bytes of the text as read) and its collection (FUNCTIONS or EVENTS).
+    (from 1, in bytes of the text as read) and its collection (FUNCTIONS or EVENTS; UNSAID for a reject
+    whose input names none).
     """
 
     data: Array  # uint8
@@ -631,8 +630,8 @@ def normalise_rows(data: Array, starts: Array, ends: Array, said: Array, default
     """Normalise the candidates ``data[starts[i]:ends[i]]``.
 
     ``data`` is uint8; ``starts`` and ``ends`` are int32; ``said`` is uint8 of the same length, the
-    collection that the input names for each row. Texts must be valid UTF-8 or are rejected for
-    another reason than ``encoding``: the reader of a file looks at that first.
+    collection that the input names for each row. Whether texts are UTF-8 is not
+    looked at here: ``judge`` does that first.
     """
     rows = len(starts)
     # An alias at most doubles a text: `int,` becomes `int256,`, `fixed,` becomes `fixed128x18,`.

@@ -210,7 +210,7 @@ def _digests(data: Array, offsets: Array, out: Array) -> None:
 def keccak256_rows(data: Array, offsets: Array) -> Array:
     """Digest every row of a text column.
 
-    ``data`` is uint8, the bytes of all rows; ``offsets`` is int64 of rows + 1, row ``i`` being
+    ``data`` is uint8, the bytes of all rows; ``offsets`` is int32 or int64 of rows + 1, row ``i`` being
     ``data[offsets[i]:offsets[i + 1]]``. Returns uint8 of shape (rows, 32).
     """
     out = np.empty((len(offsets) - 1, 4), dtype="<u8")
