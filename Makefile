@@ -1,7 +1,8 @@
 # The signature directory. `make` alone lists the targets.
 
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
+PORT ?= 8000
 BIN := $(VENV)/bin
 export SIGDIR_WAREHOUSE ?= data
 
@@ -13,17 +14,17 @@ help: ## list the targets
 
 # Made again when the dependencies change. The package itself is installed editable.
 $(VENV)/.installed: pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is needed; or name one: make PYTHON=python3 ..." >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one: make PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fast]'
 	@touch $@
 
 install: $(VENV)/.installed ## make the environment (.venv) and install into it
 
-run: install ## import the bundled sample and show what the warehouse holds
+run: install ## import the bundled sample and serve it (PORT=8000, Ctrl-C ends it)
 	$(BIN)/sigdir import samples --source "bundled sample"
 	$(BIN)/sigdir stats
-	$(BIN)/sigdir sql "SELECT hex_signature, text_signature FROM signatures ORDER BY id LIMIT 10"
+	$(BIN)/sigdir serve --port $(PORT)
 
 test: install ## run the tests
 	$(BIN)/python -m pytest

@@ -12,6 +12,8 @@ import click
 # Loaded when called: `sigdir --help` need not wait for the engines.
 _COMMANDS = {
     "import": "pipeline.commands:import_",
+    "serve": "serve.commands:serve",
+    "fold": "warehouse.commands:fold",
     "rejects": "warehouse.commands:rejects",
     "history": "warehouse.commands:history",
     "stats": "warehouse.commands:stats",

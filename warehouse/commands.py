@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ import click
 import orjson
 
 import warehouse
-from warehouse.errors import WarehouseError
+from warehouse.errors import Busy, WarehouseError
 from warehouse.output import FORMATS, write
+from warehouse.paths import Paths
+from warehouse.publish import fold as fold_staged
 from warehouse.query import Result
+from warehouse.reading import tidy
 from warehouse.schema import COLLECTIONS
 from warehouse.snapshot import Snapshot
 
@@ -172,3 +176,35 @@ def _facts(snapshot: Snapshot) -> dict[str, Any]:
             for collection in COLLECTIONS
         },
     }
+
+
+@click.command()
+@click.option("--every", type=click.FloatRange(min=0.05), metavar="SECONDS", help="Go on, once in so many seconds.")
+@warehouse_option
+def fold(every: float | None, folder: Path) -> None:
+    """Move POSTed rows from staging into the table, so that SQL sees them.
+
+    A server does this by itself; see `sigdir serve --fold-every`.
+
+    \b
+    Examples:
+      sigdir fold
+      sigdir fold --every 60
+    """
+    paths = Paths(folder.absolute())
+    while True:
+        try:
+            done = fold_staged(paths, wait=every is None)
+        except Busy:
+            done = None  # an import is publishing: it takes the staged rows along
+        except (WarehouseError, OSError) as error:
+            if every is None:
+                raise Failure(str(error)) from error
+            click.echo(f"fold: {error}", err=True)
+            done = None
+        if done is not None:
+            tidy(paths)
+        if every is None:
+            click.echo(f"version {done.snapshot.version} published" if done else "nothing to fold")
+            return
+        time.sleep(every)

@@ -84,12 +84,16 @@ class FileLock:
         self.release()
 
 
+def run_name() -> str:
+    """A name for a run that no other has. Names sort by time, as the files named after them do."""
+    return f"{time.time_ns() // 1000:016d}-{uuid.uuid4().hex[:8]}"
+
+
 class RunFolder:
     """A running import's folder below ``tmp``, removed at its end, or by others once it is dead."""
 
     def __init__(self, tmp: Path) -> None:
-        # Names sort by time, so that files of later runs come later in a listing.
-        self.name = f"{time.time_ns() // 1000:016d}-{uuid.uuid4().hex[:8]}"
+        self.name = run_name()
         self.path = tmp / self.name
         self._lock = FileLock(self.path / "lock")
 

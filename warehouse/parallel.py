@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from queue import Empty, Queue
 from threading import Event, Thread
 from typing import Any, TypeVar
@@ -47,8 +48,7 @@ def in_background(items: Iterable[Item], ahead: int) -> Iterator[Item]:
             last = (False, error)
         ready.put(last)
 
-    thread = Thread(target=make, daemon=True)
-    thread.start()
+    Thread(target=make, daemon=True).start()
     try:
         while True:
             more, value = ready.get()
@@ -58,9 +58,9 @@ def in_background(items: Iterable[Item], ahead: int) -> Iterator[Item]:
                 return
             yield value
     finally:
+        # It may be waiting for room, and is given some; it may be reading a pipe that says nothing,
+        # and is not waited for.
         stopped.set()
-        while thread.is_alive():  # it may wait for room in the queue
-            try:
-                ready.get(timeout=0.01)
-            except Empty:
-                continue
+        with suppress(Empty):
+            while True:
+                ready.get_nowait()

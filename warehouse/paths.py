@@ -7,6 +7,7 @@
     rejects/<run>.parquet           what the import of that run refused
     staging.sqlite                  sequences and POSTed rows that are not folded yet
     publish.lock                    held by the one publisher
+    cache/<data file>/              its columns and hash order, mapped by servers; built at will
     tmp/<run>/                      a running import's spill; its lock file tells whether it lives
 """
 
@@ -41,6 +42,10 @@ class Paths:
     @property
     def rejects(self) -> Path:
         return self.root / "rejects"
+
+    @property
+    def cache(self) -> Path:
+        return self.root / "cache"
 
     @property
     def tmp(self) -> Path:

@@ -43,7 +43,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from warehouse import faults
 from warehouse.errors import Busy, Overtaken
-from warehouse.files import FileLock, make_folder, remove_dead_runs, sync, uninterrupted
+from warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
 from warehouse.parquet import NewRows, WrittenFile, rows_table, write_data_file
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, HASH_BYTES, TABLE_SCHEMA, Collection
@@ -187,6 +187,14 @@ class Publisher:
         publication.carry_out(batches, dict(checked), summary, rejects)
         self.snapshot = read_snapshot(self._paths)
         return Published(self.snapshot, publication.import_id)
+
+
+def fold(paths: Paths, wait: bool = True) -> Published | None:
+    """Move the staged rows into the table; None where there are none. Raises Busy."""
+    with Publisher(paths, threads=1, wait=wait) as publisher:
+        if not any(publisher.staged(collection) for collection in COLLECTIONS):
+            return None
+        return publisher.publish(run_name(), {}, {}, lambda: {"kind": "fold"})
 
 
 class _Publication:

@@ -1,0 +1,545 @@
+"""Solidity sources: every declaration that has a selector or a topic, by tree-sitter-solidity.
+
+Invariants
+    A text is as good as its types: a name that the source does not explain stays as it is written,
+    so that the grammar rejects it. Nothing is guessed.
+    A hostile source costs time and memory in proportion to its size: nothing here recurses, a
+    struct inside itself stays a name, and what structs expand to is bounded (``_Types.room``).
+
+Theory
+    A source is parsed once and its members are gone over twice: first for definitions, because a
+    name may be used before it is defined, then for declarations. A Definition is text and holds no
+    node of the tree, so those of one source can serve another (``elsewhere``).
+
+    A name is looked up in the contract where it stands and in those that it inherits from, then in
+    the file. In the ABI a struct is the tuple of its members, an enum `uint8`, a contract
+    `address`, a user value type its base. The functions of a library are the exception: solc makes
+    their selectors from the names of structs, enums and contracts, and keeps `storage`. Written
+    so, the grammar tells them apart (``library_type``).
+
+    Where a source does not parse, the tree has error nodes among what was made out. They are looked
+    into, and a declaration with an error before its body is left out.
+
+Source: the Solidity documentation, "Contract ABI Specification" (Mapping Solidity to ABI types),
+"Libraries" (Function Signatures and Selectors in Libraries) and "Contracts" (Getter Functions).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Literal, NamedTuple
+
+import tree_sitter_solidity
+from tree_sitter import Language, Node, Parser
+
+from pipeline.candidates import Candidates, Entry, Work, pack
+from pipeline.errors import BadInput
+from pipeline.grammar import EVENTS, FUNCTIONS, MAX_TEXT_BYTES
+from pipeline.source import BLOCK_BYTES, DOCUMENT_BYTES, Source
+
+_ENDING = re.compile(r"\.sol(\.(gz|xz|zst|bz2))?\Z", re.IGNORECASE)
+
+
+def looks_like(source: Source) -> bool:
+    """By name alone: what a source begins with, licence and comments, may be anything."""
+    return _ENDING.search(source.path) is not None
+
+
+def read(source: Source) -> Iterator[Work]:
+    yield partial(_read_whole, _whole(source), source.number)
+
+
+def _read_whole(code: bytes, file: int) -> Iterator[Candidates]:
+    return pack(declarations(code), file)
+
+
+def _whole(source: Source) -> bytes:
+    """All of a source; raises BadInput where it is too large, or where a line of it was cut."""
+    blocks, size = [], 0
+    for block, _ in source.blocks():
+        size += len(block)
+        if size > DOCUMENT_BYTES:
+            raise BadInput(source.name, f"a Solidity source of over {DOCUMENT_BYTES >> 20} MiB")
+        if len(block) >= BLOCK_BYTES and not block.endswith(b"\n"):
+            raise BadInput(source.name, f"a line of over {BLOCK_BYTES >> 20} MiB")
+        blocks.append(block)
+    return b"".join(blocks)
+
+
+class Written(NamedTuple):
+    """A type as it is written: `Lib.S[N][]` is the base `Lib.S` and the lengths `N` and none."""
+
+    base: str
+    lengths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a name stands for: `S` in the scope `C` is a struct of the contract `C`."""
+
+    scope: str
+    """The contract that it stands in, nothing for the file. Its own names are looked up from there."""
+    name: str
+    kind: Literal["struct", "enum", "contract", "value type", "constant"]
+    text: str = ""
+    """What it is in a signature: a type, or the number that a constant is. A struct has members."""
+    members: tuple[Written, ...] = ()
+    """The types of a struct's members."""
+    bases: tuple[str, ...] = ()
+    """The contracts that a contract inherits from, as written."""
+
+
+def qualified(scope: str, name: str) -> str:
+    """A full name as solc writes it."""
+    return f"{scope}.{name}" if scope else name
+
+
+def declarations(code: bytes, elsewhere: Mapping[str, Definition] | None = None) -> Iterator[Entry]:
+    """The functions, getters, events and errors of a source, in its order.
+
+    ``elsewhere`` is what other sources define, by full name; the source's own definitions come
+    before it.
+    """
+    tree = _Tree(code)
+    types = _Types(tree.definitions(), elsewhere or {}, room=(1 << 20) + 8 * len(code))
+    for scope, node in tree.members():
+        declare = _DECLARE.get(node.type)
+        declared = declare(tree, node, scope) if declare else None
+        if declared is not None:
+            text = f"{declared.name}({types.listed(declared, scope.contract)}){declared.tail}"
+            # One byte over the limit is enough for the grammar to call it too long.
+            clipped = text.encode(*_ENCODING)[: MAX_TEXT_BYTES + 1]
+            yield Entry(clipped, node.start_point.row + 1, declared.said)
+
+
+# The tree: what is written, and where.
+
+_ENCODING = ("utf-8", "surrogateescape")  # what is no UTF-8 comes out as it went in
+_CAPSULE_NAME = b"tree_sitter.Language"  # here, because a capsule does not keep its name alive
+
+_KEYWORDS = frozenset(["contract", "interface", "library"])
+_CONTAINERS = frozenset(["source_file", "contract_body", "ERROR", *(f"{word}_declaration" for word in _KEYWORDS)])
+_PARAMETERS = frozenset(["parameter", "event_parameter", "error_parameter"])
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+@cache
+def _language() -> Language:
+    """The grammar, in the capsule that tree-sitter asks for: the bare pointer draws a warning."""
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    capsule = new(("PyCapsule_New", ctypes.pythonapi))
+    return Language(capsule(tree_sitter_solidity.language(), _CAPSULE_NAME, None))
+
+
+class _Scope(NamedTuple):
+    """The contract that something stands in; without a name it is the file."""
+
+    contract: str = ""
+    is_library: bool = False
+
+
+class _Parameter(NamedTuple):
+    written: Written
+    behind: str = ""
+    """` indexed`, ` storage` or nothing."""
+
+
+class _Declared(NamedTuple):
+    """A declaration, its types still as written."""
+
+    said: int
+    name: str
+    parameters: list[_Parameter]
+    tail: str = ""
+    by_name: bool = False
+    """Whether structs, enums and contracts go by their names, as in the functions of a library."""
+
+
+class _Head(NamedTuple):
+    """A declaration up to its body."""
+
+    name: str
+    parameters: list[_Parameter]
+    words: set[str]
+    """Its visibility, and the kinds of all other nodes."""
+
+
+class _Tree:
+    """A parsed source: what defines or declares something, in order, each with its scope."""
+
+    def __init__(self, code: bytes) -> None:
+        self._code = code
+        self._written: dict[bytes, Written] = {}
+        self._root = Parser(_language()).parse(code).root_node
+
+    def members(self) -> Iterator[tuple[_Scope, Node]]:
+        """Walked anew each time: a node keeps its children, and a list of all would keep the lot."""
+        waiting = [(_Scope(), self._root)]
+        while waiting:
+            scope, node = waiting.pop()
+            kind = node.type
+            if kind in _CONTAINERS:
+                waiting += reversed(list(self._inside(node, scope)))
+            if kind in _DEFINE or kind in _DECLARE:
+                yield scope, node
+
+    def _inside(self, node: Node, scope: _Scope) -> Iterator[tuple[_Scope, Node]]:
+        """The children and their scopes.
+
+        A contract that is cut short is an error node with its head and its members in one row, so
+        the keyword and the name behind it open a scope wherever they stand.
+        """
+        keyword = ""
+        for child in node.children:
+            kind = child.type
+            if kind in _KEYWORDS:
+                keyword = kind
+            elif keyword and kind == "identifier":
+                scope, keyword = _Scope(sys.intern(self.text(child)), keyword == "library"), ""
+            yield scope, child
+
+    def definitions(self) -> dict[tuple[str, str], Definition]:
+        """By scope and name; of several the first."""
+        found: dict[tuple[str, str], Definition] = {}
+        for scope, node in self.members():
+            define = _DEFINE.get(node.type)
+            definition = define(self, node, scope.contract) if define else None
+            if definition is not None:
+                found.setdefault((definition.scope, definition.name), definition)
+        return found
+
+    def text(self, node: Node | None) -> str:
+        return self._code[node.start_byte : node.end_byte].decode(*_ENCODING) if node else ""
+
+    def squeezed(self, node: Node | None) -> str:
+        """The text without comments and spaces."""
+        return "".join(_COMMENT.sub(" ", self.text(node)).split())
+
+    def name(self, node: Node) -> str:
+        return self.text(node.child_by_field_name("name"))
+
+    def head(self, node: Node) -> _Head | None:
+        """None where it does not parse."""
+        name, parameters, words = "", [], set()
+        has_error = node.has_error
+        for child in node.children:
+            kind = child.type
+            if kind == "function_body":
+                break
+            if kind == "expression":  # a variable's value
+                continue
+            if has_error and child.has_error:
+                return None
+            if kind == "identifier":
+                name = self.text(child)
+            elif kind in _PARAMETERS:
+                parameters.append(self._parameter(child))
+            else:
+                words.add(self.text(child) if kind == "visibility" else kind)
+        return _Head(name, parameters, words) if name else None
+
+    def _parameter(self, node: Node) -> _Parameter:
+        written, behind = Written(""), ""
+        for child in node.children:
+            kind = child.type
+            if kind == "type_name":
+                written = self.written(child)
+            elif kind in ("indexed", "storage"):
+                behind = f" {kind}"
+        return _Parameter(written, behind)
+
+    def written(self, node: Node) -> Written:
+        """A type. The same few come again and again, so they are kept by their text."""
+        key = self._code[node.start_byte : node.end_byte]
+        written = self._written.get(key)
+        if written is None:
+            written = self._written[key] = self._type(node)
+        return written
+
+    def _type(self, node: Node) -> Written:
+        lengths = []
+        while (element := _array_element(node)) is not None:
+            lengths.append(self.squeezed(_child(node, "expression")))
+            node = element
+        return Written(self._base(node), tuple(reversed(lengths)))
+
+    def _base(self, node: Node) -> str:
+        """A type that is no array. Of a function type the word is all that counts."""
+        if _child(node, "function") is not None:
+            return "function"
+        text = self.squeezed(node)
+        return "address" if text == "addresspayable" else text
+
+    def keys(self, node: Node) -> list[_Parameter]:
+        """What the getter of a variable of this type asks for: keys of mappings, indices of arrays."""
+        keys: list[_Parameter] = []
+        while True:
+            key, inner = Written("uint256"), _array_element(node)
+            if inner is None:
+                mapped = node.child_by_field_name("key_type")
+                inner = node.child_by_field_name("value_type")
+                if mapped is None or inner is None:
+                    return keys
+                key = Written(self._base(mapped))
+            keys.append(_Parameter(key))
+            node = inner
+
+
+def _child(node: Node, kind: str) -> Node | None:
+    return next((child for child in node.children if child.type == kind), None)
+
+
+def _array_element(node: Node) -> Node | None:
+    """The type of an array's elements; None where ``node`` is no array."""
+    return _child(node, "type_name") if _child(node, "[") is not None else None
+
+
+# Definitions: from the kind of a node to what it defines.
+
+
+def _contract(tree: _Tree, node: Node, scope: str) -> Definition:
+    specifiers = [child for child in node.children if child.type == "inheritance_specifier"]
+    bases = tuple(tree.squeezed(child.child_by_field_name("ancestor")) for child in specifiers)
+    return Definition("", tree.name(node), "contract", "address", bases=bases)
+
+
+def _enum(tree: _Tree, node: Node, scope: str) -> Definition:
+    return Definition(scope, tree.name(node), "enum", "uint8")
+
+
+def _value_type(tree: _Tree, node: Node, scope: str) -> Definition:
+    base = tree.squeezed(_child(node, "primitive_type"))
+    return Definition(scope, tree.name(node), "value type", base.removesuffix("payable"))
+
+
+def _struct(tree: _Tree, node: Node, scope: str) -> Definition | None:
+    """None where it does not parse, for a member may be missing."""
+    body = node.child_by_field_name("body")
+    if body is None or node.has_error:
+        return None
+    members = [child for child in body.children if child.type == "struct_member"]
+    types = tuple(tree.written(kind) for member in members if (kind := member.child_by_field_name("type")))
+    return Definition(scope, tree.name(node), "struct", members=types)
+
+
+def _constant(tree: _Tree, node: Node, scope: str) -> Definition | None:
+    """A constant whose value is a number as it stands."""
+    number = _number(tree.squeezed(node.child_by_field_name("value")))
+    if number is None or _child(node, "constant") is None:
+        return None
+    return Definition(scope, tree.name(node), "constant", number)
+
+
+_DECIMAL = re.compile(r"([0-9][0-9_]*)(?:[eE]([0-9]{1,2}))?")
+_HEXADECIMAL = re.compile(r"0x([0-9a-fA-F_]{1,64})")
+
+
+def _number(written: str) -> str | None:
+    """A literal as decimal digits; None where it is anything else."""
+    if found := _DECIMAL.fullmatch(written):
+        return found[1].replace("_", "") + "0" * int(found[2] or 0)
+    if found := _HEXADECIMAL.fullmatch(written):
+        return str(int(found[1].replace("_", "") or "0", 16))
+    return None
+
+
+_DEFINE: dict[str, Callable[[_Tree, Node, str], Definition | None]] = {
+    "contract_declaration": _contract,
+    "interface_declaration": _contract,
+    "library_declaration": _contract,
+    "enum_declaration": _enum,
+    "user_defined_type_definition": _value_type,
+    "struct_declaration": _struct,
+    "constant_variable_declaration": _constant,
+    "state_variable_declaration": _constant,
+}
+
+
+# Declarations: from the kind of a node to what it declares.
+
+
+def _function(tree: _Tree, node: Node, scope: _Scope) -> _Declared | None:
+    """A function with a selector.
+
+    Without a visibility it is public, as all were before 0.5. Only outside of contracts it is a
+    free function; one there that is public belongs to a contract whose head did not parse. One
+    with the contract's own name is a constructor of before 0.5.
+    """
+    head = tree.head(node)
+    if head is None or head.name == scope.contract or not head.words.isdisjoint(["internal", "private"]):
+        return None
+    if not scope.contract and head.words.isdisjoint(["public", "external"]):
+        return None
+    return _Declared(FUNCTIONS, head.name, head.parameters, by_name=scope.is_library)
+
+
+def _getter(tree: _Tree, node: Node, scope: _Scope) -> _Declared | None:
+    head, kind = tree.head(node), _child(node, "type_name")
+    if head is None or kind is None:
+        return None
+    # Behind `function() external` the tree has the variable's `public` as the type's.
+    swallowed = [tree.text(child) for child in kind.children if child.type == "visibility"]
+    if "public" not in head.words.union(swallowed):
+        return None
+    return _Declared(FUNCTIONS, head.name, tree.keys(kind))
+
+
+def _event(tree: _Tree, node: Node, scope: _Scope) -> _Declared | None:
+    head = tree.head(node)
+    if head is None:
+        return None
+    return _Declared(EVENTS, head.name, head.parameters, " anonymous" if "anonymous" in head.words else "")
+
+
+def _error(tree: _Tree, node: Node, scope: _Scope) -> _Declared | None:
+    head = tree.head(node)
+    return _Declared(FUNCTIONS, head.name, head.parameters) if head else None
+
+
+_DECLARE: dict[str, Callable[[_Tree, Node, _Scope], _Declared | None]] = {
+    "function_definition": _function,
+    "state_variable_declaration": _getter,
+    "event_definition": _event,
+    "error_declaration": _error,
+}
+
+
+# Types: what is written, as the ABI has it.
+
+_STEP = 16
+"""How many characters of room a step takes."""
+_MOST_BASES = 256
+"""How many contracts a name is looked up in. Real ones inherit from some dozens."""
+
+
+def _plain(definition: Definition | None, written: str) -> str:
+    """A type that needs no expanding; what it was written as where nothing is known of it."""
+    if definition is None or definition.kind in ("struct", "constant"):
+        return written
+    return definition.text
+
+
+class _Types:
+    """The types of a source's declarations. Scopes are names of contracts, nothing for the file.
+
+    ``room`` is what all of them may take, in characters: those that they come to, and as many as a
+    step takes time for each member of a struct and each contract that a name is looked up in.
+    Once it is used up types stay as written. A struct of two structs of two structs doubles with
+    each, and 20 bytes of function name it; real sources need less than their own size.
+    """
+
+    def __init__(self, own: dict[tuple[str, str], Definition], elsewhere: Mapping[str, Definition], room: int) -> None:
+        self._own = own
+        self._elsewhere = elsewhere
+        self._room = room
+        self._found: dict[tuple[str, str], Definition | None] = {}
+        self._lineages: dict[str, list[str]] = {}
+        self._tuples: dict[tuple[str, str], str] = {}
+
+    def listed(self, declared: _Declared, scope: str) -> str:
+        """The parameters of a declaration in that scope."""
+        return ",".join([self._text(p.written, scope, declared.by_name) + p.behind for p in declared.parameters])
+
+    def _text(self, written: Written, scope: str, by_name: bool) -> str:
+        if self._room < 0:
+            return written.base + "".join(f"[{length}]" for length in written.lengths)
+        definition = self._find(written.base, scope)
+        if by_name and definition is not None and definition.kind in ("struct", "enum", "contract"):
+            text = qualified(definition.scope, definition.name)
+        elif definition is not None and definition.kind == "struct":
+            key = definition.scope, definition.name
+            if key not in self._tuples:
+                self._tuples[key] = self._tuple(definition)
+            text = self._tuples[key]
+        else:
+            text = _plain(definition, written.base)
+        text += self._lengths(written, scope)
+        self._room -= len(text)
+        return text
+
+    def _tuple(self, struct: Definition) -> str:
+        """A struct in parentheses, and so the structs in it, up to the length that a text may have.
+
+        A struct inside itself stays a name.
+        """
+        parts, size = ["("], 0
+        opened = [(struct, iter(struct.members), ")")]
+        names = {(struct.scope, struct.name)}
+        while opened and size <= MAX_TEXT_BYTES:
+            outer, members, closing = opened[-1]
+            member = next(members, None)
+            if member is None:
+                opened.pop()
+                names.remove((outer.scope, outer.name))
+                parts.append(closing)
+                continue
+            if parts[-1] != "(":
+                parts.append(",")
+            lengths = self._lengths(member, outer.scope)
+            inner = self._find(member.base, outer.scope)
+            if inner is not None and inner.kind == "struct" and (inner.scope, inner.name) not in names:
+                opened.append((inner, iter(inner.members), ")" + lengths))
+                names.add((inner.scope, inner.name))
+                parts.append("(")
+            else:
+                parts.append(_plain(inner, member.base) + lengths)
+            size += len(parts[-1])
+        self._room -= _STEP * len(parts)
+        return "".join(parts)
+
+    def _lengths(self, written: Written, scope: str) -> str:
+        return "".join([f"[{self._length(length, scope)}]" for length in written.lengths])
+
+    def _length(self, written: str, scope: str) -> str:
+        """The length of an array as a number, where it is one or a constant's name."""
+        if not written:
+            return ""
+        if (number := _number(written)) is not None:
+            return number
+        definition = self._find(written, scope)
+        return definition.text if definition is not None and definition.kind == "constant" else written
+
+    def _find(self, path: str, scope: str) -> Definition | None:
+        """What a path such as `Lib.S` names in that scope."""
+        if (path, scope) not in self._found:
+            self._found[path, scope] = self._resolved(path, scope)
+        return self._found[path, scope]
+
+    def _resolved(self, path: str, scope: str) -> Definition | None:
+        first, *rest = path.split(".")
+        found = self._member(scope, first) or self._get("", first)
+        for name in rest:
+            found = self._member(found.name, name) if found and found.kind == "contract" else None
+        return found
+
+    def _member(self, scope: str, name: str) -> Definition | None:
+        """What a contract, or one that it inherits from, defines by that name."""
+        lineage = self._lineage(scope)
+        self._room -= _STEP * len(lineage)
+        found = (self._get(contract, name) for contract in lineage)
+        return next(filter(None, found), None)
+
+    def _lineage(self, contract: str) -> list[str]:
+        """The contract and all that it inherits from, as far as they are known."""
+        lineage = self._lineages.get(contract)
+        if lineage is None:
+            lineage, seen = [contract], {contract}
+            for name in lineage:  # which grows meanwhile
+                definition = self._get("", name)
+                for base in definition.bases if definition else ():
+                    if base not in seen and len(lineage) < _MOST_BASES:
+                        seen.add(base)
+                        lineage.append(base)
+            self._lineages[contract] = lineage
+        return lineage
+
+    def _get(self, scope: str, name: str) -> Definition | None:
+        found = self._own.get((scope, name))
+        if found is None and self._elsewhere:
+            found = self._elsewhere.get(qualified(scope, name))
+        return found

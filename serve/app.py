@@ -1,0 +1,454 @@
+"""The HTTP application: every route, and what each does, on one screen.
+
+``create_app`` is given all it needs. A request takes one View and stays with it, so a page never mixes
+two versions. Falcon routes and parses; rows are found and written by ``serve.query``, posted ones stored
+by ``serve.post``.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import falcon
+import jinja2
+import numpy as np
+import orjson
+
+from pipeline.grammar import GrammarError
+from serve import body as bodies
+from serve import imports
+from serve.errors import Refusal, detail, field_error, not_found
+from serve.negotiate import HTML, JSON, representation
+from serve.post import NewText, Writer, new_text
+from serve.query import InvalidPage, Query, page_of, parse
+from serve.render import render_rows
+from serve.settings import Settings
+from warehouse.mapped import Segment
+from warehouse.paths import Paths
+from warehouse.reading import Reader, View
+from warehouse.schema import EVENT_SIGNATURES, SIGNATURES, Collection
+from warehouse.staging import StagedRow
+
+_LIST_METHODS = "GET, POST, HEAD, OPTIONS"
+_DETAIL_METHODS = "GET, HEAD, OPTIONS"
+_IMPORT_METHODS = "POST, OPTIONS"
+_METHODS = {allow: frozenset(allow.split(", ")) for allow in (_LIST_METHODS, _DETAIL_METHODS, _IMPORT_METHODS)}
+
+_MAX_EVENT_CHARACTERS = 4096
+_MAX_QUERY_BYTES = 16_384
+_GZIP_FROM_BYTES = 1024
+_CACHED_BYTES = 4 << 20
+
+# The words of the contract, per collection.
+_TITLES = {SIGNATURES: "Signature", EVENT_SIGNATURES: "Event Signature"}
+_EXISTS = {
+    SIGNATURES: "Signature with this text signature already exists.",
+    EVENT_SIGNATURES: "EventSignature with this text signature already exists.",
+}
+_UNKNOWN_FORMAT = {SIGNATURES: "Unknown signature format", EVENT_SIGNATURES: "Unknown event signature format"}
+
+
+def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
+    """The WSGI application over one warehouse."""
+    app = falcon.App(middleware=[_Front()])
+    app.req_options.strip_url_path_trailing_slash = False
+    app.add_error_handler(Refusal, _refused)
+    app.add_error_handler(falcon.HTTPError, _falcon_error)
+    app.add_error_handler(Exception, _failed)
+    for collection in (SIGNATURES, EVENT_SIGNATURES):
+        app.add_route(f"/api/v1/{collection}/", ListResource(collection, settings, reader, writer))
+        app.add_route(f"/api/v1/{collection}/{{id}}/", DetailResource(collection, settings, reader))
+    app.add_route("/api/v1/import-abi/", ImportResource("Contract Abi Import Api", _ABI_FIELDS, _abi, settings, writer))
+    app.add_route(
+        "/api/v1/import-solidity/", ImportResource("Solidity Import Api", _SOLIDITY_FIELDS, _solidity, settings, writer)
+    )
+    app.add_route("/healthz", HealthResource(reader, look=False))
+    app.add_route("/readyz", HealthResource(reader, look=True))
+    app.add_sink(_unknown_path, "/")  # the sink that was added last is asked first
+    app.add_sink(_add_slash, r"^/api/v1/(?:(?:event-)?signatures(?:/[^/]+)?|import-(?:abi|solidity))$")
+    return app
+
+
+class _Front:
+    """What all answers share: the method and query are checked first, CORS headers are added last."""
+
+    def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
+        allowed = getattr(resource, "methods", None)
+        if allowed is None:
+            return
+        resp.set_header("Allow", allowed)
+        resp.set_header("Vary", "Accept")
+        if len(req.query_string) > _MAX_QUERY_BYTES:
+            raise detail(414, "Query string too long.")
+        req.context.kind = representation(req.get_header("Accept") or "", parse(req.query_string).format)
+        if req.method not in _METHODS[allowed]:
+            raise detail(405, f'Method "{req.method}" not allowed.')
+
+    def process_response(self, req: falcon.Request, resp: falcon.Response, resource: Any, req_succeeded: bool) -> None:
+        if req.get_header("Origin") and req.path.startswith("/api/"):
+            resp.set_header("Access-Control-Allow-Origin", "*")
+
+
+class _Resource:
+    methods = ""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def address(self, req: falcon.Request) -> str:
+        """The absolute address of the request's path; a proxy's word counts only when it is trusted."""
+        if self._settings.trust_proxy:
+            return f"{req.forwarded_scheme}://{req.forwarded_host}{req.path}"
+        return f"{req.scheme}://{req.netloc}{req.path}"
+
+    def describe(self, req: falcon.Request, resp: falcon.Response, name: str, fields: dict[str, Any] | None) -> None:
+        """Answer OPTIONS, a browser's preflight too."""
+        if req.get_header("Access-Control-Request-Method"):
+            resp.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS")
+            resp.set_header("Access-Control-Allow-Headers", "Accept, Content-Type, If-None-Match")
+            resp.set_header("Access-Control-Max-Age", "86400")
+        told: dict[str, Any] = {
+            "name": name,
+            "description": "",
+            "renders": [JSON, HTML],
+            "parses": [JSON, "application/x-www-form-urlencoded", "multipart/form-data"],
+        }
+        if fields is not None:
+            told["actions"] = {"POST": fields}
+        _answer(req, resp, orjson.dumps(told))
+
+
+class ListResource(_Resource):
+    """A collection: its pages, and new rows."""
+
+    methods = _LIST_METHODS
+
+    def __init__(self, collection: Collection, settings: Settings, reader: Reader, writer: Writer) -> None:
+        super().__init__(settings)
+        self._collection = collection
+        self._reader = reader
+        self._writer = writer
+        self._cache = _Cache(_CACHED_BYTES)
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        view = self._reader.current()
+        if _not_modified(req, resp, view):
+            return
+        query = parse(req.query_string)
+        address = self.address(req)
+        key = (view.token, address, req.query_string)
+        page = self._cache.get(key)
+        if page is None:
+            page = self._page(view, query, address)
+            self._cache.put(key, page)
+        _answer(req, resp, page)
+
+    on_head = on_get
+
+    def _page(self, view: View, query: Query, address: str) -> bytes:
+        try:
+            return page_of(view, self._collection, query, address).body()
+        except InvalidPage:
+            raise detail(404, "Invalid page.") from None
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        fields = bodies.fields_of(req, self._settings.max_body)
+        row = self._store(bodies.text_field(fields, "text_signature"))
+        resp.status = falcon.HTTP_201
+        _answer(req, resp, row)
+
+    def _store(self, text: str) -> bytes:
+        name = "text_signature"
+        if len(text) < 3:
+            raise field_error(name, f"Ensure this value has at least 3 characters (it has {len(text)}).")
+        if self._collection == EVENT_SIGNATURES and len(text) > _MAX_EVENT_CHARACTERS:
+            raise field_error(name, f"Ensure this value has at most 4096 characters (it has {len(text)}).")
+        try:
+            new = new_text(self._collection, text)
+        except GrammarError:
+            raise field_error(name, _UNKNOWN_FORMAT[self._collection]) from None
+        (row,) = self._writer.store([new])
+        if row is None:
+            raise field_error(name, _EXISTS[self._collection])
+        return _record(new, row)
+
+    def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
+        self.describe(req, resp, f"{_TITLES[self._collection]} List", _ROW_FIELDS)
+
+
+class DetailResource(_Resource):
+    """One row."""
+
+    methods = _DETAIL_METHODS
+
+    def __init__(self, collection: Collection, settings: Settings, reader: Reader) -> None:
+        super().__init__(settings)
+        self._collection = collection
+        self._reader = reader
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
+        view = self._reader.current()
+        if _not_modified(req, resp, view):
+            return
+        if not (id.isascii() and id.isdigit() and len(id) <= 18):
+            raise not_found()
+        for segment in view.segments[self._collection]:
+            row = segment.row_of_id(int(id))
+            if row is not None:
+                _answer(req, resp, render_rows(segment, np.array([row], np.int64)))
+                return
+        raise not_found()
+
+    on_head = on_get
+
+    def on_options(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
+        self.describe(req, resp, f"{_TITLES[self._collection]} Instance", None)
+
+
+class ImportResource(_Resource):
+    """A body of many signatures; answers four counters."""
+
+    methods = _IMPORT_METHODS
+
+    def __init__(
+        self, name: str, fields: dict[str, Any], entries: Callable[[dict[str, Any]], list[Any]],
+        settings: Settings, writer: Writer,
+    ) -> None:  # fmt: skip
+        super().__init__(settings)
+        self._name, self._fields, self._entries, self._writer = name, fields, entries, writer
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        fields = bodies.fields_of(req, self._settings.max_import_body)
+        counters = imports.store(self._writer, self._entries(fields))
+        resp.status = falcon.HTTP_201
+        _answer(req, resp, orjson.dumps(counters))
+
+    def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
+        self.describe(req, resp, self._name, self._fields)
+
+
+def _abi(fields: dict[str, Any]) -> list[Any]:
+    return imports.abi_entries(bodies.text_field(fields, "contract_abi"))
+
+
+_solidity = imports.solidity_entries
+
+
+class HealthResource:
+    """/healthz: the process answers. /readyz: it can read its warehouse."""
+
+    def __init__(self, reader: Reader, look: bool) -> None:
+        self._reader = reader
+        self._look = look
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        told: dict[str, Any] = {"status": "ok"}
+        if self._look:
+            view = self._reader.current()
+            told |= {"version": view.snapshot.version, "rows": {c: view.count(c) for c in view.segments}}
+        resp.content_type = JSON
+        resp.data = orjson.dumps(told)
+
+    on_head = on_get
+
+
+def _answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
+    """Write a JSON body, or the page that shows it to a browser."""
+    if req.context.kind == HTML:
+        body = _html(req, resp.status, body)
+        resp.content_type = "text/html; charset=utf-8"
+        resp.set_header("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'")
+    else:
+        resp.content_type = JSON
+    if len(body) >= _GZIP_FROM_BYTES:
+        resp.append_header("Vary", "Accept-Encoding")
+        if "gzip" in (req.get_header("Accept-Encoding") or ""):
+            resp.set_header("Content-Encoding", "gzip")
+            body = _gzip(body)
+    resp.data = body
+
+
+def _gzip(body: bytes) -> bytes:
+    packer = zlib.compressobj(1, wbits=31)
+    return packer.compress(body) + packer.flush()
+
+
+def _not_modified(req: falcon.Request, resp: falcon.Response, view: View) -> bool:
+    """Set the validators; True where the client has this state already."""
+    tag = f'"{view.token}-{req.context.kind[-4:]}"'
+    resp.set_header("ETag", "W/" + tag)
+    resp.set_header("Cache-Control", "no-cache")
+    known = req.get_header("If-None-Match")
+    if known and (known.strip() == "*" or tag in (t.strip().removeprefix("W/") for t in known.split(","))):
+        resp.status = falcon.HTTP_304
+        return True
+    return False
+
+
+class _Cache:
+    """The pages answered last, as many as fit the bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._pages: OrderedDict[Any, bytes] = OrderedDict()
+
+    def get(self, key: Any) -> bytes | None:
+        return self._pages.get(key)
+
+    def put(self, key: Any, page: bytes) -> None:
+        if len(page) > self._limit // 16:
+            return
+        self._size += len(page)
+        self._pages[key] = page
+        while self._size > self._limit:
+            try:
+                self._size -= len(self._pages.popitem(last=False)[1])
+            except KeyError:  # another thread was quicker
+                self._size = 0
+
+
+def _record(new: NewText, row: StagedRow) -> bytes:
+    raw = new.text.encode()
+    segment = Segment(
+        1, np.array([row.id]), np.array([row.created_at]), np.array([0, len(raw)]), np.frombuffer(raw, np.uint8),
+        np.frombuffer(new.hash, np.uint8).reshape(1, -1), None,
+    )  # fmt: skip
+    return render_rows(segment, np.zeros(1, np.int64))
+
+
+@lru_cache(maxsize=1)
+def _template() -> jinja2.Template:
+    loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
+    return jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True).get_template("page.html")
+
+
+def _html(req: falcon.Request, status: str | int, body: bytes) -> bytes:
+    value = orjson.loads(body)
+    is_list = isinstance(value, dict) and "results" in value
+    title = req.path.removeprefix("/api/v1/").strip("/") or "signature directory"
+    separator = "&" if req.query_string else ""
+    page = _template().render(
+        title=title, method=req.method, status=str(status), path=req.path,
+        address=req.path + ("?" + req.query_string if req.query_string else ""),
+        json_address=f"{req.path}?{req.query_string}{separator}format=json",
+        results=value["results"] if is_list else None, count=value.get("count"), next=value.get("next"),
+        previous=value.get("previous"), pretty=orjson.dumps(value, option=orjson.OPT_INDENT_2).decode(),
+    )  # fmt: skip
+    return page.encode()
+
+
+def _refused(req: falcon.Request, resp: falcon.Response, error: Refusal, params: Any) -> None:
+    resp.status = falcon.code_to_http_status(error.status)
+    for name, value in error.headers.items():
+        resp.set_header(name, value)
+    req.context.kind = getattr(req.context, "kind", JSON)
+    resp.delete_header("ETag")
+    _answer(req, resp, orjson.dumps(error.body))
+
+
+def _falcon_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
+    status = falcon.http_status_to_code(error.status)
+    _refused(req, resp, detail(status, error.description or error.title or ""), params)
+
+
+def _failed(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
+    """Our own fault: one line in the log, no traceback to the client."""
+    print(f"error: {req.method} {req.path}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    _refused(req, resp, detail(503 if isinstance(error, OSError) else 500, "Internal error."), params)
+
+
+def _add_slash(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
+    resp.status = falcon.HTTP_301
+    resp.set_header("Location", req.path + "/" + ("?" + req.query_string if req.query_string else ""))
+
+
+def _unknown_path(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
+    raise not_found()
+
+
+def _field(kind: str, required: bool, read_only: bool, label: str) -> dict[str, Any]:
+    return {"type": kind, "required": required, "read_only": read_only, "label": label}
+
+
+_COUNTERS = {
+    name: _field("integer", False, True, name.replace("_", " ").capitalize())
+    for name in ("num_processed", "num_imported", "num_duplicates", "num_ignored")
+}
+_ROW_FIELDS = {
+    "id": _field("integer", False, True, "ID"),
+    "created_at": _field("datetime", False, True, "Created at"),
+    "text_signature": _field("string", True, False, "Text signature"),
+    "hex_signature": _field("string", False, True, "Hex signature"),
+    "bytes_signature": _field("string", False, True, "Bytes signature"),
+}
+_ABI_FIELDS = {"contract_abi": _field("string", True, False, "Contract abi"), **_COUNTERS}
+_SOLIDITY_FIELDS = {
+    "source_file": _field("file upload", False, False, "Source file"),
+    "source_code": _field("string", False, False, "Source code"),
+    **_COUNTERS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A WSGI application with one line a request on standard output: no query values, no bodies."""
+
+    app: Any
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        began = time.perf_counter()
+        told: list[Any] = []
+
+        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            told.extend((status[:3], next((value for name, value in headers if name.lower() == "content-length"), "0")))
+            return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
+
+        parts: Iterable[bytes] = self.app(environ, start)
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "method": environ["REQUEST_METHOD"],
+            "path": environ.get("PATH_INFO", "")[:200],
+            "status": int(told[0]),
+            "bytes": int(told[1]),
+            "ms": round((time.perf_counter() - began) * 1000, 2),
+        }
+        sys.stdout.buffer.write(orjson.dumps(line) + b"\n")
+        sys.stdout.buffer.flush()
+        return parts
+
+
+def open_app(settings: Settings, tick: Callable[[int], None] = lambda _: None) -> Any:
+    """The application over the warehouse that the settings name, logged if they say so."""
+    paths = Paths(settings.warehouse.absolute())
+    reader = Reader(paths, tick)
+    app = create_app(settings, reader, Writer(paths, reader))
+    return Logged(app) if settings.log_requests else app
+
+
+def make_app() -> Any:
+    """The application as the SIGDIR_ variables describe it, opened now."""
+    return open_app(Settings.from_environment())
+
+
+_app: Any = None
+
+
+def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """For other WSGI servers: `gunicorn serve.app:app`, settings from SIGDIR_ variables.
+
+    The warehouse is opened with the first request, in the process that serves it.
+    """
+    global _app  # noqa: PLW0603 - a WSGI server knows nothing but this name
+    if _app is None:
+        _app = make_app()
+    answer: Iterable[bytes] = _app(environ, start_response)
+    return answer

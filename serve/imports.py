@@ -1,0 +1,87 @@
+"""The two imports over HTTP: an ABI or a Solidity file becomes candidates, judged as a file's are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pipeline.candidates import Entry, pack
+from pipeline.formats.abi import WITHOUT_SELECTOR, abi_entry
+from pipeline.formats.solidity import declarations
+from pipeline.judge import judge
+from pipeline.keccak import keccak256
+from serve.body import Upload
+from serve.errors import field_error
+from serve.post import NewText, Writer
+from warehouse.schema import COLLECTIONS, Collection
+
+
+def abi_entries(text: str) -> list[Entry]:
+    """The candidates of an ABI given as JSON text; raises Refusal.
+
+    ABIs of today are accepted too: errors, receive entries, functions without outputs.
+    """
+    try:
+        abi = json.loads(text)
+    except (ValueError, RecursionError):
+        raise field_error("contract_abi", "Invalid JSON") from None
+    if not isinstance(abi, list) or not all(map(_is_abi_entry, abi)):
+        raise field_error("contract_abi", "Could not validate ABI")
+    return [abi_entry(item, number) for number, item in enumerate(abi, 1) if item["type"] not in WITHOUT_SELECTOR]
+
+
+def _is_abi_entry(item: Any) -> bool:
+    if not isinstance(item, dict):
+        return False
+    kind = item.setdefault("type", "function")
+    if kind in WITHOUT_SELECTOR:
+        return True
+    if kind not in ("function", "event", "error") or not isinstance(item.get("name"), str) or not item["name"]:
+        return False
+    inputs = item.get("inputs")
+    return isinstance(inputs, list) and all(isinstance(i, dict) and isinstance(i.get("type"), str) for i in inputs)
+
+
+def solidity_entries(fields: dict[str, Any]) -> list[Entry]:
+    """The candidates of ``source_code`` and ``source_file``; raises Refusal. Neither is fine."""
+    sources = []
+    if "source_code" in fields:
+        value = fields["source_code"]
+        if value is None:
+            raise field_error("source_code", "This field may not be null.")
+        text = (value.data.decode("utf-8", "replace") if isinstance(value, Upload) else str(value)).strip()
+        if not text:
+            raise field_error("source_code", "This field may not be blank.")
+        sources.append(text.encode("utf-8", "replace"))
+    if "source_file" in fields:
+        value = fields["source_file"]
+        if not isinstance(value, Upload):
+            if value is None:
+                raise field_error("source_file", "This field may not be null.")
+            text = "The submitted data was not a file. Check the encoding type on the form."
+            raise field_error("source_file", text)
+        if not value.data:
+            raise field_error("source_file", "The submitted file is empty.")
+        sources.append(value.data)
+    return [entry for code in sources for entry in declarations(code)]
+
+
+def store(writer: Writer, entries: Iterable[Entry]) -> dict[str, int]:
+    """Judge the candidates and stage what is new, functions before events; gives the four counters."""
+    processed = ignored = 0
+    texts: dict[Collection, list[NewText]] = {collection: [] for collection in COLLECTIONS}
+    for candidates in pack(entries, 0):
+        verdicts = judge(candidates)
+        processed += verdicts.read
+        ignored += len(verdicts.rejected.text)
+        for collection, rows in verdicts.accepted.items():
+            texts[collection] += [NewText(collection, text, keccak256(text.encode())) for text in rows.text.to_pylist()]
+    stored = writer.store([new for collection in COLLECTIONS for new in texts[collection]])
+    imported = sum(row is not None for row in stored)
+    return {
+        "num_processed": processed,
+        "num_imported": imported,
+        "num_duplicates": len(stored) - imported,
+        "num_ignored": ignored,
+    }

@@ -1,0 +1,304 @@
+"""Query parameters to rows: parsing, filters, paging and links. Nothing here knows HTTP.
+
+Every rule is the wire contract's; where a value is odd, the contract says what it means, and it is
+hardly ever an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+from urllib.parse import parse_qsl, quote_plus
+
+import numpy as np
+import numpy.typing as npt
+
+from serve.render import render_rows
+from warehouse.mapped import Segment
+from warehouse.reading import View
+from warehouse.schema import HASH_BYTES, Collection
+
+Array = npt.NDArray[Any]
+
+DEFAULT_PAGE_SIZE = 100
+MAX_PAGE_SIZE = 1000
+_FAR = 2**62
+_MAX_DIGITS = 18
+
+
+class InvalidPage(Exception):
+    """The page is not a number, not positive, or past the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a row must be: every condition that is not None.
+
+    ``never`` is set by a value that no row can match.
+    """
+
+    hex: str | None = None
+    text: str | None = None
+    first: int | None = None
+    last: int | None = None
+    never: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A request's parameters, understood. ``pairs`` are those that links repeat, sorted.
+
+    ``filter`` is None where nothing is filtered by.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+    filter: Filter | None
+    oldest_first: bool
+    page: str
+    page_size: int
+    format: str
+
+
+@lru_cache(maxsize=4096)
+def parse(query_string: str) -> Query:
+    """Understand a query string, with or without percent-escapes; never fails."""
+    if "%" in query_string or "+" in query_string:
+        pairs = parse_qsl(query_string, keep_blank_values=True, errors="replace")
+    else:  # nothing is escaped: half the time of a page of rows is saved
+        pairs = [(n, v) for n, _, v in (part.partition("=") for part in query_string.split("&") if part)]
+    given = [(name, value) for name, value in pairs if value]
+    last = dict(pairs)  # of a parameter given twice the last one counts
+    return Query(
+        pairs=tuple(sorted(given, key=lambda pair: pair[0])),
+        filter=_filter(last) if not FILTERS.keys().isdisjoint(last) else None,
+        oldest_first=_oldest_first(last.get("ordering", "")),
+        page=last.get("page", "1"),
+        page_size=_page_size(last.get("page_size", "")),
+        format=last.get("format", ""),
+    )
+
+
+def _page_size(value: str) -> int:
+    value = value.strip()
+    if not (value.isascii() and value.removeprefix("+").isdigit()):
+        return DEFAULT_PAGE_SIZE
+    size = int(value[-_MAX_DIGITS:]) if len(value) <= _MAX_DIGITS else MAX_PAGE_SIZE
+    return min(size, MAX_PAGE_SIZE) or DEFAULT_PAGE_SIZE
+
+
+def _oldest_first(value: str) -> bool:
+    """The first part that is an ordering we have decides; the default is newest first."""
+    for part in value.split(","):
+        if part.strip() in ("created_at", "-created_at"):
+            return part.strip() == "created_at"
+    return False
+
+
+def _filter(given: dict[str, str]) -> Filter:
+    built: dict[str, Any] = {}
+    for name, understand in FILTERS.items():
+        value = given.get(name, "")
+        if value:
+            for key, found in understand(value).items():
+                built[key] = _tighter(key, built[key], found) if key in built else found
+    return Filter(**built)
+
+
+def _tighter(key: str, a: Any, b: Any) -> Any:
+    return max(a, b) if key == "first" else min(a, b) if key == "last" else a or b
+
+
+_NOTHING = {"never": True}
+
+
+def _hex(value: str) -> dict[str, Any]:
+    digits = value.lower().removeprefix("0x")
+    if not digits:
+        return {}
+    return {"hex": digits} if re.fullmatch("[0-9a-f]{1,64}", digits) else _NOTHING
+
+
+def _text(value: str) -> dict[str, Any]:
+    fragment = value.strip()
+    if not fragment:
+        return {}
+    # A canonical text is printable ASCII without spaces; anything else is in none of them.
+    return {"text": fragment} if fragment.isascii() and "\0" not in fragment else _NOTHING
+
+
+_MOMENT = re.compile(
+    r"(\d{4})-(\d{1,2})-(\d{1,2})[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d{1,6})\d*)?)?\s*(Z|[+-]\d{2}(?::?\d{2})?)?",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+def moment(value: str) -> int | None:
+    """Microseconds since 1970 of a date and time as the contract writes it; None for anything else."""
+    found = _MOMENT.fullmatch(value.strip())
+    if not found:
+        return None
+    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    try:
+        at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+    microseconds = int((found[7] or "0").ljust(6, "0"))
+    zone = (found[8] or "Z").replace(":", "")
+    offset = 0
+    if zone not in ("Z", "z"):
+        offset = (int(zone[1:3]) * 60 + int(zone[3:5] or 0)) * (-1 if zone[0] == "-" else 1)
+    since = at - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds - offset * 60) * 1_000_000 + microseconds
+
+
+def _bound(key: str, shift: int) -> Callable[[str], dict[str, Any]]:
+    def understand(value: str) -> dict[str, Any]:
+        at = moment(value)
+        return _NOTHING if at is None else {key: at + shift}
+
+    return understand
+
+
+FILTERS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "hex_signature": _hex,
+    "text_signature": _text,
+    "created_at__gte": _bound("first", 0),
+    "created_at__gt": _bound("first", 1),
+    "created_at__lte": _bound("last", 0),
+    "created_at__lt": _bound("last", -1),
+}
+"""Each parameter that filters, and what it makes of its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The rows of a segment that pass: ``rows``, rising, or all of ``first`` up to ``last``."""
+
+    segment: Segment
+    first: int
+    last: int
+    rows: Array | None = None
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first if self.rows is None else len(self.rows)
+
+    def slice(self, start: int, stop: int) -> Array:
+        """Row numbers of a part of the selection, in its order."""
+        if self.rows is None:
+            return np.arange(self.first + start, self.first + stop, dtype=np.int64)
+        return self.rows[start:stop]
+
+
+def select(segment: Segment, collection: Collection, wanted: Filter | None) -> Selection:
+    """Apply a filter to one segment."""
+    if wanted is None:
+        return Selection(segment, 0, segment.rows)
+    if wanted.never:
+        return Selection(segment, 0, 0)
+    first, last = 0, segment.rows
+    if wanted.first is not None or wanted.last is not None:
+        lowest = -_FAR if wanted.first is None else wanted.first
+        highest = _FAR if wanted.last is None else wanted.last
+        first, last = segment.time_range(lowest, highest)
+        last = max(first, last)
+    rows: Array | None = None
+    if wanted.hex is not None:
+        digits = 2 * HASH_BYTES[collection]
+        if len(wanted.hex) == digits:
+            rows = segment.with_hash(bytes.fromhex(wanted.hex))
+        elif len(wanted.hex) > digits:
+            return Selection(segment, 0, 0)
+        else:
+            rows = segment.with_hex(wanted.hex)
+    if wanted.text is not None:
+        if rows is not None and len(rows) < 1000:
+            fragment = wanted.text.lower()
+            rows = np.array([row for row in rows.tolist() if fragment in segment.text_at(row).lower()], np.int64)
+        else:
+            found = segment.with_text(wanted.text)
+            rows = found if rows is None else np.intersect1d(rows, found, assume_unique=True)
+    if rows is not None and (first > 0 or last < segment.rows):
+        rows = rows[np.searchsorted(rows, first) : np.searchsorted(rows, last)]
+    return Selection(segment, first, last, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a list: ``records`` is JSON, the records joined by commas; links None at the ends."""
+
+    count: int
+    next: str | None
+    previous: str | None
+    records: bytes
+
+    def body(self) -> bytes:
+        return b'{"count":%d,"next":%s,"previous":%s,"results":[%s]}' % (
+            self.count, _json_link(self.next), _json_link(self.previous), self.records,
+        )  # fmt: skip
+
+
+def _json_link(link: str | None) -> bytes:
+    if link is None:
+        return b"null"
+    return b'"' + link.replace("\\", "\\\\").replace('"', '\\"').encode() + b'"'
+
+
+def page_number(asked: str, pages: int) -> int:
+    """The page asked for, from 1; raises InvalidPage."""
+    asked = asked.strip() if asked != "last" else asked
+    if asked == "last":
+        return pages
+    if not (asked.isascii() and asked.removeprefix("+").isdigit()) or len(asked.lstrip("+0")) > _MAX_DIGITS:
+        raise InvalidPage
+    number = int(asked)
+    if not 1 <= number <= pages:
+        raise InvalidPage
+    return number
+
+
+def page_of(view: View, collection: Collection, query: Query, url: str) -> Page:
+    """Answer a list request; ``url`` is its absolute address without the query. Raises InvalidPage."""
+    selections = [select(segment, collection, query.filter) for segment in view.segments[collection]]
+    count = sum(selection.count for selection in selections)
+    size = query.page_size
+    pages = max(1, -(-count // size))
+    number = page_number(query.page, pages)
+    return Page(
+        count,
+        link(url, query.pairs, number + 1) if number < pages else None,
+        link(url, query.pairs, number - 1) if number > 1 else None,
+        _records(selections, (number - 1) * size, size, query.oldest_first),
+    )
+
+
+def _records(selections: list[Selection], start: int, size: int, oldest_first: bool) -> bytes:
+    """The records ``start`` up to ``start + size`` of all selections in the order wanted."""
+    parts = []
+    for selection in selections if oldest_first else reversed(selections):
+        count = selection.count
+        if start >= count:
+            start -= count
+            continue
+        stop = min(count, start + size)
+        rows = selection.slice(start, stop) if oldest_first else selection.slice(count - stop, count - start)[::-1]
+        parts.append(render_rows(selection.segment, np.ascontiguousarray(rows)))
+        size -= stop - start
+        start = 0
+        if not size:
+            break
+    return b",".join(parts)
+
+
+def link(url: str, pairs: tuple[tuple[str, str], ...], number: int) -> str:
+    """The address of another page: the same parameters, sorted by name, with ``page`` set."""
+    kept = [pair for pair in pairs if pair[0] != "page"]
+    if not kept:
+        return f"{url}?page={number}"
+    kept.append(("page", str(number)))
+    kept.sort(key=lambda pair: pair[0])
+    return url + "?" + "&".join(f"{quote_plus(name)}={quote_plus(value)}" for name, value in kept)

@@ -1,0 +1,99 @@
+"""One waitress worker: serves the listening socket it was handed until it is told to stop.
+
+Started by the supervisor as ``python -m serve.worker FD``, or ``python -m serve.worker prepare`` to build
+what the workers will map. Settings come in SIGDIR_ variables.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from waitress import wasyncore
+from waitress.server import create_server
+
+from serve.app import open_app
+from serve.settings import Settings
+from warehouse.errors import WarehouseError
+from warehouse.paths import Paths
+from warehouse.reading import Reader
+
+_DRAIN_SECONDS = 10.0
+_TOLD_EVERY_SECONDS = 2.0
+
+
+def prepare(settings: Settings) -> None:
+    """Build the missing indexes once, before the workers start, telling how far it is."""
+    done, told = 0, time.monotonic()
+
+    def tick(rows: int) -> None:
+        nonlocal done, told
+        done += rows
+        if time.monotonic() - told > _TOLD_EVERY_SECONDS:
+            told = time.monotonic()
+            print(f"index: {done:,} rows", file=sys.stderr, flush=True)
+
+    began = time.monotonic()
+    Reader(Paths(settings.warehouse.absolute()), tick).close()
+    if done:
+        seconds = time.monotonic() - began
+        print(f"index: {done:,} rows built in {seconds:.1f} s", file=sys.stderr, flush=True)
+
+
+def serve(settings: Settings, listening: socket.socket) -> None:
+    server: Any = create_server(
+        open_app(settings),
+        sockets=[listening],
+        threads=settings.threads,
+        ident=None,
+        connection_limit=2000,
+        channel_timeout=60,
+        # The application bounds bodies and says so in the contract's words; this is the wall behind it.
+        max_request_body_size=2 * max(settings.max_body, settings.max_import_body),
+        max_request_header_size=65_536,
+        # A body is one piece of memory for the client's socket; the default goes to disk at 1 MiB.
+        outbuf_overflow=16 << 20,
+        clear_untrusted_proxy_headers=False,
+        asyncore_use_poll=True,
+    )
+    # With one thread a request behind another is no news.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+    stopping: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor passes a Ctrl-C on as SIGTERM
+    while not stopping:
+        wasyncore.loop(timeout=0.5, use_poll=True, map=server._map, count=1)
+    _drain(server)
+
+
+def _drain(server: Any) -> None:
+    """Take no more connections, finish the requests that have begun, close."""
+    server.del_channel()
+    deadline = time.monotonic() + _DRAIN_SECONDS
+    while time.monotonic() < deadline and any(map(_is_busy, list(server.active_channels.values()))):
+        wasyncore.loop(timeout=0.05, use_poll=True, map=server._map, count=1)
+    server.task_dispatcher.shutdown()
+
+
+def _is_busy(channel: Any) -> bool:
+    return bool(channel.requests or channel.total_outbufs_len or channel.request is not None)
+
+
+def main(argument: str) -> None:
+    settings = Settings.from_environment()
+    try:
+        if argument == "prepare":
+            prepare(settings)
+        else:
+            serve(settings, socket.socket(fileno=int(argument)))
+    except (WarehouseError, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr, flush=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,184 @@
+"""What a server reads from: one version's mapped files with the staged rows above them, as one view.
+
+Invariants
+    A View never changes; a request takes one and stays with it.
+    It has every row that was acknowledged before it was taken, once: staged rows are read after the
+    snapshot, and if a newer version is there by then, both are read again, for a fold may have
+    moved rows from the one to the other in between.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from warehouse.files import make_folder
+from warehouse.mapped import Segment, remove_unused, segment_of
+from warehouse.paths import Paths
+from warehouse.schema import COLLECTIONS, HASH_BYTES, Collection
+from warehouse.snapshot import Snapshot, read_snapshot
+from warehouse.staging import StagedRow, Staging
+
+Array = npt.NDArray[Any]
+
+# Every commit of ours changes the stamp; this is how long a change by other means may stay unseen.
+_LOOK_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The rows of both collections at one moment, in segments from the oldest to the newest.
+
+    ``token`` differs between any two views that differ.
+    """
+
+    snapshot: Snapshot
+    segments: Mapping[Collection, tuple[Segment, ...]]
+    token: str
+
+    def count(self, collection: Collection) -> int:
+        return sum(segment.rows for segment in self.segments[collection])
+
+    def find_text(self, collection: Collection, text: str, hash: bytes) -> bool:
+        """Whether the collection has this text, whose stored hash is given."""
+        wanted = text.encode()
+        for segment in self.segments[collection]:
+            for row in segment.with_hash(hash).tolist():
+                start, end = segment.offsets[row], segment.offsets[row + 1]
+                if end - start == len(wanted) and segment.text[start:end].tobytes() == wanted:
+                    return True
+        return False
+
+
+class _Tail:
+    """The staged rows of one collection as a segment that grows at its end.
+
+    Arrays are filled behind what earlier segments show of them, and replaced when full, so a segment
+    once handed out stays as it is.
+    """
+
+    def __init__(self, collection: Collection) -> None:
+        self._width = HASH_BYTES[collection]
+        self.rows = 0
+        self._bytes = 0
+        self._make(1024, 1 << 16)
+
+    def _make(self, rows: int, size: int) -> None:
+        self._ids, self._times = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        self._offsets, self._text = np.zeros(rows + 1, np.int64), np.empty(size, np.uint8)
+        self._hash = np.empty((rows, self._width), np.uint8)
+
+    def last_id(self) -> int:
+        return int(self._ids[self.rows - 1]) if self.rows else 0
+
+    def extend(self, staged: list[StagedRow]) -> None:
+        for row in staged:
+            raw = row.text.encode()
+            if self.rows == len(self._ids) or self._bytes + len(raw) > len(self._text):
+                self._grow(len(raw))
+            at, start = self.rows, self._bytes
+            self._ids[at], self._times[at] = row.id, row.created_at
+            self._text[start : start + len(raw)] = np.frombuffer(raw, np.uint8)
+            self._hash[at] = np.frombuffer(row.digest[: self._width], np.uint8)
+            self._offsets[at + 1] = self._bytes = start + len(raw)
+            self.rows += 1
+
+    def _grow(self, more: int) -> None:
+        ids, times, offsets, text, hash = self._ids, self._times, self._offsets, self._text, self._hash
+        self._make(2 * len(ids), 2 * (len(text) + more))
+        self._ids[: self.rows], self._times[: self.rows] = ids[: self.rows], times[: self.rows]
+        self._offsets[: self.rows + 1] = offsets[: self.rows + 1]
+        self._text[: self._bytes], self._hash[: self.rows] = text[: self._bytes], hash[: self.rows]
+
+    def segment(self) -> Segment:
+        return Segment(self.rows, self._ids, self._times, self._offsets, self._text, self._hash, None)
+
+
+class Reader:
+    """Keeps the newest view of one warehouse. Safe for use by several threads."""
+
+    def __init__(self, paths: Paths, tick: Callable[[int], None] = lambda _: None) -> None:
+        """Open the warehouse, which may be empty; builds missing indexes, telling ``tick`` of rows."""
+        self._paths = paths
+        self._cache = paths.cache
+        self._tick = tick
+        self._lock = threading.Lock()
+        make_folder(paths.root)
+        self._staging = Staging(paths.staging)
+        self._snapshot = read_snapshot(paths)
+        self._segments: dict[Collection, tuple[Segment, ...]] = {}
+        self._tails: dict[Collection, _Tail] = {}
+        self._data_version = -1
+        self._stamp, self._looked = self._staging.stamp(), time.monotonic()
+        self._map()
+        self._view = self._read()
+
+    def current(self) -> View:
+        """The newest view. Costs half a microsecond while nothing has changed."""
+        stamp = self._staging.stamp()
+        if stamp != self._stamp or time.monotonic() - self._looked > _LOOK_SECONDS:
+            with self._lock:
+                self._refresh()
+                self._stamp, self._looked = stamp, time.monotonic()
+        return self._view
+
+    def refreshed(self) -> View:
+        """A view that is not older than this call, whatever the change counters say."""
+        with self._lock:
+            self._data_version = -1
+            self._refresh()
+            return self._view
+
+    def _refresh(self) -> None:
+        if self._next_log_entry.exists():
+            self._snapshot = read_snapshot(self._paths)
+            self._map()
+            self._data_version = -1
+        if self._staging.data_version() != self._data_version:
+            self._view = self._read()
+
+    def _map(self) -> None:
+        """Map the snapshot's files and begin its staged rows anew."""
+        self._next_log_entry = self._paths.log_entry(max(self._snapshot.version, -1) + 1)
+        self._segments = {
+            collection: tuple(
+                segment_of(self._cache, collection, file, self._tick) for file in self._snapshot.files[collection]
+            )
+            for collection in COLLECTIONS
+        }
+        self._tails = {collection: _Tail(collection) for collection in COLLECTIONS}
+
+    def _read(self) -> View:
+        while True:
+            data_version = self._staging.data_version()
+            with self._staging.reading() as staging:
+                for collection, tail in self._tails.items():
+                    above = max(tail.last_id(), self._snapshot.floors[collection].id)
+                    tail.extend(staging.rows(collection, above))
+            if not self._next_log_entry.exists():
+                break
+            self._snapshot = read_snapshot(self._paths)
+            self._map()
+        self._data_version = data_version
+        segments = {
+            c: (*self._segments[c], self._tails[c].segment()) if self._tails[c].rows else self._segments[c]
+            for c in COLLECTIONS
+        }
+        marks = ".".join(str(self._tails[c].last_id() or self._snapshot.floors[c].id) for c in COLLECTIONS)
+        return View(self._snapshot, segments, f"{self._snapshot.version}.{marks}")
+
+    def close(self) -> None:
+        self._staging.close()
+
+
+def tidy(paths: Paths) -> None:
+    """Delete indexes whose data files are in no snapshot any more."""
+    snapshot = read_snapshot(paths)
+    used = {file.path.stem for files in snapshot.files.values() for file in files}
+    remove_unused(paths.cache, used)
