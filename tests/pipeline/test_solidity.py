@@ -1,0 +1,485 @@
+"""Solidity sources: what is found in them, and what its types come to."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.candidates import Candidates, Entry, pack
+from pipeline.errors import BadInput
+from pipeline.formats.abi import abi_entries
+from pipeline.formats.solidity import Definition, Written, declarations, looks_like, read
+from pipeline.grammar import EVENTS, FUNCTIONS, REASONS
+from pipeline.judge import judge
+from pipeline.source import BLOCK_BYTES, find
+from warehouse.schema import EVENT_SIGNATURES, SIGNATURES
+
+CORPORA = Path(__file__).parents[3] / "shared" / "corpora"
+
+needs_corpora = pytest.mark.skipif(
+    not (CORPORA / "solidity").is_dir(), reason=f"the corpora lie outside of the project, in {CORPORA}"
+)
+
+
+class Judged(NamedTuple):
+    """What became of a source's entries: canonical texts in order, rejects as (text, reason)."""
+
+    functions: list[str]
+    events: list[str]
+    rejects: list[tuple[str, str]]
+
+
+def judged(entries: Iterator[Entry]) -> Judged:
+    functions: list[str] = []
+    events: list[str] = []
+    rejects: list[tuple[str, str]] = []
+    for batch in pack(entries, file=0):
+        verdicts = judge(batch)
+        for collection, texts in ((SIGNATURES, functions), (EVENT_SIGNATURES, events)):
+            if collection in verdicts.accepted:
+                texts += verdicts.accepted[collection].text.to_pylist()
+        rejected = verdicts.rejected
+        reasons = [REASONS[code] for code in rejected.reasons]
+        rejects += zip(rejected.text.to_pylist(), reasons, strict=True)
+    return Judged(functions, events, rejects)
+
+
+def declared(source: str) -> Judged:
+    return judged(declarations(source.encode()))
+
+
+def texts(source: str) -> list[str]:
+    return [entry.text.decode() for entry in declarations(source.encode())]
+
+
+TYPES = """
+type Price is uint128;
+enum Side { Buy, Sell }
+struct Point { uint x; int8 y; }
+uint constant N = 3;
+interface Token { enum Kind { A } struct Info { Kind kind; Token token; } }
+library Lib { uint constant M = 0x10; type Id is bytes32; struct Pair { Point a; Point b; } }
+contract Base { struct Inherited { bool b; } error InBase(Inherited i); }
+"""
+"""What the functions under test may name."""
+
+RESOLVED = {
+    "uint, int, byte, uint8[3][] memory": "uint256,int256,bytes1,uint8[3][]",
+    "address payable, address payable[] memory p": "address,address[]",
+    "Side side, Side[2] memory": "uint8,uint8[2]",
+    "Price p, Price[] calldata": "uint128,uint128[]",
+    "Token token, Base b": "address,address",
+    "Point calldata p": "(uint256,int8)",
+    "Point[] memory, Point[4][] memory": "(uint256,int8)[],(uint256,int8)[4][]",
+    "Token.Info memory i, Token.Kind k": "(uint8,address),uint8",
+    "Lib.Pair memory, Lib.Id": "((uint256,int8),(uint256,int8)),bytes32",
+    "Local memory l": "((uint256,int8)[],(bool),uint8)",
+    "Inherited memory, Base.Inherited memory, C.Inherited[] memory": "(bool),(bool),(bool)[]",
+    "uint[N] memory, uint[Lib.M][K] memory, uint[1_000] memory, uint[2e1] memory":
+        "uint256[3],uint256[16][5],uint256[1000],uint256[20]",
+    "function(uint) external returns (bool) f, function() external[2] memory": "function,function[2]",
+    "uint /* a, b */ [ /* c */ ] memory /* d */ x, // e\n L /**/ . S memory s": "uint256[],(string)",
+}  # fmt: skip
+"""Parameters as written, and their canonical text in a contract."""
+
+
+@pytest.mark.parametrize("written", RESOLVED)
+def test_types_are_resolved(written: str) -> None:
+    """Names become what the source says they are: in the contract, its bases, the file, or by path."""
+    source = (
+        f"{TYPES} library L {{ struct S {{ string s; }} }}"
+        "contract C is Base { uint constant K = 5; struct Local { Point[] points; Inherited i; Side side; }"
+        f"function f({written}) external {{}} }}"
+    )
+    assert declared(source).functions == ["InBase((bool))", f"f({RESOLVED[written]})"]
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ("Nowhere n", "unknown_type"),
+        ("Lib.Nowhere n", "library_type"),
+        ("Side.Buy n", "library_type"),
+        ("N n", "unknown_type"),
+        ("uint[Side] memory", "bad_array"),
+        ("uint[2 * N] memory", "bad_array"),
+        ("uint[Lib] memory", "bad_array"),
+        ("mapping(uint => uint) storage m", "library_type"),
+        ("uint[] storage a", "library_type"),
+        ("uint7 a", "bad_width"),
+    ],
+)
+def test_what_is_not_known_is_rejected(written: str, reason: str) -> None:
+    """A type that the source does not explain stays as written, for the grammar to refuse."""
+    found = declared(f"{TYPES} contract C {{ function f({written}) external {{}} function g() external {{}} }}")
+    assert found.functions == ["InBase((bool))", "g()"]
+    assert [was for _, was in found.rejects] == [reason]
+
+
+def test_functions_with_a_selector() -> None:
+    """Public, external and unmarked functions are found; all others have no selector."""
+    source = """
+        function free(uint a) pure returns (uint) { return a; }
+        abstract contract C {
+            constructor(uint a) {}
+            modifier m(uint a) { _; }
+            fallback() external payable {}
+            receive() external payable {}
+            function a(uint x) public virtual m(1) returns (uint y) { return x; }
+            function b(uint x) external view override(A, B);
+            function c(uint x) internal {}
+            function d(uint x) private {}
+            function e(uint x) {}
+        }
+        interface I { function f(uint x) external; }
+        library L { function g(uint x) public {} function h(uint x) internal {} }
+    """
+    assert [name[0] for name in declared(source).functions] == ["a", "b", "e", "f", "g"]
+
+
+def test_events_and_errors() -> None:
+    """Events and errors of files, contracts and libraries, with `indexed` and `anonymous`."""
+    source = """
+        event InFile(uint indexed a, Point indexed p);
+        error InFile(Point p);
+        struct Point { uint x; uint y; }
+        contract C { event Moved(address indexed from, uint amount); event Raw(uint[] indexed, bool b) anonymous; }
+        library L { struct S { uint a; } event InLibrary(S s); error InLibrary(S s, uint); }
+    """
+    assert texts(source) == [
+        "InFile(uint indexed,(uint,uint) indexed)",
+        "InFile((uint,uint))",
+        "Moved(address indexed,uint)",
+        "Raw(uint[] indexed,bool) anonymous",
+        "InLibrary((uint))",
+        "InLibrary((uint),uint)",
+    ]
+    found = declared(source)
+    assert found.functions == ["InFile((uint256,uint256))", "InLibrary((uint256),uint256)"]
+    assert found.events == [
+        "InFile(uint256,(uint256,uint256))", "Moved(address,uint256)", "Raw(uint256[],bool)", "InLibrary((uint256))",
+    ]  # fmt: skip
+
+
+def test_library_functions_keep_names() -> None:
+    """solc hashes a library's structs, enums and contracts by name, so their texts are no candidates."""
+    source = """
+        struct Outer { uint a; }
+        library L {
+            type Id is bytes32; enum E { A } struct S { uint a; }
+            function byStruct(S memory s) external {}
+            function byEnum(E[] calldata e) external {}
+            function byFile(Outer memory o) external {}
+            function byStorage(S storage s) external {}
+            function byArray(uint[] storage a) public {}
+            function byMapping(mapping(address => S) storage m) public {}
+            function byValue(Id id, uint a, bytes memory b) external {}
+            uint public constant VERSION = 2;
+        }
+        contract C { function inContract(L.S memory s, L.E e) external {} }
+    """
+    found = declared(source)
+    assert found.functions == ["byValue(bytes32,uint256,bytes)", "VERSION()", "inContract((uint256),uint8)"]
+    assert found.rejects == [
+        ("byStruct(L.S)", "library_type"),
+        ("byEnum(L.E[])", "library_type"),
+        ("byFile(Outer)", "unknown_type"),
+        ("byStorage(L.S storage)", "library_type"),
+        ("byArray(uint[] storage)", "library_type"),
+        ("byMapping(mapping(address=>S) storage)", "library_type"),
+    ]
+
+
+def test_getters() -> None:
+    """A public variable is a function of its mapping keys and array indices."""
+    source = """
+        contract C {
+            enum E { A } struct S { uint a; mapping(uint => uint) m; }
+            uint public a; uint internal b; uint c; uint private d;
+            uint public constant e = 1; address public immutable f; uint transient public g;
+            bytes public override(A) h = hex"00"; S public i;
+            mapping(address owner => mapping(E => S)) public j;
+            uint[3][] public k;
+            mapping(address payable => string[2])[] public l;
+            mapping(C => mapping(string => S[])) public m;
+            function(uint) external returns (bool) public n;
+        }
+    """
+    assert declared(source).functions == [
+        "a()", "e()", "f()", "g()", "h()", "i()", "j(address,uint8)", "k(uint256,uint256)",
+        "l(uint256,address,uint256)", "m(address,string,uint256)", "n()",
+    ]  # fmt: skip
+
+
+def test_old_sources() -> None:
+    """What was Solidity before 0.5: no visibility, constructors by name, `throw`, `var`."""
+    source = """
+        pragma solidity ^0.4.2;
+        contract tokenRecipient { function receiveApproval(address _from, uint256 _value, bytes _extraData); }
+        contract MyToken is owned(), tokenRecipient {
+            modifier onlyOwner { if (msg.sender != owner) throw; _ }
+            function MyToken(uint initial) {}
+            function set(byte b, tokenRecipient r) onlyOwner constant returns (bool) { var x = 1; throw; }
+            function () payable { throw; }
+            function kill() { suicide(owner); }
+        }
+    """
+    assert declared(source).functions == ["receiveApproval(address,uint256,bytes)", "set(bytes1,address)", "kill()"]
+
+
+@pytest.mark.parametrize(
+    ("source", "functions", "events"),
+    [
+        (
+            "contract C { function goldSolTwin(uint a) {} function goldSolTwin(uint256 b) {} }",
+            ["goldSolTwin(uint256)", "goldSolTwin(uint256)"],
+            [],
+        ),
+        (
+            """pragma solidity ^0.4.24; contract G { function f(uint a, address b) public returns (bool ok)
+            { return true; } event E(address indexed a, uint b); }""",
+            ["f(uint256,address)"],
+            ["E(address,uint256)"],
+        ),
+        ("contract C{function zcap0001(){}function zcap0002(){}}", ["zcap0001()", "zcap0002()"], []),
+        ("contract Empty { uint x; }", [], []),
+        ("", [], []),
+    ],
+)
+def test_wire_cases(source: str, functions: list[str], events: list[str]) -> None:
+    """The sources that clients of the original service are known to send."""
+    assert declared(source) == Judged(functions, events, [])
+
+
+def test_lines_and_collections() -> None:
+    """An entry has the line of its keyword, from 1, and says its collection."""
+    source = b"\xef\xbb\xbf// \xc3\xa9\r\ncontract C {\r\n  /// text\r\n  function\r\n f() {}\r\n event E();\n\n error X();\n}"
+    assert list(declarations(source)) == [
+        Entry(b"f()", 4, FUNCTIONS), Entry(b"E()", 6, EVENTS), Entry(b"X()", 8, FUNCTIONS)
+    ]  # fmt: skip
+
+
+def test_comments_and_strings_declare_nothing() -> None:
+    """Only what is code counts."""
+    source = """
+        /* contract A { function a() public; } */
+        // contract B { function b() public; }
+        contract C { string s = "} function c() public {}"; /** event D(); */ function d(/* uint a */) public {} }
+    """
+    assert texts(source) == ["d()"]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("contract C { function a(uint a, @@ b) {} function b(uint b) {} uint 5; function c() {} }", ["b(uint)", "c()"]),
+        ("contract C { function a(uint x) { if ( } function b() {} } contract D { event E(); }", ["a(uint)", "b()", "E()"]),
+        ("contract C is @@@ { struct S { bool b; } function a(S s) {} }", ["a((bool))"]),
+        ("contract C { struct S { bool a } function a(S s) {} function b() {} }", ["a(S)", "b()"]),
+        ("contract C { struct S { @ } function a(S s) public {} function b() {} }", ["a(S)"]),
+        ("contract C { enum E { A } function a(E e) {} function b(uint b", ["a(uint8)"]),
+        ("library L { struct S { bool b; } function a(S s) public {} function b(uint b", ["a(L.S)"]),
+        ("enum E { A } function a(uint x, E e) public {} function b(uint x) {}", ["a(uint,E)"]),
+        ("contract C { function a(uint\0 x) {} } \0 contract D { function b() {} }", ["b()"]),
+        ("not Solidity at all", []),
+    ],
+)  # fmt: skip
+def test_what_parses_is_found_among_errors(source: str, expected: list[str]) -> None:
+    """A fault costs the declaration that it is in the head of, and no other."""
+    assert texts(source) == expected
+
+
+def test_definitions_from_elsewhere() -> None:
+    """Other sources' definitions come behind the source's own, and may name both."""
+    elsewhere = {
+        "Token": Definition("", "Token", "contract", "address"),
+        "Far": Definition("", "Far", "contract", "address", bases=("Farther",)),
+        "Farther.S": Definition("Farther", "S", "struct", members=(Written("Own", ("2",)), Written("Token"))),
+    }
+    source = b"struct Own { bool b; } struct Token { uint8 a; } contract C is Far { function f(S s, Far[] f) {} }"
+    assert judged(declarations(source, elsewhere)).functions == ["f(((bool)[2],(uint8)),address[])"]
+
+
+def test_structs_within_themselves() -> None:
+    """A struct that contains itself, by any way, stays a name there."""
+    source = "contract C { struct S { S[] a; T t; } struct T { S s; bool b; } function f(S s) {} function g() {} }"
+    assert texts(source) == ["f((S[],(S,bool)))", "g()"]
+    assert declared(source).rejects == [("f((S[],(S,bool)))", "unknown_type")]
+
+
+def test_structs_that_grow_without_end() -> None:
+    """Structs that double with each level, or nest a thousand deep, are told too long or written out."""
+    doubling = "".join(f"struct D{n + 1} {{ D{n} a; D{n} b; }}" for n in range(40))
+    nesting = "".join(f"struct N{n + 1} {{ N{n} a; }}" for n in range(1000))
+    functions = "function d(D40 a) {} function n(N1000 a) {} function last() {}"
+    found = declared(
+        f"contract C {{ struct D0 {{ bool a; }} struct N0 {{ bool a; }} {doubling} {nesting} {functions} }}"
+    )
+    assert found.functions == [f"n({'(' * 1001}bool{')' * 1001})", "last()"]
+    assert [reason for _, reason in found.rejects] == ["too_long"]
+
+
+def test_what_types_take_is_bounded() -> None:
+    """Many functions that each name a large struct do not multiply a small source without limit."""
+    doubling = "".join(f"struct D{n + 1} {{ D{n} a; D{n} b; }}" for n in range(12))
+    functions = "".join(f"function f{n}(D12 a) {{}}" for n in range(1000))
+    source = f"contract C {{ struct D0 {{ bool a; }} {doubling} {functions} }}".encode()
+    sizes = [len(entry.text) for entry in declarations(source)]
+    assert len(sizes) == 1000
+    assert sum(sizes) < 2_000_000
+    assert sizes[0] > sizes[-1] == len("f999(D12)")
+
+
+def test_bases_in_a_circle() -> None:
+    """Contracts that inherit from each other are looked in once."""
+    source = "contract A is B { struct S { bool b; } } contract B is A, B { function f(S s, T t) {} }"
+    assert texts(source) == ["f((bool),T)"]
+
+
+@pytest.mark.parametrize(
+    "middle",
+    [
+        "function f() { " + "(" * 20_000,
+        "{" * 20_000,
+        "mapping(uint => " * 20_000,
+        "function f(uint" + "[]" * 20_000,
+        'uint["' + "/*" * 20_000 + '"] public x; function b() {}',
+    ],
+)
+def test_nesting_has_no_limit(middle: str) -> None:
+    """However deep a source nests, reading it ends."""
+    list(declarations(f"contract C {{ function a() {{}} {middle}".encode()))
+
+
+def test_many_functions() -> None:
+    """A hundred thousand functions on one line are all found."""
+    functions = "".join(
+        f"function f{n}(uint a,address[] b) public returns (bool) {{return a>{n};}}" for n in range(100_000)
+    )
+    found = texts(f"contract C {{{functions}}}")
+    assert len(found) == 100_000
+    assert found[-1] == "f99999(uint,address[])"
+
+
+_TOKENS = (
+    "contract", "library", "is", "function", "struct", "enum", "type", "event", "error", "mapping", "uint", "C", "L", "S",
+    "f", "(", ")", "{", "}", "[", "]", ";", ",", ".", "=", "=>", "3", "public", "external", "constant", "indexed",
+    "storage", "anonymous", "//", "/*", "*/", "\n", '"', "\0", "é",
+)  # fmt: skip
+
+
+@settings(deadline=None)  # the first one waits for the compiled kernels
+@given(st.lists(st.sampled_from(_TOKENS), max_size=60).map(" ".join))
+def test_any_text_is_read(source: str) -> None:
+    """No order of words breaks the reader, and every text that it finds can be judged."""
+    declared(source)
+
+
+# Reading inputs.
+
+LINE = b"// " + b"x" * 997 + b"\n"
+LINES = 2 * BLOCK_BYTES // len(LINE)
+
+
+def read_all(path: Path) -> list[Candidates]:
+    [source] = find([str(path)])
+    with source.open(lambda _: None):
+        assert looks_like(source)
+        return [batch for work in read(source) if callable(work) for batch in work()]
+
+
+@pytest.mark.parametrize("name", ["a.sol", "A.SOL", "a.sol.gz"])
+def test_read(tmp_path: Path, name: str) -> None:
+    """A source is read whole, packed or not, and known by its name."""
+    source = b"\xef\xbb\xbfcontract C {\n" + LINE * LINES + b"function f(uint a) {} }"
+    (tmp_path / name).write_bytes(gzip.compress(source) if name.endswith("gz") else source)
+    [batch] = read_all(tmp_path / name)
+    assert bytes(batch.data) == b"f(uint)"
+    assert batch.lines.tolist() == [LINES + 2]
+
+
+@pytest.mark.parametrize("name", ["a.solx", "sol", "a.sol.json", "a.sol/b.json"])
+def test_other_names(tmp_path: Path, name: str) -> None:
+    """Nothing else is taken for a source, whatever it contains."""
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("contract C { function f() public {} }")
+    [source] = find([str(path)])
+    with source.open(lambda _: None):
+        assert not looks_like(source)
+
+
+def test_a_line_that_is_cut_is_refused(tmp_path: Path) -> None:
+    """A line too long to be read whole is an error: its declarations would be lost unseen."""
+    (tmp_path / "a.sol").write_bytes(
+        b"contract C {\nfunction f() {} " + b" " * (2 * BLOCK_BYTES) + b"function g() {} }"
+    )
+    with pytest.raises(BadInput, match="a line of over 2 MiB"):
+        read_all(tmp_path / "a.sol")
+
+
+# OpenZeppelin: sources beside what the compiler made of them.
+
+
+class Contract(NamedTuple):
+    """An artifact: its contract's source, and the canonical texts of its ABI."""
+
+    name: str
+    source: Path
+    abi: set[str]
+
+
+def contracts() -> list[Contract]:
+    found = []
+    for path in sorted((CORPORA / "artifacts").glob("*.json")):
+        artifact = json.loads(path.read_bytes())
+        source = CORPORA / "solidity" / artifact["sourceName"].removeprefix("contracts/")
+        found.append(Contract(artifact["contractName"], source, accepted(judged(abi_entries(artifact["abi"])))))
+    return found
+
+
+def sources() -> dict[Path, Judged]:
+    paths = sorted((CORPORA / "solidity").rglob("*.sol"))
+    return {path: judged(declarations(path.read_bytes())) for path in paths}
+
+
+def accepted(found: Judged) -> set[str]:
+    """Functions and errors as they are, events with their keyword."""
+    return {*found.functions, *(f"event {text}" for text in found.events)}
+
+
+@needs_corpora
+def test_corpus_without_imports() -> None:
+    """Contracts that need no other file are found in full: every entry of the compiler's ABI."""
+    found = sources()
+    alone = [c for c in contracts() if not re.search(rb"^import\b", c.source.read_bytes(), re.MULTILINE)]
+    assert len(alone) > 50
+    assert {c.name: c.abi - accepted(found[c.source]) for c in alone} == {c.name: set() for c in alone}
+
+
+@needs_corpora
+def test_corpus_invents_nothing() -> None:
+    """Every text that is accepted is in some ABI, so no type was resolved wrongly."""
+    compiled = set().union(*(contract.abi for contract in contracts()))
+    assert len(compiled) > 600
+    assert set().union(*map(accepted, sources().values())) <= compiled
+
+
+@needs_corpora
+def test_corpus_misses_only_types_of_other_files() -> None:
+    """An ABI entry found in no source is one that was rejected there for a type imported from another."""
+    compiled = set().union(*(contract.abi for contract in contracts()))
+    found = sources().values()
+    rejects = [reject for each in found for reject in each.rejects]
+    missing = compiled.difference(*map(accepted, found))
+    assert {reason for _, reason in rejects} <= {"unknown_type", "library_type"}
+    assert {text.partition("(")[0] for text in missing} <= {text.partition("(")[0] for text, _ in rejects}
+    assert len(missing) < 10
