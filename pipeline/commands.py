@@ -76,7 +76,7 @@ def import_(
         list(paths), folder, collection, format, source, dry_run, not no_wait,
         **({"threads": threads} if threads else {}), memory_limit=memory_limit,
     )  # fmt: skip
-    signal.signal(signal.SIGTERM, _stop)
+    before = signal.signal(signal.SIGTERM, _stop)
     try:
         with reporter(quiet) as progress:
             report = run_import(options, progress)
@@ -91,6 +91,8 @@ def import_(
     except KeyboardInterrupt:
         click.echo("interrupted: nothing was published", err=True)
         sys.exit(INTERRUPTED_STATUS)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if as_json:
         click.echo(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2))
     else:

@@ -12,3 +12,7 @@ class BadInput(PipelineError):
 
     def __init__(self, name: str, reason: str, place: str = "") -> None:
         super().__init__(f"{name}: {place + ': ' if place else ''}{reason}")
+
+
+class BrokenJSON(BadInput):
+    """An input that begins like a JSON document and is none."""

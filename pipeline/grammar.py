@@ -671,12 +671,14 @@ class GrammarError(ValueError):
 def normalise(text: str | bytes, said: int = UNSAID, default: int = FUNCTIONS) -> Signature:
     """Normalise one text; raises GrammarError. The same grammar as ``normalise_rows``."""
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    try:
-        raw.decode()
-    except UnicodeDecodeError as error:
-        raise GrammarError("encoding", error.start + 1, raw.decode(errors="backslashreplace")) from None
+    shown = raw[:MAX_TEXT_BYTES].decode(errors="backslashreplace")
+    if len(raw) <= MAX_TEXT_BYTES:
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            raise GrammarError("encoding", error.start + 1, shown) from None
     out = bytearray(2 * min(len(raw), MAX_TEXT_BYTES) + 16)
     reason, place, length, collection = _declaration(raw, 0, len(raw), said, default, out, 0)
     if reason != OK:
-        raise GrammarError(REASONS[reason], place + 1, raw.decode())
+        raise GrammarError(REASONS[reason], place + 1, shown)
     return Signature(out[:length].decode("ascii"), collection)

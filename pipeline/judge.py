@@ -99,7 +99,7 @@ def _faults(candidates: Candidates) -> tuple[Array | None, Array]:
     raw = data.tobytes()
     for row, (start, end) in enumerate(zip(candidates.starts.tolist(), candidates.ends.tolist(), strict=True)):
         text = raw[start:end]
-        if faults[row] == OK and not text.isascii():
+        if faults[row] == OK and end - start <= MAX_TEXT_BYTES and not text.isascii():
             try:
                 text.decode()
             except UnicodeDecodeError as error:

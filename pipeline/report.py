@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from warehouse.schema import COLLECTIONS, Collection
 
@@ -138,7 +139,9 @@ class ImportReport:
         console.print(self._files_table())
         if self.skipped:
             shown = ", ".join(self.skipped[:3]) + (", ..." if len(self.skipped) > 3 else "")
-            console.print(f"Skipped {len(self.skipped):,} of no known format: {shown}", highlight=False)
+            console.print(
+                f"Skipped {len(self.skipped):,} of no known format: {shown}", highlight=False, markup=False, emoji=False
+            )
         for collection, counts in self.collections().items():
             console.print(
                 f"{collection}: {counts['imported']:,} imported, {counts['duplicate']:,} duplicate",
@@ -148,7 +151,7 @@ class ImportReport:
             example = next((e for e in self.examples if e.reason == reason), None)
             shown = f"{os.path.basename(example.file)}:{example.line} {example.text}" if example else ""
             line = f"rejected {count:>9,} {reason:<16} e.g. {_printable(shown)}"
-            console.print(line, highlight=False, markup=False, overflow="ellipsis", no_wrap=True)
+            console.print(line, highlight=False, markup=False, emoji=False, overflow="ellipsis", no_wrap=True)
         console.print(self._last_line(), highlight=False)
 
     def _files_table(self) -> Table:
@@ -161,7 +164,7 @@ class ImportReport:
         shown = by_size if len(by_size) <= _SHOWN_FILES else by_size[: _SHOWN_FILES - 1]
         for file in shown:
             counts = (file.read, file.imported.total(), file.duplicate, file.rejected)
-            table.add_row(_shortened(file.path), file.format, *(f"{count:,}" for count in counts))
+            table.add_row(Text(_shortened(file.path)), file.format, *(f"{count:,}" for count in counts))
         if len(shown) < len(by_size):
             rest = ImportReport(files=by_size[len(shown) :])
             more = f"{len(rest.files):,} more files"

@@ -36,7 +36,7 @@ from pipeline.judge import COLLECTION_CODES, Verdicts, judge
 from pipeline.keccak import keccak256_rows
 from pipeline.progress import Reporter
 from pipeline.report import Example, FileReport, ImportReport
-from pipeline.source import Source, find
+from pipeline.source import Source, find, printable
 from warehouse import faults
 from warehouse.dedupe import new_rows
 from warehouse.files import RunFolder
@@ -87,6 +87,7 @@ def run_import(options: Options, progress: Reporter) -> ImportReport:
             run_folder = stack.enter_context(RunFolder(paths.tmp))
             run.name, folder = run_folder.name, run_folder.path
         run.open(folder)
+        stack.callback(run.close)
         run.read(sources)
         if options.dry_run:
             run.compare(paths, folder, read_snapshot(paths), staged={})
@@ -111,6 +112,11 @@ class _Run:
         self.spills = {collection: Spill(folder, collection) for collection in COLLECTIONS}
         self.rejects = RejectsWriter(folder / "rejects.parquet")
 
+    def close(self) -> None:
+        for spill in self.spills.values():
+            spill.close()
+        self.rejects.close()
+
     # Without the lock: read, normalise, hash, spill.
 
     def read(self, sources: list[Source]) -> None:
@@ -126,7 +132,7 @@ class _Run:
                 spill.finish()
             self.rejects_digest = self.rejects.finish()
         self.report.files = list(self.files.values())
-        if not self.report.files and self.report.skipped:
+        if not self.report.files:
             looked = f"{len(self.report.skipped):,} files looked at"
             raise BadInput(", ".join(self.options.paths), f"nothing of a known format ({looked})")
         faults.point("read")
@@ -246,7 +252,7 @@ class _Run:
         self.count_imported()
         return {
             "kind": "import",
-            "source": self.options.source,
+            "source": printable(self.options.source) if self.options.source else None,
             "sources": [file.as_dict() for file in self.report.files],
             "totals": self.report.totals(),
             "collections": self.report.collections(),

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import zstandard
 
-from pipeline.errors import BadInput
+from pipeline.errors import BadInput, BrokenJSON
 from warehouse.parallel import in_background
 
 HEAD_BYTES = 1 << 16
@@ -66,13 +66,15 @@ class _Raw(io.RawIOBase):
             pass
 
 
-def _unpacked(raw: Any) -> Any:
-    magic = raw.peek(6)
+def _unpacked(raw: Any, name: str) -> Any:
+    magic = raw.peek(10)
     if magic.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=raw)
     if magic.startswith(b"\xfd7zXZ\x00"):
         return lzma.LZMAFile(raw)
-    if magic.startswith(b"BZh"):
+    # "BZh" may begin a text; what follows in a bzip2 stream are the digits of pi, or of its root.
+    is_bzip2 = magic[4:10] in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90") or name.lower().endswith(".bz2")
+    if magic.startswith(b"BZh") and is_bzip2:
         return bz2.BZ2File(raw)
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
         return _Zstandard(raw)
@@ -115,7 +117,7 @@ class Source:
     """One input. Opened once, read once from front to back."""
 
     def __init__(self, path: str, number: int, asked: bool) -> None:
-        self.name = "standard input" if path == STDIN else path
+        self.name = "standard input" if path == STDIN else printable(path)
         self.path = path
         self.number = number
         self.asked = asked
@@ -135,11 +137,11 @@ class Source:
             self._raw = _Raw(cast(BinaryIO, file), advance)
             buffered = io.BufferedReader(self._raw, _READ_BYTES)
             try:
-                self._stream = _unpacked(buffered)
+                self._stream = _unpacked(buffered, self.path)
                 self.packed = self._stream is not buffered
             except OSError as error:
                 raise BadInput(self.name, error.strerror or str(error)) from error
-            self.head = b"".join(self._pieces(HEAD_BYTES))
+            self.head = b"".join(self._pieces(HEAD_BYTES)).removeprefix(b"\xef\xbb\xbf")
             yield
         finally:
             if self.path != STDIN:
@@ -149,6 +151,17 @@ class Source:
         """The size and sha256 (hex) of the whole input as it is stored."""
         self._raw.drain()
         return self._raw.bytes, self._raw.sha256.hexdigest()
+
+    def first_line(self) -> bytes | None:
+        """The first line that is not blank, read as far as it goes; None where it fits no block."""
+        while True:
+            line, newline, _ = self.head.lstrip().partition(b"\n")
+            if newline or len(self.head) >= BLOCK_BYTES:
+                return line if newline else None
+            more = b"".join(self._pieces(HEAD_BYTES))
+            if not more:
+                return line
+            self.head += more
 
     def _pieces(self, limit: int) -> Iterator[bytes]:
         """The next bytes, unpacked, up to ``limit``."""
@@ -175,14 +188,15 @@ class Source:
         inside_long_line = False
         for piece in in_background(self._chunks(), ahead=2):
             if inside_long_line:
-                end = piece.find(b"\n")
-                if end < 0:
+                end = piece.find(b"\n") + 1
+                if not end:
                     continue
                 piece = piece[end:]
             block = held + piece
             cut = block.rfind(b"\n") + 1
             inside_long_line = not cut and len(block) >= BLOCK_BYTES
             if inside_long_line:
+                block += b"\n"
                 cut = len(block)
             held = block[cut:]
             if cut:
@@ -192,7 +206,7 @@ class Source:
             yield held, first_line
 
     def _chunks(self) -> Iterator[bytes]:
-        chunk = self.head.removeprefix(b"\xef\xbb\xbf")
+        chunk = self.head
         while True:
             chunk += b"".join(self._pieces(BLOCK_BYTES - len(chunk)))
             if not chunk:
@@ -218,16 +232,16 @@ class Source:
                 limit = f"{DOCUMENT_BYTES >> 20} MiB"
                 raise BadInput(self.name, f"a JSON document of over {limit}; use JSON lines")
             try:
-                self._document = (json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_object),)
+                self._document = (json.loads(raw.decode(), object_pairs_hook=_object),)
             except json.JSONDecodeError as error:
                 place = f"line {error.lineno} column {error.colno}"
-                raise BadInput(self.name, f"broken JSON: {error.msg}", place) from None
+                raise BrokenJSON(self.name, f"broken JSON: {error.msg}", place) from None
             except UnicodeDecodeError as error:
-                raise BadInput(self.name, "not UTF-8", f"byte {error.start + 1:,}") from None
+                raise BrokenJSON(self.name, "not UTF-8", f"byte {error.start + 1:,}") from None
             except RecursionError:
-                raise BadInput(self.name, "JSON nested too deeply") from None
+                raise BrokenJSON(self.name, "JSON nested too deeply") from None
             except ValueError as error:  # an integer of thousands of digits
-                raise BadInput(self.name, f"broken JSON: {error}") from None
+                raise BrokenJSON(self.name, f"broken JSON: {error}") from None
         return self._document[0]
 
     @contextmanager
@@ -263,6 +277,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return plain if len(plain) == len(pairs) else Repeated(pairs)
 
 
+def printable(name: str) -> str:
+    """A name as text that can be written anywhere: bytes that are no UTF-8 as ``\\xNN``."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def find(paths: list[str]) -> list[Source]:
     """The inputs that the paths name, folders searched in name order; raises BadInput.
 
@@ -277,13 +296,13 @@ def find(paths: list[str]) -> list[Source]:
         elif os.path.exists(path):
             found.append((path, True))
         else:
-            raise BadInput(path, "no such file or folder")
+            raise BadInput(printable(path), "no such file or folder")
     return [Source(path, number, asked) for number, (path, asked) in enumerate(found)]
 
 
 def _walk(folder: str) -> Iterator[str]:
     def refuse(error: OSError) -> None:
-        raise BadInput(error.filename, error.strerror or str(error))
+        raise BadInput(printable(error.filename), error.strerror or str(error))
 
     for where, folders, files in os.walk(folder, onerror=refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

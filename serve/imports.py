@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pipeline.candidates import Entry, pack
-from pipeline.formats.abi import WITHOUT_SELECTOR, abi_entry
+from pipeline.formats.abi import abi_entry, has_no_selector
 from pipeline.formats.solidity import declarations
 from pipeline.judge import judge
 from pipeline.keccak import keccak256
@@ -28,14 +28,14 @@ def abi_entries(text: str) -> list[Entry]:
         raise field_error("contract_abi", "Invalid JSON") from None
     if not isinstance(abi, list) or not all(map(_is_abi_entry, abi)):
         raise field_error("contract_abi", "Could not validate ABI")
-    return [abi_entry(item, number) for number, item in enumerate(abi, 1) if item["type"] not in WITHOUT_SELECTOR]
+    return [abi_entry(item, number) for number, item in enumerate(abi, 1) if not has_no_selector(item["type"])]
 
 
 def _is_abi_entry(item: Any) -> bool:
     if not isinstance(item, dict):
         return False
     kind = item.setdefault("type", "function")
-    if kind in WITHOUT_SELECTOR:
+    if has_no_selector(kind):
         return True
     if kind not in ("function", "event", "error") or not isinstance(item.get("name"), str) or not item["name"]:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -58,10 +59,11 @@ def _open(folder: Path, version: int | None = None) -> warehouse.Warehouse:
 def _write(result: Callable[[], Result], format: str) -> None:
     try:
         write(result(), format, sys.stdout.buffer)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except WarehouseError as error:
         raise Failure(str(error)) from error
-    except BrokenPipeError:  # the reader has seen enough
-        sys.stderr.close()
 
 
 @click.command()
@@ -130,7 +132,7 @@ def history(sources: bool, folder: Path, format: str) -> None:
     if sources:
         query = (
             "SELECT import_id, s.path, s.format, s.bytes, s.sha256, s.read, s.imported, s.duplicate, s.rejected"
-            " FROM (SELECT import_id, unnest(sources) AS s FROM imports) ORDER BY import_id, path"
+            " FROM (SELECT import_id, unnest(sources) AS s FROM imports) ORDER BY import_id, s.path"
         )
     else:
         query = "SELECT * EXCLUDE (sources) FROM imports ORDER BY import_id"

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.errors import Unusable, WarehouseError
 from warehouse.parallel import ordered_map
 from warehouse.schema import EVENT_SIGNATURES, HASH_BYTES, Collection
 from warehouse.snapshot import Snapshot
@@ -80,14 +82,26 @@ class _Questions:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
+        self._failed: WarehouseError | None = None
 
     def register(self, name: str, schema: pa.Schema, columns: Iterable[list[npt.NDArray[Any]]]) -> None:
-        batches = (pa.record_batch(chunk, schema=schema) for chunk in columns if len(chunk[0]))
+        batches = self._noting(pa.record_batch(chunk, schema=schema) for chunk in columns if len(chunk[0]))
         self._connection.register(name, pa.RecordBatchReader.from_batches(schema, batches))
 
+    def _noting(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same; an error on the way is kept, for the engine tells only its text on."""
+        try:
+            yield from batches
+        except WarehouseError as error:
+            self._failed = error
+            raise
+
     def chunks(self, query: str) -> Iterator[npt.NDArray[Any]]:
-        for batch in self._connection.sql(query).to_arrow_reader(1 << 18):
-            yield batch.column(0).to_numpy()
+        try:
+            for batch in self._connection.sql(query).to_arrow_reader(1 << 18):
+                yield batch.column(0).to_numpy()
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            raise self._failed or Unusable(f"deduping: {str(error).partition(chr(10))[0]}") from error
 
     def column(self, query: str) -> npt.NDArray[Any]:
         return np.concatenate([np.empty(0, np.uint64), *self.chunks(query)])
@@ -135,9 +149,20 @@ def _known_keys(
 
 def _row_groups(snapshot: Snapshot, collection: Collection) -> Iterator[tuple[Path, pq.FileMetaData, int]]:
     for file in snapshot.files[collection]:
-        metadata = pq.read_metadata(file.path)
+        with _named(file.path):
+            metadata = pq.read_metadata(file.path)
         for number in range(metadata.num_row_groups):
             yield file.path, metadata, number
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors of reading a data file, with its name."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise Unusable(f"{path}: {reason}") from error
 
 
 def _group_keys(
@@ -149,7 +174,7 @@ def _group_keys(
     digest: Digest,
 ) -> Keys:
     """The keys of one row group, without the rows that the map rules out."""
-    with pq.ParquetFile(path, metadata=metadata) as file:
+    with _named(path), pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True) as file:
         if collection == EVENT_SIGNATURES:  # the stored hash is the digest
             return keys_of(_stored_hashes(file, group, collection))
         possible = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from decimal import Decimal
@@ -31,21 +32,42 @@ def _plain(value: Any) -> Any:
 
 
 def _json(value: Any) -> bytes:
-    return orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    try:
+        return orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    except TypeError:  # an integer of over 64 bits
+        return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _rows(batches: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
+def _rows(batches: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
     for batch in batches:
-        yield from batch.to_pylist()
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _keys(names: list[str]) -> list[str]:
+    """Names for the members of an object: the second `a` is `a_2`, so that no column is lost."""
+    found: list[str] = []
+    for name in names:
+        key, number = name, 1
+        while key in found:
+            number += 1
+            key = f"{name}_{number}"
+        found.append(key)
+    return found
+
+
+def _objects(batches: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
+    keys = _keys(batches.schema.names)
+    for row in _rows(batches):
+        yield dict(zip(keys, row, strict=True))
 
 
 def write_ndjson(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
-    out.writelines(_json(row) + b"\n" for row in _rows(batches))
+    out.writelines(_json(row) + b"\n" for row in _objects(batches))
 
 
 def write_json(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
     separator = b"["
-    for row in _rows(batches):
+    for row in _objects(batches):
         out.write(separator + _json(row))
         separator = b",\n "
     out.write(b"]\n" if separator != b"[" else b"[]\n")
@@ -56,7 +78,7 @@ def write_csv(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(batches.schema.names)
     for row in _rows(batches):
-        writer.writerow([_cell(value) for value in row.values()])
+        writer.writerow([_cell(value) for value in row])
     text.flush()
     text.detach()
 

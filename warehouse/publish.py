@@ -25,6 +25,7 @@ Protocol
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +43,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from warehouse import faults
-from warehouse.errors import Busy, Overtaken
+from warehouse.errors import Busy, Overtaken, Unusable
 from warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
 from warehouse.parquet import NewRows, WrittenFile, rows_table, write_data_file
 from warehouse.paths import Paths
@@ -118,6 +119,8 @@ class Publisher:
         self._lock = FileLock(paths.lock)
 
     def __enter__(self) -> Self:
+        if re.search("%[0-9A-Fa-f]{2}", str(self._paths.root)):
+            raise Unusable(f"{self._paths.root}: the log's library takes %20 and the like for an escaped character")
         make_folder(self._paths.root)
         try:
             self._lock.acquire(wait=False)
@@ -424,15 +427,19 @@ def _table(paths: Paths) -> DeltaTable:
     """The table at its newest version, created empty (version 0) where there is none."""
     if not paths.log.is_dir() or not any(paths.log.glob("*.json")):
         make_folder(paths.table)
-        DeltaTable.create(
-            paths.table,
-            TABLE_SCHEMA,
-            mode="ignore",
-            partition_by=["collection"],
-            name="signatures",
-            description="Text signatures and their keccak-256 hashes",
-            configuration={"delta.enableExpiredLogCleanup": "false"},
-        )
+        try:
+            DeltaTable.create(
+                paths.table,
+                TABLE_SCHEMA,
+                mode="ignore",
+                partition_by=["collection"],
+                name="signatures",
+                description="Text signatures and their keccak-256 hashes",
+                configuration={"delta.enableExpiredLogCleanup": "false"},
+            )
+        except DeltaError as error:
+            reason = str(error).partition("\n")[0]
+            raise Unusable(f"{paths.table}: the log cannot be kept here: {reason}") from error
         sync(paths.log_entry(0))
         sync(paths.log)
         sync(paths.table)

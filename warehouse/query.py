@@ -7,14 +7,17 @@ folder, the network is off, and the configuration is locked, so SQL text from an
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 
-from warehouse.errors import QueryError
+from warehouse.errors import QueryError, Unusable
+from warehouse.files import run_name
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, FILE_SCHEMA, REJECT_SCHEMA, VIEW_NAMES, Collection
 from warehouse.snapshot import Snapshot, history
@@ -60,11 +63,16 @@ IMPORTS_SCHEMA = pa.schema(
 
 
 def connect(paths: Paths, memory_limit: str, threads: int, spill: Path | None = None) -> duckdb.DuckDBPyConnection:
-    """A bare engine within a memory limit, spilling below ``spill`` (the warehouse's ``tmp``)."""
+    """A bare engine within a memory limit.
+
+    It spills to ``spill``, by default a folder of its own below the system's temporary one: the
+    warehouse may be read-only, and importers clear up in its ``tmp``.
+    """
+    folder = spill or Path(gettempdir()) / f"sigdir-sql-{run_name()}"
     connection = duckdb.connect(":memory:")
     connection.execute("SET memory_limit = $limit", {"limit": memory_limit})
     connection.execute("SET threads = $threads", {"threads": threads})
-    connection.execute("SET temp_directory = $folder", {"folder": str(spill or paths.tmp / "sql")})
+    connection.execute("SET temp_directory = $folder", {"folder": str(folder)})
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET preserve_insertion_order = false")
     return connection
@@ -90,6 +98,23 @@ def imports_table(paths: Paths, version: int | None = None) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=IMPORTS_SCHEMA)
 
 
+_EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?", re.IGNORECASE)
+
+
+def _reads(connection: duckdb.DuckDBPyConnection, query: str) -> bool:
+    """Whether a text is one statement that only reads. EXPLAIN ANALYZE runs what it explains."""
+    statements = connection.extract_statements(_EXPLAIN.sub("", query, count=1))
+    return len(statements) <= 1 and all(s.type == duckdb.StatementType.SELECT for s in statements)
+
+
+def _told(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches, the engine's errors while it computes them turned into ours."""
+    try:
+        yield from rows
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        raise QueryError(str(error)) from error
+
+
 class Result:
     """The rows of a query, fetched once in the form that is asked for."""
 
@@ -98,10 +123,8 @@ class Result:
 
     def arrow(self) -> pa.Table:
         """All rows as an Arrow table; raises QueryError."""
-        try:
-            return self.reader().read_all()
-        except (duckdb.Error, pa.ArrowException) as error:
-            raise QueryError(str(error)) from error
+        reader = self.reader()
+        return pa.Table.from_batches(list(reader), schema=reader.schema)
 
     def df(self) -> pd.DataFrame:
         """All rows as a pandas DataFrame; raises QueryError."""
@@ -114,10 +137,14 @@ class Result:
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
     def reader(self, batch_rows: int = 65_536) -> pa.RecordBatchReader:
-        """The rows as a stream of batches, computed while they are read."""
+        """The rows as a stream of batches, computed while they are read; raises QueryError at any."""
         if self._relation is None:
             return pa.RecordBatchReader.from_batches(pa.schema([]), [])
-        return self._relation.to_arrow_reader(batch_rows)
+        try:
+            rows = self._relation.to_arrow_reader(batch_rows)
+        except duckdb.Error as error:
+            raise QueryError(str(error)) from error
+        return pa.RecordBatchReader.from_batches(rows.schema, _told(rows))
 
     def __str__(self) -> str:
         try:
@@ -131,6 +158,16 @@ class Database:
 
     def __init__(self, paths: Paths, snapshot: Snapshot, memory_limit: str = "1GB", threads: int | None = None) -> None:
         self._connection = connect(paths, memory_limit, threads or os.cpu_count() or 1)
+        try:
+            self._create_views(paths, snapshot)
+        except (duckdb.Error, OSError) as error:
+            reason = str(error).partition("\n")[0]
+            raise Unusable(f"{paths.root}: {reason}") from error
+        self._connection.execute("SET allowed_directories = $folders", {"folders": [str(paths.root)]})
+        self._connection.execute("SET enable_external_access = false")
+        self._connection.execute("SET lock_configuration = true")
+
+    def _create_views(self, paths: Paths, snapshot: Snapshot) -> None:
         for collection in COLLECTIONS:
             self._create_rows_view(collection, snapshot)
         version = snapshot.version if snapshot.version >= 0 else None
@@ -140,9 +177,6 @@ class Database:
         self._connection.execute("CREATE VIEW imports AS SELECT * EXCLUDE (rejects_file) FROM imports_table")
         self._connection.unregister("imports_arrow")
         self._create_rejects_view([file for file in imports["rejects_file"].to_pylist() if file])
-        self._connection.execute("SET allowed_directories = $folders", {"folders": [str(paths.root)]})
-        self._connection.execute("SET enable_external_access = false")
-        self._connection.execute("SET lock_configuration = true")
 
     def _create_rows_view(self, collection: Collection, snapshot: Snapshot) -> None:
         files = snapshot.parquet_files(collection)
@@ -172,14 +206,21 @@ class Database:
         """
         if files:
             names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
-            return f"read_parquet([{names}]{', ' + options if options else ''})"
+            # A folder above may be called `id=7`, and would be taken for a column.
+            return f"read_parquet([{names}], hive_partitioning = false{', ' + options if options else ''})"
         name = "empty_" + "_".join(schema.names)
         self._connection.register(name, schema.empty_table())
         return name
 
     def sql(self, query: str, parameters: Sequence[Any] | dict[str, Any] | None = None) -> Result:
-        """Run one query; raises QueryError. ``parameters`` bind ``?``, ``$1`` or ``$name``."""
+        """Run one query; raises QueryError. ``parameters`` bind ``?``, ``$1`` or ``$name``.
+
+        Only what reads is run: the folder that the engine may read from could otherwise be written
+        to as well, with COPY or ATTACH.
+        """
         try:
+            if not _reads(self._connection, query):
+                raise QueryError("one query that reads, please: SELECT, FROM, WITH, DESCRIBE, SUMMARIZE or SHOW")
             return Result(self._connection.sql(query, params=parameters or None))
         except duckdb.Error as error:
             raise QueryError(str(error)) from error

@@ -44,6 +44,11 @@ class RejectsWriter:
         joined = pc.binary_join_element_wise(*fields, "\n", "\0").combine_chunks()
         self._digest.update(joined.buffers()[2])
 
+    def close(self) -> None:
+        """Let go of the file, finished or not."""
+        if self._writer is not None and self._writer.is_open:
+            self._writer.close()
+
     def finish(self) -> str | None:
         """Close the file and give the digest (hex) of its rows; None where there are none."""
         if self._writer is None:

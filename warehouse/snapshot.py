@@ -59,17 +59,18 @@ class Snapshot:
 
 def open_table(paths: Paths, version: int | None = None) -> DeltaTable | None:
     """The Delta table at a version, the newest by default; None where there is none yet."""
+    if paths.root.exists() and not paths.root.is_dir():
+        raise Unusable(f"{paths.root} is a file, not a warehouse's folder")
+    # Asked for a version that is far away, deltalake would look for all the entries before it.
+    if version is not None and (version < 0 or not paths.log_entry(version).exists()):
+        raise Unusable(f"{paths.root} has no version {version}")
     if not paths.log.is_dir():
         return None
     try:
         return DeltaTable(paths.table, version=version)
     except TableNotFoundError:
-        if version is None:
-            return None
-        raise Unusable(f"{paths.root} has no version {version}") from None
+        return None
     except (DeltaError, OSError, ValueError) as error:
-        if version is not None:
-            raise Unusable(f"{paths.root} has no version {version}") from error
         reason = str(error).partition("\n")[0]
         raise Unusable(f"{paths.table}: the log cannot be read: {reason}") from error
 
@@ -83,10 +84,12 @@ def read_snapshot(paths: Paths, version: int | None = None) -> Snapshot:
     """Read the newest version, or the one asked for; raises Unusable."""
     table = open_table(paths, version)
     if table is None:
-        if version is not None and version >= 0:
-            raise Unusable(f"{paths.root} has no version {version}")
         return Snapshot()
-    return snapshot_of(paths, table)
+    try:
+        return snapshot_of(paths, table)
+    except (DeltaError, KeyError, TypeError, AttributeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise Unusable(f"{paths.table}: not a table of signatures: {reason}") from error
 
 
 def snapshot_of(paths: Paths, table: DeltaTable) -> Snapshot:
@@ -120,17 +123,32 @@ def history(paths: Paths, version: int | None = None, newest: int | None = None)
     """What each commit up to ``version`` says of itself, oldest first; the ``newest`` N if given.
 
     Each entry is the commit's summary with ``version`` and ``committed_at`` (a UTC datetime) added.
+    Read from the log's own entries: deltalake tells them too, but numbers them wrongly for a table
+    that was opened at an older version (1.6).
     """
     table = open_table(paths, version)
-    entries = []
-    for commit in table.history(newest) if table is not None else ():
-        if SUMMARY_KEY not in commit:
-            continue
-        summary: dict[str, Any] = json.loads(commit[SUMMARY_KEY])
-        summary["version"] = commit["version"]
-        summary["committed_at"] = datetime.fromtimestamp(commit["timestamp"] / 1000, UTC)
-        entries.append(summary)
-    return sorted(entries, key=lambda entry: entry["version"])
+    if table is None:
+        return []
+    last = table.version()
+    first = max(0, last + 1 - newest) if newest is not None else 0
+    entries = (_commit(paths, number) for number in range(first, last + 1))
+    return [entry for entry in entries if entry is not None]
+
+
+def _commit(paths: Paths, version: int) -> dict[str, Any] | None:
+    """A commit's account of itself; None where it is not one of ours."""
+    path = paths.log_entry(version)
+    try:
+        actions = [json.loads(line) for line in path.read_bytes().splitlines()]
+    except (OSError, ValueError) as error:
+        raise Unusable(f"{path}: {error}") from error
+    commit: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    if SUMMARY_KEY not in commit:
+        return None
+    summary: dict[str, Any] = json.loads(commit[SUMMARY_KEY])
+    summary["version"] = version
+    summary["committed_at"] = datetime.fromtimestamp(commit["timestamp"] / 1000, UTC)
+    return summary
 
 
 def newest_run(paths: Paths) -> str | None:
@@ -140,5 +158,10 @@ def newest_run(paths: Paths) -> str | None:
 
 
 def last_import(paths: Paths) -> int:
-    """The number of the last import that the log names; reads the whole log."""
-    return max((entry["import"] for entry in history(paths) if "import" in entry), default=0)
+    """The number of the last import that the log names; reads it from its end up to there."""
+    table = open_table(paths)
+    for number in range(table.version(), -1, -1) if table is not None else ():
+        entry = _commit(paths, number)
+        if entry is not None and "import" in entry:
+            return int(entry["import"])
+    return 0

@@ -76,6 +76,8 @@ class Spill:
     def append(self, rows: Rows) -> None:
         """Add rows, in order."""
         count = len(rows.text)
+        if not count:
+            return
         width = HASH_BYTES[self.collection]
         column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), count, [None, pa.py_buffer(rows.hash)])
         self._texts.write_batch(pa.record_batch([rows.text, column], names=["text", "hash"]))
@@ -84,7 +86,12 @@ class Spill:
         self.rows += count
 
     def finish(self) -> None:
+        """Write what is left; from here on the spill is read."""
         self._texts.close()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the files, finished or not."""
         self._sink.close()
         self._keys.close()
 

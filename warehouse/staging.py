@@ -18,7 +18,7 @@ import sqlite3
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -112,9 +112,9 @@ class Transaction:
         return Range(first_id, first_created_at, rows)
 
     def reserve_import(self, published: Callable[[], int]) -> int:
-        """The next import's number; ``published`` tells the table's last, asked of a new file only."""
+        """The next import's number, above the table's last, which ``published`` tells."""
         (last,) = self._connection.execute("SELECT last_id FROM imports").fetchone()
-        number = (int(last) or published()) + 1
+        number = max(int(last), published()) + 1
         self._connection.execute("UPDATE imports SET last_id = ?", (number,))
         return number
 
@@ -167,8 +167,11 @@ def _shared(path: Path) -> mmap.mmap:
     except OSError as error:
         raise Unusable(f"{path}: {error.strerror}") from error
     try:
-        os.ftruncate(handle, 8)
+        # Given its block now: on a full disk this is an error, writing to a hole is a SIGBUS.
+        os.posix_fallocate(handle, 0, 8)
         return mmap.mmap(handle, 8)
+    except OSError as error:
+        raise Unusable(f"{path}: {error.strerror}") from error
     finally:
         os.close(handle)
 
@@ -178,17 +181,33 @@ class Staging:
 
     def __init__(self, path: Path) -> None:
         """Open the file, made where it is missing; raises Unusable."""
+        with suppress(OSError):
+            begin = path.read_bytes()[:16] if 0 < path.stat().st_size < 512 else b""
+            if begin and not begin.startswith(b"SQLite format 3\0"):  # SQLite would take it for a new file
+                raise Unusable(f"{path}: file is not a database")
         self._stamp = _shared(path.with_name(f"{path.name}.stamp"))
         try:
             self._connection = sqlite3.connect(
                 path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
             )
-            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connect_wal()
             self._connection.execute("PRAGMA synchronous = FULL")
             with self.exclusive():
                 self._prepare(path)
         except sqlite3.DatabaseError as error:
             raise Unusable(f"{path}: {error}") from error
+
+    def _connect_wal(self) -> None:
+        """Turn the log on. While several processes turn it on at once SQLite says `locked`, unwaited."""
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
 
     def _prepare(self, path: Path) -> None:
         execute = self._connection.execute

@@ -20,7 +20,7 @@ from pipeline.formats.documents import encoded, entry_fault, is_document
 from pipeline.grammar import BAD_NAME, EVENTS, FUNCTIONS, OK
 from pipeline.source import Source
 
-WITHOUT_SELECTOR = frozenset(["constructor", "fallback", "receive"])
+_WITHOUT_SELECTOR = frozenset(["constructor", "fallback", "receive"])
 
 _COLLECTIONS = {"function": FUNCTIONS, "error": FUNCTIONS, "event": EVENTS}
 NAME_PATTERN = r"[A-Za-z_$][A-Za-z0-9_$]*"
@@ -49,21 +49,25 @@ def read(source: Source) -> Iterator[Candidates]:
 def abi_entries(abi: list[Any]) -> Iterator[Entry]:
     """The candidates of an ABI, numbered from 1."""
     for number, item in enumerate(abi, 1):
-        if not (isinstance(item, dict) and item.get("type") in WITHOUT_SELECTOR):
+        if not (isinstance(item, dict) and has_no_selector(item.get("type"))):
             yield abi_entry(item, number)
+
+
+def has_no_selector(kind: Any) -> bool:
+    return isinstance(kind, str) and kind in _WITHOUT_SELECTOR
 
 
 def abi_entry(item: Any, number: int, declared: bytes = b"") -> Entry:
     """One ABI entry as a candidate. Events carry ``indexed`` and ``anonymous`` into the text."""
     if not isinstance(item, dict):
         return entry_fault(item, number)
-    name = item.get("name")
-    collection = _COLLECTIONS.get(item.get("type", "function"))
+    name, kind = item.get("name"), item.get("type")
+    collection = _COLLECTIONS.get(kind) if isinstance(kind, str) else FUNCTIONS if kind is None else None
     if collection is None or not isinstance(name, str) or not name:
         return entry_fault(item, number)
     try:
         text = f"{name}({_types(item.get('inputs') or (), collection == EVENTS)})"
-    except (TypeError, ValueError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError):
         return entry_fault(item, number)
     if item.get("anonymous") is True:
         text += " anonymous"

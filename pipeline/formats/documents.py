@@ -14,7 +14,7 @@ from pipeline.source import Repeated, Source
 
 def is_json(source: Source, opening: str = "{[") -> bool:
     """Whether the input begins like JSON."""
-    begin = source.head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    begin = source.head.lstrip()[:1]
     return begin != b"" and begin in opening.encode()
 
 
@@ -38,5 +38,8 @@ def encoded(text: str) -> bytes:
 
 def entry_fault(value: Any, number: int) -> Entry:
     """An entry that is not of the format's shape, shown as the JSON it was."""
-    shown = json.dumps(value)
+    try:
+        shown = json.dumps(value)
+    except RecursionError:
+        shown = "(nested too deeply to be shown)"
     return Entry(shown.encode()[:MAX_TEXT_BYTES], number, fault=BAD_ENTRY)

@@ -9,14 +9,13 @@ import orjson
 
 from pipeline.candidates import Entry
 from pipeline.grammar import BAD_ENTRY
-from pipeline.source import HEAD_BYTES, Source
+from pipeline.source import Source
 
 
 def first_object(source: Source) -> dict[str, Any] | None:
     """The first line's object; None where the first line is not an object by itself."""
-    head = source.head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    line, newline, _ = head.partition(b"\n")
-    if not newline and len(source.head) >= HEAD_BYTES:
+    line = source.first_line()
+    if line is None:
         return None
     try:
         value = orjson.loads(line)

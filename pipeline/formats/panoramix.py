@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from pipeline.candidates import Candidates, Entry, Work, pack
-from pipeline.formats.abi import NAME_PATTERN, WITHOUT_SELECTOR, abi_entry, one_type
+from pipeline.formats.abi import NAME_PATTERN, abi_entry, has_no_selector, one_type
 from pipeline.formats.documents import entry_fault, is_json
 from pipeline.formats.hashes import parse_hash
 from pipeline.formats.json_lines import first_object, values_of
 from pipeline.grammar import EVENTS, FUNCTIONS, OK, PLACEHOLDER
-from pipeline.source import Source, count_lines
+from pipeline.source import Source
 
 Array = npt.NDArray[Any]
 
@@ -83,7 +83,7 @@ def entries(lines: Iterable[tuple[int, bytes]]) -> Iterator[Entry]:
             continue
         if declared is None:
             yield entry_fault(value, number)
-        elif kind not in WITHOUT_SELECTOR:
+        elif not has_no_selector(kind):
             entry = abi_entry(item, number, declared)
             if item.get("name") == "unknown" + selector[2:]:
                 entry = entry._replace(fault=PLACEHOLDER)
@@ -91,14 +91,35 @@ def entries(lines: Iterable[tuple[int, bytes]]) -> Iterator[Entry]:
 
 
 def _parse(block: bytes) -> pa.Table | None:
-    """The block as columns; None where it does not have exactly one well-formed row a line."""
-    lines = count_lines(block) + (not block.endswith(b"\n"))
+    """The block as columns; None where it is not one well-formed object a line.
+
+    Arrow is laxer than JSON: it takes two objects on a line, and bytes that are no UTF-8 in fields
+    that it skips. So each line must begin and end like an object, and the block must be UTF-8. (It
+    also takes NaN in fields that it skips, which is left to it.)
+    """
+    data = np.frombuffer(block.rstrip(), np.uint8)
+    breaks = np.flatnonzero(data == 0x0A)
+    lines = len(breaks) + 1
+    behind = data[breaks - 1]
+    behind = np.where(behind == 0x0D, data[breaks - 2], behind)
+    if not (len(data) and data[0] == 0x7B and (data[breaks + 1] == 0x7B).all() and (behind == 0x7D).all()):
+        return None
+    if data.max() >= 0x80 and not _is_utf8(block):
+        return None
     options = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
     try:
         table = pj.read_json(pa.BufferReader(block), read_options=options, parse_options=_PARSE)
     except (pa.ArrowException, pa.ArrowNotImplementedError):
         return None
     return table.combine_chunks() if table.num_rows == lines else None
+
+
+def _is_utf8(block: bytes) -> bool:
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _read_columns(table: pa.Table, block: bytes, first_line: int, file: int) -> Candidates:

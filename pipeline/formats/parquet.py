@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 
 from pipeline.candidates import BATCH_ROWS, Candidates, Entry, pack
 from pipeline.errors import BadInput
-from pipeline.formats.documents import encoded
 from pipeline.formats.hashes import collection_of, parse_hash
 from pipeline.formats.tabular import HASH_COLUMNS, TEXT_COLUMNS
 from pipeline.grammar import BAD_ENTRY, HASH_MISMATCH, OK, UNSAID
@@ -46,7 +45,7 @@ def _entries(source: Source) -> Iterator[Entry]:
             columns = [name for name in (text, long, short, other) if name]
             number = 0
             for batch in file.iter_batches(BATCH_ROWS, columns=columns):
-                rows = {name: batch.column(name).to_pylist() for name in columns}
+                rows = {name: _plain(batch.column(name)).to_pylist() for name in columns}
                 none = [None] * batch.num_rows
                 for value, hash_32, hash_4, hash_other in zip(
                     rows[text],
@@ -60,8 +59,17 @@ def _entries(source: Source) -> Iterator[Entry]:
             raise BadInput(source.name, f"broken Parquet: {reason}") from None
 
 
+def _plain(column: pa.Array) -> pa.Array:
+    """Text as bytes, for it may not be the UTF-8 that the column's type says."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = column.cast(pa.large_binary())
+    return column
+
+
 def _entry(text: Any, hash_32: Any, hash_4: Any, other: Any, number: int) -> Entry:
-    raw = encoded(text) if isinstance(text, str) else text
+    raw = text
     if not isinstance(raw, bytes):
         return Entry(b"", number, fault=BAD_ENTRY)
     if hash_32 is not None or hash_4 is not None:
@@ -79,6 +87,7 @@ def _entry(text: Any, hash_32: Any, hash_4: Any, other: Any, number: int) -> Ent
 
 
 def _digest(value: Any) -> bytes | None:
-    if isinstance(value, str):
-        return parse_hash(value)
-    return value if isinstance(value, bytes) and len(value) in (4, 32) else None
+    """4 or 32 bytes from a binary column or from a column of hex digits; None where it is neither."""
+    if not isinstance(value, bytes):
+        return None
+    return value if len(value) in (4, 32) else parse_hash(value.decode("latin-1"))

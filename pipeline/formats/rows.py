@@ -21,9 +21,9 @@ def looks_like(source: Source) -> bool:
 
 
 def read(source: Source) -> Iterator[Candidates]:
-    if first_object(source) is not None:
-        return pack(_line_entries(source), source.number)
-    return pack(_document_entries(source.document()), source.number)
+    if first_object(source) is None and is_json(source):
+        return pack(_document_entries(source.document()), source.number)
+    return pack(_line_entries(source), source.number)
 
 
 def _first(source: Source) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from pipeline.candidates import Work
-from pipeline.errors import BadInput
+from pipeline.errors import BadInput, BrokenJSON
 from pipeline.formats import abi, artifact, hash_map, openchain, panoramix, parquet, rows, tabular, text
 from pipeline.source import STDIN, Source
 
@@ -40,6 +40,7 @@ FORMATS = (
 
 # Known for what they are, and not read as plain text because a few of their lines parse.
 _NOT_TEXT = (".sol", ".vy", ".md", ".py", ".js", ".ts", ".go", ".rs")
+_JSON = (".json", ".jsonl", ".ndjson", ".abi")
 _PACKED = (".gz", ".xz", ".zst", ".bz2")
 
 
@@ -59,10 +60,16 @@ def detect(source: Source) -> Format | None:
         return None
     if source.head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise BadInput(source.name, "UTF-16 text; write it as UTF-8")
+    try:
+        for format in FORMATS:
+            if format.looks_like(source):
+                return format
+    except BrokenJSON:  # in a folder, what only begins like JSON is some other file
+        if source.asked or name.endswith(_JSON):
+            raise
+        return None
     for format in FORMATS:
-        if format.looks_like(source):
-            return format
-    for format in FORMATS:
-        if name.endswith(format.endings) and format.endings:
+        # A folder may hold CSV of other things; asked for, one gets the error that names the columns.
+        if format.endings and name.endswith(format.endings) and (source.asked or format.name != "csv"):
             return format
     return by_name("text") if source.path == STDIN else None

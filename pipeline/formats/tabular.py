@@ -16,8 +16,11 @@ HASH_COLUMNS = ("hex_signature", "hash", "selector")
 
 
 def looks_like(source: Source) -> bool:
-    first_line = source.head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0]
-    names = _names(next(csv.reader([first_line.decode("utf-8", "replace")]), []))
+    first_line = source.head.partition(b"\n")[0]
+    try:
+        names = _names(next(csv.reader([first_line.decode("utf-8", "replace")]), []))
+    except csv.Error:
+        return False
     return any(name in names for name in TEXT_COLUMNS)
 
 
@@ -32,11 +35,14 @@ def _names(header: list[str]) -> list[str]:
 def _lines(source: Source) -> Iterator[str]:
     for block, _ in source.blocks():
         text = block.decode("utf-8", "surrogateescape")
-        yield from (line + "\n" for line in text.removesuffix("\n").split("\n"))
+        # A line that was cut may have lost the quote that closes its field, and without it the
+        # field would go on through the rows behind it.
+        mend = '"' if len(block) >= BLOCK_BYTES and text.count("\n") == 1 and text.count('"') % 2 else ""
+        yield from (line + mend + "\n" for line in text.removesuffix("\n").split("\n"))
 
 
 def _entries(source: Source) -> Iterator[Entry]:
-    csv.field_size_limit(BLOCK_BYTES)
+    csv.field_size_limit(4 * BLOCK_BYTES)
     rows = csv.reader(_lines(source))
     try:
         names = _names(next(rows, []))

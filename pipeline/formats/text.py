@@ -6,6 +6,7 @@ skipped. CRLF and a byte order mark are no matter.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -28,7 +29,7 @@ _HASH_SIGN, _SLASH = 0x23, 0x2F
 
 def looks_like(source: Source) -> bool:
     """Whether at least half of the first lines are signatures."""
-    head = source.head.removeprefix(b"\xef\xbb\xbf")
+    head = source.head
     if len(source.head) == HEAD_BYTES:  # the last line of it may be cut
         head = head[: head.rfind(b"\n") + 1]
     block, _ = _without_comments(head, False)
@@ -62,21 +63,33 @@ def _read_block(block: bytes, first_line: int, file: int) -> list[Candidates]:
     return [Candidates(data, starts, ends, lines, file)] if len(starts) else []
 
 
+# A `/*` behind `//` or `#` is part of that line's comment.
+_COMMENT = re.compile(rb"(?m)//[^\n]*|^[ \t\r]*#[^\n]*|/\*")
+
+
 def _without_comments(block: bytes, inside: bool) -> tuple[bytes, bool]:
     """The block with block comments turned to spaces, and whether one is open at its end."""
     parts = []
-    while block:
+    at = 0
+    while True:
         if inside:
-            comment, closing, block = block.partition(b"*/")
-            parts.append(bytes(byte if byte == _NEWLINE else _SPACE for byte in comment + closing))
-            inside = not closing
-        else:
-            text, opening, block = block.partition(b"/*")
-            parts.append(text)
-            if opening:
-                parts.append(b"  ")
-                inside = True
-    return b"".join(parts), inside
+            end = block.find(b"*/", at)
+            end = len(block) if end < 0 else end + 2
+            inside = not block.endswith(b"*/", at, end)
+            parts.append(_NOT_NEWLINE.sub(b" ", block[at:end]))
+            at = end
+        found = _COMMENT.search(block, at) if not inside else None
+        while found and found[0] != b"/*":
+            found = _COMMENT.search(block, found.end())
+        if found is None:
+            parts.append(block[at:])
+            return b"".join(parts), inside
+        parts.append(block[at : found.start()] + b"  ")
+        at = found.end()
+        inside = True
+
+
+_NOT_NEWLINE = re.compile(rb"[^\n]")
 
 
 @njit(nogil=True, cache=True)

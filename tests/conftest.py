@@ -1,0 +1,62 @@
+"""What all tests share: a warehouse to be, the command as users run it, an import without a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from pipeline.progress import Reporter
+from pipeline.report import ImportReport
+from pipeline.run import Options, run_import
+
+ROOT = Path(__file__).parent.parent
+
+SAFETY_SECONDS = 300
+"""Ends a command that hangs; no test asks how fast one is."""
+
+
+class Sigdir(Protocol):
+    """Runs ``sigdir`` with these arguments to its end; the warehouse is ``house`` unless they say."""
+
+    def __call__(self, *arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]: ...
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """The folder of a warehouse, not made yet."""
+    return tmp_path / "house"
+
+
+@pytest.fixture
+def sigdir(house: Path) -> Sigdir:
+    """The real command as a process of its own."""
+
+    def run(*arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        command = [*command_line(), *map(str, arguments)]
+        return subprocess.run(
+            command, cwd=ROOT, env=environment(house), input=stdin, capture_output=True,
+            timeout=SAFETY_SECONDS, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+def command_line() -> list[str]:
+    return [sys.executable, "-m", "sigdir"]
+
+
+def environment(house: Path) -> dict[str, str]:
+    """The caller's environment without this project's settings, and the warehouse set."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SIGDIR_")}
+    return kept | {"SIGDIR_WAREHOUSE": str(house)}
+
+
+def import_files(paths: Iterable[Path | str], house: Path, **options: Any) -> ImportReport:
+    """Import in this process, quietly; ``options`` are the fields of ``pipeline.run.Options``."""
+    return run_import(Options([str(path) for path in paths], house, **options), Reporter())

@@ -1,0 +1,1173 @@
+"""Every shape of input, written here as the tools write it, against what must be read from it.
+
+``Reading`` is what a file comes to: its format, the accepted texts by collection in source order,
+and the rejects with reason, position and line. ``read`` checks for each of them that no candidate
+is lost between the two.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from Crypto.Hash import keccak
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline.candidates import Candidates, Entry, Work
+from pipeline.errors import BadInput
+from pipeline.formats import panoramix
+from pipeline.formats.table import FORMATS, by_name, detect
+from pipeline.grammar import FUNCTIONS, REASONS, UNSAID
+from pipeline.judge import judge
+from pipeline.source import BLOCK_BYTES, find
+from tests.conftest import import_files
+from warehouse.schema import EVENT_SIGNATURES, SIGNATURES
+
+
+class Reject(NamedTuple):
+    """A refused candidate; ``line`` counts entries where the input has no lines."""
+
+    reason: str
+    text: str
+    position: int
+    line: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one input came to."""
+
+    format: str
+    functions: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+
+
+class Read(Protocol):
+    """Writes an input and reads it: by detection, or as ``format``."""
+
+    def __call__(self, name: str, data: str | bytes, format: str | None = None, by: int = FUNCTIONS) -> Reading: ...
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def write_and_read(name: str, data: str | bytes, format: str | None = None, by: int = FUNCTIONS) -> Reading:
+        path = tmp_path / name
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        return read_path(path, format, by)
+
+    return write_and_read
+
+
+def read_path(path: Path, format: str | None = None, by: int = FUNCTIONS) -> Reading:
+    """Read and judge one file, as an import does it."""
+    [source] = find([str(path)])
+    with source.open(lambda _: None):
+        chosen = by_name(format) if format is not None else detect(source)
+        assert chosen is not None, f"{path} is of no known format"
+        verdicts = [judge(batch, by) for work in chosen.read(source) for batch in batches_of(work)]
+    texts: dict[str, list[str]] = {SIGNATURES: [], EVENT_SIGNATURES: []}
+    rejects = []
+    for verdict in verdicts:
+        for collection, rows in verdict.accepted.items():
+            texts[collection] += rows.text.to_pylist()
+        refused = verdict.rejected
+        columns = (refused.text.to_pylist(), refused.columns.tolist(), refused.lines.tolist())
+        for reason, text, position, line in zip(refused.reasons.tolist(), *columns, strict=True):
+            rejects.append(Reject(REASONS[reason], text, position, line))
+    reading = Reading(chosen.name, texts[SIGNATURES], texts[EVENT_SIGNATURES], rejects)
+    candidates = sum(verdict.read for verdict in verdicts)
+    assert candidates == len(reading.functions) + len(reading.events) + len(reading.rejects)
+    return reading
+
+
+def detected(path: Path) -> str | None:
+    """The name of the format that a file is taken for."""
+    [source] = find([str(path)])
+    with source.open(lambda _: None):
+        format = detect(source)
+    return format.name if format is not None else None
+
+
+def batches_of(work: Work) -> Iterable[Candidates]:
+    return [work] if isinstance(work, Candidates) else work()
+
+
+def digest(text: str) -> bytes:
+    """keccak-256 by the other implementation."""
+    return keccak.new(digest_bits=256, data=text.encode()).digest()
+
+
+def selector(text: str) -> str:
+    return "0x" + digest(text)[:4].hex()
+
+
+def topic(text: str) -> str:
+    return "0x" + digest(text).hex()
+
+
+def parquet_bytes(columns: dict[str, Any]) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table(columns), out, compression="zstd")
+    return out.getvalue()
+
+
+def json_lines(*rows: Any) -> str:
+    return "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
+
+
+TRANSFER = "transfer(address,uint256)"
+MOVED = "Transfer(address,address,uint256)"
+
+# Samples: one input a format, with something of everything that the format can hold.
+
+TEXT = """\
+// SPDX-License-Identifier: MIT
+# signatures of a token
+transfer(address,uint256)
+
+function sweep(uint a, address payable b) external returns (bool);
+event Transfer(address indexed from, address indexed to, uint value);
+error Denied(address who);  // since 0.8.4
+/* gone(uint256)
+   also(gone) */ kept(bytes)
+event Log(bytes) anonymous
+narrow(uint7)
+   tuple_(tuple(uint a, (bool, byte)[2] b)[] x)\t
+totalSupply)
+"""
+TEXT_READING = Reading(
+    "text",
+    [TRANSFER, "sweep(uint256,address)", "Denied(address)", "kept(bytes)", "tuple_((uint256,(bool,bytes1)[2])[])"],
+    [MOVED, "Log(bytes)"],
+    [Reject("bad_width", "narrow(uint7)", 8, 11), Reject("unbalanced", "totalSupply)", 12, 13)],
+)
+
+# As go-ethereum writes it: keys in order and without 0x, four spaces; texts that people sent in.
+FOURBYTE = f"""\
+{{
+    "10038099": "isPuppySports()",
+    "10103122": "totalDurationInDays()",
+    "18160ddd": "totalSupply)",
+    "{selector("set((uint256,address)[2])")[2:]}": "set((uint256,address)[2])",
+    "a9059cbb": "transfer(address,uint256)",
+    "a9059cbc": "transfer(address,uint256)"
+}}"""
+FOURBYTE_READING = Reading(
+    "map",
+    ["isPuppySports()", "totalDurationInDays()", "set((uint256,address)[2])", TRANSFER],
+    [],
+    [Reject("unbalanced", "totalSupply)", 12, 3), Reject("hash_mismatch", TRANSFER, 0, 6)],
+)
+
+TOPICS = json.dumps(
+    {
+        topic(MOVED)[2:]: MOVED,
+        topic("Mint(address)"): ["Mint(address)", "Mint(address,uint7)"],
+        topic("Burn()")[2:].upper(): "Burn()",
+        topic("Lost()")[2:]: None,
+    },
+    indent=4,
+)
+TOPICS_READING = Reading(
+    "map",
+    [],
+    [MOVED, "Mint(address)", "Burn()"],
+    [
+        Reject("bad_width", "Mint(address,uint7)", 14, 3),
+        Reject("bad_entry", json.dumps({topic("Lost()")[2:]: None}), 0, 5),
+    ],
+)
+
+# The 4-byte lines come first, the 32-byte lines behind them; commas are not quoted.
+OPENCHAIN = f"""\
+0x00000000,blockHashAddendsInexpansible(uint256)
+0xa9059cbb,transfer(address,uint256)
+0xa9059cbb,many_msg_babbage(bytes1)
+0xa9059cbb,approve(address,uint256)
+0xa9059c,short(uint256)
+nothing
+{topic(MOVED)},Transfer(address,address,uint256)
+{topic("Put(uint256,(bytes,string)[])")},Put(uint256,(bytes,string)[])
+"""
+OPENCHAIN_READING = Reading(
+    "openchain",
+    ["blockHashAddendsInexpansible(uint256)", TRANSFER, "many_msg_babbage(bytes1)"],
+    [MOVED, "Put(uint256,(bytes,string)[])"],
+    [
+        Reject("hash_mismatch", "approve(address,uint256)", 0, 4),
+        Reject("bad_entry", "0xa9059c,short(uint256)", 0, 5),
+        Reject("bad_entry", "nothing", 0, 6),
+    ],
+)
+
+CSV = f"""\
+id,Text_Signature,hex_signature,created_at
+1,"transfer(address,uint256)",0xa9059cbb,2016-07-09T03:58:28Z
+2,totalSupply(),18160ddd,
+3,"multi(uint256,
+  bytes)",{selector("multi(uint256,bytes)")},
+
+4,"bad(uint7)",,
+5,"say(""hello"")",,
+6,"{MOVED}",{topic(MOVED)},
+7,odd(),0x12,
+8
+9,"approve(address,uint256)",0xa9059cbb,
+"""
+CSV_READING = Reading(
+    "csv",
+    [TRANSFER, "totalSupply()", "multi(uint256,bytes)"],
+    [MOVED],
+    [
+        Reject("bad_width", "bad(uint7)", 5, 7),
+        Reject("unknown_type", 'say("hello")', 5, 8),
+        Reject("bad_entry", "odd()", 0, 10),
+        Reject("bad_entry", "8", 0, 11),
+        Reject("hash_mismatch", "approve(address,uint256)", 0, 12),
+    ],
+)
+
+
+def row(number: int, text: Any, **more: Any) -> dict[str, Any]:
+    """A row as 4byte.directory's API answers it."""
+    raw = digest(text)[:4] if isinstance(text, str) else bytes(4)
+    return {
+        "id": number,
+        "created_at": "2018-05-11T08:39:29.708250Z",
+        "text_signature": text,
+        "hex_signature": "0x" + raw.hex(),
+        "bytes_signature": raw.decode("latin-1"),
+    } | more
+
+
+ROWS = [
+    row(1, TRANSFER),
+    row(2, "narrow(uint7)"),
+    row(3, None),
+    row(4, "approve(address,uint256)", hex_signature="0xa9059cbb"),
+    row(5, MOVED, hex_signature=topic(MOVED)),
+    row(6, "odd()", hex_signature="0x12"),
+    {"text_signature": "bare(uint)"},
+]
+ROWS_READING = Reading(
+    "rows",
+    [TRANSFER, "bare(uint256)"],
+    [MOVED],
+    [
+        Reject("bad_width", "narrow(uint7)", 8, 2),
+        Reject("bad_entry", json.dumps(ROWS[2]), 0, 3),
+        Reject("hash_mismatch", "approve(address,uint256)", 0, 4),
+        Reject("bad_entry", "odd()", 0, 6),
+    ],
+)
+PAGE = {"count": 7, "next": "https://www.4byte.directory/api/v1/signatures/?page=2", "previous": None, "results": ROWS}
+
+
+def dump(hash: Any, name: Any, type: Any = "function", inputs: Any = (), **more: Any) -> dict[str, Any]:
+    """A line of the Panoramix dump, before it is JSON."""
+    entry = {"name": name, "type": type, "inputs": inputs, "outputs": [], "stateMutability": "payable"}
+    return {"selector": hash, "abi": {key: value for key, value in entry.items() if value is not MISSING} | more}
+
+
+MISSING = object()
+"""Stands for a key that is not there."""
+
+
+def parameter(type: str, name: str = "_param1", **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": type, "internalType": type} | more
+
+
+POINT = parameter("tuple[]", components=[parameter("uint256"), parameter("tuple", components=[parameter("bool")])])
+
+PANORAMIX = json_lines(
+    dump("0xa9059cbb", "transfer", inputs=[parameter("address"), parameter("uint256")]),
+    dump(selector("draw((uint256,(bool))[],bytes)"), "draw", inputs=[POINT, parameter("bytes")]),
+    dump(selector("Seen(address,uint256)"), "Seen", "event",
+         [parameter("address", indexed=True), parameter("uint256", indexed=False)]),
+    dump(selector("Note(string)"), "Note", "event", [parameter("string")], anonymous=True),
+    dump(selector("Denied(address)"), "Denied", "error", [parameter("address")]),
+    dump(selector("old()"), "old", MISSING),
+    dump("0x00000003", "unknown00000003"),
+    dump(selector("unknownCaller(address)"), "unknownCaller", inputs=[parameter("address")]),
+    '{"selector": "0x00000004", "abi": {"name": "broken", "type": "func',
+    dump("0x00000000", MISSING, "constructor", [parameter("uint256")]),
+    dump(selector("libraryCall(uint256)"), "libraryCall", inputs=[parameter("uint256[]")]),
+    dump(selector("load(Lib.Data)"), "load", inputs=[parameter("Lib.Data storage")]),
+    dump(selector("narrow(uint7)"), "narrow", inputs=[parameter("uint256"), parameter("uint7")]),
+    dump(selector("last()"), "last"),
+)  # fmt: skip
+PANORAMIX_READING = Reading(
+    "panoramix",
+    [TRANSFER, "draw((uint256,(bool))[],bytes)", "Denied(address)", "old()", "unknownCaller(address)", "last()"],
+    ["Seen(address,uint256)", "Note(string)"],
+    [
+        Reject("placeholder", "unknown00000003()", 0, 7),
+        Reject("bad_entry", '{"selector": "0x00000004", "abi": {"name": "broken", "type": "func', 0, 9),
+        Reject("hash_mismatch", "libraryCall(uint256[])", 0, 11),
+        Reject("library_type", "load(Lib.Data storage)", 6, 12),
+        Reject("bad_width", "narrow(uint256,uint7)", 16, 13),
+    ],
+)
+
+ABI: list[Any] = [
+    {"type": "constructor", "inputs": [parameter("uint256")], "stateMutability": "nonpayable"},
+    {"type": "fallback", "stateMutability": "payable"},
+    {"type": "receive", "stateMutability": "payable"},
+    {"type": "function", "name": "transfer", "inputs": [parameter("address"), parameter("uint256")]},
+    {"constant": True, "inputs": [], "name": "totalSupply", "outputs": [parameter("uint256")], "payable": False},
+    {"type": "function", "name": "draw", "inputs": [POINT, parameter("function")], "outputs": []},
+    {"type": "function", "name": "bare"},
+    {"type": "error", "name": "Denied", "inputs": [parameter("address")]},
+    {"type": "event", "name": "Transfer", "anonymous": False,
+     "inputs": [parameter("address", indexed=True), parameter("address", indexed=True), parameter("uint256")]},
+    {"type": "event", "name": "Many", "anonymous": True, "inputs": [parameter("uint256", indexed=True)] * 4},
+    {"type": "event", "name": "TooMany", "inputs": [parameter("uint256", indexed=True)] * 4},
+    {"type": "function", "name": "load", "inputs": [parameter("Lib.Data storage")]},
+    {"type": "function", "inputs": []},
+    "transfer(address,uint256)",
+    {"type": "widget", "name": "turn", "inputs": []},
+    {"type": "function", "name": "f(uint256),g", "inputs": []},
+    {"type": "function", "name": "two", "inputs": [parameter("uint256,bool")]},
+    {"type": "function", "name": "narrow", "inputs": [parameter("uint7")]},
+]  # fmt: skip
+ABI_READING = Reading(
+    "abi",
+    [TRANSFER, "totalSupply()", "draw((uint256,(bool))[],function)", "bare()", "Denied(address)"],
+    [MOVED, "Many(uint256,uint256,uint256,uint256)"],
+    [
+        Reject("too_many_indexed", "TooMany(uint256 indexed,uint256 indexed,uint256 indexed,uint256 indexed)", 1, 11),
+        Reject("library_type", "load(Lib.Data storage)", 6, 12),
+        Reject("bad_entry", json.dumps(ABI[12]), 0, 13),
+        Reject("bad_entry", json.dumps(ABI[13]), 0, 14),
+        Reject("bad_entry", json.dumps(ABI[14]), 0, 15),
+        Reject("bad_name", "f(uint256),g()", 0, 16),
+        Reject("bad_entry", json.dumps(ABI[16]), 0, 17),
+        Reject("bad_width", "narrow(uint7)", 8, 18),
+    ],
+)
+
+TOKEN_ABI = [ABI[0], ABI[3], ABI[4], ABI[8], ABI[17]]
+TOKEN_REJECT = Reject("bad_width", "narrow(uint7)", 8, 5)
+HARDHAT = json.dumps(
+    {
+        "_format": "hh-sol-artifact-1", "contractName": "Token", "sourceName": "contracts/Token.sol",
+        "abi": TOKEN_ABI, "bytecode": "0x6080", "deployedBytecode": "0x6080", "linkReferences": {},
+    },
+    indent=2,
+)  # fmt: skip
+TRUFFLE = json.dumps(
+    {
+        "contractName": "Token", "abi": TOKEN_ABI, "metadata": "{}", "bytecode": "0x6080", "sourceMap": "1:2:3",
+        "source": "contract Token {}", "ast": {"nodes": []}, "networks": {}, "schemaVersion": "3.4.16",
+    },
+    indent=2,
+)  # fmt: skip
+ARTIFACT_READING = Reading("artifact", [TRANSFER, "totalSupply()"], [MOVED], [TOKEN_REJECT])
+# One line, and the texts of the functions once more with their selectors.
+FOUNDRY = json.dumps(
+    {
+        "abi": TOKEN_ABI,
+        "bytecode": {"object": "0x6080", "sourceMap": "", "linkReferences": {}},
+        "methodIdentifiers": {
+            "totalSupply()": "18160ddd", TRANSFER: "a9059cbb", "set(Lib.Data storage)": "01020304",
+            "lost()": "01020304", "odd()": 7,
+        },
+        "rawMetadata": "{}", "id": 3,
+    }
+)  # fmt: skip
+FOUNDRY_READING = Reading(
+    "artifact",
+    [TRANSFER, "totalSupply()", "totalSupply()", TRANSFER],
+    [MOVED],
+    [
+        TOKEN_REJECT,
+        Reject("library_type", "set(Lib.Data storage)", 5, 8),
+        Reject("hash_mismatch", "lost()", 0, 9),
+        Reject("bad_entry", '{"odd()": 7}', 0, 10),
+    ],
+)
+
+# A text as it was sent to Sourcify, with the hashes of just that text.
+_SENT = [TRANSFER, MOVED, "x(uint)", "narrow(uint7)"]
+SOURCIFY = parquet_bytes(
+    {
+        "signature_hash_32": pa.array([*map(digest, _SENT), digest("a()"), None, digest("c()"), b"12"], pa.binary()),
+        "signature_hash_4": pa.array(
+            [*(digest(text)[:4] for text in _SENT), b"1234", digest("b()")[:4], None, None], pa.binary()
+        ),
+        "signature": [*_SENT, "a()", "b()", None, "d()"],
+        "created_at": pa.array([1_700_000_000_123_456_789] * 8, pa.timestamp("ns")),
+    }
+)
+SOURCIFY_READING = Reading(
+    "parquet",
+    [TRANSFER, MOVED, "b()"],
+    [],
+    [
+        Reject("hash_mismatch", "x(uint)", 0, 3),
+        Reject("bad_width", "narrow(uint7)", 8, 4),
+        Reject("hash_mismatch", "a()", 0, 5),
+        Reject("bad_entry", "", 0, 7),
+        Reject("bad_entry", "d()", 0, 8),
+    ],
+)
+TEXT_COLUMN = parquet_bytes(
+    {
+        "text_signature": pa.array([TRANSFER, MOVED, "bare(uint)", "approve(address,uint256)", "odd()"]),
+        "hash": pa.array([digest(TRANSFER)[:4], digest(MOVED), None, digest(TRANSFER)[:4], b"123"], pa.binary()),
+    }
+)
+TEXT_COLUMN_READING = Reading(
+    "parquet",
+    [TRANSFER, "bare(uint256)"],
+    [MOVED],
+    [Reject("hash_mismatch", "approve(address,uint256)", 0, 4), Reject("bad_entry", "odd()", 0, 5)],
+)
+
+SAMPLES: dict[str, tuple[str | bytes, Reading]] = {
+    "text": (TEXT, TEXT_READING),
+    "4byte.json": (FOURBYTE, FOURBYTE_READING),
+    "topics": (TOPICS, TOPICS_READING),
+    "openchain": (OPENCHAIN, OPENCHAIN_READING),
+    "csv": (CSV, CSV_READING),
+    "rows, lines": (json_lines(*ROWS), ROWS_READING),
+    "rows, page": (json.dumps(PAGE), replace(ROWS_READING, rejects=[r._replace(line=1) for r in ROWS_READING.rejects])),
+    "rows, indented page": (json.dumps(PAGE, indent=2), ROWS_READING),
+    "rows, list": (json.dumps(ROWS), ROWS_READING),
+    "panoramix": (PANORAMIX, PANORAMIX_READING),
+    "abi": (json.dumps(ABI), ABI_READING),
+    "hardhat": (HARDHAT, ARTIFACT_READING),
+    "truffle": (TRUFFLE, ARTIFACT_READING),
+    "foundry": (FOUNDRY, FOUNDRY_READING),
+    "sourcify": (SOURCIFY, SOURCIFY_READING),
+    "text column": (TEXT_COLUMN, TEXT_COLUMN_READING),
+}
+OF_LINES = ["text", "openchain", "csv", "rows, lines", "panoramix"]
+AS_TEXT = [name for name, (data, _) in SAMPLES.items() if isinstance(data, str)]
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "xz": lzma.compress,
+    "zstd": lambda data: zstandard.ZstdCompressor().compress(data),
+    "bzip2": bz2.compress,
+}
+
+
+def raw_sample(name: str) -> bytes:
+    data = SAMPLES[name][0]
+    return data.encode() if isinstance(data, str) else data
+
+
+# Which format an input is.
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_content_tells_the_format(read: Read, name: str) -> None:
+    """An input whose name says nothing is recognised by what is in it, and read to the last entry."""
+    data, expected = SAMPLES[name]
+    assert read("input", data) == expected
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_format_may_be_named(read: Read, name: str) -> None:
+    """A format that the user names is used without a look at content or file name."""
+    data, expected = SAMPLES[name]
+    assert read("wrong.sol", data, expected.format) == expected
+
+
+def test_every_format_has_a_sample() -> None:
+    """A format that is added to the table cannot stay untested here."""
+    assert {expected.format for _, expected in SAMPLES.values()} == {format.name for format in FORMATS}
+
+
+@pytest.mark.parametrize("packed", ["", ".gz", ".xz", ".zst", ".bz2"])
+@pytest.mark.parametrize(
+    ("ending", "content", "format"),
+    [
+        (".txt", "nothing here\nis a signature\n", "text"),
+        (".text", "nothing here\nis a signature\n", "text"),
+        (".sig", "nothing here\nis a signature\n", "text"),
+        (".SIG", "nothing here\nis a signature\n", "text"),
+        (".csv", "id,name\n1,transfer\n", "csv"),
+        (".jsonl", '{"sig": "a()"}\n{"sig": "b()"}\n', "rows"),
+        (".ndjson", '{"sig": "a()"}\n{"sig": "b()"}\n', "rows"),
+        (".abi", '[{"name": "f"}]', "abi"),
+        (".parquet", "not at all", "parquet"),
+    ],
+)
+def test_name_tells_the_format_where_content_does_not(
+    tmp_path: Path, ending: str, content: str, format: str, packed: str
+) -> None:
+    """Content that no format claims is read as what its ending says, packed or not, in any case."""
+    path = tmp_path / f"input{ending}{packed}"
+    path.write_text(content)
+    assert detected(path) == format
+
+
+@pytest.mark.parametrize("ending", [".csv", ".txt", ".jsonl", ".json", ".parquet", ""])
+def test_content_comes_before_the_name(tmp_path: Path, ending: str) -> None:
+    """A misleading ending does not matter where the content is clear."""
+    path = tmp_path / f"input{ending}"
+    path.write_text(OPENCHAIN)
+    assert detected(path) == "openchain"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("README.md", "transfer(address,uint256)\n"),
+        ("Token.sol", "event Paid(address who);\n"),
+        ("notes", "some words\nand more of them\n"),
+        ("package.json", '{"name": "token", "version": "1.0.0"}'),
+        ("tsconfig.json", "{}"),
+        ("numbers.json", "[1, 2, 3]"),
+        ("data.bin", "\0\1\2\3"),
+        ("empty", ""),
+    ],
+)
+def test_other_files_are_of_no_known_format(tmp_path: Path, name: str, content: str) -> None:
+    """Sources, documents, settings and the like are not taken for signatures."""
+    path = tmp_path / name
+    path.write_text(content)
+    assert detected(path) is None
+
+
+# Line ends, byte order marks, packing.
+
+
+@pytest.mark.parametrize("name", OF_LINES)
+def test_crlf_is_a_line_end(read: Read, name: str) -> None:
+    """Lines that end in CRLF read like those that end in LF."""
+    data = raw_sample(name).replace(b"\n", b"\r\n")
+    assert read("input", data) == SAMPLES[name][1]
+
+
+@pytest.mark.parametrize("name", AS_TEXT)
+def test_byte_order_mark_is_no_content(read: Read, name: str) -> None:
+    """A byte order mark in front changes nothing, not even which format is recognised."""
+    assert read("input", b"\xef\xbb\xbf" + raw_sample(name)) == SAMPLES[name][1]
+
+
+@pytest.mark.parametrize("name", OF_LINES)
+def test_last_line_needs_no_end(read: Read, name: str) -> None:
+    """The last line counts without a line break behind it."""
+    assert read("input", raw_sample(name).removesuffix(b"\n")) == SAMPLES[name][1]
+
+
+@pytest.mark.parametrize("name", ["text", "openchain", "rows, lines", "panoramix"])
+def test_blank_lines_are_passed_over(read: Read, name: str) -> None:
+    """Blank lines and lines of spaces are no candidates, and count as lines."""
+    data = b"\n \t\n" + raw_sample(name).replace(b"\n", b"\n\n  \r\n") + b"\n\n"
+    expected = SAMPLES[name][1]
+    moved = [reject._replace(line=3 * reject.line) for reject in expected.rejects]
+    assert read("input", data) == replace(expected, rejects=moved)
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_packed_reads_like_plain(read: Read, name: str, packer: str) -> None:
+    """What an input is packed with is told by its content and makes no difference."""
+    assert read("input", PACKERS[packer](raw_sample(name))) == SAMPLES[name][1]
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_several_members_are_one_stream(read: Read, name: str, packer: str) -> None:
+    """Packed files that were concatenated read like the concatenation of what is in them."""
+    raw = raw_sample(name)
+    pieces = [raw[:7], raw[7:7], raw[7 : len(raw) // 2], raw[len(raw) // 2 :]]
+    assert read("input", b"".join(map(PACKERS[packer], pieces))) == SAMPLES[name][1]
+
+
+def test_text_that_begins_like_a_packed_file_is_text(read: Read) -> None:
+    """A signature may begin with the letters that mark a bzip2 file."""
+    assert read("input", "BZhealth(uint256)\n") == Reading("text", ["BZhealth(uint256)"])
+
+
+@pytest.mark.parametrize("format", ["text", "openchain", "panoramix"])
+def test_empty_file_has_no_candidates(read: Read, format: str) -> None:
+    """An empty input of lines is read to its end, and that is all."""
+    assert read("empty", "", format) == Reading(format)
+
+
+@pytest.mark.parametrize("name", ["empty.txt", "empty.jsonl", "empty.ndjson"])
+def test_empty_file_of_lines_is_not_broken(read: Read, name: str) -> None:
+    """A list without an entry is a list: what `sigdir rejects --format ndjson` writes of none."""
+    reading = read(name, "")
+    assert (reading.functions, reading.events, reading.rejects) == ([], [], [])
+
+
+# Plain text.
+
+
+@pytest.mark.parametrize(
+    ("data", "functions"),
+    [
+        ("a()\n/* b() */\nc()\n", ["a()", "c()"]),
+        ("a()\n/* b()\nb()\n\n*/\nc()\n", ["a()", "c()"]),
+        ("/**\n * b()\n **/ a() /* c() */\n", ["a()"]),
+        ("a(uint /* amount */ x, /* to */ address)\n", ["a(uint256,address)"]),
+        ("/*/ b()\nb() /*/ a()\n", ["a()"]),
+        ("a() // b()\n//c()\n # d()\n#e()\n", ["a()"]),
+        ("/* // */ a()\n", ["a()"]),
+        ("// see contracts/*.sol\na()\nb() // and lib/*\nc()\n", ["a()", "b()", "c()"]),
+        ("# see contracts/*.sol\na()\n", ["a()"]),
+        ("// all of it */\na()\n", ["a()"]),
+    ],
+)
+def test_comments_are_skipped(read: Read, data: str, functions: list[str]) -> None:
+    """Comments of every kind are left out, and nothing that stands outside of one is."""
+    assert read("input", data, "text") == Reading("text", functions)
+
+
+def test_collection_of_text_without_keyword(read: Read) -> None:
+    """The keyword says the collection, then `indexed` or `anonymous`, and last what was asked for."""
+    data = "a(uint)\nfunction b()\nerror c()\nevent d()\ne(uint indexed)\nf() anonymous\n"
+    assert read("input", data).functions == ["a(uint256)", "b()", "c()"]
+    as_events = read("input", data, by=2)
+    assert as_events.functions == ["b()", "c()"]
+    assert as_events.events == ["a(uint256)", "d()", "e(uint256)", "f()"]
+
+
+def test_bytes_that_are_no_utf8_are_one_reject(read: Read) -> None:
+    """A line that is not UTF-8 is refused with the place of the first bad byte; its neighbours stay."""
+    reading = read("input", b"a()\nb(\xff\xfe)\nc()\n\xc3\xa9()\n")
+    assert reading.functions == ["a()", "c()"]
+    assert reading.rejects == [Reject("encoding", r"b(\xff\xfe)", 3, 2), Reject("bad_name", "é()", 1, 4)]
+
+
+# Lines that are longer than a block, and many blocks.
+
+LINE_FORMS: dict[str, tuple[str, Callable[[str, str], str]]] = {
+    "text": ("", lambda name, kind: f"{name}({kind})"),
+    "openchain": ("", lambda name, kind: f"{selector(f'{name}({kind})')},{name}({kind})"),
+    "csv": ("text_signature\n", lambda name, kind: f'"{name}({kind})"'),
+    "rows": ("", lambda name, kind: json.dumps({"text_signature": f"{name}({kind})"})),
+    "panoramix": (
+        "",
+        lambda name, kind: json.dumps(dump(selector(f"{name}()"), name, inputs=[parameter(kind)][: len(kind)])),
+    ),
+}
+"""The header of a format of lines, and its line for a function of one parameter, or of none."""
+
+
+@pytest.mark.parametrize("size", [70_000, BLOCK_BYTES, 5_000_000])
+@pytest.mark.parametrize("before", [0, 3_000])
+@pytest.mark.parametrize("format", LINE_FORMS)
+def test_line_longer_than_a_block_is_one_reject(read: Read, format: str, before: int, size: int) -> None:
+    """A line too long to hold is counted once; its neighbours and their line numbers survive."""
+    header, line = LINE_FORMS[format]
+    names = [f"fill{number}" for number in range(before)]
+    lines = [*header.splitlines(), *(line(name, "") for name in names), line("a", "")]
+    at = len(lines) + 1
+    lines += [line("f" * size, ""), line("b", ""), "", line("c", "uint7"), ""]
+    reading = read("input", "\n".join(lines), format)
+    assert reading.functions == [f"{name}()" for name in [*names, "a", "b"]]
+    long, narrow = reading.rejects
+    assert (long.line, narrow.reason, narrow.line) == (at, "bad_width", at + 3)
+    # A JSON line that does not fit a block is cut, and then it is no JSON.
+    assert long.reason in ({"too_long", "bad_entry"} if format in {"rows", "panoramix"} else {"too_long"})
+
+
+def test_long_row_keeps_the_line_numbers_of_csv(read: Read) -> None:
+    """A CSV row of many short fields that is longer than a block counts as one line."""
+    reading = read("input.csv", "text_signature,rest\na(),\nf(),g" + ",g" * 2_500_000 + "\nb(),\nc(uint7),\n")
+    assert reading == Reading("csv", ["a()", "f()", "b()"], [], [Reject("bad_width", "c(uint7)", 3, 5)])
+
+
+def test_long_line_of_wide_characters_is_too_long(read: Read) -> None:
+    """Where a long line is cut between two bytes of a character, its reason is still its length."""
+    for lead in range(3):
+        reading = read("input", "a()\n" + "b" * lead + "\u20ac" * 1_500_000 + "\nc()\n", "text")
+        assert reading.functions == ["a()", "c()"]
+        assert [(reject.reason, reject.line) for reject in reading.rejects] == [("too_long", 2)]
+
+
+def test_comment_longer_than_a_block_is_skipped(read: Read) -> None:
+    """A block comment may go over any number of lines and blocks; the lines inside it count."""
+    reading = read("input", "a()\n/*\n" + "gone(uint7)\n" * 500_000 + "*/ b()\nc(uint7)\n")
+    assert reading == Reading("text", ["a()", "b()"], [], [Reject("bad_width", "c(uint7)", 3, 500_004)])
+
+
+@pytest.mark.parametrize(
+    ("format", "packer"), [*((format, None) for format in LINE_FORMS), *(("text", packer) for packer in PACKERS)]
+)
+def test_line_numbers_hold_over_many_blocks(read: Read, format: str, packer: str | None) -> None:
+    """In an input of several blocks each reject has the line that an independent count gives it."""
+    header, line = LINE_FORMS[format]
+    dice = random.Random(7)
+    lines = header.splitlines()
+    functions, rejected = [], []
+    for number in range(20_000):
+        name = f"n{number}_{'pad' * dice.randrange(80)}"
+        if dice.random() < 0.002:
+            lines.append(line(name, "uint7"))
+            rejected.append(len(lines))
+        else:
+            lines.append(line(name, ""))
+            functions.append(f"{name}()")
+        if dice.random() < 0.01:
+            lines.append("")
+    data = "\n".join(lines).encode()
+    assert len(data) > BLOCK_BYTES
+    reading = read("input", PACKERS[packer](data) if packer else data, format)
+    assert [reject.line for reject in reading.rejects] == rejected
+    assert reading.functions == functions
+
+
+# JSON documents.
+
+
+def test_keys_that_come_twice_are_all_read(read: Read) -> None:
+    """Every member of an object is a candidate, also where several have the same key."""
+    collision = '"a9059cbb": "transfer(address,uint256)", "a9059cbb": "many_msg_babbage(bytes1)", "a9059cbb": "x()"'
+    rejects = [Reject("hash_mismatch", "x()", 0, 3)]
+    assert read("map", f"{{{collision}}}") == Reading("map", [TRANSFER, "many_msg_babbage(bytes1)"], [], rejects)
+    identifiers = '{"abi": [], "methodIdentifiers": {"a()": "0dbe671f", "a()": "0dbe671f", "a()": "0dbe6720"}}'
+    rejects = [Reject("hash_mismatch", "a()", 0, 3)]
+    assert read("artifact", identifiers) == Reading("artifact", ["a()", "a()"], [], rejects)
+
+
+@pytest.mark.parametrize("written", ["0xa9059cbb", "a9059cbb", "0XA9059CBB", "A9059CBB"])
+def test_hash_in_any_spelling(read: Read, written: str) -> None:
+    """Hashes are read with or without 0x, in capitals or not, by every format that has them."""
+    assert read("map", json.dumps({written: TRANSFER})).functions == [TRANSFER]
+    assert read("rows", json.dumps({"text_signature": TRANSFER, "hex_signature": written})).functions == [TRANSFER]
+    assert read("csv", f'signature,selector\n"{TRANSFER}",{written}\n').functions == [TRANSFER]
+    line = dump(written, "transfer", inputs=[parameter("address"), parameter("uint256")])
+    assert read("panoramix", json_lines(line)).functions == [TRANSFER]
+
+
+@pytest.mark.parametrize("hash", ["0xa9059c", "a9059cbb00", "0xa9059cbz", "", "transfer", 7, [], {}, True])
+def test_hash_that_is_none_is_one_reject(read: Read, hash: Any) -> None:
+    """A declared hash of a wrong length or kind refuses its entry and no other."""
+    data = json_lines({"text_signature": "a()", "hex_signature": hash}, {"text_signature": "b()"})
+    assert read("rows", data) == Reading("rows", ["b()"], [], [Reject("bad_entry", "a()", 0, 1)])
+
+
+def test_rows_in_pages_of_any_arrangement(read: Read) -> None:
+    """Pages may stand alone, in a list, or one a line, and may be empty."""
+    first, second = ({"count": 2, "next": None, "results": [row(1, text)]} for text in ("a()", "b()"))
+    expected = Reading("rows", ["a()", "b()"])
+    assert read("list", json.dumps([first, second])) == expected
+    assert read("lines", json_lines(first, second)) == expected
+    assert read("empty", json.dumps(first | {"results": []})) == Reading("rows")
+
+
+def test_lines_of_long_pages(read: Read) -> None:
+    """Pages of thousands of rows, one a line, are JSON lines too, however long the first one is."""
+    pages = [{"results": [{"text_signature": f"f{page}_{n}(uint256)"} for n in range(3_000)]} for page in range(3)]
+    reading = read("pages.jsonl", json_lines(*pages))
+    assert reading.format == "rows"
+    assert reading.functions == [entry["text_signature"] for page in pages for entry in page["results"]]
+
+
+def test_broken_json_lines_are_rejects(read: Read) -> None:
+    """A line that is no JSON, or no row, is refused with its number; the lines round it count."""
+    data = '{"text_signature": "a()"}\n{"text_signature": "b()"\n7\n[]\n"c()"\n{"text_signature": "d()"}\n'
+    rejects = [
+        Reject("bad_entry", '{"text_signature": "b()"', 0, 2),
+        Reject("bad_entry", "7", 0, 3),
+        Reject("bad_entry", "[]", 0, 4),
+        Reject("bad_entry", '"c()"', 0, 5),
+    ]
+    assert read("rows", data) == Reading("rows", ["a()", "d()"], [], rejects)
+
+
+@pytest.mark.parametrize(
+    ("type", "texts"),
+    [
+        ("function", ["f(uint256)"]),
+        (MISSING, ["f(uint256)"]),
+        ("error", ["f(uint256)"]),
+        ("constructor", []),
+        ("fallback", []),
+        ("receive", []),
+    ],
+)
+def test_entries_of_each_type(read: Read, type: Any, texts: list[str]) -> None:
+    """Functions and errors are candidates, entries without type functions; what has no selector is none."""
+    entry = {"type": type, "name": "f", "inputs": [parameter("uint256")]}
+    entry = {key: value for key, value in entry.items() if value is not MISSING}
+    assert read("abi", json.dumps([entry])) == Reading("abi", texts)
+
+
+BAD_ENTRIES: list[Any] = [
+    None, 7, "f()", [], {}, {"type": "function"},
+    {"type": "function", "name": None, "inputs": []},
+    {"type": "function", "name": "", "inputs": []},
+    {"type": "function", "name": ["f"], "inputs": []},
+    {"type": 7, "name": "f", "inputs": []},
+    {"type": ["function"], "name": "f", "inputs": []},
+    {"type": {}, "name": "f", "inputs": []},
+    {"type": "function", "name": "f", "inputs": {"type": "uint256"}},
+    {"type": "function", "name": "f", "inputs": "uint256"},
+    {"type": "function", "name": "f", "inputs": ["uint256"]},
+    {"type": "function", "name": "f", "inputs": [None]},
+    {"type": "function", "name": "f", "inputs": [{"name": "a"}]},
+    {"type": "function", "name": "f", "inputs": [{"name": "a", "type": None}]},
+    {"type": "function", "name": "f", "inputs": [{"name": "a", "type": ["uint256"]}]},
+    {"type": "function", "name": "f", "inputs": [{"name": "a", "type": ""}]},
+    {"type": "function", "name": "f", "inputs": [{"name": "a", "type": "uint256)"}]},
+    {"type": "function", "name": "f", "inputs": [{"name": "a", "type": "(uint256"}]},
+    {"type": "function", "name": "f", "inputs": [{"name": "a", "type": "uint256,bool"}]},
+    {"type": "function", "name": "f", "inputs": [{"name": "a", "type": "tuple", "components": 7}]},
+    {"type": "function", "name": "f", "inputs": [{"name": "a", "type": "tuple", "components": [{}]}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", BAD_ENTRIES, ids=json.dumps)
+def test_entry_of_a_wrong_shape_is_one_reject(read: Read, entry: Any) -> None:
+    """An ABI entry that is not as the specification has it is refused, shown as JSON; the others stay."""
+    good = {"type": "function", "name": "g", "inputs": []}
+    expected = Reject("bad_entry", json.dumps(entry), 0, 9)
+    assert read("abi", json.dumps([*[good] * 8, entry, good])) == Reading("abi", ["g()"] * 9, [], [expected])
+
+
+@pytest.mark.parametrize("entry", [entry for entry in BAD_ENTRIES if isinstance(entry, dict)], ids=json.dumps)
+def test_dump_line_of_a_wrong_shape_is_one_reject(read: Read, entry: Any) -> None:
+    """The same holds for the entry of a Panoramix line."""
+    data = json_lines(dump(selector("a()"), "a"), {"selector": "0x12345678", "abi": entry}, dump(selector("b()"), "b"))
+    reading = read("dump", data)
+    assert reading.functions == ["a()", "b()"]
+    assert [(reject.reason, reject.line) for reject in reading.rejects] == [("bad_entry", 2)]
+
+
+def test_tuples_nest_as_deep_as_json_does(read: Read) -> None:
+    """Components are followed to any depth that a JSON reader takes."""
+    inner = parameter("bytes")
+    for _ in range(300):
+        inner = parameter("tuple[1]", components=[inner])
+    [text] = read("abi", json.dumps([{"type": "function", "name": "f", "inputs": [inner]}])).functions
+    assert text == "f" + "(" * 301 + "bytes" + ")[1]" * 300 + ")"
+
+
+def test_event_with_indexed_tuples(read: Read) -> None:
+    """A tuple is indexed as a whole, and counts once."""
+    pair = parameter("tuple", components=[parameter("uint256"), parameter("bool")], indexed=True)
+    abi = [{"type": "event", "name": "E", "inputs": [pair, pair, parameter("tuple[2]", components=pair["components"])]}]
+    assert read("abi", json.dumps(abi)).events == ["E((uint256,bool),(uint256,bool),(uint256,bool)[2])"]
+
+
+@pytest.mark.parametrize("depth", [300, 900, 1_000, 1_020, 1_100, 100_000])
+def test_deep_json_line_is_one_reject(read: Read, depth: int) -> None:
+    """However deep a line's JSON goes, it is one refused entry; the lines round it count."""
+    deep = '{"text_signature": ' + "[" * depth + "]" * depth + "}"
+    reading = read("rows", '{"text_signature": "a()"}\n' + deep + '\n{"text_signature": "b()"}\n')
+    assert reading.functions == ["a()", "b()"]
+    assert [(reject.reason, reject.line) for reject in reading.rejects] == [("bad_entry", 2)]
+
+
+@pytest.mark.parametrize("depth", [300, 900, 960, 980, 990, 1_000, 100_000])
+def test_deep_json_document_is_read_or_refused(read: Read, depth: int) -> None:
+    """A document nested too deeply is an error of one line; one that can be read is read."""
+    deep = '[{"type": "function", "name": "g"}, ' + "[" * depth + "]" * depth + "]"
+    try:
+        reading = read("abi", deep, "abi")
+    except BadInput as error:
+        outcome = str(error).rpartition(": ")[2]
+    else:
+        outcome = f"{reading.functions}, {len(reading.rejects)} refused"
+    assert outcome in {"JSON nested too deeply", "['g()'], 1 refused"}
+
+
+def test_lone_surrogate_is_one_reject(read: Read) -> None:
+    """Half a character, which JSON can write and UTF-8 cannot, refuses its text only."""
+    data = '{"12345678": "a\\ud800()", "0dbe671f": "a()"}'
+    reading = read("map", data)
+    assert reading.functions == ["a()"]
+    assert [(reject.reason, reject.position, reject.line) for reject in reading.rejects] == [("encoding", 2, 1)]
+
+
+def test_abi_as_a_string_of_json(read: Read) -> None:
+    """Some tools write the ABI of an artifact as a string; it is read like the list."""
+    artifact = {"contractName": "Token", "abi": json.dumps(TOKEN_ABI)}
+    assert read("artifact", json.dumps(artifact)) == ARTIFACT_READING
+
+
+def test_artifact_without_entries(read: Read) -> None:
+    """A contract without an interface is read, and has no candidates."""
+    empty = {"_format": "hh-sol-artifact-1", "contractName": "Context", "abi": [], "bytecode": "0x"}
+    assert read("Context.json", json.dumps(empty, indent=2)) == Reading("artifact")
+    assert read("Context.abi", "[]") == Reading("abi")
+
+
+@pytest.mark.parametrize(
+    ("format", "data", "reason"),
+    [
+        ("map", "[]", "not a JSON object from hash to text"),
+        ("abi", "{}", "not a JSON list of ABI entries"),
+        ("artifact", "[]", "no list under abi"),
+        ("artifact", '{"abi": {}}', "no list under abi"),
+        ("csv", "id,name\n", "line 1: no column is named text_signature or signature"),
+        ("parquet", "PAR1", "broken Parquet"),
+        ("rows", "[1,\n2,,\n3]", "line 2 column 3: broken JSON"),
+        ("map", b'{"a9059cbb": "\xff"}', "byte 15: not UTF-8"),
+        ("abi", "[" + "9" * 5_000 + "]", "broken JSON"),
+    ],
+)
+def test_input_that_is_not_of_the_format(read: Read, format: str, data: str | bytes, reason: str) -> None:
+    """What cannot be read as the format at all is an error that names the file, the place and why."""
+    with pytest.raises(BadInput) as caught:
+        read("input", data, format)
+    assert "/input: " in str(caught.value)
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# CSV.
+
+
+@pytest.mark.parametrize("text", ["text_signature", "signature", " Signature "])
+@pytest.mark.parametrize("hash", ["hex_signature", "hash", "selector", "SELECTOR"])
+def test_columns_of_csv_by_name(read: Read, text: str, hash: str) -> None:
+    """The columns are found by their names, in any order and case."""
+    data = f'x,{hash},{text}\n,a9059cbb,"{TRANSFER}"\n,a9059cbc,"{TRANSFER}"\n'
+    rejects = [Reject("hash_mismatch", TRANSFER, 0, 3)]
+    assert read("input", data) == Reading("csv", [TRANSFER], [], rejects)
+
+
+def test_bytes_of_csv_that_are_no_utf8(read: Read) -> None:
+    """A field that is not UTF-8 refuses its row, wherever in the file it stands."""
+    reading = read("input", b'signature\na()\n"b(\xff)"\nc()\n')
+    assert reading == Reading("csv", ["a()", "c()"], [], [Reject("encoding", r"b(\xff)", 3, 3)])
+
+
+@pytest.mark.parametrize(
+    "data", [b"ab\rcd\n", b"\x7fELF\x02\r\x01\0\0\n\0", b"progress 10%\rprogress 20%\r\n", b'"a\rb\n']
+)
+def test_carriage_return_in_the_first_line(tmp_path: Path, data: bytes) -> None:
+    """A file that happens to have one, as binaries do, is of no known format, and no error."""
+    (tmp_path / "input").write_bytes(data)
+    assert detected(tmp_path / "input") is None
+
+
+# Parquet.
+
+
+@pytest.mark.parametrize("type", [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int32(), pa.string())])
+def test_types_of_the_text_column(read: Read, type: pa.DataType) -> None:
+    """Text may be stored in any of Arrow's ways of storing text."""
+    column = pa.array(["a()", None, "b(uint)"]).cast(type if type != pa.binary() else pa.string()).cast(type)
+    reading = read("input", parquet_bytes({"signature": column}))
+    assert reading == Reading("parquet", ["a()", "b(uint256)"], [], [Reject("bad_entry", "", 0, 2)])
+
+
+def test_text_column_that_is_no_utf8(read: Read) -> None:
+    """A Parquet text that is not UTF-8 is one reject, as in any other format."""
+    raw = pa.array([b"a()", b"b(\xff)", b"c()"], pa.binary())
+    column = pa.StringArray.from_buffers(3, raw.buffers()[1], raw.buffers()[2])
+    reading = read("input", parquet_bytes({"text_signature": column}))
+    assert reading == Reading("parquet", ["a()", "c()"], [], [Reject("encoding", r"b(\xff)", 3, 2)])
+
+
+def test_parquet_of_many_row_groups(read: Read) -> None:
+    """Entries are numbered through, over row groups and batches."""
+    texts = [f"f{number}()" if number % 1_000 else f"f{number}(uint7)" for number in range(1, 70_001)]
+    out = io.BytesIO()
+    pq.write_table(pa.table({"signature": texts}), out, row_group_size=9_999)
+    reading = read("input", out.getvalue())
+    assert [reject.line for reject in reading.rejects] == list(range(1_000, 70_001, 1_000))
+    assert reading.functions == [text for text in texts if text.endswith("()")]
+
+
+def test_own_data_files_are_read(tmp_path: Path, house: Path) -> None:
+    """Files of a warehouse say by the length of their hashes which collection they hold."""
+    (tmp_path / "input").write_text(TEXT)
+    import_files([tmp_path / "input"], house)
+    [functions], [events] = (
+        list((house / "table" / f"collection={collection}").glob("*.parquet"))
+        for collection in (SIGNATURES, EVENT_SIGNATURES)
+    )
+    assert read_path(functions, by=2) == Reading("parquet", TEXT_READING.functions)
+    assert read_path(events) == Reading("parquet", [], TEXT_READING.events)
+
+
+# Panoramix, column by column.
+
+
+def read_lines(path: Path) -> list[Entry]:
+    """What the reader makes of a dump, row by row and in order."""
+    [source] = find([str(path)])
+    with source.open(lambda _: None):
+        return [entry for work in panoramix.read(source) for batch in batches_of(work) for entry in unpacked(batch)]
+
+
+def unpacked(batch: Candidates) -> Iterator[Entry]:
+    data = batch.data.tobytes()
+    for at in range(len(batch)):
+        width = int(batch.declared_bytes[at]) if batch.declared_bytes is not None else 0
+        yield Entry(
+            data[batch.starts[at] : batch.ends[at]],
+            int(batch.lines[at]),
+            int(batch.said[at]) if batch.said is not None else UNSAID,
+            batch.declared[at, :width].tobytes() if batch.declared is not None else b"",
+            int(batch.faults[at]) if batch.faults is not None else 0,
+        )
+
+
+def row_by_row(data: bytes) -> list[Entry]:
+    return list(panoramix.entries(enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1)))
+
+
+def mostly(usual: Any, *odd: Any) -> st.SearchStrategy[Any]:
+    """One of the usual values, seldom an odd one."""
+    return st.integers(0, 24).flatmap(lambda dice: st.sampled_from(odd if dice == 0 else usual))
+
+
+_TYPES = ["uint256", "address", "bytes", "uint", "uint256[]", "(uint256,address)", "function", "Lib.Data storage"]
+_BAD_TYPES = ["", "tuple", "tuple[]", "uint256,bool", "(uint256", "uint7", " uint256 ", "uint256\u00e9", None]
+_NAMES = ["transfer", "Transfer", "f", "_$", "unknown", "unknown00000003", "unknown00000004", "unknownCaller"]
+_BAD_NAMES = ["", "1f", "a b", "f(uint256),g", "\u00e9", "f\n", "f\0", None, MISSING]
+_SELECTORS = ["0xa9059cbb", "0x00000003", "0x00000004", "0xddf252ad"]
+_BAD_SELECTORS = ["0xA9059CBB", "a9059cbb", "0x1234567", "0x123456789", topic(MOVED), "", None, MISSING]
+_REMAINDERS: list[Any] = [[], [{"name": "", "type": "bytes4"}], None, 7, 0.5, "\ud800", 2**70, {"a": {"b": []}}]
+
+
+def _without_missing(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if value is not MISSING}
+
+
+def _objects(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(members).map(_without_missing)
+
+
+_PARAMETERS = _objects(
+    name=mostly(["a", ""], None, MISSING, 7),
+    type=mostly(_TYPES, *_BAD_TYPES, MISSING),
+    indexed=mostly([MISSING, MISSING, True, False], None),
+    components=mostly([MISSING], [], [{"type": "bool"}], [{"type": "bool", "indexed": True}, {"type": "byte"}], None),
+)
+_INPUTS = mostly([0], 1).flatmap(
+    lambda odd: st.sampled_from([None, MISSING, [], [[]], [None]]) if odd else st.lists(_PARAMETERS, max_size=4)
+)
+_ENTRIES = _objects(
+    name=mostly(_NAMES, *_BAD_NAMES),
+    type=mostly(["function", "function", "event", "error", MISSING], "constructor", "fallback", "widget", "", None),
+    inputs=_INPUTS,
+    anonymous=mostly([MISSING, MISSING, False, True], None),
+    outputs=mostly([[], MISSING], *_REMAINDERS),
+)
+_DUMP_LINES = _objects(
+    selector=mostly(_SELECTORS, *_BAD_SELECTORS),
+    abi=mostly([0], 1).flatmap(lambda odd: st.sampled_from([None, MISSING, {}]) if odd else _ENTRIES),
+    more=mostly([MISSING], *_REMAINDERS),
+).map(lambda line: json.dumps(line).encode())
+# What no dump has, and what makes Arrow give a whole block up: kept apart, so that the blocks
+# without it stay blocks that are read by columns.
+_WRONG_LINES = st.sampled_from(
+    [b"", b" ", b"{}", b"[]", b"null", b"7", b'"a"', b"{", b"}", b"\xff", b"{}{}", b"// a", b"\xef\xbb\xbf{}",
+     b'{"selector": 7, "abi": {}}', b'{"selector": "0x00000003", "abi": {"name": "f", "inputs": {}}}',
+     b'{"selector": "0x00000003", "abi": {"name": "f", "anonymous": "yes"}}',
+     b'{"selector": "0x00000003", "selector": "0x00000004", "abi": {"name": "f"}}',
+     b'{"selector": "0x00000003", "abi": {"name": "f", "name": "g", "type": "function"}}',
+     b'{"selector": "0x00000003", "abi": {"name": "f"}, "abi": {"name": "g"}}']
+)  # fmt: skip
+
+
+@st.composite
+def _mutated(draw: st.DrawFn, line: bytes) -> bytes:
+    """The line with a piece cut out, put in or doubled."""
+    at = draw(st.integers(0, len(line)))
+    to = draw(st.integers(at, min(len(line), at + 8)))
+    piece = draw(
+        st.sampled_from([b"", b"\n", b" ", b"\r", b"\t", b'"', b"{", b"}", b",", b"\xff", b"\xc3", b"\0", b"\\"])
+    )
+    kept = line[at:to] if draw(st.booleans()) else b""
+    return bytes(line[:at] + piece + kept + line[to:])
+
+
+@st.composite
+def dumps(draw: st.DrawFn) -> bytes:
+    """A dump of lines as they are, some out of the ordinary, and in some dumps broken ones."""
+    lines = draw(st.lists(_DUMP_LINES, min_size=1, max_size=12))
+    if draw(st.integers(0, 3)) == 0:
+        at = draw(st.integers(0, len(lines) - 1))
+        lines[at] = draw(_mutated(lines[at]))
+    if draw(st.integers(0, 5)) == 0:
+        lines.insert(draw(st.integers(0, len(lines))), draw(_WRONG_LINES))
+    separator: bytes = draw(mostly([b"\n"], b"\r\n", b" \n", b"\n\n"))
+    return separator.join(lines) + (b"\n" if draw(st.booleans()) else b"")
+
+
+_USUAL = b'{"selector": "0xa9059cbb", "abi": {"name": "transfer", "type": "function", "inputs": []}}'
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(data=dumps())
+def test_columns_equal_rows(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    """Reading a dump by columns gives what reading its lines one by one gives, in the same order."""
+    path = tmp_path_factory.getbasetemp() / "dump.jsonl"
+    path.write_bytes(data)
+    assert read_lines(path) == row_by_row(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        _USUAL + b"\n" + _USUAL.replace(b'"function"', b"null") + b"\n",
+        _USUAL + _USUAL + b"\n\n",
+        _USUAL[:30] + b"\n" + _USUAL[30:] + _USUAL + b"\n",
+        _USUAL + b"\n" + _USUAL.replace(b"}}", b'}, "x": "\xff"}') + b"\n",
+        _USUAL + b"\n" + _USUAL.replace(b"transfer", b"transf\\u0065r") + b"\n",
+        _USUAL + b"\n" + _USUAL.replace(b"}}", b'}, "x": 1, "x": 2}') + b"\n",
+        _USUAL + b"\n" + _USUAL.replace(b"}}", b'}, "x": 01}') + b"\n",
+        _USUAL + b"\n" + _USUAL.replace(b"}}", b'}, "x": "a\tb"}') + b"\n",
+        _USUAL + b"\n" + _USUAL.replace(b"}}", b"}, }") + b"\n",
+        _USUAL.replace(b"0xa9059cbb", b"0xa9059cbb\\n") + b"\n",
+        _USUAL.replace(b'"transfer"', b'"transfer\\n"') + b"\n",
+    ],
+)
+def test_columns_equal_rows_on_known_traps(tmp_path: Path, data: bytes) -> None:
+    """The same for lines that one of the two JSON readers takes and the other may not."""
+    (tmp_path / "dump").write_bytes(data)
+    assert read_lines(tmp_path / "dump") == row_by_row(data)
+
+
+def test_columns_equal_rows_over_blocks(tmp_path: Path) -> None:
+    """The same holds for a dump of several blocks with odd lines all over it."""
+    dice = random.Random(11)
+    lines = PANORAMIX.encode().splitlines()
+    data = b"\n".join(dice.choice(lines) for _ in range(20_000)).replace(b"0x00000004", b"0x00000005")
+    assert len(data) > BLOCK_BYTES
+    (tmp_path / "dump").write_bytes(data)
+    assert read_lines(tmp_path / "dump") == row_by_row(data)
+
+
+# All readers.
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@given(name=st.sampled_from(list(SAMPLES)), cut=st.data())
+def test_no_reader_loses_a_candidate_or_fails_in_another_way(
+    tmp_path_factory: pytest.TempPathFactory, name: str, cut: st.DataObject
+) -> None:
+    """A damaged input is read with nothing lost, or refused in one line that names the file."""
+    raw = raw_sample(name)
+    at = cut.draw(st.integers(0, len(raw)))
+    to = cut.draw(st.integers(at, min(len(raw), at + 20)))
+    piece = cut.draw(st.binary(max_size=3))
+    path = tmp_path_factory.getbasetemp() / "damaged"
+    path.write_bytes(raw[:at] + piece + raw[to:])
+    try:
+        read_path(path, SAMPLES[name][1].format)
+    except BadInput as error:
+        told = str(error)
+    else:
+        told = f"{path}: read"
+    assert told.startswith(f"{path}: ")
+    assert len(told.splitlines()) == 1

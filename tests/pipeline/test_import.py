@@ -1,0 +1,976 @@
+"""An import from the files to the published rows, by the function and by the command."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import csv
+import gc
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import random
+import re
+import signal
+import subprocess
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from click.testing import CliRunner
+from Crypto.Hash import keccak
+
+import warehouse
+from pipeline.errors import BadInput
+from sigdir import main
+from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
+from warehouse.errors import QueryError, Unusable
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+
+VIEWS = {SIGNATURES: "signatures", EVENT_SIGNATURES: "event_signatures"}
+
+
+def texts(house: Path, collection: warehouse.Collection = SIGNATURES) -> list[str]:
+    """The texts of a collection in the order of their ids."""
+    rows = warehouse.open(house).sql(f"SELECT text_signature FROM {VIEWS[collection]} ORDER BY id").rows()
+    return [text for (text,) in rows]
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """Every file with its content, but for SQLite's and the lock's own upkeep."""
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    found = (path for path in found if path.name != "publish.lock" and not path.name.startswith("staging.sqlite"))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+def nothing_left(house: Path) -> bool:
+    """Whether no version was published and no run left anything in ``tmp``."""
+    tmp = house / "tmp"
+    return warehouse.open(house).version == -1 and not (tmp.is_dir() and any(tmp.iterdir()))
+
+
+def digest(text: str) -> bytes:
+    """keccak-256 by the other implementation."""
+    return keccak.new(digest_bits=256, data=text.encode()).digest()
+
+
+def write(folder: Path, files: dict[str, str | bytes]) -> list[Path]:
+    """Write files below a folder; gives their paths in the order of their names."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return [folder / name for name in sorted(files)]
+
+
+class Done(NamedTuple):
+    """What a command left behind."""
+
+    status: int
+    out: bytes
+    err: str
+
+
+class Here(Protocol):
+    """Runs a command in this process, on ``house``; an error that it does not handle is raised."""
+
+    def __call__(self, *arguments: str | Path) -> Done: ...
+
+
+@pytest.fixture
+def here(house: Path) -> Iterator[Here]:
+    def run(*arguments: str | Path) -> Done:
+        words = [str(argument) for argument in arguments]
+        result = CliRunner().invoke(main, words, prog_name="sigdir", env={"SIGDIR_WAREHOUSE": str(house)})
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Done(result.exit_code, result.stdout_bytes, result.stderr)
+
+    before = signal.getsignal(signal.SIGTERM)
+    yield run
+    signal.signal(signal.SIGTERM, before)
+
+
+# Counts.
+
+
+def test_counts_agree_with_an_independent_count(tmp_path: Path, house: Path) -> None:
+    """For each file, each collection and in total: read is imported and duplicate and rejected."""
+    dice = random.Random(3)
+    seen: set[tuple[str, str]] = set()
+    expected: list[Counter[str]] = []
+    reasons: Counter[str] = Counter()
+    files: dict[str, str | bytes] = {}
+    for number in range(5):
+        counts: Counter[str] = Counter()
+        lines = []
+        for _ in range(2_000):
+            name, kind = f"f{dice.randrange(3_000)}", dice.choice(["", "event ", "uint7"])
+            counts["read"] += 1
+            if kind == "uint7":
+                lines.append(f"{name}(uint7)")
+                counts["rejected"] += 1
+                reasons["bad_width"] += 1
+                continue
+            lines.append(f"{kind}{name}(uint)")
+            counts["duplicate" if (kind, name) in seen else "imported"] += 1
+            seen.add((kind, name))
+        files[f"{number}.txt"] = "\n".join(lines)
+        expected.append(counts)
+    report = import_files(write(tmp_path / "in", files), house)
+    for file, counts in zip(report.files, expected, strict=True):
+        assert {name: file.as_dict()[name] for name in ("read", "imported", "duplicate", "rejected")} == dict(counts)
+    assert report.totals() == dict(sum(expected, Counter()))
+    assert report.reasons() == dict(reasons)
+    opened = warehouse.open(house)
+    for collection, keyword in ((SIGNATURES, ""), (EVENT_SIGNATURES, "event ")):
+        held = sum(kind == keyword for kind, _ in seen)
+        assert report.collections()[collection]["imported"] == opened.count(collection) == held
+    assert opened.sql("SELECT count(*) FROM rejects").rows() == [(reasons["bad_width"],)]
+
+
+def test_report_names_size_hash_and_format_of_each_file(tmp_path: Path, house: Path) -> None:
+    """Size and sha256 are those of the file as it is stored, packed or not."""
+    paths = write(
+        tmp_path / "in",
+        {
+            "a.txt": "a()\n" * 100_000,
+            "b.txt.gz": gzip.compress(b"b()\n") + gzip.compress(b"c()\n"),
+            "c.parquet": _parquet({"signature": ["d()"]}),
+            "d.json.xz": lzma.compress(b'{"0dbe671f": "a()"}'),
+        },
+    )
+    report = import_files([tmp_path / "in"], house)
+    assert [file.format for file in report.files] == ["text", "text", "parquet", "map"]
+    for file, path in zip(report.files, paths, strict=True):
+        assert file.path == str(path)
+        assert file.bytes == path.stat().st_size
+        assert file.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_examples_show_three_rejects_a_reason(tmp_path: Path, house: Path) -> None:
+    """The report shows the first three rejects of each reason, with their places."""
+    [path] = write(
+        tmp_path, {"a.txt": "f(uint7)\n\ng(uint9)\nh(foo)\ni(uint7)\nj(uint7)\nok()\nok2()\nok3()\nok4()\nok5()\n"}
+    )
+    report = import_files([path], house, format="text")
+    shown = [(example.reason, example.text, example.position, example.line) for example in report.examples]
+    assert sorted(shown) == [
+        ("bad_width", "f(uint7)", 3, 1),
+        ("bad_width", "g(uint9)", 3, 3),
+        ("bad_width", "i(uint7)", 3, 5),
+        ("unknown_type", "h(foo)", 3, 4),
+    ]
+    assert {example.file for example in report.examples} == {str(path)}
+
+
+def test_hashes_are_those_of_the_texts(house: Path) -> None:
+    """Stored and derived hashes of the bundled sample are the other implementation's."""
+    import_files([ROOT / "samples"], house)
+    opened = warehouse.open(house)
+    for collection, width in ((SIGNATURES, 4), (EVENT_SIGNATURES, 32)):
+        rows = opened.sql(
+            f"SELECT text_signature, hash, hex_signature, bytes_signature FROM {VIEWS[collection]}"
+        ).rows()
+        assert len(rows) == opened.count(collection) > 10
+        for text, stored, hex_signature, bytes_signature in rows:
+            assert stored == digest(text)[:width]
+            assert hex_signature == "0x" + stored.hex()
+            assert bytes_signature == stored.decode("latin-1")
+
+
+# Once more, and again.
+
+
+@pytest.mark.parametrize("bad", ["", "narrow(uint7)\n(\n"])
+def test_second_import_changes_nothing(tmp_path: Path, house: Path, bad: str) -> None:
+    """Importing the same again, rejects or none, is a success that publishes no version."""
+    write(tmp_path / "in", {"a.txt": "a()\nb()\nc()\n" + bad, "b.txt": "event A()\na()\n"})
+    first = import_files([tmp_path / "in"], house)
+    before = files_below(house)
+    second = import_files([tmp_path / "in"], house)
+    assert (first.published, second.published) == (True, False)
+    assert (second.version, second.rejects_in) == (first.version, first.rejects_in)
+    assert second.totals() == {"read": 5 + bool(bad) * 2, "imported": 0, "duplicate": 5, "rejected": bool(bad) * 2}
+    assert files_below(house) == before
+
+
+def test_same_rejects_are_found_behind_later_imports(tmp_path: Path, house: Path) -> None:
+    """The import that holds the same rejects is named, however long ago it was."""
+    first, second = write(tmp_path, {"a.txt": "a()\nb(\n", "b.txt": "c()\nd(uint7)\n"})
+    assert import_files([first], house).rejects_in == 1
+    assert import_files([second], house).rejects_in == 2
+    again = import_files([first], house)
+    assert (again.published, again.version, again.rejects_in) == (False, 2, 1)
+
+
+def test_import_of_rejects_only_is_kept(tmp_path: Path, house: Path) -> None:
+    """A run that accepts nothing is a version of its own, so that its rejects can be looked up."""
+    [path] = write(tmp_path, {"a.txt": "a(\nb(uint7)\n"})
+    report = import_files([path], house)
+    assert (report.published, report.version, report.rejects_in) == (True, 1, 1)
+    opened = warehouse.open(house)
+    assert [opened.count(collection) for collection in COLLECTIONS] == [0, 0]
+    found = opened.sql("SELECT import_id, text, reason, position, file, line FROM rejects ORDER BY line").rows()
+    assert found == [
+        (1, "a(", "unbalanced", 3, str(path), 1),
+        (1, "b(uint7)", "bad_width", 3, str(path), 2),
+    ]
+
+
+def test_run_of_duplicates_is_a_success(tmp_path: Path, house: Path, sigdir: Sigdir) -> None:
+    """The command says that nothing was new, with status 0."""
+    [path] = write(tmp_path, {"a.txt": "a()\n"})
+    import_files([path], house)
+    done = sigdir("import", path)
+    assert done.returncode == 0
+    assert b"nothing new, version 1 stays" in done.stdout
+
+
+# Duplicates and order.
+
+
+def test_duplicates_are_dropped_wherever_they_come(tmp_path: Path, house: Path) -> None:
+    """A text occurs once: inside a file, across files, across imports, in whatever spelling."""
+    write(
+        tmp_path / "one",
+        {"a.txt": "f(uint)\nf(uint256)\nfunction f(uint x) external;\ng()\n", "b.txt": "g()\nh()\nf(uint256)\n"},
+    )
+    write(tmp_path / "two", {"c.txt": "h()\ni()\nf( uint )\n"})
+    one, two = (import_files([tmp_path / name], house) for name in ("one", "two"))
+    assert [file.duplicate for file in (*one.files, *two.files)] == [2, 2, 2]
+    assert texts(house) == ["f(uint256)", "g()", "h()", "i()"]
+
+
+def test_collections_are_independent(tmp_path: Path, house: Path) -> None:
+    """A text may be a function and an event; each has ids of its own from 1."""
+    [path] = write(tmp_path, {"a.txt": "function A()\nevent A()\nevent B()\nerror A()\nfunction B()\n"})
+    report = import_files([path], house)
+    assert report.collections() == {
+        SIGNATURES: {"imported": 2, "duplicate": 1},
+        EVENT_SIGNATURES: {"imported": 2, "duplicate": 0},
+    }
+    for view in VIEWS.values():
+        found = warehouse.open(house).sql(f"SELECT id, text_signature FROM {view} ORDER BY id").rows()
+        assert found == [(1, "A()"), (2, "B()")]
+
+
+def test_ids_and_times_follow_the_source(tmp_path: Path, house: Path) -> None:
+    """Ids are dense inside an import and in source order; created_at rises with every one of them."""
+    dice = random.Random(5)
+    for number in range(3):
+        names = [f"f{dice.randrange(40_000)}_{number % 2}()" for _ in range(30_000)]
+        before = texts(house)
+        paths = write(tmp_path / f"{number}", {"b.txt": "\n".join(names[9_000:]), "a.txt": "\n".join(names[:9_000])})
+        import_files([tmp_path / f"{number}"], house)
+        assert texts(house) == list(dict.fromkeys([*before, *names]))
+        assert len(paths) == 2
+    rows = warehouse.open(house).sql("SELECT id, created_at, import_id FROM signatures ORDER BY id").rows()
+    ids, times, imports = zip(*rows, strict=True)
+    assert all(earlier < later for earlier, later in pairwise(times))
+    assert set(imports) == {1, 2, 3}
+    for number in (1, 2, 3):
+        mine = [id for id, _, import_id in rows if import_id == number]
+        assert mine == list(range(mine[0], mine[0] + len(mine)))
+    assert ids[0] == 1
+
+
+def test_paths_are_read_in_the_order_given(tmp_path: Path, house: Path) -> None:
+    """Paths come as they are named, the files of a folder by name."""
+    write(tmp_path, {"z.txt": "z()\n", "d/b.txt": "b()\n", "d/a/c.txt": "c()\n", "d/a.txt": "a()\n", "y.txt": "y()\n"})
+    report = import_files([tmp_path / name for name in ("z.txt", "d", "y.txt")], house)
+    assert [Path(file.path).name for file in report.files] == ["z.txt", "a.txt", "b.txt", "c.txt", "y.txt"]
+    assert texts(house) == ["z()", "a()", "b()", "c()", "y()"]
+
+
+# Options.
+
+
+@pytest.mark.parametrize("collection", COLLECTIONS)
+def test_collection_of_what_does_not_say(tmp_path: Path, house: Path, collection: warehouse.Collection) -> None:
+    """--collection is for candidates that say nothing themselves, by keyword or by hash."""
+    transfer = "0x" + digest("Transfer(address,address,uint256)").hex()
+    paths = write(
+        tmp_path / "in",
+        {
+            "a.txt": "open()\nfunction a()\nevent B()\n",
+            "b.csv": f'hash,signature\n{transfer},"Transfer(address,address,uint256)"\n,open2()\n',
+        },
+    )
+    import_files(paths, house, collection=collection)
+    said = {SIGNATURES: {"a()"}, EVENT_SIGNATURES: {"B()", "Transfer(address,address,uint256)"}}
+    said[collection] |= {"open()", "open2()"}
+    assert {each: set(texts(house, each)) for each in COLLECTIONS} == said
+
+
+def test_source_label_is_in_the_history(tmp_path: Path, house: Path) -> None:
+    """--source is kept with the import, whatever characters it has."""
+    [path] = write(tmp_path, {"a.txt": "a()\n"})
+    import_files([path], house, source="4byte \u2013 'mirror' of \"May\"")
+    assert warehouse.open(house).sql("SELECT source FROM imports").rows() == [("4byte \u2013 'mirror' of \"May\"",)]
+
+
+def test_dry_run_publishes_nothing_and_leaves_nothing(tmp_path: Path, house: Path, sigdir: Sigdir) -> None:
+    """--dry-run counts like an import and makes no folder, no version and no number."""
+    [path] = write(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n"})
+    done = sigdir("import", "--dry-run", "--json", path)
+    assert done.returncode == 0
+    report = json.loads(done.stdout)
+    assert (report["dry_run"], report["published"], report["version"]) == (True, False, -1)
+    assert report["totals"] == {"read": 4, "imported": 2, "duplicate": 1, "rejected": 1}
+    assert not house.exists()
+    import_files([path], house)
+    before = files_below(house)
+    known = import_files([path], house, dry_run=True)
+    assert known.totals() == {"read": 4, "imported": 0, "duplicate": 3, "rejected": 1}
+    assert known.version == 1
+    assert files_below(house) == before
+    [other] = write(tmp_path / "in", {"b.txt": "d()\n"})
+    import_files([other], house, dry_run=True)
+    import_files([other], house)
+    assert warehouse.open(house).sql("SELECT import_id FROM imports ORDER BY 1").rows() == [(1,), (2,)]
+    assert warehouse.open(house).sql("SELECT max(id) FROM signatures").rows() == [(3,)]
+
+
+def test_json_equals_the_report(tmp_path: Path, sigdir: Sigdir) -> None:
+    """--json has what the report of the function has, and nothing else is on standard output."""
+    write(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n", "b.md": "x", "c.json": '{"0dbe671f": "b()"}'})
+    report = import_files([tmp_path / "in"], tmp_path / "other", source="x").as_dict()
+    done = sigdir("import", "--json", "--source", "x", tmp_path / "in")
+    told = json.loads(done.stdout)
+    for timed in ("seconds", "stages", "rows_per_second"):
+        assert type(told.pop(timed)) is type(report.pop(timed))
+    assert told == report
+    assert told["skipped"] == [str(tmp_path / "in" / "b.md")]
+
+
+def test_report_for_people_has_the_counts(tmp_path: Path, here: Here) -> None:
+    """The table shows each file and the total, the rejects by reason, and the new version."""
+    write(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n", "b.txt": "event A()\n", "notes": "some words\n"})
+    done = here("import", "--quiet", tmp_path / "in")
+    assert (done.status, done.err) == (0, "")
+    lines = done.out.decode().splitlines()
+    cells = [[cell.strip() for cell in line.strip("\u2502").split("\u2502")] for line in lines if "\u2502" in line]
+    numbers = {row[0].rpartition("/")[2]: row[1:] for row in cells}
+    assert numbers["a.txt"] == ["text", "4", "2", "1", "1"]
+    assert numbers["b.txt"] == ["text", "1", "1", "0", "0"]
+    assert numbers["total"] == ["", "5", "3", "1", "1"]
+    told = "\n".join(lines)
+    for part in (
+        "Skipped 1 of no known format",
+        "signatures: 2 imported",
+        "event-signatures: 1 imported",
+        "a.txt:4 c(",
+    ):
+        assert part in told
+    assert lines[-1].endswith("version 1 published; rejects: sigdir rejects --import 1")
+
+
+@pytest.mark.parametrize("name", ["[id].txt", "a[/b].txt", "[red]x[/red].txt", "a\\[b].txt", ":smile:.txt"])
+def test_report_shows_names_as_they_are(tmp_path: Path, here: Here, name: str) -> None:
+    """A file's name is no markup, neither in the table nor below it."""
+    [path] = write(tmp_path / "in", {name: "a()\n"})
+    done = here("import", "--quiet", path)
+    assert path.name in done.out.decode()
+    skipped = path.rename(path.with_name(f"{path.name}.md"))
+    write(tmp_path / "in", {"b.txt": "b()\n"})
+    assert skipped.name in here("import", "--quiet", tmp_path / "in").out.decode().replace("\n", "")
+
+
+def test_terminal_sees_no_control_characters(tmp_path: Path, here: Here) -> None:
+    """A reject cannot send commands to the terminal that shows it."""
+    [path] = write(tmp_path, {"a.txt": "a()\nb(\x1b[31mred\x07)\n"})
+    done = here("import", "--quiet", path)
+    assert b"\x1b" not in done.out
+    shown = here("rejects")
+    assert b"\x1b" not in shown.out
+
+
+# Paths.
+
+
+def test_folders_are_searched(tmp_path: Path, house: Path) -> None:
+    """Folders are read with all below them; hidden and unknown files are not, and the latter are listed."""
+    write(
+        tmp_path / "in",
+        {
+            "a.txt": "a()\n", "deep/er/b.txt.gz": gzip.compress(b"b()\n"), ".hidden.txt": "c()\n",
+            ".git/d.txt": "d()\n", "deep/.cache/e.txt": "e()\n", "README.md": "f()\n", "deep/x.bin": b"\0\1",
+            "Token.sol": "event E();\n",
+        },
+    )  # fmt: skip
+    (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")
+    (tmp_path / "in" / "gone.txt").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "in" / "link.txt").symlink_to(tmp_path / "in" / "a.txt")
+    report = import_files([tmp_path / "in"], house)
+    assert texts(house) == ["a()", "b()"]
+    assert [Path(file.path).name for file in report.files] == ["a.txt", "link.txt", "b.txt.gz"]
+    assert [Path(name).name for name in report.skipped] == ["README.md", "Token.sol", "x.bin"]
+
+
+def test_hidden_file_is_read_when_named(tmp_path: Path, house: Path) -> None:
+    """What the user names is read, hidden or not."""
+    [path] = write(tmp_path, {".hidden.txt": "c()\n"})
+    import_files([path], house)
+    assert texts(house) == ["c()"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("foundry.toml", "[profile.default]\nsrc = 'src'\nout = 'out'\n"),
+        ("settings.ini", "[core]\nbare = false\n"),
+        ("template.tpl", "{{ name }}\n"),
+        ("package.json", '{"name": "token"}'),
+        ("prices.csv", "id,price\n1,2\n"),
+        ("blob", b"ab\rcd\xff\0\n\x80"),
+        ("empty.jsonl", ""),
+        ("empty", ""),
+        ("\u00fcml\u00e4ut \U0001f600.dat", "\0"),
+    ],
+)
+def test_folder_with_other_files_is_imported(tmp_path: Path, house: Path, name: str, content: str | bytes) -> None:
+    """What lies beside the signatures in a project's folder does not stop their import."""
+    write(tmp_path / "in", {"a.txt": "a()\n", name: content, "z.txt": "z()\n"})
+    import_files([tmp_path / "in"], house)
+    assert texts(house) == ["a()", "z()"]
+
+
+def test_standard_input(house: Path, sigdir: Sigdir) -> None:
+    """- reads standard input, whatever format and packing it has."""
+    done = sigdir("import", "-", "--json", stdin=b"a()\nnarrow(uint7)\n")
+    [file] = json.loads(done.stdout)["files"]
+    assert (file["path"], file["format"], file["read"]) == ("standard input", "text", 2)
+    assert file["sha256"] == hashlib.sha256(b"a()\nnarrow(uint7)\n").hexdigest()
+    parquet = zstandard.ZstdCompressor().compress(_parquet({"text_signature": ["b()"]}))
+    assert sigdir("import", "-", stdin=parquet).returncode == 0
+    assert sigdir("import", "-", stdin=b"prose that is no signature\n").returncode == 0
+    assert texts(house) == ["a()", "b()"]
+
+
+@pytest.mark.parametrize("name", ["wh #1", "100%", "w\u00e4r [1]", "it's", "a*b?", "semi;colon"])
+def test_warehouse_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    """The warehouse's folder may have any name."""
+    paths = write(tmp_path / "in", {"a.txt": "a()\nb(\n", "b.txt": "c()\n"})
+    for path in paths:
+        import_files([path], tmp_path / name)
+    opened = warehouse.open(tmp_path / name)
+    assert opened.version == 2
+    assert texts(tmp_path / name) == ["a()", "c()"]
+    assert opened.sql("SELECT text FROM rejects").rows() == [("b(",)]
+
+
+def test_warehouse_in_a_folder_that_cannot_be(tmp_path: Path) -> None:
+    """A name that the library of the log reads as another one works, or is refused in one line."""
+    [path] = write(tmp_path / "in", {"a.txt": "a()\n"})
+    told = "one line"
+    try:
+        import_files([path], tmp_path / "wh%20x")
+    except warehouse.WarehouseError as error:
+        told = str(error)
+    else:
+        assert texts(tmp_path / "wh%20x") == ["a()"]
+    assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["a b.txt", "it's.txt", "\u00fc.txt", "line\nbreak.txt", b"latin\xff.txt"])
+def test_inputs_of_any_name(tmp_path: Path, house: Path, here: Here, name: str | bytes) -> None:
+    """A file's name may be any that the system allows, and the history can be read ever after."""
+    path = tmp_path / os.fsdecode(name)
+    path.write_text("a()\nb(\n")
+    done = here("import", "--quiet", "--json", path)
+    assert (done.status, done.err) == (0, "")
+    assert texts(house) == ["a()"]
+    for command in ("history", "rejects"):
+        shown = here(command, "--format", "ndjson")
+        assert (shown.status, len(shown.out.splitlines())) == (0, 1)
+
+
+def test_source_label_of_any_bytes(tmp_path: Path, here: Here) -> None:
+    """A label that is not UTF-8 cannot make the history unreadable."""
+    [path] = write(tmp_path, {"a.txt": "a()\n"})
+    here("import", "--quiet", "--source", os.fsdecode(b"latin \xff"), path)
+    assert here("history").status == 0
+
+
+# The commands that look.
+
+
+@pytest.fixture
+def two_imports(tmp_path: Path, house: Path) -> list[Path]:
+    """Two imports with rejects of several reasons; gives their two files."""
+    paths = write(
+        tmp_path / "in",
+        {
+            "a.txt": "a(uint)\nevent A(address indexed who)\nb(uint7)\nc(foo)\n",
+            "b.csv": 'text_signature,hex_signature\nd(),\n"e(uint9)",\n"x()",0x00000000\n',
+        },
+    )
+    for path in paths:
+        import_files([path], house, source=path.name)
+    return paths
+
+
+def test_rejects_command_filters(two_imports: list[Path], here: Here) -> None:
+    """`sigdir rejects` shows text, reason, position, file and line, of an import or of a reason."""
+    first, second = map(str, two_imports)
+    found = [
+        ["1", "b(uint7)", "bad_width", "3", first, "3"],
+        ["1", "c(foo)", "unknown_type", "3", first, "4"],
+        ["2", "e(uint9)", "bad_width", "3", second, "3"],
+        ["2", "x()", "hash_mismatch", "0", second, "4"],
+    ]
+
+    def shown(*arguments: str) -> list[list[str]]:
+        done = here("rejects", "--format", "csv", *arguments)
+        assert (done.status, done.err) == (0, "")
+        header, *rows = csv.reader(io.StringIO(done.out.decode()))
+        assert header == ["import_id", "text", "reason", "position", "file", "line"]
+        return rows
+
+    assert shown() == found
+    assert shown("--import", "2") == found[2:]
+    assert shown("--reason", "bad_width") == [found[0], found[2]]
+    assert shown("--import", "1", "--reason", "bad_width") == found[:1]
+    assert shown("--import", "9") == []
+    assert shown("--limit", "3") == found[:3]
+
+
+def test_history_command_lists_imports_and_sources(two_imports: list[Path], here: Here) -> None:
+    """`sigdir history` has each import's counts and label, --sources each file with its sha256."""
+    rows = [json.loads(line) for line in here("history", "--format", "ndjson").out.splitlines()]
+    told = [(row["import_id"], row["version"], row["source"], row["files"]) for row in rows]
+    assert told == [(1, 1, "a.txt", 1), (2, 2, "b.csv", 1)]
+    assert [(row["read"], row["imported"], row["duplicate"], row["rejected"]) for row in rows] == [
+        (4, 2, 0, 2),
+        (3, 1, 0, 2),
+    ]
+    assert all(datetime.fromisoformat(row["committed_at"]).tzinfo is not None for row in rows)
+    done = here("history", "--sources", "--format", "ndjson")
+    assert (done.status, done.err) == (0, "")
+    sources = [json.loads(line) for line in done.out.splitlines()]
+    for number, (row, path) in enumerate(zip(sources, two_imports, strict=True), 1):
+        assert (row["import_id"], row["path"], row["bytes"]) == (number, str(path), path.stat().st_size)
+        assert row["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert [row["format"] for row in sources] == ["text", "csv"]
+
+
+def test_stats_command(two_imports: list[Path], house: Path, here: Here) -> None:
+    """`sigdir stats` has version, rows, files and bytes of each collection, now or as they were."""
+    facts = json.loads(here("stats", "--json").out)
+    assert facts["version"] == 2
+    stored = {c: sorted((house / "table" / f"collection={c}").glob("*.parquet")) for c in COLLECTIONS}
+    for collection, rows in ((SIGNATURES, 2), (EVENT_SIGNATURES, 1)):
+        assert facts["collections"][collection] == {
+            "rows": rows,
+            "files": len(stored[collection]),
+            "bytes": sum(path.stat().st_size for path in stored[collection]),
+            "last_id": rows,
+        }
+    before = json.loads(here("stats", "--json", "--as-of", "1").out)
+    assert (before["version"], before["collections"][SIGNATURES]["rows"]) == (1, 1)
+    told = here("stats").out.decode()
+    assert "version 2" in told
+    assert "2 rows" in told
+
+
+def test_looking_at_no_warehouse(tmp_path: Path, house: Path, here: Here) -> None:
+    """A warehouse that is not there yet is empty, and looking at it does not make it."""
+    assert b"nothing imported yet" in here("stats").out
+    done = here("sql", "--format", "csv", "SELECT count(*) n FROM signatures, event_signatures, imports, rejects")
+    assert done.out == b"n\n0\n"
+    assert not house.exists()
+
+
+QUERY = "SELECT id, created_at, text_signature, hex_signature, bytes_signature, hash, NULL AS none FROM signatures ORDER BY id"
+
+
+def test_sql_as_csv_and_json(tmp_path: Path, house: Path, here: Here) -> None:
+    """Bytes are written as hex, times with six digits and Z, in every format of text."""
+    [path] = write(tmp_path, {"a.txt": "transfer(address,uint256)\n"})
+    import_files([path], house)
+    [(created_at,)] = warehouse.open(house).sql("SELECT created_at FROM signatures").rows()
+    expected = {
+        "id": 1,
+        "created_at": created_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "text_signature": "transfer(address,uint256)",
+        "hex_signature": "0xa9059cbb",
+        "bytes_signature": "\u00a9\u0005\u009c\u00bb",
+        "hash": "0xa9059cbb",
+        "none": None,
+    }
+    assert [json.loads(line) for line in here("sql", "--format", "ndjson", QUERY).out.splitlines()] == [expected]
+    assert json.loads(here("sql", "--format", "json", QUERY).out) == [expected]
+    [row] = csv.DictReader(io.StringIO(here("sql", "--format", "csv", QUERY).out.decode()))
+    assert row == {name: "" if value is None else str(value) for name, value in expected.items()}
+    table = here("sql", "SELECT text_signature, hash FROM signatures").out.decode()
+    assert "transfer(address,uint256)" in table
+
+
+def test_sql_as_parquet(tmp_path: Path, house: Path, sigdir: Sigdir) -> None:
+    """Parquet on standard output is a whole file with the types of the query."""
+    [path] = write(tmp_path, {"a.txt": "transfer(address,uint256)\nb()\n"})
+    import_files([path], house)
+    done = sigdir("sql", "--format", "parquet", QUERY)
+    assert (done.returncode, done.stderr) == (0, b"")
+    table = pq.read_table(io.BytesIO(done.stdout))
+    assert table.to_pylist() == warehouse.open(house).sql(QUERY).arrow().to_pylist()
+    assert table.schema.field("created_at").type == pa.timestamp("us", tz="UTC")
+    assert table.schema.field("hash").type == pa.binary()
+    none = sigdir("sql", "--format", "parquet", "SELECT * FROM signatures WHERE false")
+    assert pq.read_table(io.BytesIO(none.stdout)).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("format", "expected"), [("csv", b"id\n"), ("json", b"[]\n"), ("ndjson", b""), ("table", None)]
+)
+def test_sql_without_rows(house: Path, here: Here, format: str, expected: bytes | None) -> None:
+    """A query without rows is written as one, in every format."""
+    done = here("sql", "--format", format, "SELECT id FROM signatures")
+    assert (done.status, done.err) == (0, "")
+    assert expected is None or done.out == expected
+
+
+VALUES = {
+    "bool": ("true", True, "true"),
+    "decimal": ("1.50::DECIMAL(4,2)", 1.5, "1.5"),
+    "huge": ("170141183460469231731687303715884105727::HUGEINT", 2**127 - 1, str(2**127 - 1)),
+    "sum": ("(SELECT sum(id) FROM signatures)", 1, "1"),
+    "date": ("DATE '2020-01-31'", "2020-01-31", "2020-01-31"),
+    "local": ("TIMESTAMP '2020-01-31 09:05:07'", "2020-01-31T09:05:07.000000", "2020-01-31T09:05:07.000000"),
+    "list": ("['a', NULL]", ["a", None], '["a",null]'),
+    "struct": ("{'h': unhex('ff'), 't': TIMESTAMPTZ '2020-01-31 09:05:07Z'}",
+               {"h": "0xff", "t": "2020-01-31T09:05:07.000000Z"}, '{"h":"0xff","t":"2020-01-31T09:05:07.000000Z"}'),
+    "quoted": ("'a,\"b\"' || chr(10)", 'a,"b"\n', 'a,"b"\n'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_sql_writes_values_of_any_type(tmp_path: Path, house: Path, here: Here, name: str) -> None:
+    """Whatever a query gives has a form in JSON and in CSV."""
+    [path] = write(tmp_path, {"a.txt": "a()\n"})
+    import_files([path], house)
+    expression, as_json, as_csv = VALUES[name]
+    done = here("sql", "--format", "json", f"SELECT {expression} AS value")
+    assert (done.status, done.err) == (0, "")
+    [row] = json.loads(done.out)
+    assert str(row["value"]) == str(as_json)  # JSON readers differ on numbers over 64 bits
+    done = here("sql", "--format", "csv", f"SELECT {expression} AS value")
+    assert [row["value"] for row in csv.DictReader(io.StringIO(done.out.decode()))] in ([as_csv], [str(as_json)])
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "ndjson"])
+def test_sql_keeps_columns_of_the_same_name(two_imports: list[Path], here: Here, format: str) -> None:
+    """A join of two views loses no column because both are called id."""
+    done = here("sql", "--format", format, "SELECT s.id, e.id FROM signatures s, event_signatures e WHERE s.id = 2")
+    assert done.status == 0
+    assert re.findall(r"\b[12]\b", done.out.decode()) == ["2", "1"]
+
+
+@pytest.mark.parametrize("format", ["table", "csv", "json", "ndjson", "parquet"])
+@pytest.mark.parametrize(
+    "query", ["SELEC 1", "SELECT nothing FROM signatures", "SELECT CAST(text_signature AS INTEGER) FROM signatures"]
+)
+def test_sql_that_fails(two_imports: list[Path], here: Here, query: str, format: str) -> None:
+    """A wrong query is an error with status 2 in every format, also where it fails at a row."""
+    done = here("sql", "--format", format, query)
+    assert done.status == 2
+    assert done.err.startswith("Error: ")
+
+
+def test_sql_into_a_closed_pipe(two_imports: list[Path], house: Path) -> None:
+    """A reader that has seen enough ends the command without a word."""
+    command = [*command_line(), "sql", "--format", "ndjson", "SELECT * FROM range(3000000)"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(house), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b'{"range":0}\n'
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def test_as_of_shows_what_was(two_imports: list[Path], house: Path, here: Here) -> None:
+    """--as-of answers from an older version: its rows, imports and rejects, and no later ones."""
+    query = (
+        "SELECT (SELECT count(*) FROM signatures) s, (SELECT count(*) FROM imports) i, (SELECT count(*) FROM rejects) r"
+    )
+    for version, expected in ((0, b"0,0,0"), (1, b"1,1,2"), (2, b"2,2,4")):
+        assert here("sql", "--format", "csv", "--as-of", str(version), query).out == b"s,i,r\n" + expected + b"\n"
+    done = here("sql", "--as-of", "3", query)
+    assert (done.status, done.err) == (2, f"Error: {house} has no version 3\n")
+    with pytest.raises(Unusable, match="no version 7"):
+        warehouse.open(house, 7)
+
+
+# What SQL may not do.
+
+
+def _forbidden(house: str, outside: str) -> list[str]:
+    return [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM read_blob('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM glob('/etc/*')",
+        f"SELECT * FROM read_text('{house}/../secret')",
+        f"SELECT * FROM read_text('{outside}/secret')",
+        f"SELECT * FROM read_text('{house}-secret/secret')",
+        f"COPY (SELECT 1) TO '{outside}/out.csv'",
+        f"COPY (SELECT 1) TO '{house}/out.csv'",
+        f"COPY (SELECT 1) TO '{house}/staging.sqlite' (FORMAT csv)",
+        f"COPY signatures TO '{house}/table/out.parquet'",
+        f"EXPLAIN ANALYZE COPY (SELECT 1) TO '{house}/out.csv'",
+        f"SELECT 1; COPY (SELECT 1) TO '{house}/out.csv'; SELECT 2",
+        f"EXPORT DATABASE '{house}/export'",
+        f"EXPORT DATABASE '{outside}/export'",
+        f"ATTACH '{outside}/other.db'",
+        f"ATTACH '{house}/other.db'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SELECT * FROM 'https://example.org/x.csv'",
+        "SET enable_external_access = true",
+        "SET lock_configuration = false",
+        "SET allowed_directories = ['/']",
+        "RESET allowed_directories",
+        "SET temp_directory = '/tmp'",
+        "INSERT INTO signatures SELECT * FROM signatures",
+        "DELETE FROM signatures",
+        "COPY signatures FROM '/etc/passwd'",
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(_forbidden("", ""))))
+def test_sql_reads_the_warehouse_and_does_nothing_else(
+    two_imports: list[Path], tmp_path: Path, house: Path, number: int
+) -> None:
+    """SQL can neither read other files nor write any, those of the warehouse least of all."""
+    write(tmp_path, {"secret": "secret", "house-secret/secret": "secret"})
+    before = files_below(tmp_path), (house / "staging.sqlite").read_bytes()
+    opened = warehouse.open(house)
+    with pytest.raises(QueryError):
+        opened.sql(_forbidden(str(house), str(tmp_path))[number]).rows()
+    assert (files_below(tmp_path), (house / "staging.sqlite").read_bytes()) == before
+    assert warehouse.open(house).count(SIGNATURES) == 2
+
+
+# Bad input.
+
+
+def _parquet(columns: dict[str, Any]) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table(columns), out)
+    return out.getvalue()
+
+
+_LINES = "".join(f"f{random.Random(number).getrandbits(64):x}(uint256)\n" for number in range(20_000)).encode()
+_PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "xz": lzma.compress,
+    "zst": lambda data: zstandard.ZstdCompressor().compress(data),
+    "bz2": bz2.compress,
+}
+
+
+def _cut(packed: bytes) -> dict[str, bytes]:
+    return {"half": packed[: len(packed) // 2], "end": packed[:-3], "begin": packed[:12]}
+
+
+_BROKEN = json.dumps([{"type": "function", "name": f"f{number}", "inputs": []} for number in range(50)], indent=1)
+_DAMAGED = bytearray(_parquet({"text_signature": [f"f{number}()" for number in range(9_999)]}))
+_DAMAGED[2_000:2_100] = bytes(100)
+
+# File name, content, parts of the message: place, if there is one, and reason.
+BAD_INPUTS: list[tuple[str, bytes, list[str]]] = [
+    *(
+        (f"{where}.txt.{ending}", content, ["after", "bytes unpacked: "])
+        for ending, pack in _PACKED.items()
+        for where, content in _cut(pack(_LINES)).items()
+    ),
+    ("damaged.txt.gz", gzip.compress(_LINES)[:5_000] + bytes(50) + gzip.compress(_LINES)[5_050:], ["unpacked: "]),
+    ("trailing.txt.zst", zstandard.ZstdCompressor().compress(b"a()\n") + b"rubbish", ["unpacked: "]),
+    ("broken.json", _BROKEN.replace('"f25",', '"f25"', 1).encode(), ["line 130 column 3: broken JSON: "]),
+    ("cut.json", b'{"a9059cbb": "transfer(address,uint256)",\n "18160ddd": "tot', ["line 2 column 14: broken JSON: "]),
+    ("latin.json", b'{"a9059cbb": "transfer(address,uint256)", "x": "\xe4"}', ["byte 49: not UTF-8"]),
+    ("none.parquet", _parquet({"id": [1], "name": ["a"]}), ["no column is named text_signature or signature", "id, name"]),
+    ("cut.parquet", _parquet({"text_signature": ["a()"]})[:-20], ["broken Parquet: "]),
+    ("damaged.parquet", bytes(_DAMAGED), ["broken Parquet: "]),
+    ("rubbish.parquet", b"PAR1" + bytes(100), ["broken Parquet: "]),
+    ("utf-16.txt", "a()\nb()\n".encode("utf-16"), ["UTF-16 text; write it as UTF-8"]),
+    ("notes.md", b"# words\n", ["of no known format; name one with --format"]),
+    ("none.csv", b"id,name\n1,2\n", ["line 1: no column is named text_signature or signature"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "parts"), BAD_INPUTS, ids=[name for name, _, _ in BAD_INPUTS])
+def test_bad_input_stops_the_run(tmp_path: Path, house: Path, name: str, content: bytes, parts: list[str]) -> None:
+    """What cannot be read is an error of one line with file, place and reason; nothing is published."""
+    good, bad = write(tmp_path, {"a.txt": "a()\n", name: content})
+    with pytest.raises(BadInput) as caught:
+        import_files([good, bad], house)
+    message = str(caught.value)
+    assert message.startswith(f"{bad}: ")
+    assert len(message.splitlines()) == 1
+    for part in parts:
+        assert part in message
+    assert nothing_left(house)
+
+
+def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:
+    by_name = {name: content for name, content, _ in BAD_INPUTS}
+    for name in ("half.txt.xz", "broken.json", "none.parquet", "utf-16.txt", "none.csv"):
+        [path] = write(folder, {name: by_name[name]})
+        yield [str(path)], str(path)
+    yield [str(folder / "missing.txt")], f"{folder}/missing.txt: no such file or folder"
+    [good] = write(folder / "known", {"a.txt": "a()\n"})
+    yield [str(good), str(folder / "missing")], f"{folder}/missing: no such file or folder"
+    yield ["--format", "nonsense", str(good)], "nonsense: no such format; there are parquet, panoramix, rows, map"
+    write(folder / "unknown", {"a.bin": "\0", "b/README.md": "x"})
+    yield [str(folder / "unknown")], f"{folder}/unknown: nothing of a known format (2 files looked at)"
+    (folder / "empty").mkdir()
+    yield [str(folder / "empty")], f"{folder}/empty: "
+    write(folder / "hidden", {".a.txt": "a()\n"})
+    yield [str(folder / "hidden")], f"{folder}/hidden: "
+    yield ["--warehouse", str(good / "x"), str(good)], str(good)
+
+
+def test_failing_commands(tmp_path: Path, house: Path, here: Here) -> None:
+    """The command tells each of them in one line on standard error, with status 2, and prints nothing else."""
+    wrong = []
+    for arguments, message in _command_failures(tmp_path / "in"):
+        status, out, told = here("import", "--quiet", *arguments)
+        fine = told.startswith("Error: ") and message in told and len(told.splitlines()) == 1
+        if not (fine and status == 2 and out == b"" and nothing_left(house)):
+            wrong.append((arguments, status, told[-300:], out[-200:]))
+    assert wrong == []
+
+
+def test_failing_command_as_a_process(tmp_path: Path, house: Path, sigdir: Sigdir) -> None:
+    """The same from outside: a line on standard error behind the progress, no traceback, status 2."""
+    good, bad = write(tmp_path, {"a.txt": "a()\n", "b.txt.xz": _cut(lzma.compress(_LINES))["half"]})
+    done = sigdir("import", good, bad)
+    assert (done.returncode, done.stdout) == (2, b"")
+    begun, told = done.stderr.decode().splitlines()
+    assert begun == "read ..."
+    assert told.startswith(f"Error: {bad}: after ")
+    assert nothing_left(house)
+
+
+def test_failed_run_closes_its_files(tmp_path: Path, house: Path) -> None:
+    """A run that ends with an error leaves no file of its own open."""
+    good, bad = write(tmp_path, {"a.txt": "a()\nb(\n", "b.txt.xz": _cut(lzma.compress(_LINES))["half"]})
+    gc.collect()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ResourceWarning)
+        with contextlib.suppress(BadInput):
+            import_files([good, bad], house)
+        gc.collect()
+    assert [str(warning.message) for warning in told if issubclass(warning.category, ResourceWarning)] == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_unreadable_paths(tmp_path: Path, house: Path) -> None:
+    """A file or a folder that may not be read is named, with the reason."""
+    [path] = write(tmp_path / "in", {"a.txt": "a()\n"})
+    for closed in (path, tmp_path / "in"):
+        closed.chmod(0)
+        try:
+            with pytest.raises(BadInput, match=f"{closed}: Permission denied"):
+                import_files([tmp_path / "in"], house)
+        finally:
+            closed.chmod(0o700)
+    assert nothing_left(house)
+
+
+def test_one_bad_line_is_no_bad_input(tmp_path: Path, house: Path) -> None:
+    """Invalid UTF-8 in one line is a counted reject, and the run goes on."""
+    [path] = write(tmp_path, {"a.txt": b"a()\nb(\xff)\nc()\n"})
+    report = import_files([path], house)
+    assert report.totals() == {"read": 3, "imported": 2, "duplicate": 0, "rejected": 1}
+    rows = warehouse.open(house).sql("SELECT text, reason, position, line FROM rejects").rows()
+    assert rows == [("b(\\xff)", "encoding", 3, 2)]
+
+
+def test_failed_run_leaves_the_version_before(tmp_path: Path, house: Path) -> None:
+    """After an error in the last of several files the warehouse is as it was, and goes on."""
+    good, later, bad = write(
+        tmp_path, {"a.txt": "a()\n", "b.txt": "b()\n", "c.txt.xz": _cut(lzma.compress(_LINES))["half"]}
+    )
+    import_files([good], house)
+    before = files_below(house)
+    with pytest.raises(BadInput):
+        import_files([later, bad], house)
+    assert files_below(house) == before
+    assert import_files([later], house).version == 2
+    rows = warehouse.open(house).sql("SELECT id, text_signature, import_id FROM signatures ORDER BY id").rows()
+    assert rows == [(1, "a()", 1), (2, "b()", 2)]
+
+
+# Interruption.
+
+
+def _interrupted(house: Path, stop: signal.Signals, feed: Callable[[Any], None]) -> tuple[int, bytes]:
+    """Import standard input, stop the command while ``feed`` writes to it: status and standard error."""
+    command = [*command_line(), "import", "-"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(house), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        assert first == b"read ...\n"
+        fed = threading.Event()
+        stdin = process.stdin
+
+        def write_on() -> None:
+            with contextlib.suppress(OSError):
+                stdin.write(b"".join(b"f%d(uint256)\n" % number for number in range(300_000)))
+                stdin.flush()
+                fed.set()
+                feed(stdin)
+
+        feeder = threading.Thread(target=write_on, daemon=True)
+        feeder.start()
+        assert fed.wait(SAFETY_SECONDS)  # more than one block was taken: reading is under way
+        process.send_signal(stop)
+        try:
+            status = process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            pytest.fail("the command hangs when it is told to stop")
+        told = process.stderr.read()
+        with contextlib.suppress(OSError):
+            stdin.close()
+        feeder.join(SAFETY_SECONDS)
+        return status, told
+
+
+def _more(stdin: Any) -> None:
+    while True:
+        stdin.write(b"g(uint256)\n" * 10_000)
+
+
+def _no_more(_: Any) -> None:
+    return None
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("feed", [_more, _no_more])
+def test_told_to_stop(house: Path, stop: signal.Signals, feed: Callable[[Any], None]) -> None:
+    """SIGTERM and Ctrl-C end a run with status 130, also while it waits for input; nothing is left."""
+    status, told = _interrupted(house, stop, feed)
+    assert (status, told) == (130, b"interrupted: nothing was published\n")
+    assert nothing_left(house)

@@ -1,0 +1,316 @@
+"""What the tests of the server share: a real server process, a small HTTP client, rows in memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlencode
+
+import numpy as np
+
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
+from warehouse.mapped import Segment, sorted_hashes
+from warehouse.reading import View
+from warehouse.schema import EVENT_SIGNATURES, SIGNATURES, Collection
+from warehouse.snapshot import Snapshot
+
+HOST = "127.0.0.1"
+SIGNATURES_PATH = "/api/v1/signatures/"
+EVENTS_PATH = "/api/v1/event-signatures/"
+ABI_PATH = "/api/v1/import-abi/"
+SOLIDITY_PATH = "/api/v1/import-solidity/"
+LISTS: Mapping[Collection, str] = {SIGNATURES: SIGNATURES_PATH, EVENT_SIGNATURES: EVENTS_PATH}
+
+JSON = {"Content-Type": "application/json"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+Found = TypeVar("Found")
+
+
+# A client.
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back; ``body`` as it was sent, packed or not."""
+
+    status: int
+    headers: HTTPMessage
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def header(self, name: str) -> str:
+        return self.headers.get(name, "")
+
+
+def request(
+    port: int, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+) -> Answer:
+    """One request on a connection of its own, with no header but Host and those given."""
+    connection = HTTPConnection(HOST, port, timeout=SAFETY_SECONDS)
+    try:
+        connection.putrequest(method, path, skip_accept_encoding=True)
+        for name, value in (headers or {}).items():
+            connection.putheader(name, value)
+        if body is not None:
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        return _answer(connection.getresponse())
+    finally:
+        connection.close()
+
+
+def _answer(response: HTTPResponse) -> Answer:
+    return Answer(response.status, response.headers, response.read())
+
+
+def get(port: int, path: str, headers: Mapping[str, str] | None = None) -> Answer:
+    return request(port, "GET", path, headers=headers)
+
+
+def post(port: int, path: str, value: Any) -> Answer:
+    """POST a value as JSON."""
+    return request(port, "POST", path, json.dumps(value).encode(), JSON)
+
+
+def post_text(port: int, text: str, path: str = SIGNATURES_PATH) -> Answer:
+    return request(port, "POST", path, urlencode({"text_signature": text}).encode(), FORM)
+
+
+def send(port: int, data: bytes, *, half_close: bool = False, method: str = "GET") -> Answer | None:
+    """Send bytes as they are; None where the server hangs up without a word."""
+    with socket.create_connection((HOST, port), timeout=SAFETY_SECONDS) as connection:
+        try:
+            connection.sendall(data)
+        except OSError:  # it has heard enough, and may have said so
+            pass
+        else:
+            if half_close:
+                connection.shutdown(socket.SHUT_WR)
+        response = HTTPResponse(connection, method=method)
+        try:
+            response.begin()
+            return _answer(response)
+        except (HTTPException, OSError):
+            return None
+        finally:
+            response.close()
+
+
+def multipart(
+    fields: Mapping[str, str | bytes], files: Mapping[str, bytes] | None = None
+) -> tuple[bytes, dict[str, str]]:
+    """A form as multipart: the body, and the headers that go with it."""
+    boundary = "the-boundary"
+    parts = [(f'name="{name}"', value.encode() if isinstance(value, str) else value) for name, value in fields.items()]
+    parts += [(f'name="{name}"; filename="a.sol"', value) for name, value in (files or {}).items()]
+    lines = [
+        f"--{boundary}\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode() + value + b"\r\n"
+        for head, value in parts
+    ]
+    body = b"".join(lines) + f"--{boundary}--\r\n".encode()
+    return body, {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+
+
+def local(link: str) -> str:
+    """An absolute link without scheme and host."""
+    return re.sub(r"^http://[^/]+", "", link)
+
+
+def whole(port: int, collection: Collection = SIGNATURES) -> list[dict[str, Any]]:
+    """Every row of a collection, oldest first, page by page; the collection must not change meanwhile."""
+    rows: list[dict[str, Any]] = []
+    link: str | None = f"{LISTS[collection]}?ordering=created_at&page_size=1000"
+    while link is not None:
+        answer = get(port, local(link))
+        assert answer.status == 200
+        page = answer.json()
+        rows += page["results"]
+        link = page["next"]
+        if link is None:
+            assert len(rows) == page["count"]
+    return rows
+
+
+def found(port: int, text: str, collection: Collection = SIGNATURES) -> list[dict[str, Any]]:
+    """The rows whose text contains this one."""
+    page = get(port, f"{LISTS[collection]}?{urlencode({'text_signature': text})}").json()
+    rows: list[dict[str, Any]] = page["results"]
+    return rows
+
+
+# A server.
+
+
+class Server:
+    """A running ``sigdir serve`` and the warehouse it serves."""
+
+    def __init__(self, folder: Path, errors: Path, process: subprocess.Popen[bytes], port: int) -> None:
+        self.folder = folder
+        self.process = process
+        self.port = port
+        self._errors = errors
+
+    def told(self) -> str:
+        """What the server has written to standard error."""
+        return self._errors.read_text()
+
+    def faults(self) -> list[str]:
+        """What on standard error tells of a fault of the server's own."""
+        return [line for line in self.told().splitlines() if line.startswith(("Traceback", "error:", "Error"))]
+
+    def workers(self) -> list[int]:
+        """The process ids of the workers, the oldest first."""
+        return [pid for pid, command in _children(self.process.pid) if "serve.worker" in command]
+
+    def kill(self) -> None:
+        """Kill -9 of the parent and everything it started."""
+        children = [pid for pid, _ in _children(self.process.pid)]
+        self.process.kill()
+        self.process.wait(SAFETY_SECONDS)
+        for pid in children:
+            _kill(pid)
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(SAFETY_SECONDS)
+
+
+def _children(parent: int) -> list[tuple[int, str]]:
+    """Process id and command line of each child that lives."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, above = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (OSError, ValueError):
+            continue  # it has ended meanwhile
+        if int(above) == parent and state != "Z":
+            found.append((int(folder.name), command))
+    return sorted(found)
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str | Path, workers: int = 2, fold_every: float = 0) -> Iterator[Server]:
+    """A server on a free port, ready when the block begins, stopped in good order at its end."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    errors = folder.with_name(f"{folder.name}.{time.monotonic_ns()}.stderr")
+    command = [*command_line(), "serve", "--warehouse", str(folder), "--host", HOST, "--port", "0"]
+    command += ["--workers", str(workers), "--fold-every", str(fold_every), "--no-log-requests", *map(str, arguments)]
+    with errors.open("wb") as stderr:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment(folder),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
+        )  # fmt: skip
+    server = Server(folder, errors, process, 0)
+    try:
+        server.port = until(lambda: _port(server), "the line that tells it is ready")
+        assert get(server.port, "/readyz").status == 200
+        yield server
+        if process.poll() is None:
+            assert server.stop() == 0, server.told()
+    finally:
+        if process.poll() is None:
+            server.kill()
+
+
+def _port(server: Server) -> int | None:
+    assert server.process.poll() is None, server.told()
+    ready = re.search(r"^ready: http://[\d.]+:(\d+)/", server.told(), re.MULTILINE)
+    return int(ready[1]) if ready else None
+
+
+def until(look: Callable[[], Found | None], what: str) -> Found:
+    """What ``look`` gives as soon as it gives something; an end to waiting, no measure of speed."""
+    deadline = time.monotonic() + SAFETY_SECONDS
+    while time.monotonic() < deadline:
+        seen = look()
+        if seen:
+            return seen
+        time.sleep(0.02)
+    raise AssertionError(f"waited {SAFETY_SECONDS} s for {what}")
+
+
+@contextmanager
+def only(server: Server, worker: int) -> Iterator[None]:
+    """Halt the other workers, so that this one must answer."""
+    others = [pid for pid in server.workers() if pid != worker]
+    for pid in others:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in others:
+            os.kill(pid, signal.SIGCONT)
+
+
+# Rows in memory.
+
+
+class Row(NamedTuple):
+    """A row as a plain value; ``created_at`` in microseconds since 1970."""
+
+    id: int
+    created_at: int
+    text: str
+    hash: bytes
+
+
+def segment_of(rows: Sequence[Row], *, width: int = 4, by_hash: bool = False, slack: int = 0) -> Segment:
+    """A segment of these rows, with the order of its hashes or without.
+
+    ``slack`` makes all arrays longer than the rows need, as those of staged rows are.
+    """
+    raw = [row.text.encode() for row in rows]
+    offsets = np.zeros(len(rows) + 1 + slack, np.int64)
+    offsets[1 : len(rows) + 1] = np.cumsum([len(text) for text in raw], dtype=np.int64) if rows else 0
+    hash = np.zeros((len(rows) + slack, width), np.uint8)
+    for at, row in enumerate(rows):
+        hash[at] = np.frombuffer(row.hash, np.uint8)
+    rest = [0] * slack
+    return Segment(
+        len(rows),
+        np.array([*(row.id for row in rows), *rest], np.int64),
+        np.array([*(row.created_at for row in rows), *rest], np.int64),
+        offsets,
+        np.frombuffer(b"".join(raw) + b"transfer(address,uint256)" * slack, np.uint8),
+        hash,
+        sorted_hashes(hash) if by_hash and not slack else None,
+    )
+
+
+def view_of(segments: Sequence[Segment], collection: Collection = SIGNATURES) -> View:
+    """A view that has these segments in one collection and nothing in the other."""
+    return View(Snapshot(), {SIGNATURES: (), EVENT_SIGNATURES: ()} | {collection: tuple(segments)}, "token")
+
+
+def record_of(row: Row) -> dict[str, Any]:
+    """The row as the contract wants it, put together with datetime and str."""
+    # A datetime counts in microseconds: no float is near.
+    from_epoch = np.datetime64(row.created_at, "us").item()
+    return {
+        "id": row.id,
+        "created_at": from_epoch.strftime("%Y").rjust(4, "0") + from_epoch.strftime("-%m-%dT%H:%M:%S.%fZ"),
+        "text_signature": row.text,
+        "hex_signature": "0x" + row.hash.hex(),
+        "bytes_signature": row.hash.decode("latin-1"),
+    }

@@ -1,0 +1,1249 @@
+"""The contract on a real port: one server of two workers, and requests as clients send them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes, urlencode
+
+import falcon.testing
+import pytest
+from Crypto.Hash import keccak
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from serve.app import Logged, create_app
+from serve.post import Writer
+from serve.settings import Settings
+from tests.conftest import ROOT, SAFETY_SECONDS
+from tests.serve.support import (
+    ABI_PATH,
+    EVENTS_PATH,
+    FORM,
+    HOST,
+    JSON,
+    LISTS,
+    SIGNATURES_PATH,
+    SOLIDITY_PATH,
+    Answer,
+    Server,
+    found,
+    get,
+    multipart,
+    post,
+    post_text,
+    request,
+    send,
+    serving,
+    whole,
+)
+from warehouse.paths import Paths
+from warehouse.reading import Reader
+from warehouse.schema import EVENT_SIGNATURES, HASH_BYTES, SIGNATURES, Collection
+
+WIRE = ROOT.parent / "shared" / "wire"
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+
+TRANSFER = "transfer(address,uint256)"
+SAME_HASH = "many_msg_babbage(bytes1)"
+PAGED = [f"pagedRow{number}(uint256)" for number in range(25)]
+SEED: list[tuple[Collection, str]] = [
+    (SIGNATURES, TRANSFER),
+    (SIGNATURES, SAME_HASH),
+    *((SIGNATURES, text) for text in PAGED),
+    (SIGNATURES, "balanceOf(address)"),
+    (EVENT_SIGNATURES, "Transfer(address,address,uint256)"),
+    (EVENT_SIGNATURES, "Approval(address,address,uint256)"),
+]
+TRANSFER_TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+
+LIST_ALLOW = {"GET", "POST", "HEAD", "OPTIONS"}
+DETAIL_ALLOW = {"GET", "HEAD", "OPTIONS"}
+IMPORT_ALLOW = {"POST", "OPTIONS"}
+ALLOW: Mapping[str, set[str]] = {
+    SIGNATURES_PATH: LIST_ALLOW,
+    EVENTS_PATH: LIST_ALLOW,
+    f"{SIGNATURES_PATH}1/": DETAIL_ALLOW,
+    f"{EVENTS_PATH}1/": DETAIL_ALLOW,
+    ABI_PATH: IMPORT_ALLOW,
+    SOLIDITY_PATH: IMPORT_ALLOW,
+}
+METHODS = ["GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "FOO"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Two workers over a warehouse that holds the seed."""
+    with serving(tmp_path_factory.mktemp("app") / "house") as server:
+        for collection, text in SEED:
+            assert post_text(server.port, text, LISTS[collection]).status == 201
+        yield server
+
+
+@pytest.fixture
+def port(server: Server) -> Iterator[int]:
+    """The server's port; afterwards the server must have nothing to say of a fault of its own."""
+    before = len(server.faults())
+    yield server.port
+    assert server.faults()[before:] == []
+
+
+def names_allowed(answer: Answer) -> set[str]:
+    return set(answer.header("Allow").replace(",", " ").split())
+
+
+def names_varied(answer: Answer) -> set[str]:
+    return set(", ".join(answer.headers.get_all("Vary", [])).lower().replace(",", " ").split())
+
+
+def assert_record(record: dict[str, Any], text: str, collection: Collection = SIGNATURES) -> None:
+    """A row in the contract's form, its hash by another implementation."""
+    digest = keccak.new(digest_bits=256, data=text.encode()).digest()[: HASH_BYTES[collection]]
+    assert list(record) == ["id", "created_at", "text_signature", "hex_signature", "bytes_signature"]
+    assert record["text_signature"] == text
+    assert record["hex_signature"] == "0x" + digest.hex()
+    assert record["bytes_signature"] == digest.decode("latin-1")
+    assert type(record["id"]) is int
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", record["created_at"])
+    datetime.fromisoformat(record["created_at"])
+
+
+# The recorded cases.
+
+
+@pytest.mark.skipif(not (WIRE / "replay.py").exists(), reason=f"the recorded cases are not at {WIRE}")
+def test_every_recorded_case_passes(tmp_path: Path) -> None:
+    """All answers recorded from the original come from a fresh server too, but where we chose to differ."""
+    with serving(tmp_path / "house") as fresh:
+        command = [sys.executable, str(WIRE / "replay.py"), f"http://{HOST}:{fresh.port}", "--seed"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False)
+        assert done.stdout.splitlines()[-1].endswith(" 0 failed"), done.stdout + done.stderr
+        assert done.returncode == 0
+        assert fresh.faults() == []
+
+
+# Lists and rows.
+
+
+def test_a_list_is_count_links_and_rows(port: int) -> None:
+    """The envelope has four members, the newest row comes first, and the type is JSON."""
+    answer = get(port, f"{SIGNATURES_PATH}?text_signature=pagedRow")
+    page = answer.json()
+    assert list(page) == ["count", "next", "previous", "results"]
+    assert [page[name] for name in ("count", "next", "previous")] == [25, None, None]
+    assert [record["text_signature"] for record in page["results"]] == PAGED[::-1]
+    assert answer.header("Content-Type") == "application/json"
+
+
+def test_every_row_is_in_the_contract_s_form(port: int) -> None:
+    """Rows of both collections have their five members, with hashes that another keccak agrees to."""
+    for collection in (SIGNATURES, EVENT_SIGNATURES):
+        seeded = [text for each, text in SEED if each == collection]
+        rows = whole(port, collection)
+        for record, text in zip(rows, seeded, strict=False):
+            assert_record(record, text, collection)
+
+
+def test_pages_are_linked_with_scheme_and_host_of_the_request(port: int) -> None:
+    """A client that follows ``next`` from page 1 sees all pages, at the address that it used."""
+    link: str | None = f"http://{HOST}:{port}{SIGNATURES_PATH}?text_signature=pagedRow&page_size=10"
+    texts: list[str] = []
+    links = []
+    while link is not None:
+        page = get(port, link.removeprefix(f"http://{HOST}:{port}")).json()
+        texts += [record["text_signature"] for record in page["results"]]
+        links.append((page["previous"], page["next"]))
+        link = page["next"]
+    assert texts == PAGED[::-1]
+    base = f"http://{HOST}:{port}{SIGNATURES_PATH}?page="
+    rest = "&page_size=10&text_signature=pagedRow"
+    assert links == [
+        (None, f"{base}2{rest}"), (f"{base}1{rest}", f"{base}3{rest}"), (f"{base}2{rest}", None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("hex_signature=a9059cbb", 2), ("hex_signature=0xA9059CBB", 2), ("hex_signature=059cb", 2),
+        ("hex_signature=0xa9059cbb&text_signature=transfer", 1), ("hex_signature=zz", 0), ("hex_signature=%00", 0),
+        ("text_signature=PAGEDROW1", 11), ("text_signature=pagedRow_", 0), ("text_signature=%25", 0),
+        ("text_signature=%00", 0), ("text_signature=pagedrow&created_at__gte=2100-01-01T00:00:00Z", 0),
+        ("text_signature=pagedrow&created_at__gte=2000-01-01T00:00:00Z", 25),
+        ("text_signature=pagedrow&created_at__lt=2000-01-01 00:00".replace(" ", "%20"), 0),
+        ("text_signature=pagedrow&created_at__lte=2100-01-01+00:00", 25), ("created_at__gte=2000-01-01", 0),
+        ("text_signature=pagedrow&text_signature=balanceof", 1), ("text_signature=pagedrow&hex_signature=", 25),
+        ("text_signature=pagedrow&id=1&limit=1&offset=5&unknown=x", 25),
+    ],
+)  # fmt: skip
+def test_filters(port: int, query: str, count: int) -> None:
+    """Filters combine, odd values match nothing, and what is unknown or empty is no filter."""
+    assert get(port, f"{SIGNATURES_PATH}?{query}").json()["count"] == count
+
+
+@pytest.mark.parametrize(("digits", "count"), [(TRANSFER_TOPIC, 1), (TRANSFER_TOPIC[:8], 1), (TRANSFER_TOPIC + "0", 0)])
+def test_events_are_found_by_their_topic(port: int, digits: str, count: int) -> None:
+    """A topic of 64 digits is exact, fewer are a part of one."""
+    page = get(port, f"{EVENTS_PATH}?hex_signature=0x{digits}").json()
+    assert page["count"] == count
+    if count:
+        assert page["results"][0]["text_signature"] == "Transfer(address,address,uint256)"
+
+
+@pytest.mark.parametrize("page", ["0", "-1", "abc", "", "1.0", "LAST", "9" * 100, "%00", "%FF", "26", "1%20last"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_pages_that_are_not(port: int, page: str, method: str) -> None:
+    """A page that is none answers 404 in the contract's words."""
+    answer = request(port, method, f"{SIGNATURES_PATH}?text_signature=pagedRow&page_size=1&page={page}")
+    assert answer.status == 404
+    assert answer.body == (b'{"detail":"Invalid page."}' if method == "GET" else b"")
+
+
+@pytest.mark.parametrize("collection", [SIGNATURES, EVENT_SIGNATURES])
+def test_a_detail_is_the_row_of_the_list(port: int, collection: Collection) -> None:
+    """The row by its id is the one that the list shows."""
+    for record in whole(port, collection)[:2]:
+        assert get(port, f"{LISTS[collection]}{record['id']}/").json() == record
+
+
+@pytest.mark.parametrize(
+    "id",
+    ["0", "999999999", "99999999999999999999", "9" * 400, "-1", "abc", "1.0", "0x1", "%00", "%E2%82%AC", "%FF", "+1"],
+)
+def test_a_row_that_is_not_there(port: int, id: str) -> None:
+    """An id that does not exist, or is none, is 404 in the contract's words."""
+    answer = get(port, f"{SIGNATURES_PATH}{id}/")
+    assert (answer.status, answer.json()) == (404, {"detail": "Not found."})
+    assert names_allowed(answer) == DETAIL_ALLOW
+
+
+# Headers, methods, paths.
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("path", ALLOW)
+def test_every_answer_names_the_methods_and_varies_by_accept(port: int, path: str, method: str) -> None:
+    """Allow and Vary: Accept come with every answer; a method that is not allowed is 405 by name."""
+    answer = request(port, method, path, b"" if method in ("POST", "PUT", "PATCH") else None)
+    assert names_allowed(answer) == ALLOW[path]
+    assert "accept" in names_varied(answer)
+    if method in ALLOW[path]:
+        assert answer.status in (200, 201, 400)
+        return
+    assert answer.status == 405
+    if method != "HEAD":
+        assert answer.json() == {"detail": f'Method "{method}" not allowed.'}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("path", ALLOW)
+def test_a_path_without_its_slash_is_moved(port: int, path: str, method: str) -> None:
+    """301 to the path with a slash and the same query, whatever the method."""
+    query = "?page=2&a=%C3%A9&b=x%20y&a=1"
+    answer = request(port, method, path.rstrip("/") + query, b"" if method == "POST" else None)
+    assert answer.status == 301
+    assert answer.header("Location").removeprefix(f"http://{HOST}:{port}") == path + query
+
+
+@pytest.mark.parametrize(
+    "id", ["%0d%0aX-Evil:%201", "%E2%82%AC", "%FF", "%00", "a%3Fb", "a%23b", "%2525", "a%20b", "é"]
+)
+def test_a_moved_path_stays_the_same_path(port: int, id: str) -> None:
+    """Location repeats the path with all its escapes: nothing gets into the headers or the query."""
+    path = SIGNATURES_PATH + quote(id, safe="%")
+    answer = get(port, path)
+    assert answer.status == 301
+    assert "X-Evil" not in answer.headers
+    assert unquote_to_bytes(answer.header("Location").encode("latin-1")) == unquote_to_bytes(path) + b"/"
+    assert get(port, answer.header("Location")).status == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/api/", "/api/v1/", "/api/v1/nope/", "/api/v1/signatures/1/2/", "/api/v1/Signatures/", "/favicon.ico",
+             "/api/v1/import-abi/1/", "/api/v2/signatures/", "/%00", "/%FF/", "/.."]
+)  # fmt: skip
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "FOO"])
+def test_an_unknown_path_is_not_found(port: int, path: str, method: str) -> None:
+    """Any other path is 404 for any method."""
+    assert request(port, method, path, b"" if method == "POST" else None).status == 404
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_health(port: int, path: str) -> None:
+    """Both say that all is well; only reading is offered."""
+    assert get(port, path).json()["status"] == "ok"
+    assert request(port, "HEAD", path).status == 200
+    assert request(port, "PUT", path).status == 405
+
+
+def test_a_method_override_is_ignored(port: int) -> None:
+    """X-HTTP-Method-Override does not make a GET of a POST."""
+    answer = request(port, "POST", SIGNATURES_PATH, b"{}", JSON | {"X-HTTP-Method-Override": "GET"})
+    assert answer.status == 400
+
+
+ROWS_TOLD = {
+    "id": {"type": "integer", "required": False, "read_only": True, "label": "ID"},
+    "created_at": {"type": "datetime", "required": False, "read_only": True, "label": "Created at"},
+    "text_signature": {"type": "string", "required": True, "read_only": False, "label": "Text signature"},
+    "hex_signature": {"type": "string", "required": False, "read_only": True, "label": "Hex signature"},
+    "bytes_signature": {"type": "string", "required": False, "read_only": True, "label": "Bytes signature"},
+}
+COUNTERS_TOLD = {
+    f"num_{name}": {"type": "integer", "required": False, "read_only": True, "label": f"Num {name}"}
+    for name in ("processed", "imported", "duplicates", "ignored")
+}
+ABI_TOLD = {"contract_abi": {"type": "string", "required": True, "read_only": False, "label": "Contract abi"}}
+SOLIDITY_TOLD = {
+    "source_file": {"type": "file upload", "required": False, "read_only": False, "label": "Source file"},
+    "source_code": {"type": "string", "required": False, "read_only": False, "label": "Source code"},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "fields"),
+    [
+        (SIGNATURES_PATH, "Signature List", ROWS_TOLD),
+        (EVENTS_PATH, "Event Signature List", ROWS_TOLD),
+        (f"{SIGNATURES_PATH}1/", "Signature Instance", None),
+        (f"{SIGNATURES_PATH}99999999/", "Signature Instance", None),
+        (f"{EVENTS_PATH}nonsense/", "Event Signature Instance", None),
+        (ABI_PATH, "Contract Abi Import Api", ABI_TOLD | COUNTERS_TOLD),
+        (SOLIDITY_PATH, "Solidity Import Api", SOLIDITY_TOLD | COUNTERS_TOLD),
+    ],
+)
+def test_options_describe_the_resource(port: int, path: str, name: str, fields: dict[str, Any] | None) -> None:
+    """OPTIONS tells name, types and fields, also of a row that is not there."""
+    told: dict[str, Any] = {
+        "name": name, "description": "", "renders": ["application/json", "text/html"],
+        "parses": ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"],
+    }  # fmt: skip
+    if fields is not None:
+        told["actions"] = {"POST": fields}
+    answer = request(port, "OPTIONS", path)
+    assert (answer.status, answer.json()) == (200, told)
+    if fields is not None:
+        assert list(answer.json()["actions"]["POST"]) == list(fields)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        SIGNATURES_PATH, f"{SIGNATURES_PATH}?page_size=3&page=2", f"{SIGNATURES_PATH}?text_signature=transfer",
+        f"{SIGNATURES_PATH}1/", f"{SIGNATURES_PATH}999999/", f"{SIGNATURES_PATH}?page=0", EVENTS_PATH,
+        f"{EVENTS_PATH}1/", f"{SIGNATURES_PATH}?format=xml", "/api/v1/signatures", "/nope/", "/healthz", "/readyz",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("headers", [{}, {"Accept-Encoding": "gzip"}, BROWSER, {"Accept": "image/png"}], ids=str)
+def test_head_is_get_without_the_body(port: int, path: str, headers: Mapping[str, str]) -> None:
+    """HEAD has the status and headers of GET, Content-Length too, and no body."""
+    full, head = get(port, path, headers), request(port, "HEAD", path, headers=headers)
+    assert head.body == b""
+    assert head.status == full.status
+    shown = [{name: value for name, value in each.headers.items() if name != "Date"} for each in (head, full)]
+    assert shown[0] == shown[1]
+    assert full.header("Content-Length") == str(len(full.body))
+
+
+# Negotiation.
+
+
+@pytest.mark.parametrize("path", [SIGNATURES_PATH, f"{SIGNATURES_PATH}1/", EVENTS_PATH])
+@pytest.mark.parametrize("query", ["", "?format=api"])
+def test_a_browser_gets_a_page(port: int, path: str, query: str) -> None:
+    """Who prefers HTML gets HTML of the same rows, with and without format=api."""
+    answer = get(port, path + query, BROWSER)
+    assert answer.status == 200
+    assert answer.header("Content-Type").startswith("text/html")
+    assert answer.body.lstrip().lower().startswith(b"<!doctype html>")
+    row = get(port, path).json()
+    text = (row["results"][0] if "results" in row else row)["text_signature"]
+    assert text.encode() in answer.body
+    assert "accept" in names_varied(answer)
+
+
+@pytest.mark.parametrize("query", ["", "?format=json", "?format=api", "?format="])
+def test_others_get_json(port: int, query: str) -> None:
+    """Who does not ask for HTML gets JSON, whatever the format."""
+    for headers in ({}, {"Accept": "*/*"}, {"Accept": "application/json; indent=4"}):
+        answer = get(port, SIGNATURES_PATH + query, headers)
+        assert answer.header("Content-Type") == "application/json"
+        assert "results" in answer.json()
+
+
+@pytest.mark.parametrize("status_path", [(404, "?page=0"), (404, "99999999/"), (200, "")])
+def test_an_error_is_a_page_too(port: int, status_path: tuple[int, str]) -> None:
+    """The HTML form has the status that JSON has."""
+    status, path = status_path
+    answer = get(port, SIGNATURES_PATH + path, BROWSER)
+    assert answer.status == status
+    assert answer.header("Content-Type").startswith("text/html")
+
+
+def test_a_page_shows_what_was_asked_and_runs_none_of_it(port: int) -> None:
+    """Markup in a query is text on the page."""
+    evil = '"><script>alert(1)</script>'
+    answer = get(port, f"{SIGNATURES_PATH}?{urlencode({'page_size': '1', 'x': evil})}&y=%3Cscript%3E", BROWSER)
+    assert answer.status == 200
+    assert b"<script" not in answer.body
+    assert "script-src" in answer.header("Content-Security-Policy") or "default-src 'none'" in answer.header(
+        "Content-Security-Policy"
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", SIGNATURES_PATH), ("GET", f"{SIGNATURES_PATH}1/"), ("POST", SIGNATURES_PATH), ("POST", ABI_PATH),
+     ("OPTIONS", EVENTS_PATH), ("GET", f"{SIGNATURES_PATH}?format=json")],
+)  # fmt: skip
+def test_who_takes_neither_is_refused(port: int, method: str, path: str) -> None:
+    """An Accept of neither is 406 as JSON; a refused POST stores nothing."""
+    body = urlencode({"text_signature": "refusedByAccept()", "contract_abi": "[]"}).encode()
+    sent = body if method == "POST" else None
+    answer = request(port, method, path, sent, FORM | {"Accept": "application/xml"})
+    assert answer.status == 406
+    assert answer.json() == {"detail": "Could not satisfy the request Accept header."}
+    assert names_allowed(answer) == ALLOW[path.partition("?")[0]]
+    assert found(port, "refusedByAccept") == []
+
+
+def test_an_unknown_format_is_not_found(port: int) -> None:
+    """format=xml is 404 in the contract's words."""
+    answer = get(port, f"{SIGNATURES_PATH}?format=xml")
+    assert (answer.status, answer.json()) == (404, {"detail": "Not found."})
+
+
+# Validators, packing, other origins.
+
+
+@pytest.mark.parametrize("path", [SIGNATURES_PATH, f"{SIGNATURES_PATH}1/", f"{EVENTS_PATH}?page_size=1"])
+@pytest.mark.parametrize("headers", [{}, BROWSER], ids=["json", "html"])
+def test_a_client_that_has_it_gets_304(port: int, path: str, headers: Mapping[str, str]) -> None:
+    """If-None-Match with the ETag answers 304, without a body and with the same validators."""
+    full = get(port, path, headers)
+    tag = full.header("ETag")
+    assert full.header("Cache-Control")
+    for known in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
+        for method in ("GET", "HEAD"):
+            answer = request(port, method, path, headers={**headers, "If-None-Match": known})
+            assert (answer.status, answer.body) == (304, b""), known
+            assert answer.header("ETag") == tag
+            assert names_allowed(answer) == ALLOW[path.partition("?")[0]]
+            assert "accept" in names_varied(answer)
+    assert get(port, path, {**headers, "If-None-Match": '"other"'}).status == 200
+
+
+def test_json_and_html_are_told_apart_by_their_tags(port: int) -> None:
+    """The tag of the JSON form does not stand for the page."""
+    tag = get(port, SIGNATURES_PATH).header("ETag")
+    assert get(port, SIGNATURES_PATH, {**BROWSER, "If-None-Match": tag}).status == 200
+
+
+@pytest.mark.parametrize("collection", [SIGNATURES, EVENT_SIGNATURES])
+def test_a_new_row_makes_a_new_tag(port: int, collection: Collection) -> None:
+    """After a POST the old tag gets the new list."""
+    path = LISTS[collection]
+    tag = get(port, path).header("ETag")
+    assert get(port, path, {"If-None-Match": tag}).status == 304
+    assert post_text(port, "madeANewTag()", path).status == 201
+    answer = get(port, path, {"If-None-Match": tag})
+    assert answer.status == 200
+    assert answer.header("ETag") != tag
+    assert answer.json()["results"][0]["text_signature"] == "madeANewTag()"
+
+
+@pytest.mark.parametrize("path", ["?page=99999", "99999999/", "nonsense/", "?format=xml"])
+def test_what_is_not_there_is_not_unmodified(port: int, path: str) -> None:
+    """A condition does not turn a 404 into a 304."""
+    tag = get(port, SIGNATURES_PATH).header("ETag")
+    for known in (tag, "*"):
+        assert get(port, SIGNATURES_PATH + path, {"If-None-Match": known}).status == 404
+
+
+def test_a_long_answer_is_packed_for_who_takes_it(port: int) -> None:
+    """With Accept-Encoding: gzip a long answer comes packed, is the same unpacked, and says so."""
+    path = f"{SIGNATURES_PATH}?text_signature=pagedRow"
+    plain, packed = get(port, path), get(port, path, {"Accept-Encoding": "deflate, gzip"})
+    assert packed.header("Content-Encoding") == "gzip"
+    assert len(packed.body) < len(plain.body)
+    assert gzip.decompress(packed.body) == plain.body
+    assert plain.header("Content-Encoding") == ""
+    for answer in (plain, packed):
+        assert {"accept", "accept-encoding"} <= names_varied(answer)
+        assert answer.header("Content-Length") == str(len(answer.body))
+
+
+@pytest.mark.parametrize("accepted", ["", "identity", "br", "gzip;q=0", "gzip; q=0.0, identity", "*;q=0, identity"])
+def test_who_does_not_take_gzip_gets_none(port: int, accepted: str) -> None:
+    """Nothing is packed for who does not ask for it or rules it out."""
+    answer = get(port, f"{SIGNATURES_PATH}?text_signature=pagedRow", {"Accept-Encoding": accepted})
+    assert answer.header("Content-Encoding") == ""
+    assert answer.json()["count"] == 25
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", SIGNATURES_PATH, 200), ("GET", f"{SIGNATURES_PATH}1/", 200), ("GET", f"{SIGNATURES_PATH}0/", 404),
+        ("POST", SIGNATURES_PATH, 400), ("PUT", SIGNATURES_PATH, 405), ("GET", "/api/v1/nope/", 404),
+        ("GET", "/api/v1/signatures", 301),
+    ],
+)  # fmt: skip
+def test_other_origins_may_read_every_answer(port: int, method: str, path: str, status: int) -> None:
+    """With an Origin all answers below /api/ may be read from anywhere, errors too; without, nothing is said."""
+    body = b"" if method == "POST" else None
+    answer = request(port, method, path, body, {"Origin": "https://a.test"})
+    assert answer.status == status
+    assert answer.header("Access-Control-Allow-Origin") == "*"
+    assert request(port, method, path, body).header("Access-Control-Allow-Origin") == ""
+
+
+@pytest.mark.parametrize("path", [SIGNATURES_PATH, EVENTS_PATH, ABI_PATH, SOLIDITY_PATH, f"{SIGNATURES_PATH}1/"])
+def test_a_preflight_is_answered(port: int, path: str) -> None:
+    """A preflight is 200, allows the methods and the headers that a POST of JSON needs, and lasts a day."""
+    headers = {
+        "Origin": "https://a.test", "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "content-type",
+    }  # fmt: skip
+    answer = request(port, "OPTIONS", path, headers=headers)
+    assert answer.status == 200
+    assert answer.header("Access-Control-Allow-Origin") == "*"
+    assert {"GET", "POST", "OPTIONS"} <= set(answer.header("Access-Control-Allow-Methods").replace(",", " ").split())
+    assert "content-type" in answer.header("Access-Control-Allow-Headers").lower()
+    assert answer.header("Access-Control-Max-Age") == "86400"
+
+
+FORWARDED = {
+    "X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.test", "X-Forwarded-For": "1.2.3.4",
+    "Forwarded": "host=evil.test;proto=https",
+}  # fmt: skip
+
+
+def test_a_proxy_s_word_is_not_taken_unasked(port: int) -> None:
+    """X-Forwarded headers change nothing by default."""
+    page = get(port, f"{SIGNATURES_PATH}?page_size=1", FORWARDED).json()
+    assert page["next"] == f"http://{HOST}:{port}{SIGNATURES_PATH}?page=2&page_size=1"
+
+
+def test_links_have_the_host_of_the_request(port: int) -> None:
+    """The Host header is the host of the links, with its port."""
+    data = f"GET {SIGNATURES_PATH}?page_size=1 HTTP/1.1\r\nHost: directory.test:81\r\nConnection: close\r\n\r\n"
+    answer = send(port, data.encode())
+    assert answer is not None
+    assert answer.json()["next"].startswith(f"http://directory.test:81{SIGNATURES_PATH}?")
+
+
+# POST.
+
+NOT_TEXT = "Unknown signature format"
+BAD_BODIES: list[tuple[str, bytes, dict[str, str], int, Any]] = [
+    ("xml", b"<a/>", {"Content-Type": "application/xml"}, 415,
+     {"detail": 'Unsupported media type "application/xml" in request.'}),
+    ("plain", b"x", {"Content-Type": "text/plain; charset=utf-8"}, 415,
+     {"detail": 'Unsupported media type "text/plain; charset=utf-8" in request.'}),
+    ("no type", b"{}", {}, 415, {"detail": 'Unsupported media type "" in request.'}),
+    ("broken", b"{", JSON, 400, r"JSON parse error - "),
+    ("no JSON", b"text_signature=a()", JSON, 400, r"JSON parse error - "),
+    ("not UTF-8", b'{"text_signature": "\xff()"}', JSON, 400, r"JSON parse error - "),
+    ("UTF-16", '{"text_signature": "a()"}'.encode("utf-16"), JSON, 400, r"JSON parse error - "),
+    ("blanks", b"  ", JSON, 400, r"JSON parse error - "),
+    ("two values", b"{}{}", JSON, 400, r"JSON parse error - "),
+    ("deep", b"[" * 100_000, JSON, 400, r"JSON parse error - "),
+    ("deep and closed", b'{"a":' * 100_000 + b"1" + b"}" * 100_000, JSON, 400, r"JSON parse error - "),
+    ("deep text", b'{"text_signature":' + b"[" * 100_000 + b"]" * 100_000 + b"}", JSON, 400, r"JSON parse error - "),
+    ("long number", b'{"text_signature": ' + b"9" * 5000 + b"}", JSON, 400, None),
+    ("no boundary", b"x", {"Content-Type": "multipart/form-data"}, 400, r"Multipart form parse error - "),
+    ("cut multipart", multipart({"text_signature": "cut()"})[0][:-20], multipart({})[1], 400,
+     r"Multipart form parse error - "),
+    ("list", b"[]", JSON, 400, {"non_field_errors": ["Invalid data. Expected a dictionary, but got list."]}),
+    ("string", b'"a()"', JSON, 400, {"non_field_errors": ["Invalid data. Expected a dictionary, but got str."]}),
+    ("number", b"5", JSON, 400, {"non_field_errors": ["Invalid data. Expected a dictionary, but got int."]}),
+    ("null body", b"null", JSON, 400, None),
+    ("empty", b"", JSON, 400, {"text_signature": ["This field is required."]}),
+    ("empty form", b"", FORM, 400, {"text_signature": ["This field is required."]}),
+    ("other field", b'{"text": "a()"}', JSON, 400, {"text_signature": ["This field is required."]}),
+    ("other form field", b"text=a()", FORM, 400, {"text_signature": ["This field is required."]}),
+    ("null", b'{"text_signature": null}', JSON, 400, {"text_signature": ["This field may not be null."]}),
+    ("last is null", b'{"text_signature": "a()", "text_signature": null}', JSON, 400,
+     {"text_signature": ["This field may not be null."]}),
+    ("blank", b'{"text_signature": " \\t\\n "}', JSON, 400, {"text_signature": ["This field may not be blank."]}),
+    ("blank form", b"text_signature=+", FORM, 400, {"text_signature": ["This field may not be blank."]}),
+    ("one", b'{"text_signature": " a "}', JSON, 400,
+     {"text_signature": ["Ensure this value has at least 3 characters (it has 1)."]}),
+    ("two", '{"text_signature": "éé"}'.encode(), JSON, 400,
+     {"text_signature": ["Ensure this value has at least 3 characters (it has 2)."]}),
+    ("five", b'{"text_signature": 5}', JSON, 400,
+     {"text_signature": ["Ensure this value has at least 3 characters (it has 1)."]}),
+    ("long number text", b'{"text_signature": 12345}', JSON, 400, {"text_signature": [NOT_TEXT]}),
+    ("true", b'{"text_signature": true}', JSON, 400, {"text_signature": [NOT_TEXT]}),
+    ("list text", b'{"text_signature": ["a()"]}', JSON, 400, {"text_signature": [NOT_TEXT]}),
+    ("object text", b'{"text_signature": {"a": 1}}', JSON, 400, {"text_signature": [NOT_TEXT]}),
+    ("not a number", b'{"text_signature": NaN}', JSON, 400, None),
+    ("endless", b'{"text_signature": 1e999}', JSON, 400, None),
+    ("half a pair", b'{"text_signature": "\\ud800()"}', JSON, 400, {"text_signature": [NOT_TEXT]}),
+    ("NUL", b'{"text_signature": "a\\u0000()"}', JSON, 400, {"text_signature": [NOT_TEXT]}),
+    ("NUL in a form", b"text_signature=a%00()", FORM, 400, {"text_signature": [NOT_TEXT]}),
+    ("bad escapes", b"text_signature=a%zz()", FORM, 400, {"text_signature": [NOT_TEXT]}),
+    ("bad UTF-8 escapes", b"text_signature=a%ff()", FORM, 400, {"text_signature": [NOT_TEXT]}),
+    ("raw bytes in a form", b"text_signature=a\xff()", FORM, 400, {"text_signature": [NOT_TEXT]}),
+    ("many fields", b"&".join([b"a=1"] * 5000), FORM, 400, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "told"), [case[1:] for case in BAD_BODIES], ids=[case[0] for case in BAD_BODIES]
+)
+def test_bodies_that_are_refused(port: int, body: bytes, headers: dict[str, str], status: int, told: Any) -> None:
+    """Each kind of bad body has its status and its words."""
+    answer = request(port, "POST", SIGNATURES_PATH, body, headers)
+    assert answer.status == status
+    if isinstance(told, str):
+        assert answer.json()["detail"].startswith(told)
+    elif told is not None:
+        assert answer.json() == told
+    assert names_allowed(answer) == LIST_ALLOW
+
+
+BAD_TEXTS = [
+    "foo", "foo(", "foo)", "0xa9059cbb", "foo(uint7)", "foo(uint257)", "foo(bytes33)", "foo(UINT256)", "foo-bar()",
+    "foo bar()", "foo(uint256[0])", "foo(uint256[01])", "foo(mapping(address=>uint256))", "foo(uint256,)", "foo(,)",
+    "foo(a,,b)", "foo(Token)", "1foo()", "()()", "event Foo(uint256)", "function function()", "foo(uint256) (uint256)",
+    "föö()", "foo(uint\u00a0a)", "x" * 100_000, "f(" * 10_000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BAD_TEXTS, ids=lambda text: ascii(text[:24]))
+def test_texts_of_an_unknown_format(port: int, text: str) -> None:
+    """What cannot be normalised is 400 and stores nothing."""
+    answer = post(port, SIGNATURES_PATH, {"text_signature": text})
+    assert (answer.status, answer.json()) == (400, {"text_signature": [NOT_TEXT]})
+
+
+@pytest.mark.parametrize("text", ["function foo(uint256)", "error foo(uint256)", "event event()", "foo", "foo(uint7)",
+                                  "event A(uint a, uint indexed b, uint indexed c, uint indexed d, uint indexed e)"])  # fmt: skip
+def test_events_of_an_unknown_format(port: int, text: str) -> None:
+    """Another collection's keyword is refused, and so are more than three indexed."""
+    answer = post(port, EVENTS_PATH, {"text_signature": text})
+    assert (answer.status, answer.json()) == (400, {"text_signature": ["Unknown event signature format"]})
+
+
+def test_the_first_check_that_fails_is_the_answer(port: int) -> None:
+    """Accept goes before the type, the type before the body, lengths before the format."""
+    broken, plain = b"{", {"Content-Type": "text/plain"}
+    assert request(port, "POST", SIGNATURES_PATH, broken, plain | {"Accept": "image/png"}).status == 406
+    assert request(port, "POST", SIGNATURES_PATH, broken, plain).status == 415
+    long = "f(" + "," * 4095
+    told = post(port, EVENTS_PATH, {"text_signature": long}).json()
+    assert told == {"text_signature": ["Ensure this value has at most 4096 characters (it has 4097)."]}
+    assert post(port, EVENTS_PATH, {"text_signature": long[:-1]}).json() == {
+        "text_signature": ["Unknown event signature format"]
+    }
+    assert post(port, EVENTS_PATH, {"text_signature": f" {long[:-1]} "}).json() == {
+        "text_signature": ["Unknown event signature format"]
+    }
+
+
+SPELLINGS: list[tuple[Collection, str, str]] = [
+    (SIGNATURES, "spellPlain(uint256)", "spellPlain(uint256)"),
+    (SIGNATURES, "  function spellNamed ( address to , uint value )\n", "spellNamed(address,uint256)"),
+    (SIGNATURES, "spellAliases(uint,int,byte,fixed,ufixed)", "spellAliases(uint256,int256,bytes1,fixed128x18,ufixed128x18)"),
+    (SIGNATURES, "spellPlaces(uint[] memory a, bytes calldata b, address payable c)", "spellPlaces(uint256[],bytes,address)"),
+    (SIGNATURES, "spellTuple(((uint,bool)[2][],address) a, ())", "spellTuple(((uint256,bool)[2][],address),())"),
+    (SIGNATURES, "spellMembers(tuple(uint a, int b) c)", "spellMembers((uint256,int256))"),
+    (SIGNATURES, "function spellTail(uint a) external view only(x) returns (bool);", "spellTail(uint256)"),
+    (SIGNATURES, "spell$(  )", "spell$()"),
+    (SIGNATURES, "spellBlank( )", "spellBlank()"),
+    (SIGNATURES, "error SpellError(uint a)", "SpellError(uint256)"),
+    (EVENT_SIGNATURES, "event SpellEvent(address indexed a, uint b) anonymous;", "SpellEvent(address,uint256)"),
+    (EVENT_SIGNATURES, "SpellBare(uint indexed a,uint indexed b,uint indexed c,uint d)", "SpellBare(uint256,uint256,uint256,uint256)"),
+    (EVENT_SIGNATURES, "SpellNone()", "SpellNone()"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("collection", "written", "text"), SPELLINGS, ids=[case[2] for case in SPELLINGS])
+def test_a_new_text_is_stored_in_its_canonical_form(port: int, collection: Collection, written: str, text: str) -> None:
+    """201 with the row; the same row in the list and at its id; then the text is there, however it is written."""
+    path = LISTS[collection]
+    answer = post(port, path, {"text_signature": written, "id": 5, "created_at": "x", "hex_signature": "0x"})
+    assert answer.status == 201
+    row = answer.json()
+    assert_record(row, text, collection)
+    assert get(port, f"{path}?page_size=1").json()["results"] == [row]
+    assert get(port, f"{path}{row['id']}/").json() == row
+    assert names_allowed(answer) == LIST_ALLOW
+    kind = "EventSignature" if collection == EVENT_SIGNATURES else "Signature"
+    for again in (written, text, f" {text}\t"):
+        refused = post(port, path, {"text_signature": again})
+        assert refused.status == 400
+        assert refused.json() == {"text_signature": [f"{kind} with this text signature already exists."]}
+    assert [each["text_signature"] for each in found(port, text, collection)] == [text]
+
+
+def test_the_collections_are_independent(port: int) -> None:
+    """One text may be in both, and letters of another case make another text."""
+    for path in LISTS.values():
+        for text in ("inBoth(uint256)", "InBoth(uint256)"):
+            assert post_text(port, text, path).status == 201
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda text: (json.dumps({"text_signature": text}).encode(), JSON),
+        lambda text: (b"\xef\xbb\xbf" + json.dumps({"text_signature": text}).encode(), JSON),
+        lambda text: (json.dumps({"text_signature": text}).encode(), {"Content-Type": "Application/JSON; charset=utf-8"}),
+        lambda text: (b'{"text_signature": "x", "text_signature": ' + json.dumps(text).encode() + b"}", JSON),
+        lambda text: (urlencode({"text_signature": text}).encode(), FORM),
+        lambda text: (f"text_signature={text}".encode(), FORM),
+        lambda text: (urlencode([("text_signature", "x"), ("text_signature", text), ("a", "")]).encode(), FORM),
+        lambda text: multipart({"text_signature": text}),
+        lambda text: multipart({"other": b"\xff\x00", "text_signature": text}),
+        lambda text: multipart({}, {"text_signature": text.encode()}),
+    ],
+    ids=["json", "json-mark", "json-charset", "json-last", "form", "form-raw", "form-last", "multipart",
+         "multipart-more", "multipart-file"],
+)  # fmt: skip
+def test_a_text_comes_in_any_of_the_bodies(
+    port: int, make: Callable[[str], tuple[bytes, dict[str, str]]], request: pytest.FixtureRequest
+) -> None:
+    """JSON and both kinds of form store a row; of repeated fields the last counts."""
+    text = f"body_{re.sub('[^a-z]', '_', request.node.callspec.id)}(uint256)"
+    body, headers = make(text)
+    answer = globals()["request"](port, "POST", SIGNATURES_PATH, body, headers)
+    assert answer.status == 201
+    assert_record(answer.json(), text)
+
+
+def test_a_posted_row_can_be_a_page(port: int) -> None:
+    """A browser's POST gets its row as HTML, with 201."""
+    answer = request(port, "POST", SIGNATURES_PATH, b"text_signature=postedByABrowser()", FORM | BROWSER)
+    assert answer.status == 201
+    assert answer.header("Content-Type").startswith("text/html")
+    assert b"postedByABrowser()" in answer.body
+
+
+# Imports.
+
+
+def counters(answer: Answer) -> tuple[int, int, int, int]:
+    assert answer.status == 201, answer.body
+    told = answer.json()
+    assert list(told) == ["num_processed", "num_imported", "num_duplicates", "num_ignored"]
+    assert told["num_processed"] == told["num_imported"] + told["num_duplicates"] + told["num_ignored"]
+    return told["num_processed"], told["num_imported"], told["num_duplicates"], told["num_ignored"]
+
+
+def import_abi(port: int, abi: Any) -> Answer:
+    return post(port, ABI_PATH, {"contract_abi": abi if isinstance(abi, str) else json.dumps(abi)})
+
+
+def function(name: Any, *types: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "function", "name": name, "inputs": [{"name": "", "type": type} for type in types], **more}
+
+
+MODERN_ABI = [
+    {"type": "constructor", "inputs": [{"name": "a", "type": "uint256"}], "stateMutability": "payable"},
+    {"type": "event", "name": "AbiEvent", "anonymous": False,
+     "inputs": [{"name": "a", "type": "address", "indexed": True}, {"name": "b", "type": "uint256", "indexed": False}]},
+    function("abiFunction", "address", "uint256[]", outputs=[{"name": "", "type": "bool"}], stateMutability="view"),
+    {"type": "function", "name": "abiTuple", "stateMutability": "pure", "inputs": [
+        {"name": "a", "type": "tuple[2]", "internalType": "struct S[2]", "components": [
+            {"name": "x", "type": "uint256"}, {"name": "y", "type": "tuple", "components": [
+                {"name": "z", "type": "bool"}]}]}, {"name": "b", "type": "bytes32"}]},
+    {"type": "error", "name": "AbiError", "inputs": [{"name": "a", "type": "uint256"}]},
+    {"type": "receive", "stateMutability": "payable"},
+    {"type": "fallback", "stateMutability": "payable"},
+    {"name": "abiOld", "inputs": [], "outputs": []},
+    function("abiFunction", "address", "uint256[]"),
+    function("abiStruct", "struct S"),
+    function("transfer", "address", "uint256"),
+]  # fmt: skip
+
+
+def test_an_abi_of_today_is_imported(port: int) -> None:
+    """Functions, events and errors are stored with their tuples written out; the rest is not counted."""
+    assert counters(import_abi(port, MODERN_ABI)) == (8, 5, 2, 1)
+    oldest_first = [row["text_signature"] for row in found(port, "abi")[::-1]]
+    assert [text for text in oldest_first if text.lower().startswith("abi")] == [
+        "abiFunction(address,uint256[])", "abiTuple((uint256,(bool))[2],bytes32)", "AbiError(uint256)", "abiOld()",
+    ]  # fmt: skip
+    assert [row["text_signature"] for row in found(port, "abi", EVENT_SIGNATURES)] == ["AbiEvent(address,uint256)"]
+    for row in found(port, "abi"):
+        assert_record(row, row["text_signature"])
+    assert counters(import_abi(port, MODERN_ABI)) == (8, 0, 7, 1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda abi: (json.dumps({"contract_abi": abi}).encode(), JSON),
+        lambda abi: (urlencode({"contract_abi": abi}).encode(), FORM),
+        lambda abi: multipart({"contract_abi": abi}),
+    ],
+    ids=["json", "form", "multipart"],
+)
+def test_an_abi_comes_in_any_of_the_bodies(port: int, make: Callable[[str], tuple[bytes, dict[str, str]]]) -> None:
+    """The ABI is a text in JSON or a field of a form; an empty one is fine."""
+    for abi in ("[]", '[{"type": "constructor"}]'):
+        body, headers = make(abi)
+        assert counters(request(port, "POST", ABI_PATH, body, headers)) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "This field is required."), ({"contract_abi": None}, "This field may not be null."),
+        ({"contract_abi": ""}, "This field may not be blank."), ({"contract_abi": " \n"}, "This field may not be blank."),
+        ({"contract_abi": "not JSON"}, "Invalid JSON"), ({"contract_abi": "[" * 100_000}, "Invalid JSON"),
+        ({"contract_abi": "[" + "9" * 5000 + "]"}, "Invalid JSON"), ({"contract_abi": "[}"}, "Invalid JSON"),
+        *(({"contract_abi": json.dumps(abi)}, "Could not validate ABI") for abi in list[Any]((
+            {}, "abc", 5, None, True, [5], [None], ["x"], [[]], [{"type": "unknown"}], [{"type": "function", "inputs": []}],
+            [{"type": "function", "name": "", "inputs": []}], [{"type": "function", "name": 5, "inputs": []}],
+            [{"type": []}], [{"type": {}}], [{"type": 5}], [{"type": None}], [{"type": True}],
+            [{"type": ["function"], "name": "f", "inputs": []}], [{"type": "function", "name": "f", "inputs": 5}],
+            [{"type": "function", "name": "f", "inputs": [5]}], [{"type": "function", "name": "f", "inputs": [{}]}],
+            [{"type": "function", "name": "f", "inputs": [{"type": 5}]}], [{"type": "constructor"}, 5],
+        ))),
+    ],
+    ids=lambda case: ascii(case)[:40],
+)  # fmt: skip
+def test_abis_that_are_refused(port: int, fields: dict[str, Any], words: str) -> None:
+    """No field, no JSON and no ABI are 400 in the contract's words."""
+    answer = post(port, ABI_PATH, fields)
+    assert (answer.status, answer.json()) == (400, {"contract_abi": [words]})
+
+
+def nested(depth: int, inner: Any) -> Any:
+    for _ in range(depth):
+        inner = {"type": "tuple", "components": [inner]}
+    return inner
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        [{"type": "tuple", "components": [{}]}], [{"type": "tuple", "components": [{"name": "x"}]}],
+        [{"type": "tuple", "components": 5}], [{"type": "tuple", "components": None}], [{"type": "tuple"}],
+        [{"type": "tuple", "components": [None]}], [{"type": "tuple", "components": "abc"}],
+        [{"type": "tuple", "components": [{"type": []}]}], [{"type": "tuple", "components": {"a": 1}}],
+        [{"type": "tuple", "components": [5]}], [{"type": "\ud800"}], [{"type": "uint256\0"}], [{"type": "a,b"}],
+        [nested(100, {"type": "bad"})], [{"type": "tuple", "components": nested(200, 5)}],
+    ],
+    ids=lambda inputs: ascii(inputs)[:50],
+)  # fmt: skip
+def test_inputs_that_cannot_be_normalised_are_ignored(port: int, inputs: Any) -> None:
+    """An entry of a known kind with broken inputs is ignored or refuses the ABI; it is never a fault of ours."""
+    answer = import_abi(port, [{"type": "function", "name": "brokenInputs", "inputs": inputs}])
+    if answer.status == 400:
+        assert answer.json() == {"contract_abi": ["Could not validate ABI"]}
+    else:
+        assert counters(answer) == (1, 0, 0, 1)
+    assert found(port, "brokenInputs") == []
+
+
+@pytest.mark.parametrize(
+    ("opened", "inner", "closed"), [('{"type":"tuple","components":[', '{"type":"bool"}', "]}"), ("[", "", "]")]
+)
+def test_an_abi_of_any_depth_is_answered(port: int, opened: str, inner: str, closed: str) -> None:
+    """However deep its components are nested, an ABI is imported, ignored or refused, also at the depth
+    that Python just reads but cannot write again."""
+    for depth in (50, *range(470, 500), *range(940, 1000), 10_000):
+        components = opened * depth + inner + closed * depth
+        text = f'[{{"type":"function","name":"deep","inputs":[{{"type":"tuple","components":[{components}]}}]}}]'
+        assert import_abi(port, text).status in (201, 400), depth
+
+
+SOURCE = """
+// function inAComment(uint a)
+pragma solidity ^0.8.0;
+struct Point { uint x; uint y; }
+enum Colour { Red, Green }
+interface Sol {
+    event SolEvent(address indexed from, Point point);
+    error SolError(uint code);
+    function solFirst(Point calldata p, Colour c) external returns (uint);
+    function solSecond(address payable to, bytes memory data) external;
+    function solFirst(Point calldata p, Colour c) external returns (uint);
+    function balanceOf(address) external view returns (uint);
+}
+"""
+
+
+def test_a_solidity_file_is_imported(port: int) -> None:
+    """Functions, events and errors of a source are stored, structs and enums written out, in its order."""
+    counted = counters(post(port, SOLIDITY_PATH, {"source_code": SOURCE}))
+    assert counted[1] == 4
+    assert counted[0] == counted[1] + counted[2]
+    assert sorted(row["text_signature"] for row in found(port, "sol")) == [
+        "SolError(uint256)", "solFirst((uint256,uint256),uint8)", "solSecond(address,bytes)",
+    ]  # fmt: skip
+    ids = [found(port, f"sol{name}(")[0]["id"] for name in ("First", "Second")]
+    assert ids == sorted(ids)
+    assert [row["text_signature"] for row in found(port, "solevent", EVENT_SIGNATURES)] == [
+        "SolEvent(address,(uint256,uint256))"
+    ]
+    assert found(port, "inAComment") == []
+    again = counters(post(port, SOLIDITY_PATH, {"source_code": SOURCE}))
+    assert again[1:] == (0, counted[0], 0)
+
+
+def test_code_and_file_of_one_request_are_both_read(port: int) -> None:
+    """source_code and source_file together are one import; a duplicate between them counts as one."""
+    code = "contract A { function solBoth(uint a) external {} function solCode() external {} }"
+    file = b"contract B { function solBoth(uint a) external {} function solFile() external {} }"
+    body, headers = multipart({"source_code": code}, {"source_file": file})
+    assert counters(request(port, "POST", SOLIDITY_PATH, body, headers)) == (4, 3, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b"", JSON), (b"{}", JSON), (b"", FORM), multipart({"a": "b"}), (b'{"source_code": "no code"}', JSON),
+        (b'{"source_code": "\\u0000"}', JSON), (b'{"source_code": "contract A { \\ud800 }"}', JSON),
+        (b'{"source_code": 5}', JSON), (b'{"source_code": [1, {"a": null}]}', JSON),
+        multipart({}, {"source_file": b"\xff\xfe\x00 function"}), multipart({}, {"source_file": b"\0"}),
+        (json.dumps({"source_code": "contract A { function f(" + "(" * 20_000}).encode(), JSON),
+        (json.dumps({"source_code": "{" * 50_000}).encode(), JSON),
+        (json.dumps({"source_code": "contract A { struct S { S s; } function f(S s) external {} }"}).encode(), JSON),
+    ],
+    ids=lambda case: ascii(case)[:40],
+)  # fmt: skip
+def test_a_source_that_declares_nothing_is_fine(port: int, body: bytes, headers: dict[str, str]) -> None:
+    """No source, or none that declares anything, gives zeros, however broken it is."""
+    processed, imported, duplicates, ignored = counters(request(port, "POST", SOLIDITY_PATH, body, headers))
+    assert (imported, duplicates) == (0, 0)
+    assert processed == ignored
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "told"),
+    [
+        (b'{"source_code": ""}', JSON, {"source_code": ["This field may not be blank."]}),
+        (b'{"source_code": " \\n"}', JSON, {"source_code": ["This field may not be blank."]}),
+        (b'{"source_code": null}', JSON, {"source_code": ["This field may not be null."]}),
+        (b"source_code=", FORM, {"source_code": ["This field may not be blank."]}),
+        (*multipart({}, {"source_file": b""}), {"source_file": ["The submitted file is empty."]}),
+        (b'{"source_file": "x"}', JSON,
+         {"source_file": ["The submitted data was not a file. Check the encoding type on the form."]}),
+        (b"source_file=x", FORM,
+         {"source_file": ["The submitted data was not a file. Check the encoding type on the form."]}),
+        (*multipart({"source_file": "x"}),
+         {"source_file": ["The submitted data was not a file. Check the encoding type on the form."]}),
+    ],
+)  # fmt: skip
+def test_sources_that_are_refused(port: int, body: bytes, headers: dict[str, str], told: dict[str, Any]) -> None:
+    """Blank and null code, empty files and what is no file are 400 in the contract's words."""
+    answer = request(port, "POST", SOLIDITY_PATH, body, headers)
+    assert (answer.status, answer.json()) == (400, told)
+
+
+@pytest.mark.parametrize("path", [ABI_PATH, SOLIDITY_PATH])
+def test_imports_refuse_other_types(port: int, path: str) -> None:
+    """Both imports take the three types and no other."""
+    answer = request(port, "POST", path, b"x", {"Content-Type": "text/plain"})
+    assert (answer.status, answer.json()) == (415, {"detail": 'Unsupported media type "text/plain" in request.'})
+
+
+# Limits. The port fixture looks whether the server had to say anything of itself.
+
+
+def refused(answer: Answer | None) -> bool:
+    """A 4xx without a word of our insides, or no answer at all."""
+    return answer is None or (400 <= answer.status < 500 and b"Traceback" not in answer.body)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_over_the_limit_is_refused(port: int, chunked: bool) -> None:
+    """1 MiB is taken, a byte more is 413 as JSON, whether its length was announced or not."""
+    head = f"POST {SIGNATURES_PATH} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    for size, status in ((1 << 20, 400), ((1 << 20) + 1, 413)):
+        body = b"x" * size
+        if chunked:
+            data = f"Transfer-Encoding: chunked\r\n\r\n{size:x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
+        else:
+            data = f"Content-Length: {size}\r\n\r\n".encode() + body
+        answer = send(port, head.encode() + data)
+        assert answer is not None
+        assert answer.status == status
+        assert list(answer.json()) == ["detail"]
+        assert names_allowed(answer) == LIST_ALLOW
+
+
+def test_imports_take_larger_bodies(port: int) -> None:
+    """An import over 1 MiB is read; one over 16 MiB is 413 as JSON."""
+    assert counters(import_abi(port, "[" + " " * (2 << 20) + "]")) == (0, 0, 0, 0)
+    answer = import_abi(port, "[" + " " * (16 << 20) + "]")
+    assert answer.status == 413
+    assert list(answer.json()) == ["detail"]
+
+
+def test_a_chunked_body_is_a_body(port: int) -> None:
+    """A POST in chunks stores its row."""
+    body = b'{"text_signature": "inChunks(uint256)"}'
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (body[:5], body[5:20], body[20:]))
+    head = f"POST {SIGNATURES_PATH} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    answer = send(port, head.encode() + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+    assert answer is not None
+    assert answer.status == 201
+    assert_record(answer.json(), "inChunks(uint256)")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"Content-Length: 2\r\nContent-Length: 2\r\n", b"Content-Length: 2\r\nContent-Length: 3\r\n",
+        b"Content-Length: x\r\n", b"Content-Length: -2\r\n", b"Content-Length: +2\r\n", b"Content-Length: 2.0\r\n",
+        b"Content-Length: \r\n", b"Content-Length: 0x2\r\n", b"Content-Length: " + b"9" * 100 + b"\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: x\r\n",
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_a_length_that_is_none_is_refused(port: int, lines: bytes) -> None:
+    """A Content-Length given twice, or no number, is a bad request."""
+    data = f"POST {SIGNATURES_PATH} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n".encode() + lines
+    assert refused(send(port, data + b"Content-Type: application/json\r\n\r\n{}", half_close=True))
+
+
+def test_a_body_cut_short_stores_nothing(port: int) -> None:
+    """Where the connection ends before the body does, nothing of it is taken."""
+    body = b"text_signature=cutShort(uint256)"
+    head = f"POST {SIGNATURES_PATH} HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM['Content-Type']}\r\n"
+    answer = send(port, head.encode() + b"Content-Length: %d\r\n\r\n" % (len(body) + 10) + body, half_close=True)
+    assert refused(answer)
+    assert found(port, "cutShort") == []
+
+
+@pytest.mark.parametrize(
+    ("data", "statuses"),
+    [
+        (b"GET %s?a=%s HTTP/1.1\r\nHost: a\r\n\r\n" % (SIGNATURES_PATH.encode(), b"x" * 20_000), {414}),
+        (b"GET %s?a=%s HTTP/1.1\r\nHost: a\r\n\r\n" % (SIGNATURES_PATH.encode(), b"x" * 100_000), {414, 431}),
+        (b"GET %s HTTP/1.1\r\nHost: a\r\nX: %s\r\n\r\n" % (SIGNATURES_PATH.encode(), b"x" * 100_000), {431}),
+        (b"GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n" % (SIGNATURES_PATH.encode(), b"X: y\r\n" * 20_000), {431}),
+        (b"FOO %s HTTP/1.1\r\nHost: a\r\n\r\n" % SIGNATURES_PATH.encode(), {405}),
+        (b"get %s HTTP/1.1\r\nHost: a\r\n\r\n" % SIGNATURES_PATH.encode(), {400, 405}),
+        (b"GET %s?\xff\xfe HTTP/1.1\r\nHost: a\r\n\r\n" % SIGNATURES_PATH.encode(), {200, 400}),
+        (b"GET /\xff\x00 HTTP/1.1\r\nHost: a\r\n\r\n", {400, 404}),
+        (b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", {400, 404}),
+        (b"CONNECT a.test:443 HTTP/1.1\r\nHost: a\r\n\r\n", {400, 404, 405}),
+        (b"GET %s HTTP/1.1\r\nHost: a\r\nno colon\r\n\r\n" % SIGNATURES_PATH.encode(), {400}),
+        (b"\x00\x01\x02\r\n\r\n", {400}),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", {400}),
+    ],
+    ids=["query", "huge-query", "header", "headers", "FOO", "get", "raw-query", "raw-path", "star", "connect",
+         "no-colon", "zeros", "tls"],
+)  # fmt: skip
+def test_requests_out_of_all_bounds(port: int, data: bytes, statuses: set[int]) -> None:
+    """What no client should send is refused with a 4xx, and never takes the server along."""
+    answer = send(port, data.replace(b"Host: a\r\n", b"Host: a\r\nConnection: close\r\n"))
+    assert answer is not None
+    assert answer.status in statuses
+    assert b"Traceback" not in answer.body
+    assert get(port, "/healthz").status == 200
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "page=" + "9" * 100, "page=" + "0" * 5000 + "1", "page=" + "0" * 16_000, "page_size=" + "9" * 5000,
+        "page_size=" + "0" * 5000 + "1", "page=%00", "page_size=%00", "ordering=%00", "format=%00", "%00=%00", "%00",
+        "hex_signature=" + "a" * 16_000, "hex_signature=%00&text_signature=%00&created_at__gte=%00",
+        "text_signature=" + "a" * 16_000, "text_signature=%FF%FE", "text_signature=%C3", "%FF=%FF&page_size=1",
+        "text_signature=%", "text_signature=%zz", "%%%", "a=%u0041", "&" * 16_000, "=" * 16_000, "a&" * 8_000,
+        "a=1&" * 4_000 + "page_size=1", "created_at__gte=" + "9" * 5000, "created_at__gte=2026-01-31T12:00:00." + "9" * 5000,
+        "format=" + "x" * 10_000, "ordering=" + "," * 16_000, "text_signature=%ED%A0%80&page_size=1", ";", "?", "page=1?page=2",
+    ],
+    ids=lambda query: query[:24],
+)  # fmt: skip
+@pytest.mark.parametrize("headers", [{}, BROWSER], ids=["json", "html"])
+def test_no_query_is_a_fault(port: int, query: str, headers: dict[str, str]) -> None:
+    """Any query is answered or refused, and what is answered in JSON is JSON."""
+    answer = get(port, f"{SIGNATURES_PATH}?{query}", headers)
+    assert answer.status in (200, 404)
+    assert b"Traceback" not in answer.body
+    if not headers:
+        answer.json()
+
+
+@pytest.mark.parametrize(
+    "host", [b"a\tb", b'a"\\b', b"a\xff", b"", b"a b", b"[::1]:80", b"a,b", b"x" * 5000], ids=ascii
+)
+def test_no_host_breaks_the_answer(port: int, host: bytes) -> None:
+    """Whatever stands in Host, the answer is JSON or a refusal."""
+    data = b"GET %s?page_size=1 HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % (SIGNATURES_PATH.encode(), host)
+    answer = send(port, data)
+    assert answer is not None
+    if answer.status == 200:
+        assert answer.json()["next"].endswith(f"{SIGNATURES_PATH}?page=2&page_size=1")
+    else:
+        assert refused(answer)
+
+
+def test_the_first_version_of_http_is_spoken_too(port: int) -> None:
+    """HTTP/1.0 without a Host gets its answer, with links to the address it called, and is hung up on."""
+    answer = send(port, f"GET {SIGNATURES_PATH}?page_size=1 HTTP/1.0\r\n\r\n".encode())
+    assert answer is not None
+    assert answer.status == 200
+    assert answer.json()["next"] == f"http://{HOST}:{port}{SIGNATURES_PATH}?page=2&page_size=1"
+
+
+def test_requests_can_share_a_connection(port: int) -> None:
+    """Several requests behind one another on one connection are answered in order, errors between them too."""
+    paths = [f"{SIGNATURES_PATH}1/", f"{SIGNATURES_PATH}0/", "/nope/", f"{EVENTS_PATH}1/", f"{SIGNATURES_PATH}1/"]
+    lines = [f"GET {path} HTTP/1.1\r\nHost: a\r\n" for path in paths]
+    lines[-1] += "Connection: close\r\n"
+    with socket.create_connection((HOST, port), timeout=SAFETY_SECONDS) as connection:
+        connection.sendall("".join(f"{line}\r\n" for line in lines).encode())
+        with connection.makefile("rb") as told:
+            statuses = re.findall(rb"HTTP/1.1 (\d+)", told.read())
+    assert statuses == [b"200", b"404", b"404", b"200", b"200"]
+
+
+# The application without a server: settings, the log, and bodies by the hundred.
+
+
+@pytest.fixture(scope="module")
+def make_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
+    """The application over a warehouse of its own, with settings."""
+    paths = Paths(tmp_path_factory.mktemp("memory") / "house")
+    reader = Reader(paths)
+    writer = Writer(paths, reader)
+    yield lambda **more: create_app(Settings(paths.root, **more), reader, writer)
+    writer.close()
+    reader.close()
+
+
+def test_a_trusted_proxy_s_word_is_taken(make_app: Callable[..., Any]) -> None:
+    """With trust_proxy the links have the scheme and host that the proxy names."""
+    client = falcon.testing.TestClient(make_app(trust_proxy=True))
+    for text in ("viaProxy1()", "viaProxy2()"):
+        client.simulate_post(SIGNATURES_PATH, json={"text_signature": text})
+    headers = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "directory.test"}
+    page = client.simulate_get(SIGNATURES_PATH, query_string="page_size=1", headers=headers).json
+    assert page["next"] == f"https://directory.test{SIGNATURES_PATH}?page=2&page_size=1"
+
+
+def test_the_limits_are_settings(make_app: Callable[..., Any]) -> None:
+    """max_body bounds a POST and max_import_body an import."""
+    client = falcon.testing.TestClient(make_app(max_body=30, max_import_body=40))
+    assert client.simulate_post(SIGNATURES_PATH, body="x" * 30, headers=JSON).status_code == 400
+    assert client.simulate_post(SIGNATURES_PATH, body="x" * 31, headers=JSON).status_code == 413
+    assert client.simulate_post(ABI_PATH, body="x" * 40, headers=JSON).status_code == 400
+    assert client.simulate_post(ABI_PATH, body="x" * 41, headers=JSON).status_code == 413
+
+
+def test_each_request_is_a_line_of_the_log(
+    make_app: Callable[..., Any], capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Method, path, status, bytes and milliseconds as JSON; no query, no body."""
+    client = falcon.testing.TestClient(Logged(make_app()))
+    got = client.simulate_get(SIGNATURES_PATH, query_string="text_signature=secretQuery")
+    client.simulate_post(SIGNATURES_PATH, json={"text_signature": "secretBody"})
+    client.simulate_head("/nope\u20ac/")
+    written = capfdbinary.readouterr().out
+    lines = [json.loads(line) for line in written.splitlines()]
+    assert [(line["method"], line["status"]) for line in lines] == [("GET", 200), ("POST", 400), ("HEAD", 404)]
+    assert lines[0]["path"] == SIGNATURES_PATH
+    assert lines[0]["bytes"] == len(got.content)
+    assert all(line["ms"] >= 0 and line["time"].endswith("Z") for line in lines)
+    assert b"secret" not in written
+
+
+json_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.sampled_from(
+        ["f()", "function f(uint a)", "[]", "{}", "tuple", "function", "event", "uint256", "contract A {"])),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["type", "name", "inputs", "components", "indexed", "anonymous", "x"]), inner,
+                        max_size=5),
+    ),
+    max_leaves=12,
+)  # fmt: skip
+fields = st.sampled_from(["text_signature", "contract_abi", "source_code", "source_file", "other"])
+post_paths = st.sampled_from([SIGNATURES_PATH, EVENTS_PATH, ABI_PATH, SOLIDITY_PATH])
+thorough = settings(
+    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+
+
+def assert_answered(make_app: Callable[..., Any], path: str, body: bytes, content_type: str) -> None:
+    answer = falcon.testing.TestClient(make_app()).simulate_post(
+        path, body=body, headers={"Content-Type": content_type}
+    )
+    assert answer.status_code in (201, 400, 415)
+    assert isinstance(answer.json, dict)
+
+
+@thorough
+@given(post_paths, st.dictionaries(fields, json_values, max_size=3))
+def test_no_json_is_a_fault(make_app: Callable[..., Any], path: str, value: dict[str, Any]) -> None:
+    """JSON of any shape is stored or refused."""
+    assert_answered(make_app, path, json.dumps(value).encode(), "application/json")
+
+
+abi_entries = st.dictionaries(
+    st.sampled_from(["type", "name", "inputs", "anonymous", "outputs", "components"]),
+    st.one_of(st.sampled_from(["function", "event", "error", "f", "tuple", "uint256"]), json_values),
+    max_size=5,
+)
+
+
+@thorough
+@given(st.lists(abi_entries, max_size=3), st.lists(json_values, max_size=2))
+def test_no_abi_is_a_fault(make_app: Callable[..., Any], entries: list[Any], inputs: list[Any]) -> None:
+    """An ABI of any shape is imported or refused."""
+    for abi in (entries, [function("f") | {"inputs": inputs}], [function("f") | {"inputs": [
+        {"type": "tuple", "components": inputs}]}]):  # fmt: skip
+        body = json.dumps({"contract_abi": json.dumps(abi)}).encode()
+        assert_answered(make_app, ABI_PATH, body, "application/json")
+
+
+@thorough
+@given(
+    post_paths,
+    st.one_of(
+        st.binary(max_size=200),
+        st.lists(
+            st.sampled_from(
+                [b"--b", b"\r\n", b"--", b"\n", b"Content-Disposition: form-data; ", b'name="text_signature"',
+                 b'name="source_file"', b'; filename="x"', b"; filename*=utf-8''x", b"Content-Type: text/plain", b"f()",
+                 b"\xff", b"\0", b"text_signature=", b"&", b"%", b"{", b'"', b"]"]
+            ), max_size=20,
+        ).map(b"".join),
+    ),
+    st.sampled_from(
+        ["application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b", "multipart/form-data",
+         "multipart/form-data; boundary=", "text/plain", 'multipart/form-data; boundary="b', ";", "application/json;"]
+    ),
+)  # fmt: skip
+def test_no_body_is_a_fault(make_app: Callable[..., Any], path: str, body: bytes, content_type: str) -> None:
+    """Bytes of any kind under any type are stored or refused."""
+    assert_answered(make_app, path, body, content_type)
+
+
+@thorough
+@given(
+    st.sampled_from([SIGNATURES_PATH, EVENTS_PATH]),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["page", "page_size", "ordering", "format", "hex_signature", "text_signature",
+                             "created_at__gte", "created_at__lt", "x"]),
+            st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=10), st.integers().map(str),
+                      st.datetimes().map(str)),
+        ), max_size=5,
+    ),
+)  # fmt: skip
+def test_no_parameters_are_a_fault(make_app: Callable[..., Any], path: str, pairs: list[tuple[str, str]]) -> None:
+    """Parameters of any value give a page, 404 or 406, as JSON."""
+    client = falcon.testing.TestClient(make_app())
+    answer = client.simulate_get(path, query_string=urlencode(pairs))
+    assert answer.status_code in (200, 404, 406)
+    assert isinstance(answer.json, dict)

@@ -1,0 +1,601 @@
+"""A server among other processes: several workers, several writers, imports, folds, kills and stops.
+
+Everything here runs on real processes over a real warehouse. What is awaited is an event; the only
+limits are those that end a test which hangs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from http.client import HTTPConnection, HTTPResponse
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import warehouse
+from serve.post import Writer, new_text
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, import_files
+from tests.serve.support import (
+    ABI_PATH,
+    EVENTS_PATH,
+    FORM,
+    HOST,
+    JSON,
+    SIGNATURES_PATH,
+    Server,
+    found,
+    get,
+    local,
+    only,
+    post_text,
+    serving,
+    until,
+    whole,
+)
+from warehouse.paths import Paths
+from warehouse.publish import fold
+from warehouse.reading import Reader
+from warehouse.schema import EVENT_SIGNATURES, SIGNATURES
+from warehouse.staging import StagedRow
+
+Record = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Two workers that do not fold by themselves. Tests add texts of their own and count on no others."""
+    with serving(tmp_path_factory.mktemp("live") / "house") as server:
+        yield server
+
+
+@pytest.fixture
+def server(live: Server) -> Iterator[Server]:
+    yield live
+    assert live.faults() == []
+
+
+def sigdir(folder: Path, *arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """The command on a server's warehouse, to its end."""
+    done = subprocess.run(
+        [*command_line(), *map(str, arguments)], cwd=ROOT, env=environment(folder), input=stdin,
+        capture_output=True, timeout=SAFETY_SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    return done
+
+
+@contextmanager
+def importing(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """An import that has begun to read standard input and goes on until that is closed."""
+    command = [*command_line(), "import", "-", "--json", "--quiet", "--format", "text"]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment(folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        until(lambda: any((folder / "tmp").glob("*/lock")), "the import to begin")
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def finish(process: subprocess.Popen[bytes], lines: Sequence[str]) -> Record:
+    """Give an import its lines and wait for its report."""
+    told, _ = process.communicate("".join(f"{line}\n" for line in lines).encode(), timeout=SAFETY_SECONDS)
+    assert process.returncode == 0
+    report: Record = json.loads(told)
+    return report
+
+
+def posted(server: Server, text: str, path: str = SIGNATURES_PATH) -> Record:
+    answer = post_text(server.port, text, path)
+    assert answer.status == 201, answer.body
+    row: Record = answer.json()
+    return row
+
+
+def assert_in_order(rows: Sequence[Record]) -> None:
+    """Oldest first: ids and times rise, and no text comes twice."""
+    assert all(one["id"] < other["id"] for one, other in pairwise(rows))
+    assert all(one["created_at"] < other["created_at"] for one, other in pairwise(rows))
+    assert len({row["text_signature"] for row in rows}) == len(rows)
+
+
+# Two workers.
+
+
+def test_a_row_is_there_on_any_worker_once_it_is_acknowledged(server: Server) -> None:
+    """What one worker has answered 201 for, the other has in its very next answer, and the other way round."""
+    first, second = server.workers()
+    for turn in range(10):
+        for writer, reader in ((first, second), (second, first)):
+            with only(server, writer):
+                row = posted(server, f"acrossWorkers{turn}_{writer}()")
+            with only(server, reader):
+                page = get(server.port, f"{SIGNATURES_PATH}?page_size=1").json()
+                assert page["results"] == [row]
+                assert get(server.port, f"{SIGNATURES_PATH}{row['id']}/").json() == row
+                assert found(server.port, row["text_signature"]) == [row]
+                assert post_text(server.port, row["text_signature"]).status == 400
+    assert_in_order(whole(server.port))
+
+
+def test_alternating_requests_always_see_the_newest_row(server: Server) -> None:
+    """Over many fresh connections, every GET behind a POST has its row, in either collection."""
+    for turn in range(60):
+        path = EVENTS_PATH if turn % 3 == 0 else SIGNATURES_PATH
+        row = posted(server, f"alternating{turn}(uint)", path)
+        for _ in range(2):
+            assert get(server.port, f"{path}?page_size=1").json()["results"] == [row]
+
+
+def test_a_tag_is_the_same_on_every_worker(server: Server) -> None:
+    """While nothing changes, both workers give one ETag, so a client may ask either."""
+    tags = set()
+    for worker in server.workers():
+        with only(server, worker):
+            tags.add(get(server.port, SIGNATURES_PATH).header("ETag"))
+    assert len(tags) == 1
+
+
+# Other processes publish.
+
+
+class Watcher(threading.Thread):
+    """Reads the list over and over: whole on one page, and page by page. Keeps what was not right."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._port = port
+        self._ending = threading.Event()
+        self.wrong: list[str] = []
+        self.counts: set[int] = set()
+        self.walks = 0
+
+    def run(self) -> None:
+        try:
+            while not self._ending.is_set():
+                self._look()
+                self._walk()
+                self.walks += 1
+        except Exception as error:  # noqa: BLE001 - told to the test, which fails with it
+            self.wrong.append(repr(error))
+
+    def _page(self, path: str) -> tuple[str, Record]:
+        answer = get(self._port, path)
+        if answer.status != 200:
+            self.wrong.append(f"{path}: {answer.status} {answer.body!r}")
+        page: Record = answer.json()
+        return answer.header("ETag"), page
+
+    def _look(self) -> None:
+        """A page that has room for all rows has exactly as many as it counts, in order."""
+        _, page = self._page(f"{SIGNATURES_PATH}?page_size=1000&text_signature=watched")
+        rows = page["results"]
+        self.counts.add(page["count"])
+        if len(rows) != page["count"] or page["next"] is not None:
+            self.wrong.append(f"{len(rows)} rows of {page['count']}")
+        try:
+            assert_in_order(rows[::-1])
+        except AssertionError:
+            self.wrong.append("rows out of order or twice")
+
+    def _walk(self) -> None:
+        """Pages with one tag belong to one state: together they have each row once."""
+        tags, ids, counts = set(), [], set()
+        link: str | None = f"{SIGNATURES_PATH}?page_size=97&text_signature=watched"
+        while link is not None:
+            tag, page = self._page(local(link))
+            tags.add(tag)
+            counts.add(page["count"])
+            ids += [row["id"] for row in page["results"]]
+            link = page["next"]
+        if len(tags) == 1 and (counts != {len(ids)} or sorted(ids, reverse=True) != ids or len(set(ids)) != len(ids)):
+            self.wrong.append(f"one state, {counts} rows counted, {len(ids)} seen")
+
+    def finish(self) -> None:
+        self._ending.set()
+        self.join(SAFETY_SECONDS)
+        assert self.wrong == []
+        assert self.walks > 0
+
+
+@contextmanager
+def watched(server: Server) -> Iterator[Watcher]:
+    watcher = Watcher(server.port)
+    watcher.start()
+    try:
+        yield watcher
+    finally:
+        watcher.finish()
+
+
+def test_an_import_and_a_fold_are_seen_whole_at_once(server: Server, tmp_path: Path) -> None:
+    """Rows imported or folded by another process are on every worker when that process ends; no request
+    fails meanwhile, and none sees a part of them."""
+    lines = [f"watchedImport{number}(uint256)" for number in range(400)]
+    source = tmp_path / "in.txt"
+    source.write_text("\n".join(lines))
+    before = [posted(server, f"watchedBefore{number}()") for number in range(5)]
+    with watched(server) as watcher:
+        sigdir(server.folder, "import", source, "--quiet")
+        for worker in server.workers():
+            with only(server, worker):
+                assert get(server.port, f"{SIGNATURES_PATH}?text_signature=watched").json()["count"] == 405
+        after = [posted(server, f"watchedAfter{number}()") for number in range(5)]
+        rows = whole(server.port)
+        sigdir(server.folder, "fold")
+        for worker in server.workers():
+            with only(server, worker):
+                assert whole(server.port) == rows
+    assert watcher.counts <= set(range(6)) | set(range(405, 411))
+    assert_in_order(rows)
+    texts = [row["text_signature"] for row in rows if row["text_signature"].startswith("watched")]
+    assert texts == [row["text_signature"] for row in before] + lines + [row["text_signature"] for row in after]
+    told = warehouse.open(server.folder).sql("SELECT id, text_signature FROM signatures ORDER BY id").arrow()
+    assert told.to_pylist() == [{"id": row["id"], "text_signature": row["text_signature"]} for row in rows]
+
+
+def test_a_text_posted_while_an_import_reads_it_stays_the_posted_row(server: Server) -> None:
+    """A POST does not wait for a running import, and its row keeps the text: the import counts a duplicate."""
+    lines = [f"lateText{number}()" for number in range(50)]
+    with importing(server.folder) as process:
+        rows = [posted(server, f"function lateText{number} ( )") for number in (0, 25, 49)]
+        report = finish(process, lines)
+    assert report["totals"] == {"read": 50, "imported": 47, "duplicate": 3, "rejected": 0}
+    held = whole(server.port)
+    assert_in_order(held)
+    late = {row["text_signature"]: row for row in held if row["text_signature"].startswith("lateText")}
+    assert sorted(late) == sorted(lines)
+    assert [late[row["text_signature"]] for row in rows] == rows
+
+
+def test_a_fold_changes_no_row_and_forgets_none(server: Server) -> None:
+    """Before and after a fold the lists are equal, and what was stored is refused as before."""
+    for number in range(3):
+        posted(server, f"foldedSignature{number}()")
+        posted(server, f"FoldedEvent{number}(uint)", EVENTS_PATH)
+    before = [whole(server.port, collection) for collection in (SIGNATURES, EVENT_SIGNATURES)]
+    sigdir(server.folder, "fold")
+    assert [whole(server.port, collection) for collection in (SIGNATURES, EVENT_SIGNATURES)] == before
+    for worker in server.workers():
+        with only(server, worker):
+            assert post_text(server.port, "foldedSignature0()").status == 400
+            assert post_text(server.port, "FoldedEvent0(uint)", EVENTS_PATH).status == 400
+
+
+def test_a_follower_sees_every_row_that_was_there_when_it_began(server: Server) -> None:
+    """Who walks ``next`` from page 1 while rows are POSTed, imported and folded misses none of the old ones."""
+    sigdir(server.folder, "import", "-", stdin="".join(f"followed{n}()\n" for n in range(150)).encode())
+    existing = {row["id"] for row in whole(server.port)}
+    ending = threading.Event()
+    failed: list[str] = []
+
+    def post_on() -> None:
+        for number in range(2000):
+            if ending.is_set():
+                return
+            answer = post_text(server.port, f"postedMeanwhile{number}()")
+            if answer.status != 201:
+                failed.append(f"{answer.status} {answer.body!r}")
+
+    poster = threading.Thread(target=post_on)
+    poster.start()
+    try:
+        seen: set[int] = set()
+        moved, folded = 0, False
+        link: str | None = f"{SIGNATURES_PATH}?page_size=7"
+        while link is not None:
+            answer = get(server.port, local(link))
+            assert answer.status == 200
+            page = answer.json()
+            ids = [row["id"] for row in page["results"]]
+            assert ids == sorted(ids, reverse=True)
+            moved += len(seen.intersection(ids))
+            seen.update(ids)
+            link = page["next"]
+            if len(seen) > 100 and not folded:
+                sigdir(server.folder, "fold")
+                folded = True
+    finally:
+        ending.set()
+        poster.join(SAFETY_SECONDS)
+    assert failed == []
+    assert existing <= seen
+    assert moved > 0, "no row was POSTed while the follower walked"
+
+
+# Several writers.
+
+
+WRITER = """
+import http.client, json, sys
+answers = []
+for line in sys.stdin:
+    connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=300)
+    connection.request("POST", sys.argv[2], json.dumps({"text_signature": line}), {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    answers.append((answer.status, json.load(answer)))
+    connection.close()
+json.dump(answers, sys.stdout)
+"""
+"""A process that POSTs the lines of its input one by one, and tells the answers at its end."""
+
+
+@contextmanager
+def writer(port: int, texts: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-c", WRITER, str(port), SIGNATURES_PATH]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdin is not None
+            process.stdin.write("\n".join(texts).encode())
+            process.stdin.close()
+            process.stdin = None
+            yield process
+        finally:
+            process.kill()
+
+
+def test_writers_in_several_processes_and_a_kill(tmp_path: Path) -> None:
+    """Two writers, an import and a fold with overlapping texts store each text once, with ids that rise;
+    after kill -9 of the whole server every acknowledged row is there, unchanged."""
+    house = tmp_path / "house"
+    texts = [f"contended{number}(uint256)" for number in range(180)]
+    forth, back = texts[:130], texts[50:][::-1]
+    with serving(house) as server, writer(server.port, forth) as one, writer(server.port, back) as other:
+        done = sigdir(house, "import", "-", "--json", "--quiet", stdin="\n".join(texts[20:160:3]).encode())
+        sigdir(house, "fold")
+        answers = [json.loads(process.communicate(timeout=SAFETY_SECONDS)[0]) for process in (one, other)]
+        assert server.faults() == []
+        server.kill()
+    exists = {"text_signature": ["Signature with this text signature already exists."]}
+    acknowledged: list[Record] = []
+    for part in answers:
+        rows = [told for status, told in part if status == 201]
+        assert_in_order(rows)
+        acknowledged += rows
+        assert all(told == exists for status, told in part if status != 201)
+        assert {status for status, _ in part} <= {201, 400}
+    imported = json.loads(done.stdout)["totals"]["imported"]
+    assert len(acknowledged) + imported == len(texts)
+    with serving(house) as server:
+        held = whole(server.port)
+        assert server.faults() == []
+    assert_in_order(held)
+    assert sorted(row["text_signature"] for row in held) == sorted(texts)
+    by_id = {row["id"]: row for row in held}
+    assert [by_id.get(row["id"]) for row in acknowledged] == acknowledged
+
+
+def test_posts_that_wait_together_are_told_apart(tmp_path: Path) -> None:
+    """Threads of one worker that share a commit get each their own rows, and each text is stored once."""
+    paths = Paths(tmp_path / "house")
+    reader = Reader(paths)
+    posts = Writer(paths, reader)
+    texts = [[f"shared{(thread * 7 + number) % 90}()" for number in range(60)] for thread in range(8)]
+
+    def post_each(part: list[str]) -> list[tuple[str, StagedRow | None]]:
+        return [(text, posts.store([new_text(SIGNATURES, text)])[0]) for text in part]
+
+    with ThreadPoolExecutor(8) as pool:
+        stored = [pair for pairs in pool.map(post_each, texts) for pair in pairs]
+    rows = [(text, row) for text, row in stored if row is not None]
+    assert all(row.text == text for text, row in rows)
+    assert sorted(text for text, _ in rows) == sorted({text for part in texts for text in part})
+    assert len({row.id for _, row in rows}) == len(rows) == reader.current().count(SIGNATURES)
+    posts.close()
+    reader.close()
+
+
+@contextmanager
+def pinned(server: Server, worker: int) -> Iterator[HTTPConnection]:
+    """A connection that this worker has taken and keeps."""
+    connection = HTTPConnection(HOST, server.port, timeout=SAFETY_SECONDS)
+    try:
+        with only(server, worker):
+            connection.request("GET", "/healthz")
+            connection.getresponse().read()
+        yield connection
+    finally:
+        connection.close()
+
+
+def test_an_import_over_http_lets_posts_through(server: Server) -> None:
+    """A long import on one worker does not hold up the POSTs on another: these get ids between its rows."""
+    abi = json.dumps([{"type": "function", "name": f"longAbi{number}", "inputs": []} for number in range(20_000)])
+    first, second = server.workers()
+    ids: list[int] = []
+    with pinned(server, first) as long, pinned(server, second) as short, ThreadPoolExecutor(1) as pool:
+        importing = pool.submit(_post_on, long, ABI_PATH, {"contract_abi": abi})
+        while not importing.done():
+            status, row = _post_on(short, SIGNATURES_PATH, {"text_signature": f"besideTheAbi{len(ids)}()"})
+            assert status == 201
+            ids.append(row["id"])
+        assert importing.result() == (201, {
+            "num_processed": 20_000, "num_imported": 20_000, "num_duplicates": 0, "num_ignored": 0,
+        })  # fmt: skip
+    edges = [found(server.port, f"longAbi{number}(")[0]["id"] for number in (0, 19_999)]
+    assert any(edges[0] < id < edges[1] for id in ids)
+
+
+def _post_on(connection: HTTPConnection, path: str, value: Record) -> tuple[int, Record]:
+    connection.request("POST", path, json.dumps(value), JSON)
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read())
+
+
+# Kills and stops.
+
+
+def test_a_killed_worker_is_replaced(server: Server) -> None:
+    """After kill -9 of one worker requests go on, its rows are there, and a new one takes its place."""
+    first, second = server.workers()
+    with only(server, first):
+        row = posted(server, "byTheKilledWorker()")
+    os.kill(first, signal.SIGKILL)
+    assert found(server.port, "byTheKilledWorker") == [row]
+    turn = 0
+
+    def replaced() -> list[int] | None:
+        nonlocal turn
+        turn += 1
+        posted(server, f"whileOneIsDead{turn}()")
+        workers = server.workers()
+        return workers if len(workers) == 2 and first not in workers else None
+
+    assert second in until(replaced, "a new worker")
+    (new,) = set(server.workers()) - {second}
+    with only(server, new):  # it may still be loading; the request waits for it
+        assert found(server.port, "byTheKilledWorker") == [row]
+        posted(server, "byTheNewWorker()")
+    assert_in_order(whole(server.port))
+
+
+@contextmanager
+def connected(port: int, receive: int = 0) -> Iterator[socket.socket]:
+    """A connection; ``receive`` makes the room for what it has not read small."""
+    with socket.socket() as connection:
+        connection.settimeout(SAFETY_SECONDS)
+        if receive:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
+        connection.connect((HOST, port))
+        yield connection
+
+
+def told(connection: socket.socket) -> tuple[int, bytes]:
+    response = HTTPResponse(connection)
+    try:
+        response.begin()
+        return response.status, response.read()
+    finally:
+        response.close()
+
+
+def test_a_stop_finishes_the_requests_that_have_begun(tmp_path: Path) -> None:
+    """SIGTERM while a POST is half sent and a long page half read: both end well, and then the server does."""
+    house = tmp_path / "house"
+    long = [f"long{number}({','.join(['uint256'] * 500)})" for number in range(1000)]
+    source = tmp_path / "long.txt"
+    source.write_text("\n".join(long))
+    import_files([source], house)
+    body = b"text_signature=sentSlowly(uint256)"
+    head = f"POST {SIGNATURES_PATH} HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM['Content-Type']}\r\n"
+    with serving(house) as server, connected(server.port) as slow, connected(server.port, 4096) as reading:
+        slow.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body[:10])
+        reading.sendall(f"GET {SIGNATURES_PATH}?page_size=1000 HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        begun = reading.recv(1000, socket.MSG_PEEK)
+        assert begun.startswith(b"HTTP/1.1 200")
+        get(server.port, "/healthz")
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: not _answers(server.port), "the server to take no more connections")
+        assert server.process.poll() is None
+        slow.sendall(body[10:])
+        status, answer = told(slow)
+        assert status == 201
+        row = json.loads(answer)
+        status, answer = told(reading)
+        assert status == 200
+        assert len(answer) > 4_000_000
+        assert len(json.loads(answer)["results"]) == 1000
+        assert server.process.wait(SAFETY_SECONDS) == 0
+        assert server.faults() == []
+    fold(Paths(house))
+    (stored,) = warehouse.open(house).sql(
+        "SELECT id, text_signature FROM signatures WHERE text_signature LIKE 'sentSlowly%'"
+    ).arrow().to_pylist()  # fmt: skip
+    assert stored == {"id": row["id"], "text_signature": "sentSlowly(uint256)"}
+
+
+def _answers(port: int) -> bool:
+    """Whether a new connection is served. One that is taken for deaf too early makes the test no stricter."""
+    try:
+        with socket.create_connection((HOST, port), timeout=1) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            return connection.recv(1) != b""
+    except OSError:
+        return False
+
+
+# Starting, and folding by itself.
+
+
+def test_a_server_starts_while_another_process_imports(tmp_path: Path) -> None:
+    """An empty folder with an import under way is served at once; the import shows when it has ended."""
+    house = tmp_path / "house"
+    with importing(house) as process, serving(house) as server:
+        for path in (SIGNATURES_PATH, EVENTS_PATH):
+            empty: Record = {"count": 0, "next": None, "previous": None, "results": []}
+            assert get(server.port, path).json() == empty
+        assert get(server.port, "/readyz").json()["version"] == -1
+        row = posted(server, "beforeTheImport()")
+        report = finish(process, ["beforeTheImport()", "event OfTheImport(uint a)", "ofTheImport(uint)"])
+        assert report["totals"]["imported"] == 2
+        rows = whole(server.port)
+        assert_in_order(rows)
+        assert row in rows
+        assert sorted(each["text_signature"] for each in rows) == ["beforeTheImport()", "ofTheImport(uint256)"]
+        assert [each["text_signature"] for each in whole(server.port, EVENT_SIGNATURES)] == ["OfTheImport(uint256)"]
+        assert server.faults() == []
+
+
+def test_a_server_that_folds_by_itself(tmp_path: Path) -> None:
+    """With --fold-every rows move into the table while they are read, with the ids and times they had."""
+    house = tmp_path / "house"
+    with serving(house, fold_every=1) as server:
+        for number in range(10):
+            posted(server, f"foldsItself{number}()")
+            posted(server, f"FoldsItself{number}(uint)", EVENTS_PATH)
+        before = {collection: whole(server.port, collection) for collection in (SIGNATURES, EVENT_SIGNATURES)}
+        for collection, rows in before.items():
+            folded = until(partial(_rows_in_sql, house, collection, len(rows)), "the fold")
+            assert folded == rows
+            assert whole(server.port, collection) == rows
+        assert post_text(server.port, "foldsItself0()").status == 400
+        assert posted(server, "foldsItselfOnceMore()")["id"] > before[SIGNATURES][-1]["id"]
+        assert server.faults() == []
+        assert "ended with status" not in server.told()
+
+
+def _rows_in_sql(house: Path, collection: str, wanted: int) -> list[Record] | None:
+    """The rows that SQL sees, written as the wire writes them; None while they are not all there."""
+    view = collection.replace("-", "_")
+    rows: list[Record] = warehouse.open(house).sql(
+        "SELECT id, strftime(created_at AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ') AS created_at,"
+        f" text_signature, hex_signature FROM {view} ORDER BY id"
+    ).arrow().to_pylist()  # fmt: skip
+    if len(rows) < wanted:
+        return None
+    return [row | {"bytes_signature": bytes.fromhex(row["hex_signature"][2:]).decode("latin-1")} for row in rows]
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(server: Server, tmp_path: Path) -> None:
+    """A second server on the port ends with status 2 and a sentence."""
+    command = [*command_line(), "serve", "--warehouse", str(tmp_path / "other"), "--port", str(server.port)]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=SAFETY_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert re.fullmatch(rf"Error: 127\.0\.0\.1:{server.port}: .+\n", done.stderr)

@@ -1,0 +1,605 @@
+"""Query parameters to rows: parsing, filters, paging, links. No server, no files: segments in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from serve.query import Filter, InvalidPage, link, moment, page_number, page_of, parse
+from tests.serve.support import Row, segment_of, view_of
+from warehouse.mapped import Segment
+from warehouse.schema import EVENT_SIGNATURES, HASH_BYTES, SIGNATURES, Collection
+
+URL = "http://a.test/api/v1/signatures/"
+NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+NOON_US = 1_769_860_800_000_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Rows, and segments of them in every shape that a view has.
+
+letters = st.sampled_from("aAbBzZ_%[]{}@`^(),\\09")
+texts = st.one_of(
+    st.text(letters, min_size=1, max_size=8),
+    st.text(letters, min_size=1, max_size=200),
+    st.sampled_from(["transfer(address,uint256)", "TRANSFER(address)", "f()", "balanceOf(address)"]),
+)
+
+
+def hashes(width: int) -> st.SearchStrategy[bytes]:
+    """Hashes that often share their first bytes, and often are the same."""
+    head = st.one_of(st.sampled_from([b"\0\0\0\0", b"\xff\xff\xff\xff", b"\xa9\x05\x9c\xbb", b"\xa9\x05\x9c\xbc"]),
+                     st.binary(min_size=4, max_size=4))  # fmt: skip
+    if width == 4:
+        return head
+    rest = st.one_of(st.just(bytes(width - 4)), st.binary(min_size=width - 4, max_size=width - 4))
+    return st.builds(bytes.__add__, head, rest)
+
+
+@st.composite
+def rows_of(draw: st.DrawFn, width: int = 4, max_size: int = 40) -> list[Row]:
+    """Rows with rising ids and times, both with gaps."""
+    contents = draw(st.lists(st.tuples(texts, hashes(width), st.integers(1, 3)), max_size=max_size))
+    rows, id, at = [], 0, NOON_US
+    for text, hash, gap in contents:
+        id, at = id + gap, at + gap * 500_000
+        rows.append(Row(id, at, text, hash))
+    return rows
+
+
+@st.composite
+def cuts(draw: st.DrawFn, rows: Sequence[Row], width: int = 4) -> list[Segment]:
+    """The rows in one or several segments; the last may be of the kind that staged rows make."""
+    places = sorted(draw(st.lists(st.integers(0, len(rows)), max_size=3)))
+    edges = [0, *places, len(rows)]
+    segments = []
+    for first, last in pairwise(edges):
+        staged = last == len(rows) and draw(st.booleans())
+        slack = draw(st.integers(1, 5)) if staged else 0
+        segments.append(segment_of(rows[first:last], width=width, by_hash=not staged, slack=slack))
+    return segments
+
+
+def answer(segments: Sequence[Segment], query: str, collection: Collection = SIGNATURES) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(page_of(view_of(segments, collection), collection, parse(query), URL).body())
+    return body
+
+
+def walk(segments: Sequence[Segment], query: str, collection: Collection = SIGNATURES) -> list[dict[str, Any]]:
+    """All pages, following ``next`` from the one that the query names."""
+    pages = [answer(segments, query, collection)]
+    while pages[-1]["next"] is not None:
+        pages.append(answer(segments, urlsplit(pages[-1]["next"]).query, collection))
+    return pages
+
+
+def ids(pages: Sequence[dict[str, Any]]) -> list[int]:
+    return [record["id"] for page in pages for record in page["results"]]
+
+
+# Paging.
+
+
+@settings(deadline=None)
+@given(st.data(), st.booleans(), st.integers(1, 50))
+def test_pages_hold_every_row_once(data: st.DataObject, oldest_first: bool, size: int) -> None:
+    """Over all pages each row comes once, in order, whatever the page size, ordering and segments."""
+    rows = data.draw(rows_of())
+    order = "created_at" if oldest_first else "-created_at"
+    pages = walk(data.draw(cuts(rows)), f"ordering={order}&page_size={size}")
+    expected = [row.id for row in rows]
+    assert ids(pages) == (expected if oldest_first else expected[::-1])
+    assert {page["count"] for page in pages} == {len(rows)}
+    assert len(pages) == max(1, -(-len(rows) // size))
+    assert all(len(page["results"]) == size for page in pages[:-1])
+
+
+@settings(deadline=None)
+@given(st.data(), st.integers(1, 10))
+def test_previous_leads_back_over_the_same_pages(data: st.DataObject, size: int) -> None:
+    """From the last page, ``previous`` gives the pages that ``next`` gave, backwards."""
+    segments = data.draw(cuts(data.draw(rows_of())))
+    forth = walk(segments, f"page_size={size}")
+    back = [answer(segments, f"page_size={size}&page=last")]
+    while back[-1]["previous"] is not None:
+        back.append(answer(segments, urlsplit(back[-1]["previous"]).query))
+    assert back[::-1] == forth
+    assert forth[0]["previous"] is None
+
+
+@settings(deadline=None)
+@given(st.data(), st.integers(1, 10), st.integers(1, 12))
+def test_any_page_is_its_slice(data: st.DataObject, size: int, number: int) -> None:
+    """A page asked for by its number has the rows of that number, and links to its neighbours alone."""
+    rows = data.draw(rows_of(max_size=30))
+    segments = data.draw(cuts(rows))
+    pages = max(1, -(-len(rows) // size))
+    query = f"page_size={size}&page={number}"
+    if number > pages:
+        with pytest.raises(InvalidPage):
+            answer(segments, query)
+        return
+    page = answer(segments, query)
+    newest_first = [row.id for row in reversed(rows)]
+    assert ids([page]) == newest_first[(number - 1) * size : number * size]
+    assert page["next"] == (f"{URL}?page={number + 1}&page_size={size}" if number < pages else None)
+    assert page["previous"] == (f"{URL}?page={number - 1}&page_size={size}" if number > 1 else None)
+
+
+@given(rows=st.integers(0, 3000), size=st.one_of(st.integers(1, 2000), st.just(None)))
+@settings(deadline=None, max_examples=40)
+def test_pages_are_counted_with_at_most_a_thousand_rows(rows: int, size: int | None) -> None:
+    """A page has 100 rows unless asked otherwise, and never over 1000."""
+    segment = segment_of([Row(number + 1, NOON_US + number, "f()", b"abcd") for number in range(rows)])
+    page = answer([segment], "" if size is None else f"page_size={size}")
+    most = min(size or 100, 1000)
+    assert len(page["results"]) == min(rows, most)
+    assert (page["next"] is None) == (rows <= most)
+
+
+def test_a_link_keeps_the_page_size_that_was_asked_for() -> None:
+    """Pages are cut at 1000 rows, and the link repeats the larger number."""
+    segment = segment_of([Row(number + 1, NOON_US + number, "f()", b"abcd") for number in range(1001)])
+    assert answer([segment], "page_size=5000")["next"] == f"{URL}?page=2&page_size=5000"
+
+
+def test_a_list_without_rows_has_one_empty_page() -> None:
+    """Page 1 and page=last of nothing are empty; page 2 is none."""
+    for query in ("", "page=1", "page=last", "text_signature=x"):
+        assert answer([], query) == {"count": 0, "next": None, "previous": None, "results": []}
+    with pytest.raises(InvalidPage):
+        answer([], "page=2")
+
+
+GOOD_PAGES = {"1": 1, " 1": 1, "3 ": 3, "  7\t": 7, "007": 7, "+3": 3, "7": 7, "last": 7, "0" * 99 + "5": 5}
+BAD_PAGES = [
+    "", " ", "0", "00", "-1", "-0", "8", "1.0", "1.", "1e0", "abc", "LAST", "Last", " last", "last ", "lastly",
+    "0x1", "1 2", "+ 1", "++1", "+-1", "1,", "\0", "1\0", "null", "None", "²", "½", "9" * 100, "1" + "0" * 18,
+    "9" * 5000, str(2**63), str(2**64 + 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "number"), GOOD_PAGES.items())
+def test_pages_that_are(asked: str, number: int) -> None:
+    """A number with blanks around it, or the word last in lower case, is a page."""
+    assert page_number(asked, 7) == number
+
+
+@pytest.mark.parametrize("asked", BAD_PAGES, ids=lambda asked: ascii(asked)[:20])
+def test_pages_that_are_not(asked: str) -> None:
+    """What is no number, not positive, or past the end is an invalid page and no other error."""
+    with pytest.raises(InvalidPage):
+        page_number(asked, 7)
+
+
+@pytest.mark.parametrize("zeros", [19, 4300, 16_000])
+def test_leading_zeros_of_a_page_do_no_harm(zeros: int) -> None:
+    """However many zeros stand before a number, it is that number, or an invalid page, but no fault."""
+    with suppress(InvalidPage):
+        assert page_number("0" * zeros + "3", 7) == 3
+
+
+@settings(deadline=None)
+@given(st.integers(-5, 50), st.integers(1, 40))
+def test_a_page_number_is_one_of_the_pages(asked: int, pages: int) -> None:
+    """Exactly the numbers from 1 to the last page are pages."""
+    if 1 <= asked <= pages:
+        assert page_number(str(asked), pages) == asked
+    else:
+        with pytest.raises(InvalidPage):
+            page_number(str(asked), pages)
+
+
+# Links.
+
+names = st.one_of(st.sampled_from(["page", "page_size", "ordering", "foo", "a", "z"]), st.text(min_size=1, max_size=4))
+parameters = st.lists(st.tuples(names, st.text(st.characters(exclude_categories=["Cs"]), max_size=6)), max_size=6)
+
+
+@settings(deadline=None)
+@given(parameters, st.integers(1, 10**18))
+@example([("page", "5"), ("page", "7")], 6)
+@example([("text_signature", "a(b,c:d e+f)")], 2)
+def test_a_link_repeats_the_parameters_with_another_page(pairs: list[tuple[str, str]], number: int) -> None:
+    """A link has every parameter that has a value, sorted by name, escaped as in a form, and the page."""
+    kept = [(name, value) for name, value in pairs if value and name != "page"]
+    expected = urlencode(sorted([*kept, ("page", str(number))], key=lambda pair: pair[0]))
+    assert link(URL, parse(urlencode(pairs)).pairs, number) == f"{URL}?{expected}"
+
+
+@settings(deadline=None)
+@given(parameters, st.integers(1, 10**18))
+def test_a_link_understood_again_asks_for_the_same(pairs: list[tuple[str, str]], number: int) -> None:
+    """Parsing a link gives the query it was made of but for its page, so links go on for ever alike."""
+    query = parse(urlencode(pairs))
+    again = parse(urlsplit(link(URL, query.pairs, number)).query)
+    assert again.page == str(number)
+    assert (again.filter, again.oldest_first, again.page_size) == (query.filter, query.oldest_first, query.page_size)
+    assert link(URL, again.pairs, number) == link(URL, query.pairs, number)
+
+
+def test_links_are_in_the_contract_s_form() -> None:
+    """Blanks become plus, and brackets, commas and colons are escaped; repeated names keep their order."""
+    query = parse("z=2&text_signature=a(b,%20c)&z=1&e=&created_at__gte=2000-01-01T00:00:00Z&page=4")
+    assert link(URL, query.pairs, 5) == (
+        f"{URL}?created_at__gte=2000-01-01T00%3A00%3A00Z&page=5&text_signature=a%28b%2C+c%29&z=2&z=1"
+    )
+    assert link(URL, (), 2) == f"{URL}?page=2"
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from("ab=&;1."), max_size=20).map("".join))
+def test_a_query_without_escapes_is_read_like_any_other(query: str) -> None:
+    """The quick way for plain queries and the standard library's parser agree."""
+    expected = sorted(parse_qsl(query), key=lambda pair: pair[0])
+    assert list(parse(query).pairs) == expected
+
+
+# Understanding a query.
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        ("1", 1), ("5", 5), ("05", 5), ("%205", 5), ("5%20", 5), ("+5+", 5), ("%2B5", 5), ("100", 100), ("1000", 1000),
+        ("1001", 1000), ("999999999999999999", 1000), ("9" * 100, 1000), ("9" * 5000, 1000),
+        ("", 100), ("0", 100), ("00", 100), ("0" * 100, 100), ("-1", 100), ("-5", 100), ("abc", 100), ("5.0", 100),
+        ("1e2", 100), ("0x10", 100), ("last", 100), ("5,", 100), ("%00", 100), ("5%00", 100), ("%FF", 100),
+        ("%C2%B2", 100), ("null", 100), ("5%205", 100),
+    ],
+    ids=lambda value: str(value)[:20],
+)  # fmt: skip
+def test_page_sizes(value: str, size: int) -> None:
+    """A positive whole number counts, at most 1000; anything else means 100."""
+    assert parse(f"page_size={value}").page_size == size
+
+
+@pytest.mark.parametrize(
+    ("value", "oldest_first"),
+    [
+        ("", False), ("created_at", True), ("-created_at", False), ("--created_at", False), ("+created_at", True),
+        ("%20created_at%20", True), ("%20-created_at%20", False), ("CREATED_AT", False), ("id", False), ("-id", False),
+        ("id,created_at", True), ("id,-created_at,created_at", False), ("created_at,-created_at", True),
+        ("foo,%20created_at%20,bar", True), (",,created_at,", True), (",", False), ("-%20created_at", False),
+        ("created_at;", False), ("%00", False), ("%FF,created_at", True), ("created_at%00", False),
+    ],
+)  # fmt: skip
+def test_orderings(value: str, oldest_first: bool) -> None:
+    """The first part of the list that is created_at decides; parts that are not are ignored."""
+    assert parse(f"ordering={value}").oldest_first == oldest_first
+
+
+@pytest.mark.parametrize(
+    ("query", "part", "value"),
+    [
+        ("page=2&page=3", "page", "3"),
+        ("page_size=2&page_size=3", "page_size", 3),
+        ("page_size=2&page_size=x", "page_size", 100),
+        ("ordering=created_at&ordering=id", "oldest_first", False),
+        ("format=json&format=api", "format", "api"),
+        ("hex_signature=0a&hex_signature=0b", "filter", Filter(hex="0b")),
+        ("hex_signature=0a&hex_signature=", "filter", Filter()),
+        ("text_signature=a&text_signature=b", "filter", Filter(text="b")),
+        ("page", "page", ""),
+        ("page=", "page", ""),
+        ("", "page", "1"),
+        ("&&&", "page", "1"),
+        ("=&=1", "page", "1"),
+        ("PAGE=5", "page", "1"),
+        ("page==5", "page", "=5"),
+        ("%70age=5", "page", "5"),
+        ("page=%35", "page", "5"),
+        ("limit=5&offset=5", "page_size", 100),
+        ("id=5", "filter", None),
+        ("text_signature!=x", "filter", None),
+        ("page=%zz", "page", "%zz"),
+        ("page=%", "page", "%"),
+        ("page=%FF", "page", "\ufffd"),
+    ],
+)
+def test_queries(query: str, part: str, value: Any) -> None:
+    """Of a repeated parameter the last counts; unknown ones mean nothing; bad escapes stand for themselves."""
+    assert getattr(parse(query), part) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ("", Filter()), ("0x", Filter()), ("0X", Filter()),
+        ("a9059cbb", Filter(hex="a9059cbb")), ("0xA9059CBB", Filter(hex="a9059cbb")), ("a90", Filter(hex="a90")),
+        ("0x0x", Filter(never=True)), ("zz", Filter(never=True)), ("+a9", Filter(never=True)),
+        ("a9%20", Filter(never=True)), ("%25", Filter(never=True)), ("_", Filter(never=True)),
+        ("%00", Filter(never=True)), ("a9%00", Filter(never=True)), ("%FF", Filter(never=True)),
+        ("a" * 65, Filter(never=True)), ("a" * 10_000, Filter(never=True)), ("a%0A", Filter(never=True)),
+        ("%D9%A1", Filter(never=True)),
+    ],
+    ids=lambda value: str(value)[:24],
+)  # fmt: skip
+def test_hex_filters(value: str, wanted: Filter) -> None:
+    """One leading 0x is dropped, case does not count, and what is not hex matches nothing."""
+    assert (parse(f"hex_signature={value}").filter or Filter()) == wanted
+
+
+@pytest.mark.parametrize("value", ["", "+", "%20%09", "%0A"])
+def test_a_blank_text_is_no_filter(value: str) -> None:
+    """Blanks around a fragment are trimmed; if nothing is left, all rows pass."""
+    rows = [Row(1, NOON_US, "f()", b"abcd")]
+    assert answer([segment_of(rows)], f"text_signature={value}")["count"] == 1
+
+
+# Moments.
+
+
+@pytest.mark.parametrize(
+    ("value", "shift"),
+    [
+        ("2026-01-31T12:00:00Z", timedelta()),
+        ("2026-01-31T12:00:00z", timedelta()),
+        ("2026-01-31 12:00:00Z", timedelta()),
+        ("2026-01-31T12:00:00", timedelta()),
+        ("2026-01-31 12:00", timedelta()),
+        ("2026-01-31T12:00Z", timedelta()),
+        (" 2026-01-31T12:00:00Z ", timedelta()),
+        ("2026-01-31T12:00:00+00:00", timedelta()),
+        ("2026-01-31T14:00:00+02:00", timedelta()),
+        ("2026-01-31T14:00:00+0200", timedelta()),
+        ("2026-01-31T14:00:00+02", timedelta()),
+        ("2026-01-31T06:30:00-05:30", timedelta()),
+        ("2026-02-01T01:00:00+13:00", timedelta()),
+        ("2026-01-31T12:00:00 Z", timedelta()),
+        ("2026-1-31T12:0:0Z", timedelta()),
+        ("2026-01-31T12:00:00.5Z", timedelta(microseconds=500_000)),
+        ("2026-01-31T12:00:00.000001", timedelta(microseconds=1)),
+        ("2026-01-31T12:00:00.123456Z", timedelta(microseconds=123_456)),
+        ("2026-01-31T12:00:00.1234569Z", timedelta(microseconds=123_456)),
+        ("2026-01-31T12:00:59Z", timedelta(seconds=59)),
+        ("2000-01-01T00:00:00Z", datetime(2000, 1, 1, tzinfo=UTC) - NOON),
+        ("2024-02-29T12:00:00Z", datetime(2024, 2, 29, 12, tzinfo=UTC) - NOON),
+        ("0001-01-01T00:00:00Z", datetime(1, 1, 1, tzinfo=UTC) - NOON),
+        ("9999-12-31T23:59:59.999999Z", datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC) - NOON),
+    ],
+)
+def test_moments(value: str, shift: timedelta) -> None:
+    """A date and time, with T or a blank; seconds, decimals and zone may be missing, then it is UTC."""
+    assert moment(value) == NOON_US + shift // timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "", " ", "garbage", "2026", "2026-01", "2026-01-31", "2026-01-31Z", "2026-01-31T", "2026-01-31T12", "12:00:00",
+        "2026-01-31T12:00:00+", "2026-01-31T12:00:00X", "2026-01-31T12:00:00 02:00", "2026-01-31T12:00:00Z+02:00",
+        "2026-13-01T00:00:00Z", "2026-00-01T00:00:00Z", "2026-02-29T00:00:00Z", "2026-02-30T00:00:00Z",
+        "2026-01-32T00:00:00Z", "2026-01-31T24:00:00Z", "2026-01-31T12:60:00Z", "2026-01-31T12:00:60Z",
+        "0000-01-01T00:00:00Z", "10000-01-01T00:00:00Z", "-2026-01-31T12:00:00Z", "26-01-31T12:00:00Z",
+        "20260131T120000Z", "2026/01/31T12:00:00Z", "1769860800", "now", "2026-01-31T12:00:00.Z",
+        "2026-01-31T12:00:00Z\0", "\x002026-01-31T12:00:00Z", "٢٠٢٦-01-31T12:00:00Z", "2026-01-31\t12:00:00Z",
+        "2026-01-31  12:00:00Z", "2026-01-31T12:00:00Z,2026-01-31T12:00:00Z", "2026-01-31T12:00:00+99:00",
+        "2026-01-31T12:00:00+24:00",
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_what_is_no_moment(value: str) -> None:
+    """Anything else, also a bare date or a zone that no clock has, is no moment."""
+    assert moment(value) is None
+
+
+@settings(deadline=None)
+@given(
+    st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31)),
+    st.integers(-14 * 60, 14 * 60),
+)
+def test_moments_are_datetime_s(at: datetime, minutes: int) -> None:
+    """What isoformat writes, in any zone, is the same moment that datetime says."""
+    zoned = at.replace(tzinfo=timezone(timedelta(minutes=minutes)))
+    expected = (zoned - EPOCH) // timedelta(microseconds=1)
+    assert moment(zoned.isoformat()) == expected
+    assert moment(zoned.isoformat(" ")) == expected
+
+
+# Filters.
+
+fragments = st.one_of(texts, st.text(letters, min_size=1, max_size=3), st.sampled_from(["", " a ", "é", "\0", "a\0"]))
+hex_values = st.one_of(
+    st.text("0123456789abcdefABCDEF", max_size=5),
+    hashes(4).map(bytes.hex),
+    hashes(32).map(bytes.hex),
+    hashes(4).map(lambda hash: "0X" + hash.hex().upper()),
+    st.sampled_from(["0x", "zz", " a9", "%", "\0", "0" * 64, "a" * 65]),
+)
+half_seconds = st.integers(-2, 80)
+
+
+@st.composite
+def filters(draw: st.DrawFn) -> dict[str, str]:
+    """Some of the filters, with values that often match."""
+    given_ = {}
+    if draw(st.booleans()):
+        given_["text_signature"] = draw(fragments)
+    if draw(st.booleans()):
+        given_["hex_signature"] = draw(hex_values)
+    for name in ("created_at__gte", "created_at__gt", "created_at__lte", "created_at__lt"):
+        if draw(st.integers(0, 3)) == 0:
+            at = NOON + draw(half_seconds) * timedelta(milliseconds=500)
+            given_[name] = draw(st.sampled_from([at.isoformat(), f"{at:%Y-%m-%d %H:%M:%S.%f}", "never"]))
+    return given_
+
+
+def passes(row: Row, given_: dict[str, str]) -> bool:
+    """The contract's filters in plain Python, one row at a time."""
+    digits = given_.get("hex_signature", "").lower().removeprefix("0x")
+    whole = row.hash.hex()
+    if digits and not (digits == whole if len(digits) == len(whole) else digits in whole):
+        return False
+    if given_.get("text_signature", "").strip().lower() not in row.text.lower():
+        return False
+    at = EPOCH + timedelta(microseconds=row.created_at)
+    for name, value in given_.items():
+        if not name.startswith("created_at"):
+            continue
+        if value == "never":
+            return False
+        bound = datetime.fromisoformat(value)
+        bound = bound if bound.tzinfo else bound.replace(tzinfo=UTC)
+        good = {"gte": at >= bound, "gt": at > bound, "lte": at <= bound, "lt": at < bound}
+        if not good[name.removeprefix("created_at__")]:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("collection", [SIGNATURES, EVENT_SIGNATURES])
+@settings(deadline=None, max_examples=200)
+@given(data=st.data(), given_=filters(), oldest_first=st.booleans())
+def test_filters_pass_what_a_plain_predicate_passes(
+    collection: Collection, data: st.DataObject, given_: dict[str, str], oldest_first: bool
+) -> None:
+    """All filters at once, over any segments, give the rows that pass one by one, counted and in order."""
+    width = HASH_BYTES[collection]
+    rows = data.draw(rows_of(width))
+    segments = data.draw(cuts(rows, width))
+    query = urlencode({**given_, "page_size": "7", "ordering": "created_at" if oldest_first else ""})
+    pages = walk(segments, query, collection)
+    expected = [row.id for row in rows if passes(row, given_)]
+    assert ids(pages) == (expected if oldest_first else expected[::-1])
+    assert {page["count"] for page in pages} == {len(expected)}
+
+
+def rows_with(segment: Segment, fragment: str) -> list[int]:
+    rows: list[int] = segment.with_text(fragment).tolist()
+    return rows
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(texts, max_size=60), st.one_of(fragments.filter(str.isascii), texts), st.integers(0, 3))
+def test_a_fragment_is_found_as_str_finds_it(held: list[str], fragment: str, slack: int) -> None:
+    """with_text gives the rows whose lower-case text has the lower-case fragment, each once, rising."""
+    rows = [Row(number, NOON_US + number, text, b"abcd") for number, text in enumerate(held, 1)]
+    expected = [number for number, text in enumerate(held) if fragment.lower() in text.lower()]
+    assert rows_with(segment_of(rows, slack=slack), fragment) == expected
+
+
+@settings(deadline=None)
+@given(st.lists(texts, min_size=2, max_size=20), st.data())
+def test_a_fragment_across_two_rows_is_in_neither(held: list[str], data: st.DataObject) -> None:
+    """What stands at the end of one text and the beginning of the next is not found unless a text has it."""
+    at = data.draw(st.integers(0, len(held) - 2))
+    left, right = held[at], held[at + 1]
+    fragment = left[-data.draw(st.integers(1, len(left))) :] + right[: data.draw(st.integers(1, len(right)))]
+    rows = [Row(number, NOON_US + number, text, b"abcd") for number, text in enumerate(held, 1)]
+    expected = [number for number, text in enumerate(held) if fragment.lower() in text.lower()]
+    assert rows_with(segment_of(rows), fragment) == expected
+
+
+@pytest.mark.parametrize(
+    ("fragment", "expected"),
+    [
+        ("transfer", [0, 1]), ("TRANSFER(ADDRESS", [0, 1]), ("tRaNsFeR(uInT256)", []), ("_", [2]), ("%", []),
+        ("a_b", [2]), ("a%b", []), ("[", [3, 4]), ("{", []), ("[]", [3, 4]), ("[3]", [4]), ("((", [5]), ("))", [5]),
+        ("()", [2, 6]), (")", [0, 1, 2, 3, 4, 5, 6]), ("\\", []), ("@", []), ("`", []), ("f()", [6]),
+        ("f()transfer", []), ("uint256)a", []), ("transfer(address,uint256)x", []), (" ", []), ("\0", []),
+        ("uint256)", [0, 1, 5]), ("uint)", []), ("$", [1]),
+    ],
+)  # fmt: skip
+def test_fragments(fragment: str, expected: list[int]) -> None:
+    """Case does not count, and no character is a wildcard or stands for a neighbour of its code."""
+    texts_ = [
+        "transfer(address,uint256)", "Transfer(address,$uint256)", "a_b()", "f(uint8[])", "f(uint8[][3])",
+        "g((bool,(uint256)),uint256)", "F()",
+    ]  # fmt: skip
+    rows = [Row(number, NOON_US + number, text, b"abcd") for number, text in enumerate(texts_, 1)]
+    assert rows_with(segment_of(rows), fragment) == expected
+
+
+@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 127, 128, 129, 1000])
+@pytest.mark.parametrize("where", ["first", "middle", "last"])
+def test_a_fragment_is_found_at_either_end_of_texts_of_any_length(length: int, where: str) -> None:
+    """The block-wise scan misses nothing at the edges of its blocks, of a text or of all texts."""
+    place = {"first": 0, "middle": length // 2, "last": length}[where]
+    texts_ = ["x" * length] * 3 + ["x" * place + "Qq" + "x" * (length - place)] + ["x" * length] * 3
+    rows = [Row(number, NOON_US + number, text, b"abcd") for number, text in enumerate(texts_, 1)]
+    for position in range(7):
+        turned = rows[position:] + rows[:position]
+        assert rows_with(segment_of(turned), "qQ") == [turned.index(rows[3])]
+
+
+def test_more_matches_than_one_turn_of_the_scan_takes() -> None:
+    """Where more rows match than the scan hands over at once, it goes on where it stopped."""
+    rows = [Row(number, NOON_US + number, f"f{number}(aab)", b"abcd") for number in range(1, 20_001)]
+    segment = segment_of(rows)
+    assert rows_with(segment, "AAB") == list(range(20_000))
+    assert rows_with(segment, "9(a") == [number - 1 for number in range(1, 20_001) if number % 10 == 9]
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(hashes(4), max_size=40), st.text("0123456789abcdef", min_size=1, max_size=8))
+@example([b"\x12\x34\x56\x78"], "2345")
+def test_hex_digits_are_found_across_bytes(held: list[bytes], digits: str) -> None:
+    """with_hex gives the rows whose digits contain these anywhere."""
+    rows = [Row(number, NOON_US + number, "f()", hash) for number, hash in enumerate(held, 1)]
+    expected = [number for number, hash in enumerate(held) if digits in hash.hex()]
+    assert segment_of(rows, by_hash=True).with_hex(digits).tolist() == expected
+
+
+@settings(deadline=None)
+@given(st.data(), st.sampled_from([4, 32]), st.booleans())
+def test_a_hash_is_found_with_all_that_share_it(data: st.DataObject, width: int, by_hash: bool) -> None:
+    """with_hash gives every row with exactly this hash, sorted or not, and no other of the same beginning."""
+    held = data.draw(st.lists(hashes(width), max_size=40))
+    rows = [Row(number, NOON_US + number, "f()", hash) for number, hash in enumerate(held, 1)]
+    segment = segment_of(rows, width=width, by_hash=by_hash)
+    asked = data.draw(st.one_of(hashes(width), st.sampled_from(held) if held else hashes(width)))
+    assert segment.with_hash(asked).tolist() == [number for number, hash in enumerate(held) if hash == asked]
+
+
+def test_collisions_beyond_four_bytes_are_told_apart() -> None:
+    """Events whose hashes begin alike for 31 bytes are found one by one; functions come together."""
+    begin = bytes(range(31))
+    events = [Row(number + 1, NOON_US + number, "f()", begin + bytes([number])) for number in range(100)]
+    segment = segment_of(events, width=32, by_hash=True)
+    assert [segment.with_hash(row.hash).tolist() for row in events] == [[number] for number in range(100)]
+    functions = [row._replace(hash=row.hash[:4]) for row in events]
+    assert segment_of(functions, by_hash=True).with_hash(begin[:4]).tolist() == list(range(100))
+
+
+def test_a_filter_that_is_exact_and_one_of_text_agree_over_many_rows() -> None:
+    """A common hash with a fragment gives the same rows whether few or thousands share the hash."""
+    rows = [Row(number, NOON_US + number, f"f{number}()", b"abcd") for number in range(1, 3001)]
+    segments = [segment_of(rows, by_hash=True)]
+    expected = [row.id for row in rows if "7(" in row.text]
+    pages = walk(segments, "hex_signature=61626364&text_signature=7%28&ordering=created_at")
+    assert ids(pages) == expected
+
+
+@settings(deadline=None)
+@given(rows_of(), st.integers(-1, 140))
+def test_a_row_is_found_by_its_id_and_no_other_is(rows: list[Row], id: int) -> None:
+    """row_of_id finds the ids that are there, and nothing in the gaps between or beyond them."""
+    expected = next((number for number, row in enumerate(rows) if row.id == id), None)
+    assert segment_of(rows, slack=2).row_of_id(id) == expected
+
+
+@settings(deadline=None)
+@given(rows_of(), half_seconds, half_seconds)
+def test_a_range_of_times_is_both_ends_included(rows: list[Row], low: int, high: int) -> None:
+    """time_range gives the rows between two moments, both included; none where they are the wrong way."""
+    first, last = NOON_US + low * 500_000, NOON_US + high * 500_000
+    start, stop = segment_of(rows, slack=2).time_range(first, last)
+    expected = [number for number, row in enumerate(rows) if first <= row.created_at <= last]
+    assert list(range(start, stop)) == expected
+
+
+def test_texts_come_back_whole() -> None:
+    """text_at gives a row's text and nothing of its neighbours."""
+    rows = [Row(1, NOON_US, "f()", b"abcd"), Row(2, NOON_US + 1, "g(uint256)", b"abcd")]
+    segment = segment_of(rows, slack=3)
+    assert [segment.text_at(number) for number in range(2)] == ["f()", "g(uint256)"]
+    assert np.array_equal(segment.ids[:2], [1, 2])

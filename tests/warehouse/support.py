@@ -1,0 +1,412 @@
+"""What the tests of the warehouse share: imports by hand, what a reader sees, whole-folder checks.
+
+Texts are hashed with SHA-256 here: the warehouse is told how to hash, and must not care.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import click.testing
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import sigdir
+from warehouse.dedupe import Digest, new_rows
+from warehouse.errors import WarehouseError
+from warehouse.files import RunFolder, make_folder
+from warehouse.paths import Paths
+from warehouse.publish import Batch, Published, Publisher, Tick
+from warehouse.query import connect, imports_table
+from warehouse.rejects import RejectsWriter
+from warehouse.schema import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    FILE_SCHEMA,
+    HASH_BYTES,
+    REJECT_SCHEMA,
+    SIGNATURES,
+    Collection,
+)
+from warehouse.snapshot import Snapshot, read_snapshot
+from warehouse.spill import Rows, Spill
+from warehouse.staging import StagedRow, Staging
+
+REPOSITORY = Path(__file__).parents[2]
+SAFETY_SECONDS = 120
+"""After this long a subprocess is taken to hang. No test expects anything to be faster."""
+
+Batches = Sequence[Sequence[str]]
+
+
+def digest_of(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def digest(text: pa.StringArray) -> npt.NDArray[np.uint8]:
+    """A ``warehouse.dedupe.Digest``."""
+    joined = b"".join(digest_of(item) for item in text.to_pylist())
+    return np.frombuffer(joined, np.uint8).reshape(-1, 32)
+
+
+def names(prefix: str, rows: int) -> list[str]:
+    """Texts that are all different, in an order that is not the alphabet's."""
+    return [f"{prefix}{number}(uint256)" for number in range(rows)]
+
+
+def cut(texts: Sequence[str], rows: int) -> list[Sequence[str]]:
+    """Texts in batches of so many rows."""
+    return [texts[first : first + rows] for first in range(0, len(texts), rows)]
+
+
+def make_spill(folder: Path, collection: Collection, batches: Batches, digest: Digest = digest) -> Spill:
+    spill = Spill(folder, collection)
+    for batch in batches:
+        text = pa.array(batch, pa.string())
+        spill.append(Rows.of(collection, text, digest(text)))
+    spill.finish()
+    return spill
+
+
+def write_rejects(path: Path, texts: Sequence[str], collection: Collection = SIGNATURES) -> Path:
+    """A finished rejects file: one bad_name a text, from consecutive lines of in.txt."""
+    writer = RejectsWriter(path)
+    rows = [
+        {"collection": collection, "text": text, "reason": "bad_name", "position": 1, "file": "in.txt", "line": line}
+        for line, text in enumerate(texts, 1)
+    ]
+    writer.append(pa.Table.from_pylist(rows, schema=REJECT_SCHEMA))
+    writer.finish()
+    return path
+
+
+class Run:
+    """An import by hand. On entry the batch is spilled, the lock taken and the batch deduped."""
+
+    def __init__(
+        self,
+        paths: Paths,
+        signatures: Batches = (),
+        events: Batches = (),
+        *,
+        threads: int = 2,
+        digest: Digest = digest,
+    ) -> None:
+        self.paths = paths
+        self.batches: Mapping[Collection, Batches] = {SIGNATURES: signatures, EVENT_SIGNATURES: events}
+        self.threads = threads
+        self.digest = digest
+        self.rejected = 0
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            folder = stack.enter_context(RunFolder(self.paths.tmp))
+            self.name, self.folder = folder.name, folder.path
+            self.spills = {c: make_spill(self.folder, c, self.batches[c], self.digest) for c in COLLECTIONS}
+            self.publisher = stack.enter_context(Publisher(self.paths, self.threads, wait=False))
+            self._dedupe()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _dedupe(self) -> None:
+        snapshot = self.publisher.snapshot
+        staged = {c: self.publisher.staged(c) for c in COLLECTIONS}
+        self.checked = {c: staged[c][-1].id if staged[c] else snapshot.floors[c].id for c in COLLECTIONS}
+        with connect(self.paths, "256MB", self.threads, self.folder) as engine:
+            self.keep = {
+                c: new_rows(self.spills[c], snapshot, staged[c], self.digest, engine, self.threads)
+                for c in COLLECTIONS
+            }  # fmt: skip
+
+    def summary(self) -> dict[str, Any]:
+        read = sum(spill.rows for spill in self.spills.values()) + self.rejected
+        imported = sum(int(np.count_nonzero(keep)) for keep in self.keep.values())
+        totals = {
+            "read": read,
+            "imported": imported,
+            "duplicate": read - imported - self.rejected,
+            "rejected": self.rejected,
+        }
+        source = {"path": "in.txt", "format": "text", "bytes": 7, "sha256": "00" * 32, **totals}
+        return {"kind": "import", "source": "by hand", "sources": [source], "totals": totals, "seconds": 0.5}
+
+    def publish(self, tick: Tick = lambda _: None, rejects: Sequence[str] = ()) -> Published:
+        self.rejected = len(rejects)
+        file = write_rejects(self.folder / "rejects.parquet", rejects) if rejects else None
+        batches = {c: Batch(self.spills[c], self.keep[c]) for c in COLLECTIONS}
+        return self.publisher.publish(self.name, batches, self.checked, self.summary, file, tick)
+
+
+def publish(
+    paths: Paths, signatures: Sequence[str] = (), events: Sequence[str] = (), rejects: Sequence[str] = ()
+) -> Published:
+    """Import texts, all steps in one."""
+    with Run(paths, cut(signatures, 100), cut(events, 100)) as run:
+        return run.publish(rejects=rejects)
+
+
+def fold(paths: Paths) -> Published:
+    """Publish nothing but the staged rows."""
+    with RunFolder(paths.tmp) as run, Publisher(paths, wait=False) as publisher:
+        checked = {c: publisher.snapshot.floors[c].id for c in COLLECTIONS}
+        return publisher.publish(run.name, {}, checked, lambda: {"kind": "fold"})
+
+
+def stage(paths: Paths, collection: Collection, *texts: str) -> list[StagedRow]:
+    """POST texts that are in neither the table nor staging."""
+    make_folder(paths.root)
+    staging = Staging(paths.staging)
+    floor = read_snapshot(paths).floors[collection]
+    rows = []
+    for text in texts:
+        with staging.exclusive() as transaction:
+            row = transaction.stage(collection, text, digest_of(text), floor)
+        assert row is not None
+        rows.append(row)
+    staging.close()
+    return rows
+
+
+# Looking at a warehouse.
+
+
+def table_of(snapshot: Snapshot, collection: Collection) -> pa.Table:
+    """All rows of a collection, read from the files themselves in the snapshot's order."""
+    tables = []
+    for file in snapshot.files[collection]:
+        with pq.ParquetFile(file.path) as parquet:
+            tables.append(parquet.read())
+    return pa.concat_tables([FILE_SCHEMA.empty_table(), *tables])
+
+
+def staged_table(collection: Collection, rows: Sequence[StagedRow]) -> pa.Table:
+    width = HASH_BYTES[collection]
+    return pa.table(
+        [
+            pa.array([row.id for row in rows], pa.int64()),
+            pa.array([row.created_at for row in rows], pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+            pa.array([row.text for row in rows], pa.string()),
+            pa.array([row.digest[:width] for row in rows], pa.binary()),
+            pa.array([0] * len(rows), pa.int64()),
+        ],
+        schema=FILE_SCHEMA,
+    )
+
+
+def visible(paths: Paths, staging: Staging | None = None) -> dict[Collection, pa.Table]:
+    """What a reader sees: a snapshot and the staged rows above its watermark.
+
+    Staging is read first. The other way round, a commit between the two would take rows away from
+    staging that the older snapshot does not have.
+    """
+    own = staging or Staging(paths.staging)
+    with own.reading() as transaction:
+        staged = {c: transaction.rows(c, 0) for c in COLLECTIONS}
+    if staging is None:
+        own.close()
+    snapshot = read_snapshot(paths)
+    found = {}
+    for c in COLLECTIONS:
+        above = [row for row in staged[c] if row.id > snapshot.floors[c].id]
+        found[c] = pa.concat_tables([table_of(snapshot, c), staged_table(c, above)])
+    return found
+
+
+def texts(table: pa.Table) -> list[str]:
+    found: list[str] = table["text_signature"].to_pylist()
+    return found
+
+
+def places(table: pa.Table) -> dict[str, tuple[int, int]]:
+    """Text to id and created_at (microseconds)."""
+    moments = table["created_at"].cast(pa.int64()).to_pylist()
+    return dict(zip(texts(table), zip(table["id"].to_pylist(), moments, strict=True), strict=True))
+
+
+def staged_rows(paths: Paths, collection: Collection) -> list[StagedRow]:
+    """What is in staging, folded or not."""
+    staging = Staging(paths.staging)
+    with staging.reading() as transaction:
+        rows = transaction.rows(collection, 0)
+    staging.close()
+    return rows
+
+
+def assert_sound(table: pa.Table) -> None:
+    """Ids and times rise from row to row; each text is there once."""
+    assert (np.diff(table["id"].to_numpy()) > 0).all()
+    assert (np.diff(table["created_at"].cast(pa.int64()).to_numpy()) > 0).all()
+    assert pc.count_distinct(table["text_signature"]).as_py() == table.num_rows
+
+
+def assert_sequences_beyond(paths: Paths) -> None:
+    """What is handed out next lies above all that a reader sees."""
+    seen = visible(paths)
+    staging = Staging(paths.staging)
+    for collection, table in seen.items():
+        if table.num_rows:
+            with staging.exclusive() as transaction:
+                place = transaction.reserve(collection, 1, read_snapshot(paths).floors[collection])
+            assert place.first_id > table["id"][-1].as_py()
+            assert place.first_created_at > table["created_at"][-1].value
+    staging.close()
+
+
+def assert_clean(paths: Paths) -> None:
+    """Every file is one that the newest version names; no run is left over."""
+    snapshot = read_snapshot(paths)
+    named = {file.path for files in snapshot.files.values() for file in files}
+    assert set(paths.table.glob("collection=*/*")) == named
+    rejects = {Path(name) for name in imports_table(paths)["rejects_file"].to_pylist() if name}
+    assert set(paths.rejects.glob("*")) == rejects
+    assert list(paths.tmp.glob("*")) == []
+    staging = Staging(paths.staging)
+    with staging.reading() as transaction:
+        assert transaction.unfinished() == []
+        for collection in COLLECTIONS:
+            floor = snapshot.floors[collection].id
+            assert transaction.rows(collection, 0) == transaction.rows(collection, floor)
+    staging.close()
+
+
+# Processes.
+
+
+@contextmanager
+def other_process(workers: int = 1) -> Iterator[ProcessPoolExecutor]:
+    """Processes that share nothing with this one."""
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+def stage_all(path: Path, collection: Collection, wanted: list[str]) -> list[tuple[int, int, str]]:
+    """Stage each text by itself; the rows that were new. For a process of its own."""
+    staging = Staging(path)
+    floor = Snapshot().floors[collection]
+    done = []
+    for text in wanted:
+        with staging.exclusive() as transaction:
+            row = transaction.stage(collection, text, digest_of(text), floor)
+        if row is not None:
+            done.append((row.id, row.created_at, row.text))
+    staging.close()
+    return done
+
+
+def enter_publisher(root: Path, wait: bool, said: Path) -> str:
+    """Become the publisher: the version that is there then, or the error. For a process of its own."""
+
+    def say(text: str) -> None:
+        said.write_text(text)
+
+    try:
+        with Publisher(Paths(root), wait=wait, say=say) as publisher:
+            return str(publisher.snapshot.version)
+    except WarehouseError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment without what the command reads of it."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("SIGDIR_")}
+    return plain | {"PYTHONPATH": str(REPOSITORY)} | more
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "sigdir", *map(str, arguments)]
+
+
+def run_command(
+    *arguments: str | Path, timeout: float = SAFETY_SECONDS, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    return subprocess.run(
+        command(*arguments),
+        cwd=REPOSITORY, env=environment(**variables),
+        capture_output=True, text=True, timeout=timeout, check=False,
+    )  # fmt: skip
+
+
+def call_command(*arguments: str | Path) -> click.testing.Result:
+    """The command in this process, which takes a fifth of the time."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        return click.testing.CliRunner().invoke(sigdir.main, [str(argument) for argument in arguments])
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+def assert_told_in_one_line(result: click.testing.Result) -> None:
+    """The command ended with status 2 and one line on standard error."""
+    assert isinstance(result.exception, SystemExit), repr(result.exception)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.stderr
+    assert result.stderr.startswith("Error: ")
+
+
+# A disk that can be full.
+
+
+class Disk:
+    """A file system in memory, of a size that can be changed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def resize(self, kibibytes: int) -> None:
+        self._mount(f"remount,size={kibibytes}k")
+
+    def mount(self) -> None:
+        self._mount("size=64m")
+
+    def used(self) -> int:
+        """In KiB."""
+        return shutil.disk_usage(self.path).used // 1024
+
+    def _mount(self, options: str) -> None:
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.path)],
+            check=True, capture_output=True, timeout=SAFETY_SECONDS,
+        )  # fmt: skip
+
+    def unmount(self) -> None:
+        if subprocess.run(["umount", str(self.path)], check=False, capture_output=True).returncode:
+            # A failed command may hold files open until it is collected.
+            subprocess.run(["umount", "--lazy", str(self.path)], check=True, timeout=SAFETY_SECONDS)
+
+
+@contextmanager
+def small_disk(path: Path) -> Iterator[Disk]:
+    """Mount one for the length of the block; the test is skipped where that is not allowed."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: a full disk is tried on a tmpfs of its own")
+    path.mkdir()
+    disk = Disk(path)
+    try:
+        disk.mount()
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"a full disk is tried on a tmpfs, which cannot be mounted here: {error}")
+    try:
+        yield disk
+    finally:
+        disk.unmount()

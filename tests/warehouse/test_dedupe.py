@@ -1,0 +1,270 @@
+"""Which rows are new: against a plain Python set, in every arrangement of known rows."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.warehouse.support import cut, digest, digest_of, make_spill, publish
+from warehouse import dedupe, parquet
+from warehouse.dedupe import Digest, new_rows
+from warehouse.errors import Unusable
+from warehouse.parquet import NewRows, rows_table, write_data_file
+from warehouse.paths import Paths
+from warehouse.query import connect
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, HASH_BYTES, SIGNATURES, Collection
+from warehouse.snapshot import DataFile, Snapshot, read_snapshot
+from warehouse.spill import Rows, Spill
+from warehouse.staging import StagedRow
+
+THREADS = 2
+
+# Where a text is known from, and where the map of hashes is used.
+NEW, FILE_1, FILE_2, FILE_3, STAGED = range(5)
+MAPS = [pytest.param(1 << 30, id="with the map"), pytest.param(0, id="without the map")]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
+    folder = tmp_path_factory.mktemp("engine")
+    with connect(Paths(folder), "512MB", THREADS, folder) as connection:
+        yield connection
+
+
+def text_of(number: int) -> str:
+    return f"f{number}(uint256)"
+
+
+def data_file(
+    path: Path, collection: Collection, wanted: Sequence[str], first_id: int = 1, digest: Digest = digest
+) -> DataFile:
+    """A file of the table with these texts, in row groups as usual."""
+    text = pa.array(wanted, pa.string())
+    hashes = digest(text)[:, : HASH_BYTES[collection]]
+    ids = np.arange(first_id, first_id + len(wanted), dtype=np.int64)
+    rows = NewRows(text, pa.array([value.tobytes() for value in hashes], pa.binary()))
+    written = write_data_file(path, collection, [rows_table(rows, ids, ids, 1)])
+    return DataFile(path, written.rows, written.size, written.first_id, written.last_id, written.last_created_at)
+
+
+def snapshot_of(
+    folder: Path, collection: Collection, contents: Sequence[Sequence[str]], digest: Digest = digest
+) -> Snapshot:
+    """A snapshot of files with these texts; a file without texts is left out."""
+    files = []
+    first_id = 1
+    for number, wanted in enumerate(contents):
+        if wanted:
+            files.append(data_file(folder / f"{number}.parquet", collection, wanted, first_id, digest))
+            first_id += len(wanted)
+    empty: dict[Collection, tuple[DataFile, ...]] = dict.fromkeys(COLLECTIONS, ())
+    return Snapshot(1, empty | {collection: tuple(files)})
+
+
+def staged_rows(wanted: Sequence[str]) -> list[StagedRow]:
+    return [StagedRow(1000 + number, number, text, digest_of(text)) for number, text in enumerate(wanted)]
+
+
+def first_of_each(batch: Sequence[int], known: set[int]) -> list[bool]:
+    """The oracle."""
+    seen = set(known)
+    flags = []
+    for number in batch:
+        flags.append(number not in seen)
+        seen.add(number)
+    return flags
+
+
+@pytest.mark.parametrize("map_rows", MAPS)
+@pytest.mark.parametrize("collection", COLLECTIONS)
+@settings(deadline=None, max_examples=40)
+@given(
+    places=st.lists(st.integers(NEW, STAGED), min_size=30, max_size=30),
+    batch=st.lists(st.integers(0, 29), max_size=150),
+    batch_rows=st.integers(1, 60),
+)
+def test_new_rows_equal_a_set(
+    engine: duckdb.DuckDBPyConnection,
+    collection: Collection,
+    map_rows: int,
+    places: list[int],
+    batch: list[int],
+    batch_rows: int,
+) -> None:
+    """A row is new where its text is in no file, not staged, and not earlier in the batch."""
+    held = [[text_of(n) for n, place in enumerate(places) if place == where] for where in range(5)]
+    known = {n for n, place in enumerate(places) if place != NEW}
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as name:
+        patch.setattr(dedupe, "_MAP_ROWS", map_rows)
+        patch.setattr(parquet, "ROW_GROUP_ROWS", 4)
+        folder = Path(name)
+        spill = make_spill(folder, collection, cut([text_of(n) for n in batch], batch_rows))
+        snapshot = snapshot_of(folder, collection, held[FILE_1:STAGED])
+        keep = new_rows(spill, snapshot, staged_rows(held[STAGED]), digest, engine, THREADS)
+    assert keep.tolist() == first_of_each(batch, known)
+
+
+def test_the_first_occurrence_wins(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """Of a text that comes again and again, across batches, only the first row is kept."""
+    batch = ["a()", "b()", "a()", "a()", "c()", "b()", "a()", "d()", "d()"]
+    spill = make_spill(tmp_path, SIGNATURES, cut(batch, 2))
+    keep = new_rows(spill, Snapshot(), [], digest, engine, THREADS)
+    assert np.flatnonzero(keep).tolist() == [0, 1, 4, 7]
+
+
+def test_a_batch_without_rows_has_no_flags(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """Nothing is asked where there is nothing to ask about."""
+    spill = make_spill(tmp_path, EVENT_SIGNATURES, [])
+    snapshot = snapshot_of(tmp_path, EVENT_SIGNATURES, [["E()"]])
+    assert new_rows(spill, snapshot, staged_rows(["F()"]), digest, engine, THREADS).tolist() == []
+
+
+def test_the_collections_do_not_know_each_other(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """A text of signatures is new in event-signatures."""
+    paths = Paths(tmp_path / "house")
+    publish(paths, signatures=["x()"], events=["y()"])
+    for number, (collection, flags) in enumerate(((SIGNATURES, [False, True]), (EVENT_SIGNATURES, [True, False]))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        spill = make_spill(folder, collection, [["x()", "y()"]])
+        assert new_rows(spill, read_snapshot(paths), [], digest, engine, THREADS).tolist() == flags
+
+
+@pytest.mark.parametrize("map_rows", MAPS)
+@pytest.mark.parametrize("known_from", ["nowhere", "a file", "staging", "both"])
+@pytest.mark.parametrize("collection", COLLECTIONS)
+def test_keys_that_agree_in_their_first_half_are_told_apart(
+    engine: duckdb.DuckDBPyConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    collection: Collection,
+    known_from: str,
+    map_rows: int,
+) -> None:
+    """Eight bytes in common make no duplicate; sixteen do."""
+    monkeypatch.setattr(dedupe, "_MAP_ROWS", map_rows)
+    keys = {"a()": 1, "b()": 2, "c()": 3, "d()": 4}
+
+    def crafted(text: str) -> bytes:
+        return b"\x11" * 8 + keys[text].to_bytes(8, "little") + b"\x22" * 16
+
+    def digest(text: pa.StringArray) -> npt.NDArray[np.uint8]:
+        return np.frombuffer(b"".join(crafted(item) for item in text.to_pylist()), np.uint8).reshape(-1, 32)
+
+    batch = ["a()", "b()", "a()", "c()", "b()", "d()", "c()"]
+    spill = make_spill(tmp_path, collection, cut(batch, 3), digest)
+    in_file = ["b()"] if known_from in ("a file", "both") else []
+    in_staging = ["d()"] if known_from in ("staging", "both") else []
+    snapshot = snapshot_of(tmp_path, collection, [in_file], digest)
+    staged = [StagedRow(9, 9, text, crafted(text)) for text in in_staging]
+    keep = new_rows(spill, snapshot, staged, digest, engine, THREADS)
+    order = sorted(keys)
+    known = {order.index(text) for text in in_file + in_staging}
+    assert keep.tolist() == first_of_each([order.index(text) for text in batch], known)
+
+
+def test_rows_and_keys_made_by_hand_are_told_apart(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """The second half of the key decides, also where it differs in one bit of the last byte."""
+    keys = np.array([[7, 1], [7, 1 | 1 << 63], [7, 1], [8, 1], [7, 1 | 1 << 63]], np.uint64)
+    spill = Spill(tmp_path, SIGNATURES)
+    spill.append(Rows(pa.array(["a()", "b()", "a()", "c()", "b()"]), np.zeros((5, 4), np.uint8), keys))
+    spill.finish()
+    assert new_rows(spill, Snapshot(), [], digest, engine, THREADS).tolist() == [True, True, False, True, False]
+
+
+def test_rows_are_found_by_their_digest(tmp_path: Path) -> None:
+    """``rows_with`` gives every row of the texts, none for the others, and tells half keys apart."""
+    spill = make_spill(tmp_path, SIGNATURES, cut(["a()", "b()", "a()", "c()", "b()"], 2))
+    assert spill.rows_with([digest_of("a()"), digest_of("x()")]).tolist() == [0, 2]
+    assert spill.rows_with([digest_of("b()"), digest_of("c()")]).tolist() == [1, 3, 4]
+    near = digest_of("a()")[:8] + bytes(24)
+    assert spill.rows_with([near]).tolist() == []
+
+
+# A batch that is larger than the engine's memory.
+
+ROWS = 2_000_000
+DIFFERENT = 1_600_000
+KNOWN = 300_000
+LIMIT = "48MB"
+
+
+@pytest.fixture(scope="module")
+def digests() -> npt.NDArray[np.uint8]:
+    """A digest for each number: hashing two million texts one by one is not what is tested."""
+    return np.random.default_rng(7).integers(0, 256, (DIFFERENT, 32), np.uint8)
+
+
+@pytest.fixture(scope="module")
+def batch() -> npt.NDArray[np.int64]:
+    return np.random.default_rng(8).integers(0, DIFFERENT, ROWS)
+
+
+@pytest.fixture(scope="module")
+def large_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("large")
+
+
+def numbered(numbers: npt.NDArray[np.int64]) -> pa.StringArray:
+    return pc.binary_join_element_wise("f", pa.array(numbers).cast(pa.string()), "()", "")
+
+
+@pytest.fixture(scope="module")
+def large_spill(large_folder: Path, digests: npt.NDArray[np.uint8], batch: npt.NDArray[np.int64]) -> Spill:
+    spill = Spill(large_folder, SIGNATURES)
+    for first in range(0, ROWS, 1 << 16):
+        part = batch[first : first + (1 << 16)]
+        spill.append(Rows.of(SIGNATURES, numbered(part), digests[part]))
+    spill.finish()
+    return spill
+
+
+@pytest.fixture(scope="module")
+def large_snapshot(large_folder: Path, digests: npt.NDArray[np.uint8]) -> Snapshot:
+    """Three files of the first KNOWN numbers."""
+    files = []
+    for part in np.split(np.arange(KNOWN), 3):
+        rows = NewRows(numbered(part), pa.array([value.tobytes() for value in digests[part, :4]], pa.binary()))
+        path = large_folder / f"{part[0]}.parquet"
+        written = write_data_file(path, SIGNATURES, [rows_table(rows, part + 1, part + 1, 1)])
+        files.append(DataFile(path, written.rows, written.size, written.first_id, written.last_id, 0))
+    return Snapshot(1, {SIGNATURES: tuple(files), EVENT_SIGNATURES: ()})
+
+
+@pytest.mark.parametrize("map_rows", MAPS)
+def test_a_batch_that_does_not_fit_memory_is_deduped_on_disk(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    digests: npt.NDArray[np.uint8],
+    batch: npt.NDArray[np.int64],
+    large_spill: Spill,
+    large_snapshot: Snapshot,
+    map_rows: int,
+) -> None:
+    """Two million rows within 48 MB give what a set gives, and without a disk to spill to nothing."""
+    monkeypatch.setattr(dedupe, "_MAP_ROWS", map_rows)
+
+    def number_digest(text: pa.StringArray) -> npt.NDArray[np.uint8]:
+        numbers = pc.utf8_slice_codeunits(text, 1, stop=-2).cast(pa.int64()).to_numpy()
+        found: npt.NDArray[np.uint8] = digests[numbers]
+        return found
+
+    staged = [StagedRow(KNOWN + 1 + k, k, f"f{n}()", digests[n].tobytes()) for k, n in enumerate(batch[:50].tolist())]
+    known = {*range(KNOWN), *batch[:50].tolist()}
+    with connect(Paths(tmp_path), LIMIT, THREADS, tmp_path / "spill") as engine:
+        keep = new_rows(large_spill, large_snapshot, staged, number_digest, engine, THREADS)
+    assert keep.tolist() == first_of_each(batch.tolist(), known)
+    with connect(Paths(tmp_path), LIMIT, THREADS, tmp_path / "none") as engine:
+        engine.execute("SET max_temp_directory_size = '0KB'")
+        with pytest.raises(Unusable, match="Out of Memory"):
+            new_rows(large_spill, large_snapshot, staged, number_digest, engine, THREADS)

@@ -1,0 +1,717 @@
+"""The publish protocol on real folders: what is visible when, who may publish, what a version holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+import warehouse
+from tests.warehouse.support import (
+    SAFETY_SECONDS,
+    Run,
+    assert_clean,
+    assert_sequences_beyond,
+    assert_sound,
+    cut,
+    digest_of,
+    enter_publisher,
+    fold,
+    make_spill,
+    names,
+    other_process,
+    places,
+    publish,
+    stage,
+    staged_rows,
+    table_of,
+    texts,
+    visible,
+)
+from warehouse import faults
+from warehouse import publish as publishing
+from warehouse.errors import Busy, Overtaken, Unusable
+from warehouse.files import RunFolder
+from warehouse.paths import Paths
+from warehouse.publish import Batch, Publisher
+from warehouse.reading import Reader
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, FILE_SCHEMA, SIGNATURES
+from warehouse.snapshot import read_snapshot
+from warehouse.staging import Staging
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return Paths(tmp_path / "house")
+
+
+@pytest.fixture
+def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of about 40 rows, so that an import of hundreds has several."""
+    monkeypatch.setattr(publishing, "FILE_ROWS", 40)
+
+
+def version(paths: Paths) -> int:
+    return read_snapshot(paths).version
+
+
+# One publish.
+
+
+def test_a_fresh_nested_folder_is_made(tmp_path: Path) -> None:
+    """The first publish makes every folder it needs, however deep."""
+    paths = Paths(tmp_path / "not" / "there" / "yet")
+    done = publish(paths, ["f()", "g()"], ["E()"])
+    assert (done.snapshot.version, done.import_id) == (1, 1)
+    assert texts(table_of(read_snapshot(paths), SIGNATURES)) == ["f()", "g()"]
+    assert texts(table_of(read_snapshot(paths), EVENT_SIGNATURES)) == ["E()"]
+    assert_clean(paths)
+
+
+def test_both_collections_come_in_one_version(paths: Paths) -> None:
+    """Texts keep the order of the input, hashes the width of their collection, ids start at 1."""
+    publish(paths, names("f", 250), names("E", 120))
+    snapshot = read_snapshot(paths)
+    assert (snapshot.version, snapshot.count(SIGNATURES), snapshot.count(EVENT_SIGNATURES)) == (1, 250, 120)
+    for collection, prefix, rows, width in ((SIGNATURES, "f", 250, 4), (EVENT_SIGNATURES, "E", 120, 32)):
+        table = table_of(snapshot, collection)
+        assert table.schema == FILE_SCHEMA
+        assert texts(table) == names(prefix, rows)
+        assert table["id"].to_pylist() == list(range(1, rows + 1))
+        assert table["hash"].to_pylist() == [digest_of(text)[:width] for text in texts(table)]
+        assert set(table["import_id"].to_pylist()) == {1}
+        assert np.diff(table["created_at"].cast(pa.int64()).to_numpy()).tolist() == [1] * (rows - 1)
+        assert_sound(table)
+
+
+def test_the_rows_of_an_import_end_now(paths: Paths) -> None:
+    """created_at is the time of the import, to the microsecond, in rows and in the snapshot."""
+    before = time.time_ns() // 1000
+    publish(paths, names("f", 100))
+    snapshot = read_snapshot(paths)
+    last = table_of(snapshot, SIGNATURES)["created_at"][-1].value
+    assert before <= last <= time.time_ns() // 1000
+    assert snapshot.floors[SIGNATURES].created_at == last
+
+
+def test_nothing_is_visible_before_the_commit(paths: Paths) -> None:
+    """While files are written, and up to the last moment, a reader has the old version."""
+    publish(paths, ["old()"])
+    seen: list[tuple[str, int, list[str]]] = []
+    reader = Staging(paths.staging)
+
+    def look(what: str) -> None:
+        seen.append((what, version(paths), texts(visible(paths, reader)[SIGNATURES])))
+
+    with Run(paths, [["new()"]]) as run:
+        told = run.summary
+
+        def summary() -> dict[str, Any]:
+            look("before the commit")
+            return told()
+
+        run.summary = summary  # type: ignore[method-assign]
+        run.publish(tick=lambda _: look("writing"))
+    look("after")
+    reader.close()
+    assert seen == [
+        ("writing", 1, ["old()"]),
+        ("before the commit", 1, ["old()"]),
+        ("after", 2, ["old()", "new()"]),
+    ]
+
+
+def test_several_files_keep_the_order(paths: Paths, many_files: None) -> None:
+    """Files written at once follow each other in ids, times and texts without a gap."""
+    with Run(paths, cut(names("f", 300), 10), threads=3) as run:
+        run.publish()
+    snapshot = read_snapshot(paths)
+    files = snapshot.files[SIGNATURES]
+    assert len(files) > 5
+    assert [file.first_id for file in files[1:]] == [file.last_id + 1 for file in files[:-1]]
+    table = table_of(snapshot, SIGNATURES)
+    assert texts(table) == names("f", 300)
+    assert table["id"].to_pylist() == list(range(1, 301))
+    assert_sound(table)
+    assert_clean(paths)
+
+
+@pytest.mark.parametrize(
+    "sizes", [(5, 0, 5), (0, 5), (5, 0), (0, 0, 10), (20, 0, 20, 20, 20), (20, 20, 0, 0, 20, 20, 0)]
+)
+def test_a_batch_without_rows_shifts_nothing(paths: Paths, many_files: None, sizes: tuple[int, ...]) -> None:
+    """A block of input without a candidate leaves ids inside the reserved range."""
+    at = 0
+    batches = []
+    for size in sizes:
+        batches.append([f"f{number}()" for number in range(at, at + size)])
+        at += size
+    with Run(paths, batches) as run:
+        run.publish()
+    assert stage(paths, SIGNATURES, "next()")[0].id == at + 1
+    table = visible(paths)[SIGNATURES]
+    assert_sound(table)
+    assert texts(table) == [*(f"f{number}()" for number in range(at)), "next()"]
+
+
+def test_the_log_tells_ids_and_times_of_each_file(paths: Paths, many_files: None) -> None:
+    """numRecords, size and the least and greatest id and created_at are what the file has."""
+    stage(paths, SIGNATURES, "posted()", "posted2()")
+    with Run(paths, cut(names("f", 100), 10), [["E()"]]) as run:
+        run.publish()
+    entries = [json.loads(line) for line in paths.log_entry(1).read_text().splitlines()]
+    adds = [entry["add"] for entry in entries if "add" in entry]
+    assert len(adds) > 3
+    for add in adds:
+        file = paths.table / add["path"]
+        assert (add["size"], add["dataChange"]) == (file.stat().st_size, True)
+        assert add["partitionValues"] == {"collection": file.parent.name.removeprefix("collection=")}
+        with pq.ParquetFile(file) as parquet:
+            table = parquet.read()
+        stats = json.loads(add["stats"])
+        assert stats["numRecords"] == table.num_rows
+        for edge, place in (("minValues", 0), ("maxValues", -1)):
+            assert stats[edge]["id"] == table["id"][place].as_py()
+            moment = table["created_at"][place].as_py()
+            assert stats[edge]["created_at"] == moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    assert_snapshot_matches_files(paths)
+
+
+def assert_snapshot_matches_files(paths: Paths) -> None:
+    """The figures of a snapshot, which come from the log, are those of the files."""
+    snapshot = read_snapshot(paths)
+    for collection in COLLECTIONS:
+        for file in snapshot.files[collection]:
+            with pq.ParquetFile(file.path) as parquet:
+                table = parquet.read()
+            ids, moments = table["id"].to_pylist(), table["created_at"].cast(pa.int64()).to_pylist()
+            assert (file.rows, file.first_id, file.last_id) == (len(ids), ids[0], ids[-1])
+            assert (file.size, file.last_created_at) == (file.path.stat().st_size, moments[-1])
+            assert ids == sorted(ids)
+
+
+def test_a_file_says_how_it_is_sorted_and_made(paths: Paths) -> None:
+    """Readers elsewhere find statistics of ids and times, and a bloom filter on selectors."""
+    publish(paths, names("f", 10))
+    with pq.ParquetFile(read_snapshot(paths).files[SIGNATURES][0].path) as file:
+        group = file.metadata.row_group(0)
+        columns = {group.column(k).path_in_schema: group.column(k) for k in range(group.num_columns)}
+    assert (columns["id"].statistics.min, columns["id"].statistics.max) == (1, 10)
+    assert columns["created_at"].statistics.has_min_max
+    assert columns["hash"].statistics.has_min_max
+
+
+# Staged rows that fold with an import.
+
+
+def test_staged_rows_fold_with_an_import(paths: Paths) -> None:
+    """Ids and times stay, import_id is 0, the file is sorted and lies below the import's."""
+    publish(paths, ["old()"])
+    posted = stage(paths, SIGNATURES, "z()", "a()", "m()")
+    event = stage(paths, EVENT_SIGNATURES, "E()")
+    publish(paths, names("f", 50))
+    table = table_of(read_snapshot(paths), SIGNATURES)
+    assert_sound(table)
+    assert texts(table) == ["old()", "z()", "a()", "m()", *names("f", 50)]
+    assert table["import_id"].to_pylist() == [1, 0, 0, 0, *[2] * 50]
+    where = places(table)
+    assert [where[row.text] for row in posted] == [(row.id, row.created_at) for row in posted]
+    events = table_of(read_snapshot(paths), EVENT_SIGNATURES)
+    assert places(events) == {"E()": (event[0].id, event[0].created_at)}
+    assert events["hash"].to_pylist() == [digest_of("E()")]
+    assert (staged_rows(paths, SIGNATURES), staged_rows(paths, EVENT_SIGNATURES)) == ([], [])
+    assert warehouse.open(paths.root).history()[-1]["folded"] == {SIGNATURES: 3, EVENT_SIGNATURES: 1}
+    assert_snapshot_matches_files(paths)
+    assert_clean(paths)
+
+
+def test_a_fold_alone_is_a_version_and_no_import(paths: Paths) -> None:
+    """Folding counts rows in, takes no import number, and is not among the imports."""
+    posted = stage(paths, SIGNATURES, "a()", "b()")
+    assert fold(paths).import_id == 0
+    house = warehouse.open(paths.root)
+    assert (house.version, house.count(SIGNATURES), house.count(EVENT_SIGNATURES)) == (1, 2, 0)
+    assert places(table_of(house.snapshot, SIGNATURES)) == {r.text: (r.id, r.created_at) for r in posted}
+    assert house.sql("SELECT count(*) FROM imports").rows() == [(0,)]
+    assert publish(paths, ["c()"]).import_id == 1
+    assert_clean(paths)
+
+
+def test_a_staged_text_is_no_news_to_an_import(paths: Paths) -> None:
+    """A text POSTed before the import keeps its id; the import's row is a duplicate."""
+    (row,) = stage(paths, SIGNATURES, "f3(uint256)")
+    publish(paths, names("f", 5))
+    table = table_of(read_snapshot(paths), SIGNATURES)
+    assert texts(table) == ["f3(uint256)", "f0(uint256)", "f1(uint256)", "f2(uint256)", "f4(uint256)"]
+    assert places(table)["f3(uint256)"] == (row.id, row.created_at)
+
+
+def test_an_import_of_nothing_but_rejects_is_kept(paths: Paths) -> None:
+    """Its rejects file is named by a version that adds no rows."""
+    publish(paths, ["f()"])
+    done = publish(paths, rejects=["1bad(", "2bad("])
+    assert (done.snapshot.version, done.import_id, done.snapshot.count(SIGNATURES)) == (2, 2, 1)
+    rows = warehouse.open(paths.root).sql("SELECT import_id, text, line FROM rejects ORDER BY line").rows()
+    assert rows == [(2, "1bad(", 1), (2, "2bad(", 2)]
+    assert_clean(paths)
+
+
+# Rows POSTed while an import is under way.
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        pytest.param([0], id="first row"),
+        pytest.param([155], id="in a middle file"),
+        pytest.param([299], id="last row"),
+        pytest.param([7, 150, 151, 152, 298], id="in several files"),
+        pytest.param(list(range(150, 190)), id="more than a whole file"),
+        pytest.param(list(range(300)), id="all of the batch"),
+    ],
+)
+def test_a_text_posted_between_dedupe_and_publish_keeps_its_id(paths: Paths, many_files: None, late: list[int]) -> None:
+    """The POSTed row was acknowledged, so the row of the batch is the one to go."""
+    batch = names("f", 300)
+    with Run(paths, cut(batch, 10)) as run:
+        posted = stage(paths, SIGNATURES, *(batch[number] for number in late))
+        done = run.publish()
+    table = table_of(done.snapshot, SIGNATURES)
+    assert_sound(table)
+    left = [text for number, text in enumerate(batch) if number not in set(late)]
+    assert texts(table) == [*(row.text for row in posted), *left]
+    where = places(table)
+    assert [where[row.text] for row in posted] == [(row.id, row.created_at) for row in posted]
+    assert table["import_id"].to_pylist() == [0] * len(posted) + [1] * len(left)
+    entry = warehouse.open(paths.root).history()[-1]
+    assert (entry["rows"][SIGNATURES], entry["totals"]["imported"]) == (len(left), len(left))
+    assert_snapshot_matches_files(paths)
+    assert_sequences_beyond(paths)
+    assert_clean(paths)
+
+
+def test_a_late_row_takes_an_event_out_of_the_batch_too(paths: Paths) -> None:
+    """Both collections are looked through, each for its own texts."""
+    with Run(paths, [["x()", "y()"]], [["x()", "y()"]]) as run:
+        stage(paths, EVENT_SIGNATURES, "y()")
+        run.publish()
+    found = {c: texts(table) for c, table in visible(paths).items()}
+    assert found == {SIGNATURES: ["x()", "y()"], EVENT_SIGNATURES: ["y()", "x()"]}
+
+
+def test_rows_staged_after_the_reservation_stay_staged(paths: Paths, many_files: None) -> None:
+    """Their ids lie above the watermark; a text of the batch among them leaves the batch."""
+    batch = names("f", 300)
+    posted: list[Any] = []
+    guard = threading.Lock()
+
+    def post(_: int) -> None:
+        with guard:
+            if not posted:
+                posted.extend(stage(paths, SIGNATURES, "other()", "f155(uint256)"))
+
+    with Run(paths, cut(batch, 10)) as run:
+        done = run.publish(tick=post)
+    assert [row.id for row in posted] == [301, 302]
+    assert done.snapshot.floors[SIGNATURES].id == 300
+    assert staged_rows(paths, SIGNATURES) == posted
+    assert done.snapshot.count(SIGNATURES) == 299
+    table = visible(paths)[SIGNATURES]
+    assert_sound(table)
+    assert texts(table) == [*(text for text in batch if text != "f155(uint256)"), "other()", "f155(uint256)"]
+    assert_clean(paths)
+    fold(paths)
+    assert texts(table_of(read_snapshot(paths), SIGNATURES)) == texts(table)
+    assert visible(paths)[SIGNATURES].to_pylist() == table.to_pylist()
+
+
+def test_a_late_row_that_is_all_of_the_batch(paths: Paths) -> None:
+    """The batch's only file goes, and the version holds no row of the import."""
+
+    def post(_: int) -> None:
+        stage(paths, SIGNATURES, "f()")
+
+    with Run(paths, [["f()"]]) as run:
+        done = run.publish(tick=post)
+    assert (done.snapshot.version, done.snapshot.count(SIGNATURES)) == (1, 0)
+    assert places(visible(paths)[SIGNATURES])["f()"][0] == 2
+    assert_clean(paths)
+
+
+def test_rows_that_keep_coming_do_not_keep_a_publish_from_ending(paths: Paths, many_files: None) -> None:
+    """A text of the batch POSTed during each rewrite: looked up again, at last while POST waits."""
+    batch = names("f", 100)
+    wanted = iter(["f15(uint256)", "f35(uint256)", "f55(uint256)", "f75(uint256)"])
+    posted: list[Any] = []
+    guard = threading.Lock()
+    ticks: list[int] = []
+
+    def post(_: int) -> None:
+        # The first time while writing, then once in each file that is written again.
+        with guard:
+            ticks.append(1)
+            if len(ticks) == 1 or len(ticks) > 10:
+                posted.extend(stage(paths, SIGNATURES, *([text] if (text := next(wanted, "")) else [])))
+
+    with Run(paths, cut(batch, 10), threads=1) as run:
+        done = run.publish(tick=post)
+    assert len(posted) == 4
+    assert done.snapshot.count(SIGNATURES) == 96
+    table = visible(paths)[SIGNATURES]
+    assert_sound(table)
+    assert sorted(texts(table)) == sorted(batch)
+    assert [places(table)[row.text] for row in posted] == [(row.id, row.created_at) for row in posted]
+    assert_clean(paths)
+
+
+# Readers meanwhile.
+
+
+def test_a_reader_sees_every_text_once_at_each_point(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshot plus staged rows above its watermark is whole, whenever it is looked at."""
+    publish(paths, ["old()"])
+    posted = stage(paths, SIGNATURES, "posted()")
+    old = ["old()", "posted()"]
+    new = ["new()", "newer()"]
+    seen: dict[str, list[str]] = {}
+    reader = Staging(paths.staging)
+
+    def look(name: str) -> None:
+        table = visible(paths, reader)[SIGNATURES]
+        assert_sound(table)
+        assert places(table)["posted()"] == (posted[0].id, posted[0].created_at)
+        seen[name] = texts(table)
+
+    with Run(paths, [new]) as run:
+        monkeypatch.setattr(faults, "point", look)
+        run.publish()
+    reader.close()
+    assert seen == {
+        "reserved": old,
+        "written": old,
+        "committed": [*old, *new],
+        "published": [*old, *new],
+    }
+
+
+def plain_look(paths: Paths) -> Callable[[], pa.Table]:
+    staging = Staging(paths.staging)
+    return lambda: visible(paths, staging)[SIGNATURES]
+
+
+def server_look(paths: Paths) -> Callable[[], pa.Table]:
+    reader = Reader(paths)
+
+    def look() -> pa.Table:
+        segments = reader.current().segments[SIGNATURES]
+        columns = {
+            "id": np.concatenate([segment.ids[: segment.rows] for segment in segments]),
+            "created_at": np.concatenate([segment.created_at[: segment.rows] for segment in segments]),
+            "text_signature": [segment.text_at(row) for segment in segments for row in range(segment.rows)],
+        }
+        return pa.table(columns)
+
+    return look
+
+
+@pytest.mark.parametrize("open_look", [plain_look, server_look])
+def test_a_reader_loses_no_row_while_others_publish_and_post(
+    paths: Paths, open_look: Callable[[Paths], Callable[[], pa.Table]]
+) -> None:
+    """A thread that looks all the time sees what was acknowledged before, each text once."""
+    publish(paths, ["old()"])
+    look = open_look(paths)
+    acknowledged = {"old()"}
+    stopped = threading.Event()
+    failures: list[BaseException] = []
+    looks: list[int] = []
+
+    def watch() -> None:
+        try:
+            while not stopped.is_set():
+                expected = set(acknowledged)
+                table = look()
+                assert_sound(table)
+                assert expected <= set(texts(table))
+                looks.append(table.num_rows)
+        except BaseException as error:  # noqa: BLE001 - told by the test
+            failures.append(error)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for number in range(10):
+            for text in (f"p{number}()", f"q{number}()"):
+                stage(paths, SIGNATURES, text)
+                acknowledged.add(text)
+            publish(paths, [f"p{number}()", *names(f"f{number}_", 20)])
+            acknowledged.update(names(f"f{number}_", 20))
+    finally:
+        stopped.set()
+        watcher.join()
+    assert failures == []
+    assert len(set(looks)) > 3
+    assert set(texts(visible(paths)[SIGNATURES])) == acknowledged
+
+
+# Publishers.
+
+
+def test_a_second_publisher_is_told_who_holds_the_lock(paths: Paths, tmp_path: Path) -> None:
+    """Where it may not wait it fails with Busy, which names this process, and changes nothing."""
+    publish(paths, ["f()"])
+    with Publisher(paths), other_process() as pool:
+        said = pool.submit(enter_publisher, paths.root, False, tmp_path / "said").result(SAFETY_SECONDS)
+        assert said.startswith(f"Busy: {paths.lock} is held by process {os.getpid()} since 20")
+        assert "\n" not in said
+        with pytest.raises(Busy, match=f"process {os.getpid()}"), Publisher(paths, wait=False):
+            pass
+    assert version(paths) == 1
+    with Publisher(paths, wait=False) as publisher:
+        assert publisher.snapshot.version == 1
+
+
+def test_a_second_publisher_waits_and_goes_on_from_there(paths: Paths, tmp_path: Path) -> None:
+    """It says whom it waits for, and then publishes on what the first has made."""
+    said = tmp_path / "said"
+    with other_process() as pool:
+        with Run(paths, [["f()"]]) as run:
+            second = pool.submit(enter_publisher, paths.root, True, said)
+            while not said.exists() or not said.read_text():
+                time.sleep(0.02)
+                assert not second.done()
+            assert (
+                said.read_text() == f"waiting: {paths.lock} is held by process {os.getpid()} " + said.read_text()[-26:]
+            )
+            run.publish()
+            assert not second.done()
+        assert second.result(SAFETY_SECONDS) == "1"
+
+
+def test_a_publisher_with_a_stale_snapshot_publishes_nothing(paths: Paths) -> None:
+    """Should the lock fail (its file was deleted), the log refuses the one who missed a commit."""
+    publish(paths, ["old()"])
+    stage(paths, SIGNATURES, "posted()")
+    with Run(paths, [["mine()", "stale()"]]) as stale:
+        paths.lock.unlink()
+        publish(paths, ["mine()", "theirs()"])
+        before = {c: table.to_pylist() for c, table in visible(paths).items()}
+        with pytest.raises(Overtaken) as caught:
+            stale.publish(rejects=["1bad("])
+    assert "\n" not in str(caught.value)
+    assert version(paths) == 2
+    assert {c: table.to_pylist() for c, table in visible(paths).items()} == before
+    publish(paths, ["stale()"])
+    table = visible(paths)[SIGNATURES]
+    assert_sound(table)
+    assert sorted(texts(table)) == ["mine()", "old()", "posted()", "stale()", "theirs()"]
+    assert_clean(paths)
+
+
+def test_a_commit_between_check_and_write_is_refused(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log itself compares watermarks: two publishers that both think they may cannot both commit."""
+    publish(paths, ["old()"])
+    snapshot = read_snapshot(paths)
+    staging = Staging(paths.staging)
+    watermarks = {c: snapshot.floors[c].id + 5 for c in COLLECTIONS}
+    publishing.commit(paths, snapshot, {}, watermarks, {"run": "one"})
+    with pytest.raises(Overtaken):
+        publishing.commit(paths, snapshot, {}, watermarks, {"run": "two"})
+    staging.close()
+    assert version(paths) == 2
+    assert warehouse.open(paths.root).history()[-1]["run"] == "one"
+
+
+def test_a_publish_that_fails_leaves_nothing(paths: Paths) -> None:
+    """Nothing is visible, ids are not handed out again, files go with the next publish."""
+    publish(paths, ["old()"])
+    before = visible(paths)[SIGNATURES].to_pylist()
+
+    def fail(_: int) -> None:
+        raise RuntimeError("no more")
+
+    with Run(paths, [names("f", 50)]) as run, pytest.raises(RuntimeError, match="no more"):
+        run.publish(tick=fail)
+    assert version(paths) == 1
+    assert visible(paths)[SIGNATURES].to_pylist() == before
+    assert stage(paths, SIGNATURES, "posted()")[0].id == 52
+    publish(paths, names("f", 50))
+    table = visible(paths)[SIGNATURES]
+    assert_sound(table)
+    assert texts(table) == ["old()", "posted()", *names("f", 50)]
+    assert_clean(paths)
+
+
+# Versions.
+
+
+def test_every_old_version_reads_as_it_was(paths: Paths, many_files: None) -> None:
+    """Imports, folds and rewrites add versions and change none."""
+    kept: list[dict[str, Any]] = []
+    for number in range(4):
+        stage(paths, SIGNATURES, f"posted{number}()")
+        stage(paths, EVENT_SIGNATURES, f"Posted{number}()")
+        with Run(paths, cut(names(f"f{number}_", 60), 10), [names("E", number)]) as run:
+            stage(paths, SIGNATURES, f"f{number}_30(uint256)")
+            run.publish()
+        snapshot = read_snapshot(paths)
+        kept.append({c: table_of(snapshot, c).to_pylist() for c in COLLECTIONS})
+    for number, content in enumerate(kept, 1):
+        house = warehouse.open(paths.root, number)
+        assert house.version == number
+        assert {c: table_of(house.snapshot, c).to_pylist() for c in COLLECTIONS} == content
+        assert house.sql("SELECT count(*), max(id) FROM signatures").rows() == [
+            (len(content[SIGNATURES]), content[SIGNATURES][-1]["id"])
+        ]
+        assert [entry["version"] for entry in house.history()] == list(range(1, number + 1))
+    assert warehouse.open(paths.root, 0).count(SIGNATURES) == 0
+
+
+def test_history_lists_sources_and_counts(paths: Paths) -> None:
+    """Each commit tells its import: number, sources with their sums, totals, rows, folded rows."""
+    publish(paths, ["a()", "b()"], ["E()"])
+    stage(paths, SIGNATURES, "posted()")
+    publish(paths, ["b()", "c()"], rejects=["1bad("])
+    one, two = warehouse.open(paths.root).history()
+    assert [one["version"], one["import"], two["version"], two["import"]] == [1, 1, 2, 2]
+    assert one["rows"] == {SIGNATURES: 2, EVENT_SIGNATURES: 1}
+    assert two["rows"] == {SIGNATURES: 1, EVENT_SIGNATURES: 0}
+    assert one["folded"] == {SIGNATURES: 0, EVENT_SIGNATURES: 0}
+    assert two["folded"] == {SIGNATURES: 1, EVENT_SIGNATURES: 0}
+    assert two["totals"] == {"read": 3, "imported": 1, "duplicate": 1, "rejected": 1}
+    assert [source["path"] for source in two["sources"]] == ["in.txt"]
+    assert two["sources"][0]["sha256"] == "00" * 32
+    assert one["run"] < two["run"]
+    assert one["committed_at"] <= two["committed_at"]
+
+
+def test_a_checkpoint_changes_nothing(paths: Paths) -> None:
+    """Read from a checkpoint, files, watermarks, times and history are the same, and publishing goes on."""
+    stage(paths, SIGNATURES, "posted()")
+    publish(paths, names("f", 30), ["E()"])
+    publish(paths, names("g", 30))
+    before, history = read_snapshot(paths), warehouse.open(paths.root).history()
+    DeltaTable(paths.table).create_checkpoint()
+    assert list(paths.log.glob("*.checkpoint*.parquet"))
+    assert read_snapshot(paths) == before
+    assert warehouse.open(paths.root).history() == history
+    publish(paths, names("g", 31))
+    assert_snapshot_matches_files(paths)
+    table = visible(paths)[SIGNATURES]
+    assert_sound(table)
+    assert texts(table) == ["posted()", *names("f", 30), *names("g", 31)]
+    assert warehouse.open(paths.root, 1).count(SIGNATURES) == 31
+
+
+# Without the staging file.
+
+
+def test_a_lost_staging_file_costs_no_id(paths: Paths) -> None:
+    """Ids, times and import numbers go on behind what the table has."""
+    publish(paths, names("f", 30), names("E", 3))
+    publish(paths, names("g", 5))
+    for file in paths.root.glob("staging.sqlite*"):
+        file.unlink()
+    assert publish(paths, names("h", 5), names("E", 4)).import_id == 3
+    for collection, rows in ((SIGNATURES, 40), (EVENT_SIGNATURES, 4)):
+        table = visible(paths)[collection]
+        assert_sound(table)
+        assert table["id"].to_pylist() == list(range(1, rows + 1))
+    assert stage(paths, SIGNATURES, "posted()")[0].id == 41
+
+
+def test_a_staging_file_from_a_backup_costs_no_id(paths: Paths, tmp_path: Path) -> None:
+    """An older file in its place repeats no id, no time and no import number."""
+    publish(paths, names("f", 3))
+    stage(paths, SIGNATURES, "posted()")
+    backup = sqlite3.connect(tmp_path / "backup.sqlite")
+    sqlite3.connect(paths.staging).backup(backup)
+    backup.close()
+    publish(paths, names("g", 3))
+    publish(paths, names("h", 3))
+    for file in paths.root.glob("staging.sqlite*"):
+        file.unlink()
+    shutil.copy(tmp_path / "backup.sqlite", paths.staging)
+    done = publish(paths, names("i", 3))
+    table = visible(paths)[SIGNATURES]
+    assert_sound(table)
+    assert texts(table) == [*names("f", 3), "posted()", *names("g", 3), *names("h", 3), *names("i", 3)]
+    assert done.import_id == 4
+
+
+# Readers elsewhere.
+
+
+def folders() -> Iterator[str]:
+    yield from ("house", "with space", "it's", "w[1]", "st*r", "id=7", "ünï", "100%")
+
+
+@pytest.mark.parametrize("folder", list(folders()))
+def test_other_readers_see_the_same_rows(tmp_path: Path, folder: str) -> None:
+    """Delta readers and plain Parquet readers agree with the views, whatever the folder is called."""
+    paths = Paths(tmp_path / folder)
+    stage(paths, SIGNATURES, "posted()")
+    publish(paths, names("f", 150), names("E", 20))
+    publish(paths, names("g", 15))
+    delta = DeltaTable(paths.table.as_uri()).to_pyarrow_table()
+    house = warehouse.open(paths.root)
+    for collection, view in ((SIGNATURES, "signatures"), (EVENT_SIGNATURES, "event_signatures")):
+        own = table_of(house.snapshot, collection).to_pylist()
+        assert len(own) > 10
+        theirs = delta.filter(pc.equal(delta["collection"], collection)).sort_by("id").drop_columns(["collection"])
+        assert theirs.to_pylist() == own
+        viewed = house.sql(f"SELECT id, created_at, text_signature, hash, import_id FROM {view} ORDER BY id")
+        assert viewed.arrow().to_pylist() == own
+    assert house.count(SIGNATURES) == 166
+
+
+def test_a_folder_that_the_log_cannot_be_kept_in_is_refused(tmp_path: Path) -> None:
+    """The library of the log takes %20 in a path for a space; better no import than half of one."""
+    paths = Paths(tmp_path / "p%20c")
+    with pytest.raises(Unusable, match="%") as caught:
+        publish(paths, ["f()"])
+    assert "\n" not in str(caught.value)
+    assert not paths.table.exists()
+
+
+def test_duckdb_reads_the_files_by_name(paths: Paths) -> None:
+    """read_parquet over the snapshot's list gives the rows, the partition's name as a column too."""
+    publish(paths, names("f", 150), names("E", 20))
+    publish(paths, names("g", 15))
+    snapshot = read_snapshot(paths)
+    for collection in COLLECTIONS:
+        with duckdb.connect() as engine:
+            relation = engine.sql(
+                "SELECT * FROM read_parquet($files) ORDER BY id", params={"files": snapshot.parquet_files(collection)}
+            )
+            assert relation is not None
+            found = relation.to_arrow_table()
+        assert set(found["collection"].to_pylist()) == {collection}
+        own = table_of(snapshot, collection)
+        for name in ("id", "text_signature", "hash", "import_id"):
+            assert found[name].to_pylist() == own[name].to_pylist()
+        assert found["created_at"].cast(pa.int64()).to_pylist() == own["created_at"].cast(pa.int64()).to_pylist()
+
+
+# Below the protocol.
+
+
+def test_batch_counts_its_kept_rows(tmp_path: Path) -> None:
+    """A Batch has as many rows as flags are set."""
+    with RunFolder(tmp_path / "tmp") as run:
+        spill = make_spill(run.path, SIGNATURES, [["a()", "b()", "c()"]])
+        assert Batch(spill, np.array([True, False, True])).rows == 2

@@ -1,0 +1,569 @@
+"""SQL over a version: the views, what a query may do, and how trouble is told."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import warehouse
+from tests.warehouse.support import (
+    Run,
+    assert_told_in_one_line,
+    call_command,
+    digest_of,
+    names,
+    publish,
+    run_command,
+    stage,
+    table_of,
+)
+from warehouse import QueryError, Unusable
+from warehouse.files import remove_dead_runs
+from warehouse.paths import Paths
+from warehouse.query import Database
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+from warehouse.snapshot import read_snapshot
+
+ROW_COLUMNS = [
+    ("id", "BIGINT"),
+    ("created_at", "TIMESTAMP WITH TIME ZONE"),
+    ("text_signature", "VARCHAR"),
+    ("hex_signature", "VARCHAR"),
+    ("bytes_signature", "VARCHAR"),
+    ("hash", "BLOB"),
+    ("import_id", "BIGINT"),
+]
+SOURCE = (
+    'STRUCT(path VARCHAR, format VARCHAR, bytes BIGINT, sha256 VARCHAR, "read" BIGINT,'
+    " imported BIGINT, duplicate BIGINT, rejected BIGINT)[]"
+)
+VIEWS = {
+    "signatures": ROW_COLUMNS,
+    "event_signatures": ROW_COLUMNS,
+    "imports": [
+        ("import_id", "BIGINT"),
+        ("version", "BIGINT"),
+        ("committed_at", "TIMESTAMP WITH TIME ZONE"),
+        ("source", "VARCHAR"),
+        ("files", "BIGINT"),
+        ("read", "BIGINT"),
+        ("imported", "BIGINT"),
+        ("duplicate", "BIGINT"),
+        ("rejected", "BIGINT"),
+        ("seconds", "DOUBLE"),
+        ("sources", SOURCE),
+    ],
+    "rejects": [
+        ("import_id", "BIGINT"),
+        ("collection", "VARCHAR"),
+        ("text", "VARCHAR"),
+        ("reason", "VARCHAR"),
+        ("position", "INTEGER"),
+        ("file", "VARCHAR"),
+        ("line", "BIGINT"),
+    ],
+}
+ROW_TYPES = [
+    ("id", pa.int64()),
+    ("created_at", pa.timestamp("us", tz="UTC")),
+    ("text_signature", pa.string()),
+    ("hex_signature", pa.string()),
+    ("bytes_signature", pa.string()),
+    ("hash", pa.binary()),
+    ("import_id", pa.int64()),
+]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    """Three versions: an import with rejects, one with a fold, one of rejects only. Not to be changed."""
+    paths = Paths(tmp_path_factory.mktemp("filled") / "house")
+    publish(paths, names("f", 100), names("E", 10), ["1bad(", "2bad("])
+    stage(paths, SIGNATURES, "posted()")
+    publish(paths, names("g", 50))
+    publish(paths, rejects=["3bad("])
+    return paths
+
+
+@pytest.fixture
+def own(filled: Paths, tmp_path: Path) -> Paths:
+    """A copy that may be damaged."""
+    shutil.copytree(filled.root, tmp_path / "house")
+    return Paths(tmp_path / "house")
+
+
+@pytest.fixture(params=["missing", "empty", "created", "filled"])
+def any_house(request: pytest.FixtureRequest, filled: Paths, tmp_path: Path) -> warehouse.Warehouse:
+    match request.param:
+        case "filled":
+            return warehouse.open(filled.root)
+        case "created":  # the table is there, nothing was published
+            return warehouse.open(filled.root, 0)
+        case "empty":
+            return warehouse.open(tmp_path)
+        case _:
+            return warehouse.open(tmp_path / "missing")
+
+
+# The views.
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_have_the_same_columns_everywhere(any_house: warehouse.Warehouse, view: str) -> None:
+    """Names, order and types are the same on an empty folder and on a filled one."""
+    described = any_house.sql(f"DESCRIBE {view}").rows()
+    assert [row[:2] for row in described] == VIEWS[view]
+
+
+@pytest.mark.parametrize("view", ["signatures", "event_signatures"])
+def test_rows_come_out_in_arrow_types(any_house: warehouse.Warehouse, view: str) -> None:
+    """What ``arrow`` gives has the table's types: no dictionary, no local time zone."""
+    schema = any_house.sql(f"SELECT * FROM {view}").arrow().schema
+    assert list(zip(schema.names, schema.types, strict=True)) == ROW_TYPES
+
+
+def test_an_empty_folder_has_empty_views(tmp_path: Path) -> None:
+    """Queries work before the first import, and looking makes no file."""
+    house = warehouse.open(tmp_path / "missing")
+    assert house.version == -1
+    assert [house.sql(f"SELECT count(*) FROM {view}").rows() for view in VIEWS] == [[(0,)]] * 4
+    assert [house.count(collection) for collection in COLLECTIONS] == [0, 0]
+    assert house.history() == []
+    assert not (tmp_path / "missing").exists()
+
+
+def test_the_row_views_hold_the_table(filled: Paths) -> None:
+    """Each row of the snapshot is in its view once, with the derived columns beside it."""
+    house = warehouse.open(filled.root)
+    for collection, view in ((SIGNATURES, "signatures"), (EVENT_SIGNATURES, "event_signatures")):
+        found = house.sql(f"SELECT * FROM {view} ORDER BY id").arrow()
+        stored = table_of(house.snapshot, collection)
+        assert found.select(stored.schema.names).to_pylist() == stored.to_pylist()
+        assert found["hex_signature"].to_pylist() == ["0x" + value.hex() for value in stored["hash"].to_pylist()]
+    assert house.count(SIGNATURES) == 151
+
+
+def test_the_imports_view_holds_the_history(filled: Paths) -> None:
+    """One row an import: number, version, label, sums, and its sources."""
+    house = warehouse.open(filled.root)
+    rows = house.sql(
+        "SELECT import_id, version, source, files, read, imported, duplicate, rejected, seconds,"
+        " sources[1].path, sources[1].imported FROM imports ORDER BY import_id"
+    ).rows()
+    assert rows == [
+        (1, 1, "by hand", 1, 112, 110, 0, 2, 0.5, "in.txt", 110),
+        (2, 2, "by hand", 1, 50, 50, 0, 0, 0.5, "in.txt", 50),
+        (3, 3, "by hand", 1, 1, 0, 0, 1, 0.5, "in.txt", 0),
+    ]
+    (times,) = zip(*house.sql("SELECT committed_at FROM imports ORDER BY import_id").rows(), strict=True)
+    assert list(times) == sorted(times)
+    assert abs(times[-1] - datetime.now(UTC)).total_seconds() < 3600
+
+
+def test_the_rejects_view_holds_what_was_refused(filled: Paths) -> None:
+    """Each reject has its import, text, reason, position, file and line."""
+    rows = warehouse.open(filled.root).sql("SELECT * FROM rejects ORDER BY import_id, line").rows()
+    assert rows == [
+        (1, SIGNATURES, "1bad(", "bad_name", 1, "in.txt", 1),
+        (1, SIGNATURES, "2bad(", "bad_name", 1, "in.txt", 2),
+        (3, SIGNATURES, "3bad(", "bad_name", 1, "in.txt", 1),
+    ]
+
+
+def test_an_older_version_has_its_own_views(filled: Paths) -> None:
+    """As of a version, rows, imports, rejects and history are those of that version."""
+    expected = {0: (0, 0, 0, []), 1: (100, 10, 2, [1]), 2: (151, 10, 2, [1, 2]), 3: (151, 10, 3, [1, 2, 3])}
+    for version, (signatures, events, rejects, imports) in expected.items():
+        house = warehouse.open(filled.root, version)
+        assert house.version == version
+        assert house.count(SIGNATURES) == signatures
+        assert house.sql("SELECT count(*) FROM signatures").rows() == [(signatures,)]
+        assert house.sql("SELECT count(*) FROM event_signatures").rows() == [(events,)]
+        assert house.sql("SELECT count(*) FROM rejects").rows() == [(rejects,)]
+        found = house.sql("SELECT import_id, version FROM imports ORDER BY 1").rows()
+        assert found == [(number, number) for number in imports]
+        assert [entry["version"] for entry in house.history()] == imports
+
+
+def test_hashes_are_written_as_the_specification_has_them(tmp_path: Path) -> None:
+    """hex_signature: 0x and lower case; bytes_signature: one character a byte, with the byte's code."""
+    paths = Paths(tmp_path / "house")
+    every = np.arange(256, dtype=np.uint8)
+    special = [bytes(32), b"\xff" * 32, b"'\"\\\n\r\t\0;" * 4, b"\x00\x01" * 16]
+    hashes: dict[str, bytes] = {f"s{k}()": bytes(every[4 * k : 4 * k + 4]) + bytes([k] * 28) for k in range(64)}
+    hashes |= {f"E{k}()": bytes(every[32 * k : 32 * k + 32]) for k in range(8)}
+    hashes |= {f"x{k}()": value for k, value in enumerate(special)}
+
+    def digest(text: pa.StringArray) -> npt.NDArray[np.uint8]:
+        return np.frombuffer(b"".join(hashes[item] for item in text.to_pylist()), np.uint8).reshape(-1, 32)
+
+    extra = [f"x{k}()" for k in range(len(special))]
+    signatures, events = [f"s{k}()" for k in range(64)], [f"E{k}()" for k in range(8)]
+    with Run(paths, [signatures + extra], [events + extra], digest=digest) as run:
+        run.publish()
+    house = warehouse.open(paths.root)
+    for view, wanted, width in (("signatures", signatures, 4), ("event_signatures", events, 32)):
+        rows = house.sql(f"SELECT text_signature, hash, hex_signature, bytes_signature FROM {view}").rows()
+        assert {row[0] for row in rows} == {*wanted, *extra}
+        for text, stored, hexadecimal, characters in rows:
+            value = hashes[text][:width]
+            assert stored == value
+            assert hexadecimal == "0x" + value.hex()
+            assert characters == value.decode("latin-1")
+        seen = {byte for text, *_ in rows if text in wanted for byte in hashes[text][:width]}
+        assert seen == set(range(256))
+
+
+# Queries and results.
+
+
+def test_parameters_are_bound(filled: Paths) -> None:
+    """As ``?``, ``$1`` and ``$name``; what they hold is a value, never SQL."""
+    house = warehouse.open(filled.root)
+    (row,) = house.sql("SELECT text_signature FROM signatures WHERE hash = ?", [digest_of("posted()")[:4]]).rows()
+    assert row == ("posted()",)
+    assert house.sql("SELECT id FROM signatures WHERE text_signature = $1", ["f0(uint256)"]).rows() == [(1,)]
+    query = "SELECT id FROM signatures WHERE id >= $low AND id < $high ORDER BY id"
+    assert house.sql(query, {"low": 5, "high": 7}).rows() == [(5,), (6,)]
+    evil = "x' OR 1 = 1; DROP VIEW signatures; --"
+    assert house.sql("SELECT id FROM signatures WHERE text_signature = ?", [evil]).rows() == []
+    assert house.sql("SELECT ?", [evil]).rows() == [(evil,)]
+    assert house.sql("SELECT ?", [None]).rows() == [(None,)]
+
+
+def test_a_result_comes_as_arrow_frame_and_tuples(filled: Paths) -> None:
+    """All three hold the same rows, times in UTC to the microsecond, in each as often as asked."""
+    house = warehouse.open(filled.root)
+    result = house.sql("SELECT id, created_at, text_signature, hash FROM signatures ORDER BY id LIMIT 3")
+    table, frame, rows = result.arrow(), result.df(), result.rows()
+    assert isinstance(frame, pd.DataFrame)
+    assert table.schema.types == [pa.int64(), pa.timestamp("us", tz="UTC"), pa.string(), pa.binary()]
+    assert rows == [tuple(row.values()) for row in table.to_pylist()]
+    assert frame.columns.tolist() == table.column_names
+    assert str(frame["created_at"].dtype) == "datetime64[us, UTC]"
+    assert frame["text_signature"].tolist() == [row[2] for row in rows]
+    assert frame["hash"].tolist() == [row[3] for row in rows]
+    assert rows[0][1] == table_of(house.snapshot, SIGNATURES)["created_at"][0].as_py()
+    assert result.rows() == rows
+    assert "f0(uint256)" in str(result)
+
+
+def test_a_result_streams(filled: Paths) -> None:
+    """``reader`` gives the rows in batches."""
+    reader = warehouse.open(filled.root).sql("SELECT id FROM signatures ORDER BY id").reader(50)
+    assert pa.Table.from_batches(list(reader))["id"].to_pylist() == list(range(1, 152))
+
+
+def test_a_query_without_rows_has_its_columns(filled: Paths) -> None:
+    """In every form, also as a stream."""
+    result = warehouse.open(filled.root).sql("SELECT id, hash FROM signatures WHERE id < 0")
+    assert result.rows() == []
+    assert result.arrow().schema.types == [pa.int64(), pa.binary()]
+    assert result.df().columns.tolist() == ["id", "hash"]
+    assert result.reader().schema.names == ["id", "hash"]
+    assert "id" in str(result)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELEC 1",
+        "SELECT * FROM nothing",
+        "SELECT nothing FROM signatures",
+        "SELECT text_signature::INTEGER FROM signatures",
+        "SELECT error('boom')",
+        "SELECT ?",
+        "SELECT * FROM signatures WHERE id = 'x'",
+    ],
+)
+def test_bad_sql_is_a_query_error(filled: Paths, query: str) -> None:
+    """Whether it shows when the query is read or when it runs, in every form of the result."""
+    house = warehouse.open(filled.root)
+    for form in ("arrow", "df", "rows", "__str__"):
+        with pytest.raises(QueryError):
+            getattr(house.sql(query), form)()
+
+
+@pytest.mark.parametrize("parameters", [[1, 2], {"other": 1}, [object()]])
+def test_parameters_that_do_not_fit_are_a_query_error(filled: Paths, parameters: list[object]) -> None:
+    """Too many, of another name, of no type that SQL has."""
+    with pytest.raises(QueryError):
+        warehouse.open(filled.root).sql("SELECT $1", parameters).rows()
+
+
+@pytest.mark.parametrize("format", ["table", "csv", "json", "ndjson", "parquet"])
+def test_an_error_while_rows_are_written_is_told(filled: Paths, format: str) -> None:
+    """The command ends with status 2 and no traceback, in every output format."""
+    query = "SELECT CASE WHEN id > 140 THEN error('boom') ELSE id END FROM signatures"
+    result = call_command("sql", query, "--format", format, "--warehouse", filled.root)
+    assert (type(result.exception), result.exit_code) == (SystemExit, 2)
+    assert "boom" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+# A warehouse in Python.
+
+
+def test_a_warehouse_stays_at_its_version(own: Paths) -> None:
+    """What is open does not move under its user; ``refresh`` goes to the newest version."""
+    house = warehouse.open(own.root)
+    pinned = warehouse.open(own.root, 1)
+    publish(own, ["new()"])
+    count = "SELECT count(*) FROM signatures"
+    assert (house.version, house.count(SIGNATURES), house.sql(count).rows()) == (3, 151, [(151,)])
+    house.refresh()
+    assert (house.version, house.count(SIGNATURES), house.sql(count).rows()) == (4, 152, [(152,)])
+    pinned.refresh()
+    assert (pinned.version, pinned.count(SIGNATURES), pinned.count(EVENT_SIGNATURES)) == (1, 100, 10)
+
+
+def test_a_relative_path_is_fixed_when_opened(own: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changing the working directory later changes nothing."""
+    monkeypatch.chdir(own.root.parent)
+    house = warehouse.open("house")
+    monkeypatch.chdir("/")
+    assert house.sql("SELECT count(*) FROM signatures").rows() == [(151,)]
+
+
+def test_history_tells_every_commit(filled: Paths) -> None:
+    """Oldest first, with version, time and the run that made it."""
+    entries = warehouse.open(filled.root).history()
+    assert [(entry["version"], entry["import"]) for entry in entries] == [(1, 1), (2, 2), (3, 3)]
+    assert all(entry["committed_at"].tzinfo is UTC for entry in entries)
+
+
+# What a query may touch.
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM read_text('{outside}')",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '{outside}'",
+        "SELECT * FROM read_text('{root}/../outside.txt')",
+        "SELECT * FROM read_text('{root}/link')",
+        "SELECT * FROM glob('/etc/*')",
+        "COPY (SELECT 1) TO '{outside}.csv'",
+        "ATTACH '{outside}.db' AS other",
+        "EXPORT DATABASE '{outside}.export'",
+        "SELECT * FROM read_parquet('https://example.org/x.parquet')",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET enable_external_access = true",
+        "SET allowed_directories = ['/']",
+        "SET lock_configuration = false",
+        "SET memory_limit = '100GB'",
+        "RESET temp_directory",
+        "SELECT * FROM frame",
+        "SELECT * FROM house",
+    ],
+)
+def test_a_query_reads_the_warehouse_and_nothing_else(own: Paths, query: str) -> None:
+    """Not other files, not the network, not the caller's variables, not the settings."""
+    outside = own.root.parent / "outside.txt"
+    outside.write_text("secret")
+    (own.root / "link").symlink_to(outside)
+    frame = pa.table({"secret": [1]})
+    house = warehouse.open(own.root)
+    before = sorted(own.root.parent.glob("outside*"))
+    with pytest.raises(QueryError):
+        house.sql(query.format(root=own.root, outside=outside)).rows()
+    assert sorted(own.root.parent.glob("outside*")) == before
+    assert frame.num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "COPY (SELECT 1 AS id) TO '{file}' (FORMAT parquet)",
+        "COPY (SELECT 1 AS id) TO '{root}/table/new.csv'",
+        "COPY (SELECT 1 AS id) TO '{root}/staging.sqlite'",
+        "ATTACH '{root}/new.db' AS other",
+        "EXPORT DATABASE '{root}/export'",
+    ],
+)
+def test_a_query_writes_nothing(own: Paths, query: str) -> None:
+    """Least of all into the warehouse: SQL may come from anyone."""
+    file = read_snapshot(own).files[SIGNATURES][0].path
+    house = warehouse.open(own.root)
+
+    def content() -> dict[str, bytes]:
+        found = [path for path in own.root.rglob("*") if path.is_file()]
+        return {str(path): path.read_bytes() for path in found}
+
+    before = content()
+    with pytest.raises(QueryError):
+        house.sql(query.format(root=own.root, file=file)).rows()
+    assert content() == before
+
+
+def test_a_query_spills_undisturbed_by_imports(own: Paths) -> None:
+    """Clearing away dead runs leaves the files alone that a living query has spilled.
+
+    Each row is some 60 bytes, so that two million of them do not fit the engine's memory.
+    """
+    database = Database(own, read_snapshot(own), memory_limit="60MB", threads=2)
+    query = "SELECT range AS x, repeat('y', 40) || range AS t FROM range(2000000) ORDER BY hash(range)"
+    for _ in range(2):
+        reader = database.sql(query).reader(10_000)
+        rows = reader.read_next_batch().num_rows
+        remove_dead_runs(own.tmp)
+        assert rows + sum(batch.num_rows for batch in reader) == 2_000_000
+    database.close()
+
+
+# Trouble.
+
+
+def missing_data_file(paths: Paths) -> None:
+    read_snapshot(paths).files[SIGNATURES][0].path.unlink()
+
+
+def shortened_data_file(paths: Paths) -> None:
+    file = read_snapshot(paths).files[SIGNATURES][0].path
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def missing_rejects_file(paths: Paths) -> None:
+    for file in paths.rejects.iterdir():
+        file.unlink()
+
+
+def shortened_log_entry(paths: Paths) -> None:
+    entry = paths.log_entry(3)
+    entry.write_bytes(entry.read_bytes()[:-100])
+
+
+def garbage_in_the_log(paths: Paths) -> None:
+    paths.log_entry(2).write_bytes(b"\xff\xfe no json")
+
+
+def missing_first_log_entry(paths: Paths) -> None:
+    paths.log_entry(0).unlink()
+
+
+def gap_in_the_log(paths: Paths) -> None:
+    paths.log_entry(2).unlink()
+
+
+def table_of_others(paths: Paths) -> None:
+    shutil.rmtree(paths.table)
+    write_deltalake(paths.table.as_uri(), pa.table({"x": [1, 2]}))
+
+
+def table_of_others_with_collections(paths: Paths) -> None:
+    shutil.rmtree(paths.table)
+    table = pa.table({"collection": [SIGNATURES], "id": pa.array([1], pa.int64())})
+    write_deltalake(paths.table.as_uri(), table, partition_by=["collection"])
+
+
+LOG_DAMAGES = [
+    shortened_log_entry,
+    garbage_in_the_log,
+    missing_first_log_entry,
+    gap_in_the_log,
+    table_of_others,
+    table_of_others_with_collections,
+]
+DATA_DAMAGES = [missing_data_file, shortened_data_file]
+
+
+@pytest.mark.parametrize("damage", LOG_DAMAGES)
+def test_a_log_that_cannot_be_read_is_unusable(own: Paths, damage: Callable[[Paths], None]) -> None:
+    """Opening raises Unusable, one line that names the folder."""
+    damage(own)
+    with pytest.raises(Unusable) as caught:
+        warehouse.open(own.root)
+    assert str(own.root) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("damage", [*DATA_DAMAGES, missing_rejects_file])
+def test_a_damaged_file_is_told_in_one_line(own: Paths, damage: Callable[[Paths], None]) -> None:
+    """A query raises Unusable or QueryError, one line that names the file."""
+    damage(own)
+    house = warehouse.open(own.root)
+    with pytest.raises((Unusable, QueryError), match=r"\.parquet") as caught:
+        house.sql("SELECT count(text_signature) FROM signatures, rejects").rows()
+    assert "\n" not in str(caught.value)
+
+
+def test_older_versions_outlive_damage_to_newer_ones(own: Paths) -> None:
+    """A version reads as it was while its own entries and files are whole."""
+    garbage_in_the_log(own)
+    house = warehouse.open(own.root, 1)
+    assert house.sql("SELECT count(*) FROM signatures").rows() == [(100,)]
+
+
+@pytest.mark.parametrize("version", [4, 1000, -1])
+def test_a_version_that_is_not_there_is_unusable(filled: Paths, tmp_path: Path, version: int) -> None:
+    """Asking for it is told with its number, also where there is no version at all."""
+    for root in (filled.root, tmp_path):
+        with pytest.raises(Unusable, match=str(version)) as caught:
+            warehouse.open(root, version)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_version_far_beyond_the_last_is_told_at_all(filled: Paths) -> None:
+    """A slip of the finger in --as-of is no endless loop."""
+    result = run_command("stats", "--as-of", str(2**40), "--warehouse", filled.root, timeout=20)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+
+
+def test_a_file_is_no_warehouse(tmp_path: Path) -> None:
+    """A path that is no folder is refused, not taken for an empty warehouse."""
+    path = tmp_path / "file"
+    path.write_text("x")
+    with pytest.raises(Unusable, match=str(path)):
+        warehouse.open(path)
+
+
+@pytest.mark.parametrize("arguments", [["stats"], ["sql", "SELECT 1"], ["history"], ["rejects"]], ids=lambda a: a[0])
+@pytest.mark.parametrize("damage", [shortened_log_entry, table_of_others, gap_in_the_log])
+def test_commands_tell_a_damaged_log_in_one_line(
+    own: Paths, damage: Callable[[Paths], None], arguments: list[str]
+) -> None:
+    """Status 2 and no traceback."""
+    damage(own)
+    assert_told_in_one_line(call_command(*arguments, "--warehouse", own.root))
+
+
+@pytest.mark.parametrize("damage", DATA_DAMAGES)
+def test_commands_tell_a_damaged_file_in_one_line(own: Paths, damage: Callable[[Paths], None]) -> None:
+    """Status 2 and no traceback."""
+    damage(own)
+    query = "SELECT max(text_signature) FROM signatures"
+    assert_told_in_one_line(call_command("sql", query, "--warehouse", own.root))
+
+
+@pytest.mark.parametrize("damage", [*DATA_DAMAGES, shortened_log_entry, table_of_others])
+def test_an_import_into_a_damaged_warehouse_changes_nothing(
+    own: Paths, tmp_path: Path, damage: Callable[[Paths], None]
+) -> None:
+    """Status 2, one line, and the log is as it was."""
+    damage(own)
+    before = sorted(path.name for path in own.log.iterdir())
+    lines = tmp_path / "lines.txt"
+    lines.write_text("fresh()\nf1(uint256)\n")
+    assert_told_in_one_line(call_command("import", lines, "--quiet", "--warehouse", own.root))
+    assert sorted(path.name for path in own.log.iterdir()) == before
+
+
+def test_a_foreign_commit_is_no_trouble(own: Paths) -> None:
+    """A commit by another tool is a version without an account of itself."""
+    table = DeltaTable(own.table)
+    table.alter.set_table_properties({"delta.appendOnly": "false"})
+    house = warehouse.open(own.root)
+    assert (house.version, house.count(SIGNATURES)) == (4, 151)
+    assert house.sql("SELECT max(version), count(*) FROM imports").rows() == [(3, 3)]
+    assert publish(own, ["new()"]).import_id == 4

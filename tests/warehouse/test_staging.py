@@ -1,0 +1,403 @@
+"""The sequences and the staging table, with several handles and processes on one real file."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.warehouse.support import Disk, digest_of, other_process, small_disk, stage_all
+from warehouse.errors import Unusable
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from warehouse.staging import FORMAT, NO_FLOORS, Floor, Range, StagedRow, Staging
+
+NO_FLOOR = Floor()
+HOUR = 3_600_000_000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "staging.sqlite"
+
+
+@pytest.fixture
+def staging(path: Path) -> Iterator[Staging]:
+    opened = Staging(path)
+    yield opened
+    opened.close()
+
+
+def now() -> int:
+    return time.time_ns() // 1000
+
+
+def stage(
+    staging: Staging, text: str, collection: Collection = SIGNATURES, floor: Floor = NO_FLOOR
+) -> StagedRow | None:
+    with staging.exclusive() as transaction:
+        return transaction.stage(collection, text, digest_of(text), floor)
+
+
+def staged(staging: Staging, text: str, collection: Collection = SIGNATURES, floor: Floor = NO_FLOOR) -> StagedRow:
+    row = stage(staging, text, collection, floor)
+    assert row is not None
+    return row
+
+
+def reserve(staging: Staging, rows: int, collection: Collection = SIGNATURES, floor: Floor = NO_FLOOR) -> Range:
+    with staging.exclusive() as transaction:
+        return transaction.reserve(collection, rows, floor)
+
+
+def rows_of(staging: Staging, collection: Collection = SIGNATURES, above: int = 0) -> list[StagedRow]:
+    with staging.reading() as transaction:
+        return transaction.rows(collection, above)
+
+
+# The sequences.
+
+
+def test_ids_and_times_rise_strictly(staging: Staging) -> None:
+    """Each row gets an id and a time above all before it, however fast they come."""
+    rows = [staged(staging, f"f{number}()") for number in range(200)]
+    assert [row.id for row in rows] == list(range(1, 201))
+    assert all(one.created_at < next_.created_at for one, next_ in pairwise(rows))
+
+
+def test_collections_have_sequences_of_their_own(staging: Staging) -> None:
+    """Rows of one collection use up no ids of the other."""
+    reserve(staging, 1000, SIGNATURES)
+    assert staged(staging, "E()", EVENT_SIGNATURES).id == 1
+    assert staged(staging, "f()", SIGNATURES).id == 1001
+    assert staged(staging, "F()", EVENT_SIGNATURES).id == 2
+
+
+def test_a_range_ends_now_where_it_can(staging: Staging) -> None:
+    """A large import dates its rows back, so that the clock of later rows stays right."""
+    before = now()
+    place = reserve(staging, HOUR)
+    assert before <= place.first_created_at + place.rows - 1 <= now()
+    row = staged(staging, "f()")
+    assert row.id == place.first_id + place.rows
+    assert before <= row.created_at <= now()
+
+
+def test_a_range_that_cannot_end_now_begins_behind_the_last(staging: Staging) -> None:
+    """Where the past is taken, times run ahead of the clock, and never back."""
+    one = reserve(staging, HOUR)
+    two = reserve(staging, HOUR)
+    assert two.first_id == one.first_id + HOUR
+    assert two.first_created_at == one.first_created_at + HOUR
+    three = staged(staging, "f()")
+    assert three.created_at == two.first_created_at + HOUR > now()
+
+
+def test_times_rise_when_the_clock_is_set_back(staging: Staging) -> None:
+    """Times that lie in the future, as after a clock was set back, are passed, not repeated."""
+    future = now() + 24 * HOUR
+    assert staged(staging, "f()", floor=Floor(0, future)).created_at == future + 1
+    assert staged(staging, "g()").created_at == future + 2
+    place = reserve(staging, 1000)
+    assert place.first_created_at == future + 3
+    assert staged(staging, "h()").created_at == future + 1003
+
+
+def test_reserving_nothing_gives_where_the_next_would_lie(staging: Staging) -> None:
+    """An empty range takes no id; a fold is one."""
+    row = staged(staging, "f()")
+    place = reserve(staging, 0)
+    assert (place.first_id, place.rows) == (row.id + 1, 0)
+    assert staged(staging, "g()").id == row.id + 1
+
+
+def test_a_lost_file_hands_out_nothing_that_the_table_has(path: Path) -> None:
+    """With the floors of the table, a new staging file goes on where the lost one stopped."""
+    future = now() + HOUR
+    fresh = Staging(path)
+    row = staged(fresh, "f()", floor=Floor(500, future))
+    assert (row.id, row.created_at) == (501, future + 1)
+    place = reserve(fresh, 10, floor=Floor(500, future))
+    assert (place.first_id, place.first_created_at) == (502, future + 2)
+    assert staged(fresh, "E()", EVENT_SIGNATURES, Floor(7, 0)).id == 8
+    fresh.close()
+
+
+def test_a_floor_below_the_sequence_changes_nothing(staging: Staging) -> None:
+    """The floor of an older snapshot does not set a sequence back."""
+    reserve(staging, 100)
+    assert staged(staging, "f()", floor=Floor(50, 1)).id == 101
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(COLLECTIONS),
+        st.one_of(st.none(), st.integers(0, 2000)),  # stage one row, or reserve so many
+        st.builds(Floor, st.integers(0, 3000), st.integers(0, 2 * 10**15)),
+    ),
+    max_size=30,
+)
+
+
+@settings(deadline=None, max_examples=30)
+@given(STEPS)
+def test_nothing_is_handed_out_twice(steps: list[tuple[Collection, int | None, Floor]]) -> None:
+    """Under any mix of rows, ranges and floors, ids and times lie above all before and the floor."""
+    last: dict[Collection, tuple[int, int]] = dict.fromkeys(COLLECTIONS, (0, 0))
+    with tempfile.TemporaryDirectory() as folder:
+        staging = Staging(Path(folder) / "staging.sqlite")
+        for number, (collection, rows, floor) in enumerate(steps):
+            if rows is None:
+                row = staged(staging, f"f{number}()", collection, Floor(0, floor.created_at))
+                place = Range(row.id, row.created_at, 1)
+            else:
+                place = reserve(staging, rows, collection, floor)
+                assert place.first_id > floor.id
+            last_id, last_created_at = last[collection]
+            assert place.first_id > last_id
+            assert place.first_created_at > max(last_created_at, floor.created_at)
+            last[collection] = place.first_id + place.rows - 1, place.first_created_at + place.rows - 1
+        staging.close()
+
+
+def test_import_numbers_rise(staging: Staging) -> None:
+    """Each lies above the last that was handed out and the last that the table has."""
+    numbers = []
+    for published in (0, 0, 41, 41, 7):
+        with staging.exclusive() as transaction:
+            numbers.append(transaction.reserve_import(lambda last=published: last))  # type: ignore[misc]
+    assert numbers == [1, 2, 42, 43, 44]
+
+
+# The rows.
+
+
+def test_a_text_is_staged_once(staging: Staging) -> None:
+    """A second POST of a text changes nothing, in its own collection only."""
+    row = staged(staging, "f()")
+    assert stage(staging, "f()") is None
+    assert rows_of(staging) == [row]
+    assert staged(staging, "f()", EVENT_SIGNATURES).id == 1
+    assert staged(staging, "F()").id == 2
+
+
+def test_rows_come_in_id_order_within_bounds(staging: Staging) -> None:
+    """``above`` is exclusive, ``up_to`` inclusive."""
+    rows = [staged(staging, text) for text in ("c()", "a()", "b()")]
+    with staging.reading() as transaction:
+        assert transaction.rows(SIGNATURES, 0) == rows
+        assert transaction.rows(SIGNATURES, 1) == rows[1:]
+        assert transaction.rows(SIGNATURES, 0, 2) == rows[:2]
+        assert transaction.rows(SIGNATURES, 1, 1) == []
+        assert transaction.rows(EVENT_SIGNATURES, 0) == []
+
+
+def test_forgetting_takes_the_folded_rows_only(staging: Staging) -> None:
+    """Rows above the watermark and those of the other collection stay; ids are not used again."""
+    for text in ("a()", "b()", "c()"):
+        staged(staging, text)
+        staged(staging, text, EVENT_SIGNATURES)
+    with staging.exclusive() as transaction:
+        assert transaction.forget(SIGNATURES, 2) == 2
+    assert [row.text for row in rows_of(staging)] == ["c()"]
+    assert [row.id for row in rows_of(staging, EVENT_SIGNATURES)] == [1, 2, 3]
+    with staging.exclusive() as transaction:
+        assert transaction.forget(SIGNATURES, 3) == 1
+    assert staged(staging, "d()").id == 4
+
+
+def test_unfinished_runs_are_remembered(path: Path, staging: Staging) -> None:
+    """A run is unfinished from its beginning to its end, also for a handle opened later."""
+    with staging.exclusive() as transaction:
+        transaction.begin_publish("one")
+        transaction.begin_publish("one")
+        transaction.begin_publish("two")
+    other = Staging(path)
+    with other.exclusive() as transaction:
+        assert transaction.unfinished() == ["one", "two"]
+        transaction.end_publish("one")
+    other.close()
+    with staging.reading() as transaction:
+        assert transaction.unfinished() == ["two"]
+
+
+# Transactions.
+
+
+def test_a_transaction_that_raises_leaves_nothing(staging: Staging) -> None:
+    """Rows, ids, import numbers and unfinished runs are all as before."""
+    kept = staged(staging, "f()")
+    with pytest.raises(RuntimeError), staging.exclusive() as transaction:  # noqa: PT012 - the error comes last
+        transaction.stage(SIGNATURES, "g()", digest_of("g()"), NO_FLOOR)
+        transaction.reserve(SIGNATURES, 1000, NO_FLOOR)
+        transaction.reserve_import(lambda: 0)
+        transaction.begin_publish("run")
+        transaction.forget(SIGNATURES, kept.id)
+        raise RuntimeError
+    assert rows_of(staging) == [kept]
+    assert staged(staging, "g()").id == kept.id + 1
+    with staging.exclusive() as transaction:
+        assert transaction.unfinished() == []
+        assert transaction.reserve_import(lambda: 0) == 1
+
+
+def test_a_reader_sees_one_state(path: Path, staging: Staging) -> None:
+    """Commits of others neither wait for a reader nor change what it has begun to read."""
+    staged(staging, "a()")
+    reader = Staging(path)
+    with reader.reading() as transaction:
+        assert len(transaction.rows(SIGNATURES, 0)) == 1
+        staged(staging, "b()")
+        assert len(transaction.rows(SIGNATURES, 0)) == 1
+    assert len(rows_of(reader)) == 2
+    reader.close()
+
+
+def test_a_second_process_sees_what_is_committed(path: Path, staging: Staging) -> None:
+    """A row staged here is known there, and one staged there is seen here."""
+    row = staged(staging, "f()")
+    with other_process() as pool:
+        done = pool.submit(stage_all, path, SIGNATURES, ["f()", "g()"]).result()
+    assert [(number, text) for number, _, text in done] == [(row.id + 1, "g()")]
+    assert [(r.id, r.created_at, r.text) for r in rows_of(staging)[1:]] == done
+
+
+def test_two_processes_lose_and_repeat_nothing(path: Path, staging: Staging) -> None:
+    """Staging at once, with half of the texts in common, each text gets one id, in order."""
+    common = [f"f{number}()" for number in range(100)]
+    wanted = [[*common, *(f"{who}{number}()" for number in range(100))] for who in "ab"]
+    with other_process(2) as pool:
+        done = [future.result() for future in [pool.submit(stage_all, path, SIGNATURES, w) for w in wanted]]
+    rows = rows_of(staging)
+    assert sorted(row.text for row in rows) == sorted({text for texts in wanted for text in texts})
+    assert [row.id for row in rows] == list(range(1, 301))
+    assert all(one.created_at < next_.created_at for one, next_ in pairwise(rows))
+    assert sorted(row for some in done for row in some) == [(r.id, r.created_at, r.text) for r in rows]
+
+
+def _stage_one_and_die_with_a_second(path: Path) -> None:
+    staging = Staging(path)
+    staged(staging, "kept()")
+    with staging.exclusive() as transaction:
+        transaction.stage(SIGNATURES, "lost()", digest_of("lost()"), NO_FLOOR)
+        transaction.reserve(SIGNATURES, 1000, NO_FLOOR)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_process_leaves_whole_transactions(path: Path, staging: Staging) -> None:
+    """What was committed survives kill -9; what was not is gone and blocks nobody."""
+    process = multiprocessing.get_context("spawn").Process(target=_stage_one_and_die_with_a_second, args=(path,))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert [row.text for row in rows_of(staging)] == ["kept()"]
+    assert staged(staging, "lost()").id == 2
+
+
+# The file.
+
+
+def test_many_may_open_a_new_file_at_once(tmp_path: Path) -> None:
+    """Workers that start together on an empty folder all get in, and share one sequence."""
+    failures: list[BaseException] = []
+
+    def work(path: Path, text: str, together: threading.Barrier) -> None:
+        try:
+            together.wait()
+            staging = Staging(path)
+            staged(staging, text)
+            staging.close()
+        except BaseException as error:  # noqa: BLE001 - told by the test
+            failures.append(error)
+
+    for number in range(20):
+        path = tmp_path / f"{number}.sqlite"
+        together = threading.Barrier(6)
+        threads = [threading.Thread(target=work, args=(path, f"f{k}()", together)) for k in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        staging = Staging(path)
+        assert [row.id for row in rows_of(staging)] == [1, 2, 3, 4, 5, 6]
+        staging.close()
+
+
+def test_a_newer_format_is_refused(path: Path) -> None:
+    """A file of a later version of this program is left alone, with both numbers told."""
+    Staging(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE about SET format = ?", (FORMAT + 1,))
+    connection.commit()
+    connection.close()
+    with pytest.raises(Unusable, match=f"format {FORMAT + 1}; this version reads format {FORMAT}") as caught:
+        Staging(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"x" * 1000, b"no database " * 1000])
+def test_a_file_that_is_no_database_is_refused(path: Path, content: bytes) -> None:
+    """Foreign content is told in one line and not overwritten."""
+    path.write_bytes(content)
+    with pytest.raises(Unusable, match=path.name) as caught:
+        Staging(path)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == content
+
+
+def test_every_floor_of_an_empty_table_is_zero() -> None:
+    """The floors that are handed out where nothing was published hold nobody back."""
+    assert {collection: Floor(0, 0) for collection in COLLECTIONS} == NO_FLOORS
+
+
+def test_a_full_disk_refuses_rows_and_no_more(tmp_path: Path) -> None:
+    """What was staged stays, and the same handle stages again when there is room."""
+    with small_disk(tmp_path / "disk") as disk:
+        staging = Staging(disk.path / "staging.sqlite")
+        kept = [staged(staging, f"f{number}()") for number in range(20)]
+        disk.resize(disk.used() + 16)
+        with pytest.raises((Unusable, sqlite3.OperationalError), match="full"):  # noqa: PT012 - as long as it fits
+            while True:
+                kept.append(staged(staging, f"g{len(kept)}(" + "uint256," * 40 + "uint256)"))
+        assert rows_of(staging) == kept
+        disk.resize(1024)
+        kept.append(staged(staging, "h()"))
+        assert rows_of(staging) == kept
+        assert kept[-1].id == len(kept)
+        staging.close()
+
+
+def _stage_with_little_room(disk: Disk) -> None:
+    for kibibytes in range(0, 256, 4):
+        folder = disk.path / str(kibibytes)
+        folder.mkdir()
+        disk.resize(max(disk.used(), 4) + kibibytes)
+        try:
+            staging = Staging(folder / "staging.sqlite")
+            staged(staging, "f()")
+            staging.close()
+        except (Unusable, sqlite3.OperationalError):
+            continue
+        finally:
+            disk.resize(64 * 1024)
+
+
+def test_a_full_disk_kills_no_process(tmp_path: Path) -> None:
+    """Whichever page it is that does not fit, the one who wants it gets an error, and no signal."""
+    with small_disk(tmp_path / "disk") as disk:
+        process = multiprocessing.get_context("spawn").Process(target=_stage_with_little_room, args=(disk,))
+        process.start()
+        process.join()
+        assert process.exitcode == 0
