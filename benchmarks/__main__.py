@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import bench_hash, bench_import
+from benchmarks import bench_hash, bench_import, bench_serve
 from benchmarks.measure import ROOT, Figure, machine, save
 
 
@@ -27,17 +28,26 @@ def _table(figures: list[Figure]) -> Table:
 @click.command()
 @click.option("--rows", default=10_000_000, show_default=True, help="Size of the large corpora.")
 @click.option("--rounds", default=3, show_default=True, help="Times each pair is run; the best counts.")
+@click.option("--only", type=click.Choice(["hash", "import", "serve", "search"]), multiple=True, help="[default: all]")
 @click.option("--corpora", type=click.Path(path_type=Path), default=ROOT.parent / "shared" / "corpora")
-def main(rows: int, rounds: int, corpora: Path) -> None:
+def main(rows: int, rounds: int, only: tuple[str, ...], corpora: Path) -> None:
     """Measure, print the table, keep it under benchmarks/results. Status 1 where a figure is missed."""
     console = Console(width=None if sys.stdout.isatty() else 130)
-    figures = bench_hash.figures()
-    console.print(_table(figures))
     present = corpora if corpora.is_dir() else None
     if present is None:
-        console.print("The real corpora are not beside the project; the Panoramix line is left out.")
-    figures += bench_import.figures(rows, rounds, present)
-    console.print(_table(figures))
+        console.print("The real corpora are not beside the project; what is measured on them is left out.")
+    parts: dict[str, Callable[[], list[Figure]]] = {
+        "hash": bench_hash.figures,
+        "search": lambda: bench_serve.search_figures(present),
+        "import": lambda: bench_import.figures(rows, rounds, present),
+        "serve": lambda: [f for server in bench_serve.servers() for f in bench_serve.figures(rows, rounds, server)],
+    }
+    figures: list[Figure] = []
+    for name, measured in parts.items():
+        if not only or name in only:
+            found = measured()
+            console.print(_table(found))
+            figures += found
     console.print(f"kept in {save(figures, rows).relative_to(ROOT)}")
     sys.exit(0 if all(figure.holds for figure in figures) else 1)
 

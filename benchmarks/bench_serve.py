@@ -17,17 +17,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.client import HTTPConnection
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks import corpus
 from benchmarks.measure import ROOT, Figure, sigdir
 from pipeline.keccak import keccak256
-from warehouse.mapped import segment_of
+from warehouse.mapped import Segment, segment_of
 from warehouse.paths import Paths
 from warehouse.snapshot import read_snapshot
 
@@ -164,6 +167,11 @@ def _cases(rows: int, known: list[str]) -> list[tuple[str, str, str, float, floa
     ]  # fmt: skip
 
 
+def servers() -> list[str]:
+    """The servers that are installed."""
+    return ["waitress", *(["granian"] if find_spec("granian") else [])]
+
+
 def figures(rows: int, rounds: int, server: str) -> list[Figure]:
     if shutil.which("wrk") is None:
         print("wrk is not installed; the serving figures are left out", file=sys.stderr)
@@ -217,10 +225,10 @@ def _count(port: int) -> int:
     return int(_json(port, "/api/v1/signatures/?page_size=1")["count"])
 
 
-def _json(port: int, path: str) -> dict[str, object]:  # type: ignore[misc]
+def _json(port: int, path: str) -> dict[str, Any]:
     connection = HTTPConnection("127.0.0.1", port)
     connection.request("GET", path)
-    value: dict[str, object] = json.loads(connection.getresponse().read())
+    value: dict[str, Any] = json.loads(connection.getresponse().read())
     connection.close()
     return value
 
@@ -241,7 +249,7 @@ def _check(port: int, house: Path) -> list[str]:
         known.append(keccak256(text.encode())[:4].hex())
         if len(known) <= 50:
             answer = _json(port, f"/api/v1/signatures/?hex_signature={known[-1]}")
-            texts = [found["text_signature"] for found in answer["results"]]  # type: ignore[attr-defined]
+            texts = [found["text_signature"] for found in answer["results"]]
             assert text in texts, f"{text} is not found by its hash"
     return known
 
@@ -267,8 +275,8 @@ def search_figures(corpora: Path | None) -> list[Figure]:
         )
         found = sum(int((segment.with_text(fragment) % 97 == 0).sum()) for segment in segments)
         assert found == expected, f"{fragment}: {found} rows, not {expected}"
-        mine.append(_best(lambda f=fragment: sum(len(segment.with_text(f)) for segment in segments)))  # type: ignore[misc]
-        theirs.append(_best(lambda f=fragment: _find_all(text, f.encode())))  # type: ignore[misc]
+        mine.append(_best(partial(_search_all, segments, fragment)))
+        theirs.append(_best(partial(_find_all, text, fragment.encode())))
     ratio = sum(mine) / sum(theirs)
     return [
         Figure(
@@ -279,13 +287,17 @@ def search_figures(corpora: Path | None) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _best(work: object) -> float:
+def _best(work: Callable[[], object]) -> float:
     best = float("inf")
     for _ in range(5):
         began = time.perf_counter()
-        work()  # type: ignore[operator]
+        work()
         best = min(best, time.perf_counter() - began)
     return best
+
+
+def _search_all(segments: list[Segment], fragment: str) -> int:
+    return sum(len(segment.with_text(fragment)) for segment in segments)
 
 
 def _find_all(text: bytes, needle: bytes) -> int:
