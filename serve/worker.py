@@ -16,7 +16,7 @@ from typing import Any
 from waitress import wasyncore
 from waitress.server import create_server
 
-from serve.app import open_app
+from serve.app import open_app, warm
 from serve.settings import Settings
 from warehouse.errors import WarehouseError
 from warehouse.paths import Paths
@@ -37,6 +37,7 @@ def prepare(settings: Settings) -> None:
             told = time.monotonic()
             print(f"index: {done:,} rows", file=sys.stderr, flush=True)
 
+    warm()  # one process compiles, the workers find it done
     began = time.monotonic()
     Reader(Paths(settings.warehouse.absolute()), tick).close()
     if done:

@@ -43,6 +43,12 @@ _BATCH_ROWS = 1 << 17
 _NO_ROWS = np.empty(0, np.int64)
 
 
+def _frozen(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """Consecutive rows of a collection, oldest first. Arrays may be mapped, and may be longer than ``rows``.
@@ -57,6 +63,15 @@ class Segment:
     text: Array  # uint8
     hash: Array  # uint8, rows x width of the collection's hash
     hashes: Array | None  # uint64, sorted: first 4 bytes of the hash << 32 | row
+
+    @classmethod
+    def of(
+        cls, rows: int, ids: Array, created_at: Array, offsets: Array, text: Array, hash: Array, hashes: Array | None
+    ) -> Segment:
+        """A segment over read-only views. All kernels then see one kind of array and are compiled once."""
+        return cls(
+            rows, _frozen(ids), _frozen(created_at), _frozen(offsets), _frozen(text), _frozen(hash), hashes
+        )  # fmt: skip
 
     def text_at(self, row: int) -> str:
         return self.text[self.offsets[row] : self.offsets[row + 1]].tobytes().decode()
@@ -273,7 +288,7 @@ def _open(folder: Path, file: DataFile) -> Segment:
     if not (len(ids) == file.rows and len(offsets) == file.rows + 1 and int(offsets[-1]) == len(text)):
         raise ValueError(f"{folder} does not fit its data file")
     # Plain arrays over the mapping: numpy's memmap class costs a microsecond a slice.
-    return Segment(file.rows, *(np.asarray(a) for a in (ids, created_at, offsets, text, hash, hashes)))
+    return Segment.of(file.rows, *(np.asarray(a) for a in (ids, created_at, offsets, text, hash, hashes)))
 
 
 def _build(folder: Path, collection: Collection, file: DataFile, tick: Callable[[int], None]) -> None:

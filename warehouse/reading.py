@@ -97,7 +97,7 @@ class _Tail:
         self._text[: self._bytes], self._hash[: self.rows] = text[: self._bytes], hash[: self.rows]
 
     def segment(self) -> Segment:
-        return Segment(self.rows, self._ids, self._times, self._offsets, self._text, self._hash, None)
+        return Segment.of(self.rows, self._ids, self._times, self._offsets, self._text, self._hash, None)
 
 
 class Reader:
