@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import falcon
 import jinja2
@@ -28,11 +29,12 @@ from pipeline.judge import judge
 from serve import body as bodies
 from serve import imports
 from serve.errors import Refusal, detail, field_error, not_found
-from serve.negotiate import HTML, JSON, representation
+from serve.negotiate import HTML, JSON, representation, takes_gzip
 from serve.post import NewText, Writer, new_text
 from serve.query import InvalidPage, Query, page_of, parse
 from serve.render import render_rows
 from serve.settings import Settings
+from warehouse.errors import WarehouseError
 from warehouse.mapped import Segment
 from warehouse.paths import Paths
 from warehouse.reading import Reader, View
@@ -142,8 +144,6 @@ class ListResource(_Resource):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view = self._reader.current()
-        if _not_modified(req, resp, view):
-            return
         query = parse(req.query_string)
         address = self.address(req)
         key = (view.token, address, req.query_string)
@@ -151,7 +151,8 @@ class ListResource(_Resource):
         if page is None:
             page = self._page(view, query, address)
             self._cache.put(key, page)
-        _answer(req, resp, page)
+        if not _not_modified(req, resp, view):
+            _answer(req, resp, page)
 
     on_head = on_get
 
@@ -198,14 +199,13 @@ class DetailResource(_Resource):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         view = self._reader.current()
-        if _not_modified(req, resp, view):
-            return
         if not (id.isascii() and id.isdigit() and len(id) <= 18):
             raise not_found()
         for segment in view.segments[self._collection]:
             row = segment.row_of_id(int(id))
             if row is not None:
-                _answer(req, resp, render_rows(segment, np.array([row], np.int64)))
+                if not _not_modified(req, resp, view):
+                    _answer(req, resp, render_rows(segment, np.array([row], np.int64)))
                 return
         raise not_found()
 
@@ -272,7 +272,7 @@ def _answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
         resp.content_type = JSON
     if len(body) >= _GZIP_FROM_BYTES:
         resp.append_header("Vary", "Accept-Encoding")
-        if "gzip" in (req.get_header("Accept-Encoding") or ""):
+        if takes_gzip(req.get_header("Accept-Encoding") or ""):
             resp.set_header("Content-Encoding", "gzip")
             body = _gzip(body)
     resp.data = body
@@ -351,7 +351,7 @@ def _html(req: falcon.Request, status: str | int, body: bytes) -> bytes:
     title = req.path.removeprefix("/api/v1/").strip("/") or "signature directory"
     separator = "&" if req.query_string else ""
     page = _template().render(
-        title=title, method=req.method, status=str(status), path=req.path,
+        title=title, method="GET" if req.method == "HEAD" else req.method, status=str(status), path=req.path,
         address=req.path + ("?" + req.query_string if req.query_string else ""),
         json_address=f"{req.path}?{req.query_string}{separator}format=json",
         results=value["results"] if is_list else None, count=value.get("count"), next=value.get("next"),
@@ -377,12 +377,14 @@ def _falcon_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTP
 def _failed(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
     """Our own fault: one line in the log, no traceback to the client."""
     print(f"error: {req.method} {req.path}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-    _refused(req, resp, detail(503 if isinstance(error, OSError) else 500, "Internal error."), params)
+    _refused(req, resp, detail(503 if isinstance(error, OSError | WarehouseError) else 500, "Internal error."), params)
 
 
 def _add_slash(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
     resp.status = falcon.HTTP_301
-    resp.set_header("Location", req.path + "/" + ("?" + req.query_string if req.query_string else ""))
+    # The server has taken the escapes off the path; without them it could end the header, or begin a query.
+    path = quote(req.env["PATH_INFO"].encode("latin-1"), safe="/:@!$&'()*+,;=~")
+    resp.set_header("Location", path + "/" + ("?" + req.query_string if req.query_string else ""))
 
 
 def _unknown_path(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:

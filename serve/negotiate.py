@@ -48,3 +48,13 @@ def _q(parameters: list[str]) -> float:
             except ValueError:
                 return 0.0
     return 1.0
+
+
+@lru_cache(maxsize=256)
+def takes_gzip(accept_encoding: str) -> bool:
+    """Whether gzip is named and not ruled out."""
+    for part in accept_encoding.split(","):
+        name, *parameters = (piece.strip() for piece in part.split(";"))
+        if name.lower() == "gzip":
+            return _q(parameters) > 0
+    return False

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, quote_plus
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 
 from serve.render import render_rows
 from warehouse.mapped import Segment
@@ -83,11 +84,16 @@ def parse(query_string: str) -> Query:
 
 
 def _page_size(value: str) -> int:
-    value = value.strip()
-    if not (value.isascii() and value.removeprefix("+").isdigit()):
-        return DEFAULT_PAGE_SIZE
-    size = int(value[-_MAX_DIGITS:]) if len(value) <= _MAX_DIGITS else MAX_PAGE_SIZE
-    return min(size, MAX_PAGE_SIZE) or DEFAULT_PAGE_SIZE
+    return min(_positive(value) or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
+
+
+def _positive(value: str) -> int | None:
+    """A whole number above zero, blanks around it or not; one of too many digits is just very large."""
+    digits = value.strip().removeprefix("+")
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    digits = digits.lstrip("0")
+    return int(digits) if len(digits) <= _MAX_DIGITS and digits else _FAR if digits else None
 
 
 def _oldest_first(value: str) -> bool:
@@ -150,7 +156,10 @@ def moment(value: str) -> int | None:
     zone = (found[8] or "Z").replace(":", "")
     offset = 0
     if zone not in ("Z", "z"):
-        offset = (int(zone[1:3]) * 60 + int(zone[3:5] or 0)) * (-1 if zone[0] == "-" else 1)
+        hours, minutes = int(zone[1:3]), int(zone[3:5] or 0)
+        if hours > 23 or minutes > 59:
+            return None
+        offset = (hours * 60 + minutes) * (-1 if zone[0] == "-" else 1)
     since = at - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds - offset * 60) * 1_000_000 + microseconds
 
@@ -245,18 +254,15 @@ class Page:
 def _json_link(link: str | None) -> bytes:
     if link is None:
         return b"null"
-    return b'"' + link.replace("\\", "\\\\").replace('"', '\\"').encode() + b'"'
+    return orjson.dumps(link)
 
 
 def page_number(asked: str, pages: int) -> int:
     """The page asked for, from 1; raises InvalidPage."""
-    asked = asked.strip() if asked != "last" else asked
     if asked == "last":
         return pages
-    if not (asked.isascii() and asked.removeprefix("+").isdigit()) or len(asked.lstrip("+0")) > _MAX_DIGITS:
-        raise InvalidPage
-    number = int(asked)
-    if not 1 <= number <= pages:
+    number = _positive(asked)
+    if number is None or number > pages:
         raise InvalidPage
     return number
 

@@ -48,12 +48,16 @@ def run(settings: Settings, server: str, ready: Callable[[str], None]) -> int:
         command = [sys.executable, "-m", "sigdir", "fold", "--every", str(settings.fold_every)]
         command += ["--warehouse", str(settings.warehouse)]
         spawners.append(lambda: subprocess.Popen(command, env=environment, start_new_session=True))
-    address = f"http://{_shown(settings.host)}:{settings_port}"
-    try:
-        return _keep(spawners, lambda: _answers(settings.host, settings_port), lambda: ready(address))
-    finally:
+
+    def close() -> None:
         if listening is not None:
             listening.close()
+
+    address = f"http://{_shown(settings.host)}:{settings_port}"
+    try:
+        return _keep(spawners, lambda: _answers(settings.host, settings_port), lambda: ready(address), close)
+    finally:
+        close()
 
 
 def _shown(host: str) -> str:
@@ -99,7 +103,9 @@ def _answers(host: str, port: int) -> bool:
         connection.close()
 
 
-def _keep(spawners: list[Spawn], answers: Callable[[], bool], ready: Callable[[], None]) -> int:
+def _keep(
+    spawners: list[Spawn], answers: Callable[[], bool], ready: Callable[[], None], closing: Callable[[], None]
+) -> int:
     """Start all, restart what ends, until asked to stop; then stop all in good order."""
     stopping: list[int] = []
 
@@ -122,6 +128,7 @@ def _keep(spawners: list[Spawn], answers: Callable[[], bool], ready: Callable[[]
                 )
                 time.sleep(_RESTART_SECONDS)
                 children[place] = spawners[place]()
+    closing()  # whoever connects from now on is refused at once
     return _stop(children)
 
 

@@ -51,6 +51,7 @@ def serve(settings: Settings, listening: socket.socket) -> None:
         sockets=[listening],
         threads=settings.threads,
         ident=None,
+        server_name=settings.host,
         connection_limit=2000,
         channel_timeout=60,
         # The application bounds bodies and says so in the contract's words; this is the wall behind it.
@@ -74,6 +75,7 @@ def serve(settings: Settings, listening: socket.socket) -> None:
 def _drain(server: Any) -> None:
     """Take no more connections, finish the requests that have begun, close."""
     server.del_channel()
+    server.socket.close()
     deadline = time.monotonic() + _DRAIN_SECONDS
     while time.monotonic() < deadline and any(map(_is_busy, list(server.active_channels.values()))):
         wasyncore.loop(timeout=0.05, use_poll=True, map=server._map, count=1)

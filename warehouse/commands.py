@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -205,7 +206,8 @@ def fold(every: float | None, folder: Path) -> None:
             click.echo(f"fold: {error}", err=True)
             done = None
         if done is not None:
-            tidy(paths)
+            with suppress(Busy):  # the next fold tidies
+                tidy(paths)
         if every is None:
             click.echo(f"version {done.snapshot.version} published" if done else "nothing to fold")
             return

@@ -44,8 +44,10 @@ class FileLock:
     The file holds who has it, for the message of the one who must wait.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, wait: bool = True) -> None:
+        """``wait`` is what entering the lock as a context does where it is taken."""
         self._path = path
+        self._wait = wait
         self._handle = -1
 
     def acquire(self, wait: bool = True) -> None:
@@ -77,7 +79,7 @@ class FileLock:
             return "another process"
 
     def __enter__(self) -> Self:
-        self.acquire()
+        self.acquire(self._wait)
         return self
 
     def __exit__(self, *_: object) -> None:

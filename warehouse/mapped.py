@@ -260,18 +260,23 @@ def sorted_hashes(hash: Array) -> Array:
     return rows
 
 
+def index_name(collection: Collection, file: DataFile) -> str:
+    """The folder of a data file's index: files of one run have the same name in both collections."""
+    return f"{collection}-{file.path.stem}"
+
+
 def segment_of(cache: Path, collection: Collection, file: DataFile, tick: Callable[[int], None]) -> Segment:
     """Map a data file's columns, building them first where they are missing.
 
     ``tick`` is told of rows while they are built. A folder that is broken is built again.
     """
-    folder = cache / file.path.stem
+    folder = cache / index_name(collection, file)
     try:
         return _open(folder, file)
     except (OSError, ValueError):
         pass
     make_folder(cache)
-    with FileLock(cache / f"{file.path.stem}.lock"):
+    with FileLock(folder.with_name(f"{folder.name}.lock")):
         try:  # another process may have built it while this one waited
             return _open(folder, file)
         except (OSError, ValueError):

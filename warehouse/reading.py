@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from warehouse.files import make_folder
-from warehouse.mapped import Segment, remove_unused, segment_of
+from warehouse.files import FileLock, make_folder
+from warehouse.mapped import Segment, index_name, remove_unused, segment_of
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, HASH_BYTES, Collection
 from warehouse.snapshot import Snapshot, read_snapshot
@@ -46,9 +46,12 @@ class View:
         return sum(segment.rows for segment in self.segments[collection])
 
     def find_text(self, collection: Collection, text: str, hash: bytes) -> bool:
-        """Whether the collection has this text, whose stored hash is given."""
+        """Whether the snapshot has this text, whose stored hash is given.
+
+        Staged rows are not looked at: whoever stages finds them by their own index, whatever their number.
+        """
         wanted = text.encode()
-        for segment in self.segments[collection]:
+        for segment in self.segments[collection][: len(self.snapshot.files[collection])]:
             for row in segment.with_hash(hash).tolist():
                 start, end = segment.offsets[row], segment.offsets[row + 1]
                 if end - start == len(wanted) and segment.text[start:end].tobytes() == wanted:
@@ -178,7 +181,15 @@ class Reader:
 
 
 def tidy(paths: Paths) -> None:
-    """Delete indexes whose data files are in no snapshot any more."""
+    """Delete indexes whose data files are not in the snapshot; raises Busy while another publishes.
+
+    The publish lock is held, so that no file can come in between the look and the deletion.
+    """
+    with FileLock(paths.lock, wait=False):
+        _remove_unused(paths)
+
+
+def _remove_unused(paths: Paths) -> None:
     snapshot = read_snapshot(paths)
-    used = {file.path.stem for files in snapshot.files.values() for file in files}
+    used = {index_name(collection, file) for collection, files in snapshot.files.items() for file in files}
     remove_unused(paths.cache, used)

@@ -12,6 +12,7 @@ SQLite, because several processes write it at once and each commit is durable by
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import sqlite3
@@ -185,7 +186,9 @@ class Staging:
             begin = path.read_bytes()[:16] if 0 < path.stat().st_size < 512 else b""
             if begin and not begin.startswith(b"SQLite format 3\0"):  # SQLite would take it for a new file
                 raise Unusable(f"{path}: file is not a database")
+        self._path = path
         self._stamp = _shared(path.with_name(f"{path.name}.stamp"))
+        self._queue = os.open(path.with_name(f"{path.name}.stamp"), os.O_RDWR | os.O_CLOEXEC)
         try:
             self._connection = sqlite3.connect(
                 path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
@@ -225,14 +228,28 @@ class Staging:
     @contextmanager
     def exclusive(self) -> Iterator[Transaction]:
         """One write transaction: durable where the block ends well, undone where it raises."""
-        self._connection.execute("BEGIN IMMEDIATE")
+        # Who waits for SQLite's own lock asks again and again, ever more seldom; in the kernel's queue
+        # whoever waits is woken when the lock is free.
+        fcntl.flock(self._queue, fcntl.LOCK_EX)
         try:
-            yield Transaction(self._connection)
-        except BaseException:
-            self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("COMMIT")
-        self._stamp[:8] = struct.pack("<q", time.time_ns())
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield Transaction(self._connection)
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                self._undo()
+                raise Unusable(f"{self._path}: {error}") from error
+            except BaseException:
+                self._undo()
+                raise
+            self._stamp[:8] = struct.pack("<q", time.time_ns())
+        finally:
+            fcntl.flock(self._queue, fcntl.LOCK_UN)
+
+    def _undo(self) -> None:
+        if self._connection.in_transaction:  # SQLite may have undone it by itself
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
 
     def stamp(self) -> bytes:
         """Eight bytes in shared memory that change with every commit of any process, behind it.
@@ -259,3 +276,4 @@ class Staging:
 
     def close(self) -> None:
         self._connection.close()
+        os.close(self._queue)

@@ -287,7 +287,7 @@ def segment_of(rows: Sequence[Row], *, width: int = 4, by_hash: bool = False, sl
     for at, row in enumerate(rows):
         hash[at] = np.frombuffer(row.hash, np.uint8)
     rest = [0] * slack
-    return Segment(
+    return Segment.of(
         len(rows),
         np.array([*(row.id for row in rows), *rest], np.int64),
         np.array([*(row.created_at for row in rows), *rest], np.int64),

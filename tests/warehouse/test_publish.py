@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,8 @@ from warehouse.files import RunFolder
 from warehouse.paths import Paths
 from warehouse.publish import Batch, Publisher
 from warehouse.reading import Reader
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, FILE_SCHEMA, SIGNATURES
-from warehouse.snapshot import read_snapshot
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, FILE_SCHEMA, SIGNATURES, Collection
+from warehouse.snapshot import Snapshot, read_snapshot
 from warehouse.staging import Staging
 
 
@@ -522,18 +523,27 @@ def test_a_publisher_with_a_stale_snapshot_publishes_nothing(paths: Paths) -> No
     assert_clean(paths)
 
 
-def test_a_commit_between_check_and_write_is_refused(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log itself compares watermarks: two publishers that both think they may cannot both commit."""
+def test_one_of_two_commits_at_once_is_refused(paths: Paths) -> None:
+    """The log takes one commit a version: two publishers without a lock cannot both win."""
     publish(paths, ["old()"])
-    snapshot = read_snapshot(paths)
-    staging = Staging(paths.staging)
-    watermarks = {c: snapshot.floors[c].id + 5 for c in COLLECTIONS}
-    publishing.commit(paths, snapshot, {}, watermarks, {"run": "one"})
-    with pytest.raises(Overtaken):
-        publishing.commit(paths, snapshot, {}, watermarks, {"run": "two"})
-    staging.close()
-    assert version(paths) == 2
-    assert warehouse.open(paths.root).history()[-1]["run"] == "one"
+    for number in range(10):
+        snapshot = read_snapshot(paths)
+        watermarks = {c: snapshot.floors[c].id + 5 for c in COLLECTIONS}
+        together = threading.Barrier(2)
+
+        def work(run: str, base: Snapshot, marks: dict[Collection, int], start: threading.Barrier) -> str | None:
+            start.wait()
+            try:
+                publishing.commit(paths, base, {}, marks, {"run": run})
+            except Overtaken:
+                return None
+            return run
+
+        with ThreadPoolExecutor(2) as pool:
+            done = [pool.submit(work, f"{who}{number}", snapshot, watermarks, together) for who in "ab"]
+        (winner,) = {future.result() for future in done} - {None}
+        assert version(paths) == snapshot.version + 1
+        assert warehouse.open(paths.root).history()[-1]["run"] == winner
 
 
 def test_a_publish_that_fails_leaves_nothing(paths: Paths) -> None:

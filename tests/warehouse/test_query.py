@@ -390,6 +390,19 @@ def test_a_query_reads_the_warehouse_and_nothing_else(own: Paths, query: str) ->
         "COPY (SELECT 1 AS id) TO '{root}/staging.sqlite'",
         "ATTACH '{root}/new.db' AS other",
         "EXPORT DATABASE '{root}/export'",
+        "SELECT 1; COPY (SELECT 1) TO '{root}/new.csv'",
+        "SELECT 1 -- EXPLAIN \n; COPY (SELECT 1) TO '{root}/new.csv'",
+        "SELECT ' EXPLAIN '; COPY (SELECT 1) TO '{root}/new.csv'",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO '{root}/new.csv'",
+        "EXPLAIN (ANALYZE) COPY (SELECT 1) TO '{root}/new.csv'",
+        "EXPLAIN SELECT 1; COPY (SELECT 1) TO '{root}/new.csv'",
+        "WITH x AS (COPY (SELECT 1) TO '{root}/new.csv') FROM x",
+        "EXPLAIN ANALYZE WITH x AS (COPY (SELECT 1) TO '{root}/new.csv') FROM x",
+        "SELECT (WITH x AS (COPY (SELECT 1) TO '{root}/new.csv') SELECT count(*) FROM x)",
+        "FROM (WITH x AS MATERIALIZED (COPY (SELECT 1) TO '{root}/new.csv') FROM x)",
+        "FROM query('COPY (SELECT 1) TO ''{root}/new.csv''')",
+        "FROM enable_profiling(save_location = '{root}/new.json')",
+        "FROM enable_logging(storage = 'file', storage_path = '{root}/log')",
     ],
 )
 def test_a_query_writes_nothing(own: Paths, query: str) -> None:
@@ -405,6 +418,28 @@ def test_a_query_writes_nothing(own: Paths, query: str) -> None:
     with pytest.raises(QueryError):
         house.sql(query.format(root=own.root, file=file)).rows()
     assert content() == before
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "FROM signatures LIMIT 1",
+        "WITH x AS (SELECT id FROM signatures) SELECT max(id) FROM x",
+        "WITH RECURSIVE x AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM x WHERE a < 3) FROM x",
+        "SELECT id FROM signatures UNION SELECT id FROM event_signatures",
+        "VALUES (1)",
+        "DESCRIBE signatures",
+        "SHOW TABLES",
+        "SUMMARIZE signatures",
+        "EXPLAIN SELECT * FROM signatures",
+        "explain analyze select count(*) from signatures",
+        "SELECT 'COPY (SELECT 1) TO x; EXPLAIN '",
+        "SELECT 1 AS copy_query_node; -- that is all",
+    ],
+)
+def test_whatever_reads_may_be_asked(filled: Paths, query: str) -> None:
+    """Refusing what writes costs no way of reading."""
+    assert warehouse.open(filled.root).sql(query).rows()
 
 
 def test_a_query_spills_undisturbed_by_imports(own: Paths) -> None:
