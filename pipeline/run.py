@@ -86,8 +86,8 @@ def run_import(options: Options, progress: Reporter) -> ImportReport:
         else:
             run_folder = stack.enter_context(RunFolder(paths.tmp))
             run.name, folder = run_folder.name, run_folder.path
-        run.open(folder)
         stack.callback(run.close)
+        run.open(folder)
         run.read(sources)
         if options.dry_run:
             run.compare(paths, folder, read_snapshot(paths), staged={})
@@ -109,13 +109,16 @@ class _Run:
         self.keep: dict[Collection, npt.NDArray[np.bool_]] = {}
 
     def open(self, folder: Path) -> None:
-        self.spills = {collection: Spill(folder, collection) for collection in COLLECTIONS}
-        self.rejects = RejectsWriter(folder / "rejects.parquet")
+        self.rejects = RejectsWriter(folder / "rejects.parquet")  # makes no file before it must
+        self.spills: dict[Collection, Spill] = {}
+        for collection in COLLECTIONS:
+            self.spills[collection] = Spill(folder, collection)
 
     def close(self) -> None:
-        for spill in self.spills.values():
-            spill.close()
-        self.rejects.close()
+        with ExitStack() as stack:  # all of them, whichever fails
+            for spill in self.spills.values():
+                stack.callback(spill.close)
+            stack.callback(self.rejects.close)
 
     # Without the lock: read, normalise, hash, spill.
 

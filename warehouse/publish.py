@@ -39,7 +39,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from warehouse import faults
@@ -230,18 +230,26 @@ class _Publication:
             sync(self.paths.rejects)
         faults.point("written")
         for round_number in range(_LATE_ROUNDS + 1):
-            with uninterrupted(), self.staging.exclusive() as staging:
-                late = self.late_rows(staging, batches, checked)
-                if late and round_number < _LATE_ROUNDS:
-                    pass  # look them up without holding POST; in the last round it has to wait
-                else:
-                    self.drop(batches, late)
-                    self.commit(summary)
-                    faults.point("committed")
-                    for collection, watermark in self.watermarks.items():
-                        staging.forget(collection, watermark)
-                    staging.end_publish(self.run)
-                    break
+            committed = False
+            try:
+                with uninterrupted(), self.staging.exclusive() as staging:
+                    late = self.late_rows(staging, batches, checked)
+                    if late and round_number < _LATE_ROUNDS:
+                        pass  # look them up without holding POST; in the last round it has to wait
+                    else:
+                        self.drop(batches, late)
+                        self.commit(summary)
+                        committed = True
+                        faults.point("committed")
+                        for collection, watermark in self.watermarks.items():
+                            staging.forget(collection, watermark)
+                        staging.end_publish(self.run)
+            except Unusable:
+                if not committed:
+                    raise
+                # Published all the same: the rows left in staging count as folded, and go next time.
+            if committed:
+                break
             self.drop(batches, late)
             for collection, rows in late.items():
                 checked[collection] = rows[-1].id
@@ -415,8 +423,10 @@ def commit(
             # The log is the history of imports: old entries must stay.
             post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
         )
-    except DeltaError as error:
-        raise Overtaken(f"{paths.table}: the commit was refused: {error}") from error
+    except CommitFailedError as error:
+        raise Overtaken(f"{paths.table}: the commit was refused: {' '.join(str(error).split())}") from error
+    except (DeltaError, OSError) as error:
+        raise Unusable(f"{paths.table}: the commit cannot be written: {' '.join(str(error).split())}") from error
     # A checkpoint, written every hundred versions, is read instead of the entries before it.
     for file in [*paths.log.glob(f"{table.version():020d}*"), *paths.log.glob("_last_checkpoint")]:
         sync(file)

@@ -6,6 +6,7 @@ folder, the network is off, and the configuration is locked, so SQL text from an
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -70,7 +71,10 @@ def connect(paths: Paths, memory_limit: str, threads: int, spill: Path | None = 
     """
     folder = spill or Path(gettempdir()) / f"sigdir-sql-{run_name()}"
     connection = duckdb.connect(":memory:")
-    connection.execute("SET memory_limit = $limit", {"limit": memory_limit})
+    try:
+        connection.execute("SET memory_limit = $limit", {"limit": memory_limit})
+    except duckdb.Error as error:
+        raise QueryError(f"memory limit {memory_limit!r}: {str(error).partition(chr(10))[0]}") from error
     connection.execute("SET threads = $threads", {"threads": threads})
     connection.execute("SET temp_directory = $folder", {"folder": str(folder)})
     connection.execute("SET TimeZone = 'UTC'")
@@ -102,9 +106,27 @@ _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?", re.IGNORECASE)
 
 
 def _reads(connection: duckdb.DuckDBPyConnection, query: str) -> bool:
-    """Whether a text is one statement that only reads. EXPLAIN ANALYZE runs what it explains."""
-    statements = connection.extract_statements(_EXPLAIN.sub("", query, count=1))
-    return len(statements) <= 1 and all(s.type == duckdb.StatementType.SELECT for s in statements)
+    """Whether a text is at most one statement, and that only reads.
+
+    EXPLAIN ANALYZE runs what it explains, and a SELECT may have a COPY or an INSERT for a common
+    table expression, so the parser's tree is looked through.
+    """
+    explained = _EXPLAIN.match(query)
+    query = query[explained.end() :] if explained else query
+    if not connection.extract_statements(query):
+        return True
+    tree = connection.sql("SELECT json_serialize_sql($query::VARCHAR) AS tree", params={"query": query})
+    parsed = json.loads(tree.to_arrow_table()["tree"][0].as_py())
+    return not parsed["error"] and len(parsed["statements"]) == 1 and not _writes(parsed)
+
+
+def _writes(tree: Any) -> bool:
+    """Whether a part of a parsed query is COPY_QUERY_NODE, INSERT_QUERY_NODE or another of the kind."""
+    if isinstance(tree, list):
+        return any(map(_writes, tree))
+    if not isinstance(tree, dict):
+        return False
+    return str(tree.get("type")).endswith("_QUERY_NODE") or any(map(_writes, tree.values()))
 
 
 def _told(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

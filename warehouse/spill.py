@@ -69,8 +69,12 @@ class Spill:
         self._keys_path = folder / f"{collection}.keys"
         schema = pa.schema([("text", pa.string()), ("hash", pa.binary(HASH_BYTES[collection]))])
         self._keys = self._keys_path.open("wb")
-        self._sink = pa.OSFile(str(self._texts_path), "wb")
-        self._texts = pa.ipc.new_file(self._sink, schema)
+        try:
+            self._sink = pa.OSFile(str(self._texts_path), "wb")
+            self._texts = pa.ipc.new_file(self._sink, schema)
+        except BaseException:
+            self._keys.close()
+            raise
         self._firsts: list[int] = []
 
     def append(self, rows: Rows) -> None:
@@ -92,8 +96,10 @@ class Spill:
 
     def close(self) -> None:
         """Let go of the files, finished or not."""
-        self._sink.close()
-        self._keys.close()
+        try:
+            self._sink.close()
+        finally:  # both fail on a full disk, with what they still have to write
+            self._keys.close()
 
     def batches(self) -> int:
         return len(self._firsts)
