@@ -44,7 +44,7 @@ def _formats_help() -> str:
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.option("--no-wait", is_flag=True, help="Give up (status 3) where another process is publishing.")
 @click.option("--threads", type=click.IntRange(1, 256), default=None, help="[default: one a core]")
-@click.option("--memory-limit", default="1GB", show_default=True, help="What deduping may take before it spills.")
+@click.option("--memory-limit", default="512MB", show_default=True, help="What deduping may take before it spills.")
 def import_(
     paths: tuple[str, ...],
     folder: Path,

@@ -65,7 +65,7 @@ class Options:
     dry_run: bool = False
     wait: bool = True
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
-    memory_limit: str = "1GB"
+    memory_limit: str = "512MB"
     """DuckDB's share; it spills to the run's folder above it."""
 
 

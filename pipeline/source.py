@@ -221,16 +221,20 @@ class Source:
                 if line and (line := line.strip()):
                     yield number, line
 
+    def whole(self, what: str, instead: str = "") -> bytes:
+        """All of the input; raises BadInput where it is larger than a document may be."""
+        raw = self.head + b"".join(self._pieces(DOCUMENT_BYTES - len(self.head) + 1))
+        if len(raw) > DOCUMENT_BYTES:
+            raise BadInput(self.name, f"a {what} of over {DOCUMENT_BYTES >> 20} MiB{instead}")
+        return raw
+
     def document(self) -> Any:
         """The input as one JSON document; raises BadInput with line and column.
 
         An object in which a key comes twice is a Repeated, so that no entry is lost.
         """
         if self._document is None:
-            raw = self.head + b"".join(self._pieces(DOCUMENT_BYTES - len(self.head) + 1))
-            if len(raw) > DOCUMENT_BYTES:
-                limit = f"{DOCUMENT_BYTES >> 20} MiB"
-                raise BadInput(self.name, f"a JSON document of over {limit}; use JSON lines")
+            raw = self.whole("JSON document", "; use JSON lines")
             try:
                 self._document = (json.loads(raw.decode(), object_pairs_hook=_object),)
             except json.JSONDecodeError as error:

@@ -38,9 +38,8 @@ import tree_sitter_solidity
 from tree_sitter import Language, Node, Parser
 
 from pipeline.candidates import Candidates, Entry, Work, pack
-from pipeline.errors import BadInput
 from pipeline.grammar import EVENTS, FUNCTIONS, MAX_TEXT_BYTES
-from pipeline.source import BLOCK_BYTES, DOCUMENT_BYTES, Source
+from pipeline.source import Source
 
 _ENDING = re.compile(r"\.sol(\.(gz|xz|zst|bz2))?\Z", re.IGNORECASE)
 
@@ -51,24 +50,11 @@ def looks_like(source: Source) -> bool:
 
 
 def read(source: Source) -> Iterator[Work]:
-    yield partial(_read_whole, _whole(source), source.number)
+    yield partial(_read_whole, source.whole("Solidity source"), source.number)
 
 
 def _read_whole(code: bytes, file: int) -> Iterator[Candidates]:
     return pack(declarations(code), file)
-
-
-def _whole(source: Source) -> bytes:
-    """All of a source; raises BadInput where it is too large, or where a line of it was cut."""
-    blocks, size = [], 0
-    for block, _ in source.blocks():
-        size += len(block)
-        if size > DOCUMENT_BYTES:
-            raise BadInput(source.name, f"a Solidity source of over {DOCUMENT_BYTES >> 20} MiB")
-        if len(block) >= BLOCK_BYTES and not block.endswith(b"\n"):
-            raise BadInput(source.name, f"a line of over {BLOCK_BYTES >> 20} MiB")
-        blocks.append(block)
-    return b"".join(blocks)
 
 
 class Written(NamedTuple):

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.candidates import Candidates, Entry, pack
-from pipeline.errors import BadInput
 from pipeline.formats.abi import abi_entries
 from pipeline.formats.solidity import Definition, Written, declarations, looks_like, read
 from pipeline.grammar import EVENTS, FUNCTIONS, REASONS
@@ -417,13 +416,13 @@ def test_other_names(tmp_path: Path, name: str) -> None:
         assert not looks_like(source)
 
 
-def test_a_line_that_is_cut_is_refused(tmp_path: Path) -> None:
-    """A line too long to be read whole is an error: its declarations would be lost unseen."""
+def test_a_line_of_any_length(tmp_path: Path) -> None:
+    """A source is read whole: no line of it is cut, however long."""
     (tmp_path / "a.sol").write_bytes(
         b"contract C {\nfunction f() {} " + b" " * (2 * BLOCK_BYTES) + b"function g() {} }"
     )
-    with pytest.raises(BadInput, match="a line of over 2 MiB"):
-        read_all(tmp_path / "a.sol")
+    [batch] = read_all(tmp_path / "a.sol")
+    assert bytes(batch.data) == b"f()g()"
 
 
 # OpenZeppelin: sources beside what the compiler made of them.
