@@ -289,7 +289,7 @@ def search_figures(corpora: Path | None) -> list[Figure]:
 
 def _best(work: Callable[[], object]) -> float:
     best = float("inf")
-    for _ in range(5):
+    for _ in range(15):
         began = time.perf_counter()
         work()
         best = min(best, time.perf_counter() - began)

@@ -64,7 +64,6 @@ class Writer:
 
     def __init__(self, paths: Paths, reader: Reader) -> None:
         self._staging = Staging(paths.staging)
-        self._paths = paths
         self._reader = reader
         self._turn = threading.Lock()
         self._queue_lock = threading.Lock()
@@ -96,12 +95,12 @@ class Writer:
             job.done = True
 
     def _in_transaction(self, work: Callable[[Transaction, View], Result]) -> Result:
-        view = self._reader.current()
+        view = self._reader.held()
         while True:
             with self._staging.exclusive() as staging:
                 # A publish commits inside such a transaction, so no newer version can come while
                 # this one is open.
-                if not self._paths.log_entry(view.snapshot.version + 1).exists():
+                if not view.is_overtaken():
                     return work(staging, view)
             view = self._reader.refreshed()
 

@@ -64,7 +64,7 @@ class Query:
     format: str
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def parse(query_string: str) -> Query:
     """Understand a query string, with or without percent-escapes; never fails."""
     if "%" in query_string or "+" in query_string:
@@ -307,4 +307,7 @@ def link(url: str, pairs: tuple[tuple[str, str], ...], number: int) -> str:
         return f"{url}?page={number}"
     kept.append(("page", str(number)))
     kept.sort(key=lambda pair: pair[0])
-    return url + "?" + "&".join(f"{quote_plus(name)}={quote_plus(value)}" for name, value in kept)
+    return url + "?" + "&".join(f"{_quoted(name)}={_quoted(value)}" for name, value in kept)
+
+
+_quoted = lru_cache(maxsize=1024)(quote_plus)  # the same few names and values again and again

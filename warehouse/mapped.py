@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,10 +51,7 @@ def _frozen(array: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Consecutive rows of a collection, oldest first. Arrays may be mapped, and may be longer than ``rows``.
-
-    ``hashes`` is None where there are too few rows to be worth sorting; then lookups scan.
-    """
+    """Consecutive rows of a collection, oldest first. Arrays may be mapped, and may be longer than ``rows``."""
 
     rows: int
     ids: Array  # int64
@@ -62,16 +59,19 @@ class Segment:
     offsets: Array  # int64, rows + 1
     text: Array  # uint8
     hash: Array  # uint8, rows x width of the collection's hash
-    hashes: Array | None  # uint64, sorted: first 4 bytes of the hash << 32 | row
+    hashes: Array | Mapping[bytes, list[int]]
+    """The first four bytes of the hash << 32 | row, sorted (uint64), or rising rows by those bytes.
+
+    Staged rows have the second, which can grow; it may know of rows that came after this segment.
+    """
 
     @classmethod
     def of(
-        cls, rows: int, ids: Array, created_at: Array, offsets: Array, text: Array, hash: Array, hashes: Array | None
-    ) -> Segment:
+        cls, rows: int, ids: Array, created_at: Array, offsets: Array, text: Array, hash: Array,
+        hashes: Array | Mapping[bytes, list[int]],
+    ) -> Segment:  # fmt: skip
         """A segment over read-only views. All kernels then see one kind of array and are compiled once."""
-        return cls(
-            rows, _frozen(ids), _frozen(created_at), _frozen(offsets), _frozen(text), _frozen(hash), hashes
-        )  # fmt: skip
+        return cls(rows, _frozen(ids), _frozen(created_at), _frozen(offsets), _frozen(text), _frozen(hash), hashes)
 
     def text_at(self, row: int) -> str:
         return self.text[self.offsets[row] : self.offsets[row + 1]].tobytes().decode()
@@ -87,21 +87,21 @@ class Segment:
 
     def with_hash(self, digest: bytes) -> Array:
         """The rows with exactly this hash, rising."""
-        if self.hashes is None:
-            wanted = np.frombuffer(digest, np.uint8)
-            return np.flatnonzero((self.hash[: self.rows] == wanted).all(axis=1))
-        prefix = int.from_bytes(digest[:4], "big")
-        first = int(self.hashes.searchsorted(np.uint64(prefix << 32)))
-        last = first
-        while last < self.rows and int(self.hashes[last]) >> 32 == prefix:
-            last += 1
-        if last == first:
-            return _NO_ROWS
-        rows = (self.hashes[first:last] & _ROW_MASK).astype(np.int64)
+        rows = self._with_prefix(digest[:4])
         if len(digest) > 4:
             wanted = np.frombuffer(digest, np.uint8)
             rows = rows[(self.hash[rows] == wanted).all(axis=1)]
         return rows
+
+    def _with_prefix(self, prefix: bytes) -> Array:
+        if not isinstance(self.hashes, np.ndarray):
+            return np.array([row for row in self.hashes.get(prefix, ()) if row < self.rows], np.int64)
+        number = int.from_bytes(prefix, "big")
+        first = int(self.hashes.searchsorted(np.uint64(number << 32)))
+        last = first
+        while last < self.rows and int(self.hashes[last]) >> 32 == number:
+            last += 1
+        return (self.hashes[first:last] & _ROW_MASK).astype(np.int64) if last > first else _NO_ROWS
 
     def with_hex(self, digits: str) -> Array:
         """The rows whose hash has these hex digits (lower-case) anywhere, rising."""

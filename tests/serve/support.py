@@ -275,6 +275,14 @@ class Row(NamedTuple):
     hash: bytes
 
 
+def rows_by_prefix(hash: Any) -> dict[bytes, list[int]]:
+    """The rows of each hash's first four bytes, as staged rows have them."""
+    found: dict[bytes, list[int]] = {}
+    for row, value in enumerate(hash):
+        found.setdefault(value[:4].tobytes(), []).append(row)
+    return found
+
+
 def segment_of(rows: Sequence[Row], *, width: int = 4, by_hash: bool = False, slack: int = 0) -> Segment:
     """A segment of these rows, with the order of its hashes or without.
 
@@ -294,13 +302,13 @@ def segment_of(rows: Sequence[Row], *, width: int = 4, by_hash: bool = False, sl
         offsets,
         np.frombuffer(b"".join(raw) + b"transfer(address,uint256)" * slack, np.uint8),
         hash,
-        sorted_hashes(hash) if by_hash and not slack else None,
+        sorted_hashes(hash) if by_hash and not slack else rows_by_prefix(hash),
     )
 
 
 def view_of(segments: Sequence[Segment], collection: Collection = SIGNATURES) -> View:
     """A view that has these segments in one collection and nothing in the other."""
-    return View(Snapshot(), {SIGNATURES: (), EVENT_SIGNATURES: ()} | {collection: tuple(segments)}, "token")
+    return View(Snapshot(), {SIGNATURES: (), EVENT_SIGNATURES: ()} | {collection: tuple(segments)}, "token", "")
 
 
 def record_of(row: Row) -> dict[str, Any]:
