@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import bench_hash, bench_import, bench_serve
+from benchmarks import bench_hash, bench_import, bench_live, bench_search, bench_serve, servers
 from benchmarks.measure import ROOT, Figure, machine, save
 
 
@@ -28,7 +28,9 @@ def _table(figures: list[Figure]) -> Table:
 @click.command()
 @click.option("--rows", default=10_000_000, show_default=True, help="Size of the large corpora.")
 @click.option("--rounds", default=3, show_default=True, help="Times each pair is run; the best counts.")
-@click.option("--only", type=click.Choice(["hash", "import", "serve", "search"]), multiple=True, help="[default: all]")
+@click.option(
+    "--only", type=click.Choice(["hash", "search", "import", "serve", "live"]), multiple=True, help="[default: all]"
+)
 @click.option("--corpora", type=click.Path(path_type=Path), default=ROOT.parent / "shared" / "corpora")
 def main(rows: int, rounds: int, only: tuple[str, ...], corpora: Path) -> None:
     """Measure, print the table, keep it under benchmarks/results. Status 1 where a figure is missed."""
@@ -38,9 +40,10 @@ def main(rows: int, rounds: int, only: tuple[str, ...], corpora: Path) -> None:
         console.print("The real corpora are not beside the project; what is measured on them is left out.")
     parts: dict[str, Callable[[], list[Figure]]] = {
         "hash": bench_hash.figures,
-        "search": lambda: bench_serve.search_figures(present),
+        "search": lambda: bench_search.figures(present),
         "import": lambda: bench_import.figures(rows, rounds, present),
-        "serve": lambda: [f for server in bench_serve.servers() for f in bench_serve.figures(rows, rounds, server)],
+        "serve": lambda: [f for server in servers.installed() for f in bench_serve.figures(rows, rounds, server)],
+        "live": lambda: [f for server in servers.installed() for f in bench_live.figures(rows, server)],
     }
     figures: list[Figure] = []
     for name, measured in parts.items():

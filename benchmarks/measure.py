@@ -106,11 +106,11 @@ def _cpuinfo() -> list[str]:
 
 
 def save(figures: list[Figure], rows: int) -> Path:
-    """Keep the run under benchmarks/results, named by its day and size."""
+    """Keep the run under benchmarks/results, named by its day and size; parts of one day share a file."""
     told = machine()
-    folder = Path(__file__).parent / "results"
-    path = folder / f"{told['when'][:10]}-{rows}.json"
-    path.write_text(
-        json.dumps({"machine": told, "rows": rows, "figures": [asdict(f) for f in figures]}, indent=1) + "\n"
-    )
+    path = Path(__file__).parent / "results" / f"{told['when'][:10]}-{rows}.json"
+    kept = {figure.name: asdict(figure) for figure in figures}
+    if path.exists():
+        kept = {old["name"]: old for old in json.loads(path.read_text())["figures"]} | kept
+    path.write_text(json.dumps({"machine": told, "rows": rows, "figures": list(kept.values())}, indent=1) + "\n")
     return path

@@ -36,6 +36,7 @@ from serve.query import InvalidPage, Query, page_of, parse
 from serve.render import render_rows
 from serve.settings import Settings
 from warehouse.errors import WarehouseError
+from warehouse.files import FileLock, make_folder
 from warehouse.mapped import Segment
 from warehouse.paths import Paths
 from warehouse.reading import Reader, View
@@ -55,6 +56,8 @@ _CACHED_BYTES = 4 << 20
 # A POST lets go of the interpreter for every step of its transaction and must get it back from threads
 # that compute. With the default of 5 ms four threads store 1,900 rows a second, with this 3,200.
 _SWITCH_SECONDS = 0.0005
+
+_TOLD_EVERY_SECONDS = 2.0
 
 # The words of the contract, per collection.
 _TITLES = {SIGNATURES: "Signature", EVENT_SIGNATURES: "Event Signature"}
@@ -452,19 +455,33 @@ class Logged:
         return parts
 
 
-def open_app(settings: Settings, tick: Callable[[int], None] = lambda _: None) -> Any:
-    """The application over the warehouse that the settings name, logged if they say so."""
+def open_app(settings: Settings) -> Any:
+    """The application over the warehouse that the settings name, logged if they say so.
+
+    Builds the missing indexes, telling how far it is.
+    """
     paths = Paths(settings.warehouse.absolute())
     sys.setswitchinterval(_SWITCH_SECONDS)
-    warm()
-    reader = Reader(paths, tick)
+    make_folder(paths.cache)
+    with FileLock(paths.cache / "warm.lock"):  # one worker compiles, the others find it done
+        warm()
+    reader = Reader(paths, _Told())
     app = create_app(settings, reader, Writer(paths, reader))
     return Logged(app) if settings.log_requests else app
 
 
-def make_app() -> Any:
-    """The application as the SIGDIR_ variables describe it, opened now."""
-    return open_app(Settings.from_environment())
+class _Told:
+    """Says now and then how many rows were indexed."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._next = time.monotonic() + _TOLD_EVERY_SECONDS
+
+    def __call__(self, rows: int) -> None:
+        self._rows += rows
+        if time.monotonic() > self._next:
+            self._next = time.monotonic() + _TOLD_EVERY_SECONDS
+            print(f"index: {self._rows:,} rows", file=sys.stderr, flush=True)
 
 
 _app: Any = None
@@ -477,6 +494,6 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
     """
     global _app  # noqa: PLW0603 - a WSGI server knows nothing but this name
     if _app is None:
-        _app = make_app()
+        _app = open_app(Settings.from_environment())
     answer: Iterable[bytes] = _app(environ, start_response)
     return answer

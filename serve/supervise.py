@@ -20,6 +20,7 @@ from serve.settings import Settings
 _STOP_SECONDS = 15.0
 _RESTART_SECONDS = 0.5
 _LOOK_SECONDS = 0.1
+_CHECK_SECONDS = 3.0  # a start takes 2, and longer only where kernels are compiled or indexes built
 
 Spawn = Callable[[], "subprocess.Popen[bytes]"]
 
@@ -29,11 +30,11 @@ class StartError(Exception):
 
 
 def run(settings: Settings, server: str, ready: Callable[[str], None]) -> int:
-    """Serve until SIGTERM or SIGINT; gives the exit status. ``ready`` is told the address once."""
+    """Serve until SIGTERM or SIGINT; gives the exit status. ``ready`` is told the address once.
+
+    Raises StartError.
+    """
     environment = os.environ | settings.environment()
-    prepared = subprocess.run([sys.executable, "-m", "serve.worker", "prepare"], env=environment, check=False)
-    if prepared.returncode:
-        raise StartError("the warehouse cannot be opened")
     spawners: list[Spawn] = []
     listening = None
     if server == "waitress":
@@ -54,10 +55,23 @@ def run(settings: Settings, server: str, ready: Callable[[str], None]) -> int:
             listening.close()
 
     address = f"http://{_shown(settings.host)}:{settings_port}"
+
+    def starting() -> bool:
+        if _answers(settings.host, settings_port):
+            ready(address)
+            return False
+        return True
+
     try:
-        return _keep(spawners, lambda: _answers(settings.host, settings_port), lambda: ready(address), close)
+        return _keep(spawners, starting, lambda: _check(environment), close)
     finally:
         close()
+
+
+def _check(environment: dict[str, str]) -> None:
+    """Do what a worker does at its start, and wait for it; raises StartError where it fails."""
+    if subprocess.run([sys.executable, "-m", "serve.worker", "check"], env=environment, check=False).returncode:
+        raise StartError("the warehouse cannot be served")
 
 
 def _shown(host: str) -> str:
@@ -84,7 +98,7 @@ def _worker(descriptor: int, environment: dict[str, str]) -> subprocess.Popen[by
 
 
 def _granian(settings: Settings, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "granian", "--interface", "wsgi", "--factory", "serve.app:make_app"]
+    command = [sys.executable, "-m", "granian", "--interface", "wsgi", "--factory", "serve.worker:granian_app"]
     command += ["--host", settings.host, "--port", str(settings.port), "--workers", str(settings.workers)]
     command += ["--blocking-threads", str(settings.threads), "--respawn-failed-workers", "--no-ws"]
     command += ["--workers-kill-timeout", "10", "--log-level", "warning", "--http", "1"]
@@ -104,9 +118,13 @@ def _answers(host: str, port: int) -> bool:
 
 
 def _keep(
-    spawners: list[Spawn], answers: Callable[[], bool], ready: Callable[[], None], closing: Callable[[], None]
+    spawners: list[Spawn], starting: Callable[[], bool], check: Callable[[], None], closing: Callable[[], None]
 ) -> int:
-    """Start all, restart what ends, until asked to stop; then stop all in good order."""
+    """Start all, restart what ends, until asked to stop; then stop all in good order.
+
+    ``starting`` is asked until it is not so any more. Where that takes long, or a child ends before,
+    ``check`` is called once, and may raise.
+    """
     stopping: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -115,24 +133,32 @@ def _keep(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     children = [spawn() for spawn in spawners]
-    told = False
-    while not stopping:
-        if not told and answers():
-            ready()
-            told = True
-        time.sleep(_LOOK_SECONDS)
-        for place, child in enumerate(children):
-            if child.poll() is not None and not stopping:
-                print(
-                    f"process {child.pid} ended with status {child.returncode}; replaced", file=sys.stderr, flush=True
-                )
-                time.sleep(_RESTART_SECONDS)
-                children[place] = spawners[place]()
-    closing()  # whoever connects from now on is refused at once
-    return _stop(children)
+    began = time.monotonic()
+    is_starting, checked = True, False
+    try:
+        while not stopping:
+            is_starting = is_starting and starting()
+            time.sleep(_LOOK_SECONDS)
+            ended = [place for place, child in enumerate(children) if child.poll() is not None]
+            if is_starting and not checked and (ended or time.monotonic() - began > _CHECK_SECONDS):
+                check()
+                checked = True
+            for place in ended:
+                if not stopping:
+                    _tell_end(children[place])
+                    time.sleep(_RESTART_SECONDS)
+                    children[place] = spawners[place]()
+    finally:
+        closing()  # whoever connects from now on is refused at once
+        _stop(children)
+    return 0
 
 
-def _stop(children: list[subprocess.Popen[bytes]]) -> int:
+def _tell_end(child: subprocess.Popen[bytes]) -> None:
+    print(f"process {child.pid} ended with status {child.returncode}; replaced", file=sys.stderr, flush=True)
+
+
+def _stop(children: list[subprocess.Popen[bytes]]) -> None:
     for child in children:
         child.terminate()
     deadline = time.monotonic() + _STOP_SECONDS
@@ -142,4 +168,3 @@ def _stop(children: list[subprocess.Popen[bytes]]) -> int:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-    return 0

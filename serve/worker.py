@@ -1,48 +1,28 @@
 """One waitress worker: serves the listening socket it was handed until it is told to stop.
 
-Started by the supervisor as ``python -m serve.worker FD``, or ``python -m serve.worker prepare`` to build
-what the workers will map. Settings come in SIGDIR_ variables.
+Started by the supervisor as ``python -m serve.worker FD``, or ``python -m serve.worker check`` to find out
+why no worker starts. Settings come in SIGDIR_ variables.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from waitress import wasyncore
 from waitress.server import create_server
 
-from serve.app import open_app, warm
+from serve.app import open_app
 from serve.settings import Settings
 from warehouse.errors import WarehouseError
-from warehouse.paths import Paths
-from warehouse.reading import Reader
 
 _DRAIN_SECONDS = 10.0
-_TOLD_EVERY_SECONDS = 2.0
-
-
-def prepare(settings: Settings) -> None:
-    """Build the missing indexes once, before the workers start, telling how far it is."""
-    done, told = 0, time.monotonic()
-
-    def tick(rows: int) -> None:
-        nonlocal done, told
-        done += rows
-        if time.monotonic() - told > _TOLD_EVERY_SECONDS:
-            told = time.monotonic()
-            print(f"index: {done:,} rows", file=sys.stderr, flush=True)
-
-    warm()  # one process compiles, the workers find it done
-    began = time.monotonic()
-    Reader(Paths(settings.warehouse.absolute()), tick).close()
-    if done:
-        seconds = time.monotonic() - began
-        print(f"index: {done:,} rows built in {seconds:.1f} s", file=sys.stderr, flush=True)
 
 
 def serve(settings: Settings, listening: socket.socket) -> None:
@@ -86,16 +66,26 @@ def _is_busy(channel: Any) -> bool:
     return bool(channel.requests or channel.total_outbufs_len or channel.request is not None)
 
 
+def granian_app() -> Any:
+    """The application for granian, which calls this in each of its workers."""
+    return _or_end(lambda: open_app(Settings.from_environment()))
+
+
 def main(argument: str) -> None:
     settings = Settings.from_environment()
+    if argument == "check":
+        _or_end(lambda: open_app(settings))
+    else:
+        _or_end(lambda: serve(settings, socket.socket(fileno=int(argument))))
+
+
+def _or_end(work: Callable[[], Any]) -> Any:
+    """Do the work; where the warehouse does not allow it, say why in a line and end the process."""
     try:
-        if argument == "prepare":
-            prepare(settings)
-        else:
-            serve(settings, socket.socket(fileno=int(argument)))
+        return work()
     except (WarehouseError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr, flush=True)
-        sys.exit(2)
+        os._exit(2)  # granian would print the traceback of an exception
 
 
 if __name__ == "__main__":

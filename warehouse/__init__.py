@@ -14,13 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from warehouse.errors import Busy, Overtaken, QueryError, Unusable, WarehouseError
 from warehouse.paths import Paths
-from warehouse.query import Database, Result
 from warehouse.schema import COLLECTIONS, Collection
 from warehouse.snapshot import Snapshot, history, read_snapshot
+
+if TYPE_CHECKING:
+    from warehouse.query import Database, Result
 
 __all__ = [
     "COLLECTIONS",
@@ -28,7 +30,6 @@ __all__ = [
     "Collection",
     "Overtaken",
     "QueryError",
-    "Result",
     "Unusable",
     "Warehouse",
     "WarehouseError",
@@ -60,6 +61,8 @@ class Warehouse:
 
     @cached_property
     def _database(self) -> Database:
+        from warehouse.query import Database  # DuckDB takes 0.1 s to load, and a server has no use for it
+
         return Database(self.paths, self.snapshot)
 
     def sql(self, query: str, parameters: Sequence[Any] | dict[str, Any] | None = None) -> Result:

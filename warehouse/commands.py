@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 import click
 import orjson
@@ -195,20 +198,33 @@ def fold(every: float | None, folder: Path) -> None:
       sigdir fold --every 60
     """
     paths = Paths(folder.absolute())
-    while True:
-        try:
-            done = fold_staged(paths, wait=every is None)
-        except Busy:
-            done = None  # an import is publishing: it takes the staged rows along
-        except (WarehouseError, OSError) as error:
-            if every is None:
-                raise Failure(str(error)) from error
-            click.echo(f"fold: {error}", err=True)
-            done = None
-        if done is not None:
-            with suppress(Busy):  # the next fold tidies
-                tidy(paths)
-        if every is None:
-            click.echo(f"version {done.snapshot.version} published" if done else "nothing to fold")
-            return
-        time.sleep(every)
+    if every is not None:
+        _go_on(lambda: _fold_and_tidy(paths), every)
+    try:
+        done = fold_staged(paths)
+    except (WarehouseError, OSError) as error:
+        raise Failure(str(error)) from error
+    click.echo(f"version {done.snapshot.version} published" if done else "nothing to fold")
+
+
+def _fold_and_tidy(paths: Paths) -> None:
+    with suppress(Busy):  # an import is publishing: it takes the staged rows along
+        if fold_staged(paths, wait=False):
+            tidy(paths)
+
+
+def _go_on(work: Callable[[], None], every: float) -> NoReturn:
+    """Work until told to stop, at once where it waits, at the end of a round where it works."""
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, stop)
+    # In a thread: a publish must not be cut by a signal, and signals come to the main thread.
+    with ThreadPoolExecutor(1) as pool:
+        while True:
+            try:
+                pool.submit(work).result()
+            except (WarehouseError, OSError) as error:
+                click.echo(f"fold: {error}", err=True)
+            time.sleep(every)

@@ -18,9 +18,9 @@ distance is the rest looked at (``benchmarks/bench_serve.py``).
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ from numba import njit
 
 from warehouse.files import FileLock, make_folder
 from warehouse.schema import HASH_BYTES, Collection
-from warehouse.snapshot import DataFile
 
 Array = npt.NDArray[Any]
 
@@ -251,89 +250,92 @@ def sorted_hashes(hash: Array) -> Array:
 
     One sort of plain numbers: 0.25 s for 10 M, where an argsort of the prefixes takes 1.2 s.
     """
-    prefix = hash[:, :4].astype(np.uint64)
-    keys = (prefix[:, 0] << np.uint64(24)) | (prefix[:, 1] << np.uint64(16)) | (prefix[:, 2] << np.uint64(8))
-    keys |= prefix[:, 3]
-    keys = (keys << _PREFIX_SHIFT) | np.arange(len(hash), dtype=np.uint64)
+    prefix = np.ascontiguousarray(hash[:, :4]).view(">u4").reshape(-1)
+    keys = (prefix.astype(np.uint64) << _PREFIX_SHIFT) | np.arange(len(hash), dtype=np.uint64)
     keys.sort()
     rows: Array = keys
     return rows
 
 
-def index_name(collection: Collection, file: DataFile) -> str:
+def index_name(collection: Collection, file: Path) -> str:
     """The folder of a data file's index: files of one run have the same name in both collections."""
-    return f"{collection}-{file.path.stem}"
+    return f"{collection}-{file.stem}"
 
 
-def segment_of(cache: Path, collection: Collection, file: DataFile, tick: Callable[[int], None]) -> Segment:
+def segment_of(
+    cache: Path, collection: Collection, file: Path, rows: int, tick: Callable[[int], None] = lambda _: None
+) -> Segment:
     """Map a data file's columns, building them first where they are missing.
 
     ``tick`` is told of rows while they are built. A folder that is broken is built again.
     """
     folder = cache / index_name(collection, file)
     try:
-        return _open(folder, file)
+        return _open(folder, rows)
     except (OSError, ValueError):
-        pass
+        build_index(cache, collection, file, rows, tick)
+    return _open(folder, rows)
+
+
+def build_index(
+    cache: Path, collection: Collection, file: Path, rows: int, tick: Callable[[int], None] = lambda _: None
+) -> None:
+    """Make the folder of a data file's columns unless another process was quicker."""
+    folder = cache / index_name(collection, file)
+    building = folder.with_name(f".{folder.name}")
     make_folder(cache)
     with FileLock(folder.with_name(f"{folder.name}.lock")):
-        try:  # another process may have built it while this one waited
-            return _open(folder, file)
-        except (OSError, ValueError):
-            shutil.rmtree(folder, ignore_errors=True)
-            _build(folder, collection, file, tick)
-    return _open(folder, file)
+        with suppress(OSError, ValueError):
+            _open(folder, rows)
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(building, ignore_errors=True)  # left by one that was killed: the lock is ours
+        building.mkdir()
+        try:
+            _write_columns(building, collection, file, rows, tick)
+            building.rename(folder)
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
 
 
-def _open(folder: Path, file: DataFile) -> Segment:
+def _open(folder: Path, rows: int) -> Segment:
     ids, created_at, offsets, hash, hashes = (
         np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("ids", "created_at", "offsets", "hash", "hashes")
     )
     text = np.memmap(folder / "text", np.uint8, "r")
-    if not (len(ids) == file.rows and len(offsets) == file.rows + 1 and int(offsets[-1]) == len(text)):
+    if not (len(ids) == rows and len(offsets) == rows + 1 and int(offsets[-1]) == len(text)):
         raise ValueError(f"{folder} does not fit its data file")
     # Plain arrays over the mapping: numpy's memmap class costs a microsecond a slice.
-    return Segment.of(file.rows, *(np.asarray(a) for a in (ids, created_at, offsets, text, hash, hashes)))
+    return Segment.of(rows, *(np.asarray(a) for a in (ids, created_at, offsets, text, hash, hashes)))
 
 
-def _build(folder: Path, collection: Collection, file: DataFile, tick: Callable[[int], None]) -> None:
-    building = folder.with_name(f".{folder.name}.{os.getpid()}")
-    shutil.rmtree(building, ignore_errors=True)
-    building.mkdir()
-    try:
-        _write_columns(building, collection, file, tick)
-        building.rename(folder)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-
-
-def _write_columns(folder: Path, collection: Collection, file: DataFile, tick: Callable[[int], None]) -> None:
+def _write_columns(folder: Path, collection: Collection, file: Path, rows: int, tick: Callable[[int], None]) -> None:
     width = HASH_BYTES[collection]
 
     def column(name: str, kind: Any, *shape: int) -> Array:
         return np.lib.format.open_memmap(folder / f"{name}.npy", "w+", kind, shape)
 
-    ids, created_at = column("ids", np.int64, file.rows), column("created_at", np.int64, file.rows)
-    offsets = column("offsets", np.int64, file.rows + 1)
-    hash = column("hash", np.uint8, file.rows, width)
+    ids, created_at = column("ids", np.int64, rows), column("created_at", np.int64, rows)
+    offsets = column("offsets", np.int64, rows + 1)
+    hash = column("hash", np.uint8, rows, width)
     at = written = 0
     offsets[0] = 0
-    with (folder / "text").open("wb") as text, pq.ParquetFile(file.path, page_checksum_verification=True) as parquet:
+    with (folder / "text").open("wb") as text, pq.ParquetFile(file, page_checksum_verification=True) as parquet:
         columns = ["id", "created_at", "text_signature", "hash"]
         for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns):
-            rows = slice(at, at + batch.num_rows)
-            ids[rows] = batch.column(0).to_numpy()
-            created_at[rows] = batch.column(1).view(pa.int64()).to_numpy()
+            here = slice(at, at + batch.num_rows)
+            ids[here] = batch.column(0).to_numpy()
+            created_at[here] = batch.column(1).view(pa.int64()).to_numpy()
             bounds, data = _bytes_of(batch.column(2))
             offsets[at + 1 : at + batch.num_rows + 1] = bounds[1:].astype(np.int64) + (written - int(bounds[0]))
             piece = data[bounds[0] : bounds[-1]]
             text.write(piece.data)
             written += len(piece)
             _, raw = _bytes_of(batch.column(3))
-            hash[rows] = raw[: batch.num_rows * width].reshape(-1, width)
+            hash[here] = raw[: batch.num_rows * width].reshape(-1, width)
             at += batch.num_rows
             tick(batch.num_rows)
-    column("hashes", np.uint64, file.rows)[:] = sorted_hashes(hash)
+    column("hashes", np.uint64, rows)[:] = sorted_hashes(hash)
 
 
 def _bytes_of(column: pa.Array) -> tuple[Array, Array]:
@@ -346,10 +348,7 @@ def _bytes_of(column: pa.Array) -> tuple[Array, Array]:
 def remove_unused(cache: Path, used: set[str]) -> None:
     """Delete the folders of data files that are gone. Safe: who has one mapped keeps its pages."""
     for entry in cache.iterdir() if cache.is_dir() else ():
-        name = entry.name.removesuffix(".lock")
-        if name.startswith("."):  # being built
-            name = name[1:].rpartition(".")[0]
-        if name not in used:
+        if entry.name.removeprefix(".").removesuffix(".lock") not in used:  # with a dot: being built
             if entry.is_dir():
                 shutil.rmtree(entry, ignore_errors=True)
             else:

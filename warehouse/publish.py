@@ -45,6 +45,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from warehouse import faults
 from warehouse.errors import Busy, Overtaken, Unusable
 from warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
+from warehouse.mapped import build_index
 from warehouse.parquet import NewRows, WrittenFile, rows_table, write_data_file
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, HASH_BYTES, TABLE_SCHEMA, Collection
@@ -229,6 +230,7 @@ class _Publication:
             rejects.replace(self.paths.rejects_file(self.run))
             sync(self.paths.rejects)
         faults.point("written")
+        self.index()
         for round_number in range(_LATE_ROUNDS + 1):
             committed = False
             try:
@@ -332,6 +334,18 @@ class _Publication:
         path = self.paths.data_file(collection, self.run, 0)
         table = rows_table(rows, ids, created_at, import_id=0)
         self.files[collection, 0] = write_data_file(path, collection, [table])
+
+    def index(self) -> None:
+        """Build what servers map, if there are any: they find it ready the moment the version is there.
+
+        Not one request then waits for it. A file that is written again for a late row is left to
+        them, and so is one that fails here: a publish does not depend on its index.
+        """
+        if not self.paths.cache.is_dir():
+            return
+        with ThreadPoolExecutor(self.threads) as pool:
+            for (collection, _), file in self.files.items():
+                pool.submit(build_index, self.paths.cache, collection, file.path, file.rows)
 
     def late_rows(
         self, staging: StagingTransaction, batches: Mapping[Collection, Batch], checked: Mapping[Collection, int]

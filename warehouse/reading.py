@@ -121,7 +121,7 @@ class Reader:
         self._cache = paths.cache
         self._tick = tick
         self._lock = threading.Lock()
-        make_folder(paths.root)
+        make_folder(paths.cache)  # its being there tells publishers to build indexes
         self._staging = Staging(paths.staging)
         self._snapshot = read_snapshot(paths)
         self._segments: dict[Collection, tuple[Segment, ...]] = {}
@@ -164,7 +164,8 @@ class Reader:
         self._next_log_entry = str(self._paths.log_entry(self._snapshot.version + 1))
         self._segments = {
             collection: tuple(
-                segment_of(self._cache, collection, file, self._tick) for file in self._snapshot.files[collection]
+                segment_of(self._cache, collection, file.path, file.rows, self._tick)
+                for file in self._snapshot.files[collection]
             )
             for collection in COLLECTIONS
         }
@@ -204,5 +205,5 @@ def tidy(paths: Paths) -> None:
 
 def _remove_unused(paths: Paths) -> None:
     snapshot = read_snapshot(paths)
-    used = {index_name(collection, file) for collection, files in snapshot.files.items() for file in files}
+    used = {index_name(collection, file.path) for collection, files in snapshot.files.items() for file in files}
     remove_unused(paths.cache, used)

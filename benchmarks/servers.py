@@ -1,0 +1,143 @@
+"""Servers to measure: ours, and the ceiling beside it, as processes on ports of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import ROOT
+from serve.settings import Settings
+
+THREADS = Settings().threads
+
+_CEILING = """
+import sys, falcon
+class Static:
+    def __init__(self, size):
+        self.body = b"x" * size
+    def on_get(self, req, resp):
+        resp.content_type = "application/json"
+        resp.data = self.body
+    def on_post(self, req, resp):
+        req.bounded_stream.read()
+        resp.content_type = "application/json"
+        resp.data = self.body
+app = falcon.App()
+for size in (52, 200, 16800):
+    app.add_route(f"/{size}", Static(size))
+if __name__ == "__main__":
+    import waitress
+    waitress.serve(app, host="127.0.0.1", port=int(sys.argv[1]), threads=int(sys.argv[2]), ident=None)
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that answers on ``port``; ``seconds`` passed from its start to its first answer."""
+
+    pid: int
+    port: int
+    seconds: float
+
+    def json(self, path: str) -> dict[str, Any]:
+        connection = HTTPConnection("127.0.0.1", self.port)
+        connection.request("GET", path)
+        value: dict[str, Any] = json.loads(connection.getresponse().read())
+        connection.close()
+        return value
+
+    def count(self) -> int:
+        return int(self.json("/api/v1/signatures/?page_size=1")["count"])
+
+    def private_mib(self) -> float:
+        """The private memory of its largest process."""
+        return max(_private_kib(pid) for pid in _family(self.pid)) / 1024
+
+
+def installed() -> list[str]:
+    return ["waitress", *(["granian"] if find_spec("granian") else [])]
+
+
+@contextmanager
+def ours(house: Path, server: str, workers: int = 1) -> Iterator[Server]:
+    port = _free_port()
+    command = [sys.executable, "-m", "sigdir", "serve", "--warehouse", str(house), "--port", str(port)]
+    command += ["--workers", str(workers), "--no-log-requests", "--fold-every", "0", "--server", server]
+    with _running(command, port, "/readyz", {}) as running:
+        yield running
+
+
+@contextmanager
+def ceiling(folder: Path, server: str) -> Iterator[Server]:
+    """The same Falcon on the same server with as many threads: one route, a ready body."""
+    port = _free_port()
+    (folder / "ceiling.py").write_text(_CEILING)
+    if server == "waitress":
+        command = [sys.executable, str(folder / "ceiling.py"), str(port), str(THREADS)]
+    else:
+        command = [sys.executable, "-m", "granian", "--interface", "wsgi", "ceiling:app", "--port", str(port)]
+        command += ["--workers", "1", "--blocking-threads", str(THREADS), "--no-ws", "--http", "1"]
+        command += ["--log-level", "critical"]
+    with _running(command, port, "/52", {"PYTHONPATH": str(folder)}) as running:
+        yield running
+
+
+@contextmanager
+def _running(command: list[str], port: int, path: str, environment: Mapping[str, str]) -> Iterator[Server]:
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=os.environ | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not _answers(port, path):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{command[:4]} does not serve")
+            time.sleep(0.02)
+        yield Server(process.pid, port, time.perf_counter() - began)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(port: int, path: str) -> bool:
+    connection = HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all below it."""
+    family = [pid]
+    for parent in family:
+        for task in Path(f"/proc/{parent}/task").glob("*/children"):
+            family += [int(child) for child in task.read_text().split()]
+    return family
+
+
+def _private_kib(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Clean", "Private_Dirty")))
