@@ -263,18 +263,20 @@ def index_name(collection: Collection, file: Path) -> str:
 
 
 def segment_of(
-    cache: Path, collection: Collection, file: Path, rows: int, tick: Callable[[int], None] = lambda _: None
-) -> Segment:
+    cache: Path, collection: Collection, file: Path, rows: int, tick: Callable[[int], None] = lambda _: None,
+    touch: bool = False,
+) -> Segment:  # fmt: skip
     """Map a data file's columns, building them first where they are missing.
 
-    ``tick`` is told of rows while they are built. A folder that is broken is built again.
+    ``tick`` is told of rows while they are built. A folder that is broken is built again. ``touch``
+    has all pages read and entered at once: for columns that fit into memory.
     """
     folder = cache / index_name(collection, file)
     try:
-        return _open(folder, rows)
+        return _open(folder, rows, touch)
     except (OSError, ValueError):
         build_index(cache, collection, file, rows, tick)
-    return _open(folder, rows)
+    return _open(folder, rows, touch)
 
 
 def build_index(
@@ -298,15 +300,32 @@ def build_index(
             shutil.rmtree(building, ignore_errors=True)
 
 
-def _open(folder: Path, rows: int) -> Segment:
-    ids, created_at, offsets, hash, hashes = (
+def _open(folder: Path, rows: int, touch: bool = False) -> Segment:
+    ids, created_at, offsets, hash, hashes = mapped = [
         np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("ids", "created_at", "offsets", "hash", "hashes")
-    )
+    ]
     text = np.memmap(folder / "text", np.uint8, "r")
     if not (len(ids) == rows and len(offsets) == rows + 1 and int(offsets[-1]) == len(text)):
         raise ValueError(f"{folder} does not fit its data file")
+    if touch:
+        for array in (*mapped, text):
+            _touch(array)
     # Plain arrays over the mapping: numpy's memmap class costs a microsecond a slice.
     return Segment.of(rows, *(np.asarray(a) for a in (ids, created_at, offsets, text, hash, hashes)))
+
+
+_POPULATE_READ = 22  # Linux 5.14; the mmap module has no name for it
+
+
+def _touch(array: Array) -> None:
+    """Enter all pages of a mapping, where the kernel can.
+
+    A page that a process meets for the first time costs it 2.5 microseconds, and a hundred rows
+    are on six; entered together they cost 0.4.
+    """
+    mapping: Any = array.base
+    with suppress(OSError, ValueError):  # an older kernel, an empty column
+        mapping.madvise(_POPULATE_READ)
 
 
 def _write_columns(folder: Path, collection: Collection, file: Path, rows: int, tick: Callable[[int], None]) -> None:

@@ -31,6 +31,10 @@ Array = npt.NDArray[Any]
 # Every commit of ours changes the stamp; this is how long a change by other means may stay unseen.
 _LOOK_SECONDS = 0.25
 
+# Indexes that take less than a quarter of the memory are brought in as a whole when they are mapped.
+_ROW_BYTES = 80
+_TOUCHED_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -162,9 +166,10 @@ class Reader:
     def _map(self) -> None:
         """Map the snapshot's files and begin its staged rows anew."""
         self._next_log_entry = str(self._paths.log_entry(self._snapshot.version + 1))
+        touch = _ROW_BYTES * sum(map(self._snapshot.count, COLLECTIONS)) < _TOUCHED_BYTES
         self._segments = {
             collection: tuple(
-                segment_of(self._cache, collection, file.path, file.rows, self._tick)
+                segment_of(self._cache, collection, file.path, file.rows, self._tick, touch)
                 for file in self._snapshot.files[collection]
             )
             for collection in COLLECTIONS
