@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -123,11 +124,12 @@ def _get(path: str) -> str:
 
 
 def _post(path: str) -> str:
+    """New rows, of which no other script has one."""
     return (
         'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/x-www-form-urlencoded"\n'
-        "local n = 0\nlocal run = os.time() .. math.random(1000000)\n"
+        "local n = 0\n"
         f'request = function() n = n + 1 return wrk.format(nil, "{path}", nil,'
-        ' "text_signature=function%20posted" .. run .. "_" .. n .. "(uint%20a)") end\n'
+        f' "text_signature=function%20posted{uuid.uuid4().hex}_" .. n .. "(uint%20a)") end\n'
     )
 
 
@@ -160,13 +162,13 @@ def _beside(
 
 
 def _posts(server: str, large: Server, ceiling: Server, rounds: int, folder: Path) -> Figure:
+    yardstick: Callable[[], float]
     before = large.count()
-    name, wanted = "beside empty POSTs", 0.35
-    yardstick: Callable[[], float] = partial(_wrk, folder, ceiling, _post("/200"))
-    if server != "waitress":
-        name, wanted, yardstick = "beside a bare loop of durable inserts", 0.7, _bare_inserts
+    name, wanted, yardstick = "beside a bare loop of durable inserts", 0.7, _bare_inserts
+    if server == "waitress":
+        name, wanted, yardstick = "beside empty POSTs", 0.35, partial(_wrk, folder, ceiling, _post("/200"))
     figure = _beside(
-        f"{server}: durable POSTs of new rows, {name}", partial(_wrk, folder, large, _post(_LISTS)), yardstick,
+        f"{server}: durable POSTs of new rows, {name}", lambda: _wrk(folder, large, _post(_LISTS)), yardstick,
         wanted, rounds,
     )  # fmt: skip
     answered = sum(figure.seconds) * _SECONDS

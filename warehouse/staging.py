@@ -224,12 +224,13 @@ class Staging:
     def _prepare(self, path: Path) -> None:
         execute = self._connection.execute
         if not execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
-            for statement in (*_SCRIPT.split(";"), _TRIGGER):
+            for statement in _SCRIPT.split(";"):
                 execute(statement)
             execute("INSERT INTO about VALUES (?)", (FORMAT,))
             execute("INSERT INTO imports VALUES (0)")
             for collection in COLLECTIONS:
                 execute("INSERT INTO sequence VALUES (?, 0, 0)", (collection,))
+        execute(_TRIGGER)
         (found,) = execute("SELECT format FROM about").fetchone()
         if found != FORMAT:
             raise Unusable(f"{path} has format {found}; this version reads format {FORMAT}")
