@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import bench_hash, bench_import, bench_live, bench_search, bench_serve, servers
-from benchmarks.measure import ROOT, Figure, machine, save
+from benchmarks.measure import ROOT, Figure, kept, machine, save
 
 
 def _table(figures: list[Figure]) -> Table:
@@ -25,15 +25,27 @@ def _table(figures: list[Figure]) -> Table:
     return table
 
 
+def _markdown(figures: list[Figure]) -> str:
+    lines = ["| what | ours | yardstick | ratio | wanted |", "|---|--:|--:|--:|--:|"]
+    for f in figures:
+        mark = "" if f.holds else " **missed**"
+        lines.append(f"| {f.name} | {f.ours} | {f.yardstick} | {f.ratio:.2f}x | {f.wanted}{mark} |")
+    return "\n".join(lines)
+
+
 @click.command()
 @click.option("--rows", default=10_000_000, show_default=True, help="Size of the large corpora.")
 @click.option("--rounds", default=3, show_default=True, help="Times each pair is run; the best counts.")
 @click.option(
     "--only", type=click.Choice(["hash", "search", "import", "serve", "live"]), multiple=True, help="[default: all]"
 )
+@click.option("--show", is_flag=True, help="Print what is kept as Markdown, and measure nothing.")
 @click.option("--corpora", type=click.Path(path_type=Path), default=ROOT.parent / "shared" / "corpora")
-def main(rows: int, rounds: int, only: tuple[str, ...], corpora: Path) -> None:
+def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Path) -> None:
     """Measure, print the table, keep it under benchmarks/results. Status 1 where a figure is missed."""
+    if show:
+        click.echo(_markdown(kept(rows)))
+        return
     console = Console(width=None if sys.stdout.isatty() else 130)
     present = corpora if corpora.is_dir() else None
     if present is None:
@@ -50,8 +62,8 @@ def main(rows: int, rounds: int, only: tuple[str, ...], corpora: Path) -> None:
         if not only or name in only:
             found = measured()
             console.print(_table(found))
+            console.print(f"kept in {save(found, rows).relative_to(ROOT)}")
             figures += found
-    console.print(f"kept in {save(figures, rows).relative_to(ROOT)}")
     sys.exit(0 if all(figure.holds for figure in figures) else 1)
 
 

@@ -105,12 +105,21 @@ def _cpuinfo() -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+_RESULTS = Path(__file__).parent / "results"
+
+
 def save(figures: list[Figure], rows: int) -> Path:
     """Keep the run under benchmarks/results, named by its day and size; parts of one day share a file."""
     told = machine()
-    path = Path(__file__).parent / "results" / f"{told['when'][:10]}-{rows}.json"
-    kept = {figure.name: asdict(figure) for figure in figures}
+    path = _RESULTS / f"{told['when'][:10]}-{rows}.json"
+    all_of_it = {figure.name: asdict(figure) for figure in figures}
     if path.exists():
-        kept = {old["name"]: old for old in json.loads(path.read_text())["figures"]} | kept
-    path.write_text(json.dumps({"machine": told, "rows": rows, "figures": list(kept.values())}, indent=1) + "\n")
+        all_of_it = {old["name"]: old for old in json.loads(path.read_text())["figures"]} | all_of_it
+    path.write_text(json.dumps({"machine": told, "rows": rows, "figures": list(all_of_it.values())}, indent=1) + "\n")
     return path
+
+
+def kept(rows: int) -> list[Figure]:
+    """The figures of the newest day on which this size was measured."""
+    newest = max(_RESULTS.glob(f"*-{rows}.json"))
+    return [Figure(**figure) for figure in json.loads(newest.read_text())["figures"]]
