@@ -105,10 +105,11 @@ def _size(offsets: Array, rows: Array, width: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _render(ids: Array, created_at: Array, offsets: Array, text: Array, hashes: Array, rows: Array, out: Array) -> int:
+def _render(ids: Array, created_at: Array, offsets: Array, text: Array, hashes: Array, rows: Array) -> Array:
+    width = hashes.shape[1]
+    out = np.empty(_size(offsets, rows, width), np.uint8)
     at = np.uint64(0)
     one = np.uint64(1)
-    width = hashes.shape[1]
     for number in range(len(rows)):
         row = rows[number]
         if number > 0:
@@ -148,12 +149,11 @@ def _render(ids: Array, created_at: Array, offsets: Array, text: Array, hashes: 
                 out[at + one] = 0x80 | (byte & 0x3F)
                 at += np.uint64(2)
         at = _put(out, at, _END)
-    return int(at)
+    return out[:at]
 
 
 def render_rows(segment: Segment, rows: Array) -> bytes:
     """The records of some rows (int64, in the order wanted), joined by commas."""
-    width = segment.hash.shape[1]
-    out = np.empty(_size(segment.offsets, rows, width), np.uint8)
-    size = _render(segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash, rows, out)
-    return out[:size].tobytes()
+    out = _render(segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash, rows)
+    rendered: bytes = out.tobytes()
+    return rendered
