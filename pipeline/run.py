@@ -41,6 +41,7 @@ from warehouse import faults
 from warehouse.dedupe import new_rows
 from warehouse.files import RunFolder
 from warehouse.parallel import ordered_map
+from warehouse.parquet import bytes_of
 from warehouse.paths import Paths
 from warehouse.publish import Batch, Publisher
 from warehouse.query import connect
@@ -81,6 +82,7 @@ def run_import(options: Options, progress: Reporter) -> ImportReport:
     run = _Run(options, progress)
     with ExitStack() as stack:
         paths = Paths(options.warehouse.absolute())
+        read_snapshot(paths)  # what cannot be published into is told before hours of reading
         if options.dry_run:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="sigdir-")))
         else:
@@ -283,7 +285,5 @@ def digest_column(text: pa.StringArray) -> npt.NDArray[np.uint8]:
     """Hash an Arrow text column without nulls: digests, uint8 of shape (rows, 32)."""
     if not len(text):
         return np.empty((0, 32), np.uint8)
-    _, offsets, data = text.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[text.offset : text.offset + len(text) + 1]
-    # A column of nothing but empty texts may have no data buffer at all.
-    return keccak256_rows(np.frombuffer(data or b"", np.uint8), bounds)
+    bounds, data = bytes_of(text)
+    return keccak256_rows(data, bounds)

@@ -19,7 +19,7 @@ distance is the rest looked at (``benchmarks/bench_serve.py``).
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +31,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numba import njit
 
+from warehouse.errors import Unusable
 from warehouse.files import FileLock, make_folder
-from warehouse.schema import HASH_BYTES, Collection
+from warehouse.parquet import bytes_of, naming
+from warehouse.schema import FILE_SCHEMA, HASH_BYTES, Collection
 
 Array = npt.NDArray[Any]
 
@@ -257,6 +259,22 @@ def sorted_hashes(hash: Array) -> Array:
     return rows
 
 
+def is_sorted_by_hash(hashes: Array, hash: Array) -> bool:
+    """Whether ``hashes`` is what ``sorted_hashes`` gives, told a piece at a time.
+
+    Rising entries that each have their row's own prefix are all different rows, so they are all rows.
+    """
+    prefix = hash[:, :4]
+    for at in range(0, len(hashes), _BATCH_ROWS):
+        keys = hashes[max(at - 1, 0) : at + _BATCH_ROWS]
+        rows = (keys & _ROW_MASK).astype(np.int64)
+        if (keys[1:] <= keys[:-1]).any() or (rows >= len(hash)).any():
+            return False
+        if (np.ascontiguousarray(prefix[rows]).view(">u4").reshape(-1) != keys >> _PREFIX_SHIFT).any():
+            return False
+    return len(hashes) == len(hash)
+
+
 def index_name(collection: Collection, file: Path) -> str:
     """The folder of a data file's index: files of one run have the same name in both collections."""
     return f"{collection}-{file.stem}"
@@ -269,26 +287,27 @@ def segment_of(
     """Map a data file's columns, building them first where they are missing.
 
     ``tick`` is told of rows while they are built. A folder that is broken is built again. ``touch``
-    has all pages read and entered at once: for columns that fit into memory.
+    has all pages read and entered at once: for columns that fit into memory. Raises Unusable, naming
+    the data file, where that is damaged.
     """
     folder = cache / index_name(collection, file)
     try:
-        return _open(folder, rows, touch)
+        return open_index(folder, rows, touch)
     except (OSError, ValueError):
         build_index(cache, collection, file, rows, tick)
-    return _open(folder, rows, touch)
+    return open_index(folder, rows, touch)
 
 
 def build_index(
     cache: Path, collection: Collection, file: Path, rows: int, tick: Callable[[int], None] = lambda _: None
 ) -> None:
-    """Make the folder of a data file's columns unless another process was quicker."""
+    """Make the folder of a data file's columns unless another process was quicker; raises Unusable."""
     folder = cache / index_name(collection, file)
     building = folder.with_name(f".{folder.name}")
     make_folder(cache)
     with FileLock(folder.with_name(f"{folder.name}.lock")):
         with suppress(OSError, ValueError):
-            _open(folder, rows)
+            open_index(folder, rows)
             return
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(building, ignore_errors=True)  # left by one that was killed: the lock is ours
@@ -300,7 +319,8 @@ def build_index(
             shutil.rmtree(building, ignore_errors=True)
 
 
-def _open(folder: Path, rows: int, touch: bool = False) -> Segment:
+def open_index(folder: Path, rows: int, touch: bool = False) -> Segment:
+    """Map the folder of a data file of so many rows; raises OSError or ValueError where that does not go."""
     ids, created_at, offsets, hash, hashes = mapped = [
         np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("ids", "created_at", "offsets", "hash", "hashes")
     ]
@@ -339,29 +359,37 @@ def _write_columns(folder: Path, collection: Collection, file: Path, rows: int, 
     hash = column("hash", np.uint8, rows, width)
     at = written = 0
     offsets[0] = 0
-    with (folder / "text").open("wb") as text, pq.ParquetFile(file, page_checksum_verification=True) as parquet:
-        columns = ["id", "created_at", "text_signature", "hash"]
-        for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns):
+    with (folder / "text").open("wb") as text:
+        for batch in _batches(file, rows):
             here = slice(at, at + batch.num_rows)
             ids[here] = batch.column(0).to_numpy()
             created_at[here] = batch.column(1).view(pa.int64()).to_numpy()
-            bounds, data = _bytes_of(batch.column(2))
+            bounds, data = bytes_of(batch.column(2))
             offsets[at + 1 : at + batch.num_rows + 1] = bounds[1:].astype(np.int64) + (written - int(bounds[0]))
             piece = data[bounds[0] : bounds[-1]]
             text.write(piece.data)
             written += len(piece)
-            _, raw = _bytes_of(batch.column(3))
+            ends, raw = bytes_of(batch.column(3))
+            if (np.diff(ends) != width).any():
+                raise Unusable(f"{file}: a hash that is not of {width} bytes")
             hash[here] = raw[: batch.num_rows * width].reshape(-1, width)
             at += batch.num_rows
             tick(batch.num_rows)
     column("hashes", np.uint64, rows)[:] = sorted_hashes(hash)
 
 
-def _bytes_of(column: pa.Array) -> tuple[Array, Array]:
-    """Offsets (int32) and bytes of a string or binary column."""
-    _, offsets, data = column.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-    return bounds, np.frombuffer(data or b"", np.uint8)
+def _batches(file: Path, rows: int) -> Iterator[pa.RecordBatch]:
+    """A data file's rows, all of them, their pages' checksums looked at; raises Unusable."""
+    found = 0
+    with naming(file), pq.ParquetFile(file, page_checksum_verification=True) as parquet:
+        if not parquet.schema_arrow.equals(FILE_SCHEMA):
+            raise Unusable(f"{file}: other columns than {', '.join(FILE_SCHEMA.names)}")
+        for batch in parquet.iter_batches(_BATCH_ROWS, columns=["id", "created_at", "text_signature", "hash"]):
+            found += batch.num_rows
+            if found <= rows:
+                yield batch
+    if found != rows:
+        raise Unusable(f"{file} has {found} rows, and the log says {rows}")
 
 
 def remove_unused(cache: Path, used: set[str]) -> None:

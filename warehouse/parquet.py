@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.errors import Unusable
 from warehouse.files import sync
 from warehouse.schema import FILE_SCHEMA, SIGNATURES, Collection
 
@@ -49,7 +53,7 @@ class NewRows:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A synced data file that no commit names yet; ids and times inclusive."""
+    """A synced data file that no commit names yet; ids and times inclusive, the digest in hex."""
 
     path: Path
     rows: int
@@ -58,6 +62,7 @@ class WrittenFile:
     last_id: int
     first_created_at: int
     last_created_at: int
+    sha256: str
 
     def stats(self) -> str:
         """The statistics of its log entry: what readers prune files by."""
@@ -106,7 +111,40 @@ def write_data_file(path: Path, collection: Collection, tables: Iterable[pa.Tabl
             writer.write_table(group, row_group_size=group.num_rows)
     sync(path)
     size = path.stat().st_size
-    return WrittenFile(path, rows, size, first_id, last_id, first_created_at, last_created_at)
+    return WrittenFile(path, rows, size, first_id, last_id, first_created_at, last_created_at, sha256_of(path))
+
+
+def sha256_of(path: Path) -> str:
+    """The digest of a whole file, in hex.
+
+    Checksums of pages leave out their headers, the footer and the blooms, by which readers skip rows.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def bytes_of(column: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Offsets and bytes of a string or binary column that has rows, and no nulls.
+
+    Row ``i`` is ``data[offsets[i]:offsets[i + 1]]``.
+    """
+    _, offsets, data = column.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    # A column of nothing but empty texts may have no data buffer at all.
+    return bounds, np.frombuffer(data or b"", np.uint8)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of reading a Parquet file, with its name; they become Unusable.
+
+    A damaged footer leads to an index that does not exist, or to a value that cannot be.
+    """
+    try:
+        yield
+    except (pa.ArrowException, OSError, LookupError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise Unusable(f"{path}: {reason}") from error
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterable[pa.Table]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from warehouse.parquet import naming
 from warehouse.schema import REJECT_SCHEMA
 
 
@@ -40,9 +41,7 @@ class RejectsWriter:
             )
         self._writer.write_table(rows.cast(REJECT_SCHEMA))
         self.rows += rows.num_rows
-        fields = [rows[name].cast(pa.string()) for name in ("file", "line", "reason", "position", "text")]
-        joined = pc.binary_join_element_wise(*fields, "\n", "\0").combine_chunks()
-        self._digest.update(joined.buffers()[2])
+        self._digest.update(_bytes_of(rows))
 
     def close(self) -> None:
         """Let go of the file, finished or not."""
@@ -55,3 +54,20 @@ class RejectsWriter:
             return None
         self._writer.close()
         return self._digest.hexdigest()
+
+
+def _bytes_of(rows: pa.Table) -> pa.Buffer:
+    """What tells rejects apart, row after row, however they are cut into tables."""
+    fields = [rows[name].cast(pa.string()) for name in ("file", "line", "reason", "position", "text")]
+    return pc.binary_join_element_wise(*fields, "\n", "\0").combine_chunks().buffers()[2]
+
+
+def rows_and_digest(path: Path) -> tuple[int, str]:
+    """How many rows a rejects file has, and their digest (hex); raises Unusable."""
+    rows, digest = 0, hashlib.sha256()
+    with naming(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        for batch in file.iter_batches():
+            if batch.num_rows:
+                rows += batch.num_rows
+                digest.update(_bytes_of(pa.table(batch)))
+    return rows, digest.hexdigest()
