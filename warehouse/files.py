@@ -38,6 +38,21 @@ def make_folder(path: Path) -> None:
     sync(path.parent)
 
 
+def write_file(path: Path, data: bytes) -> None:
+    """Put a small file in place: whole and on stable storage, or as it was before."""
+    new = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        with new.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
 class FileLock:
     """An exclusive lock that the kernel drops when its holder dies, however it dies.
 
@@ -132,6 +147,26 @@ def remove_dead_runs(tmp: Path) -> int:
         lock.release()
         removed += 1
     return removed
+
+
+def dead_runs(tmp: Path) -> list[Path]:
+    """The folders of runs whose process is gone, left as they are."""
+    return [folder for folder in sorted(tmp.iterdir()) if _is_free(folder / "lock")] if tmp.is_dir() else []
+
+
+def _is_free(lock: Path) -> bool:
+    """Whether nobody holds a lock whose file is there."""
+    try:
+        handle = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
 
 
 @contextmanager

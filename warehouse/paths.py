@@ -2,6 +2,7 @@
 
 ::
 
+    warehouse.json                  the format of all this, and the warehouse's id
     table/_delta_log/               the log: one version a commit, covering both collections
     table/collection=<name>/        data files, <run>-<number>.parquet, never changed once named
     rejects/<run>.parquet           what the import of that run refused
@@ -22,6 +23,10 @@ from warehouse.schema import Collection
 @dataclass(frozen=True, slots=True)
 class Paths:
     root: Path
+
+    @property
+    def identity(self) -> Path:
+        return self.root / "warehouse.json"
 
     @property
     def table(self) -> Path:
@@ -50,6 +55,10 @@ class Paths:
     @property
     def tmp(self) -> Path:
         return self.root / "tmp"
+
+    @property
+    def last_checkpoint(self) -> Path:
+        return self.log / "_last_checkpoint"
 
     def log_entry(self, version: int) -> Path:
         return self.log / f"{version:020d}.json"

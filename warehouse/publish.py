@@ -45,6 +45,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from warehouse import faults
 from warehouse.errors import Busy, Overtaken, Unusable
 from warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
+from warehouse.identity import upgrade
 from warehouse.mapped import build_index
 from warehouse.parquet import NewRows, WrittenFile, rows_table, write_data_file
 from warehouse.paths import Paths
@@ -131,6 +132,7 @@ class Publisher:
             self._say(f"waiting: {busy}")
             self._lock.acquire()
         try:
+            upgrade(self._paths)
             self.staging = Staging(self._paths.staging)
             self.recover()
         except BaseException:
@@ -246,6 +248,7 @@ class _Publication:
                         for collection, watermark in self.watermarks.items():
                             staging.forget(collection, watermark)
                         staging.end_publish(self.run)
+                        staging.note_version(max(self.snapshot.version, 0) + 1)
             except Unusable:
                 if not committed:
                     raise
@@ -420,6 +423,7 @@ def commit(
         )
         for (collection, _), file in sorted(files.items(), key=lambda item: item[1].first_id)
     ]
+    told = dict(summary) | {"sha256": {paths.in_table(file.path): file.sha256 for file in files.values()}}
     try:
         table.create_write_transaction(
             adds,
@@ -427,7 +431,7 @@ def commit(
             schema=TABLE_SCHEMA,
             partition_by=["collection"],
             commit_properties=CommitProperties(
-                custom_metadata={SUMMARY_KEY: json.dumps(summary)},
+                custom_metadata={SUMMARY_KEY: json.dumps(told)},
                 max_commit_retries=0,
                 app_transactions=[
                     Transaction(transaction_name(collection), watermark, now)

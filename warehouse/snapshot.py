@@ -7,17 +7,19 @@ A Snapshot is immutable. Everything that a reader or a publisher derives from th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from warehouse.errors import Unusable
+from warehouse.identity import usable_identity
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, Collection
 from warehouse.staging import NO_FLOORS, Floor
@@ -61,6 +63,7 @@ def open_table(paths: Paths, version: int | None = None) -> DeltaTable | None:
     """The Delta table at a version, the newest by default; None where there is none yet."""
     if paths.root.exists() and not paths.root.is_dir():
         raise Unusable(f"{paths.root} is a file, not a warehouse's folder")
+    usable_identity(paths)
     # Asked for a version that is far away, deltalake would look for all the entries before it.
     if version is not None and (version < 0 or not paths.log_entry(version).exists()):
         raise Unusable(f"{paths.root} has no version {version}")
@@ -135,13 +138,41 @@ def history(paths: Paths, version: int | None = None, newest: int | None = None)
     return [entry for entry in entries if entry is not None]
 
 
-def _commit(paths: Paths, version: int) -> dict[str, Any] | None:
-    """A commit's account of itself; None where it is not one of ours."""
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One version's entry in the log. ``added`` has the rows of each data file that came, by its name.
+
+    ``summary`` is the commit's account of itself; None where it is not one of ours.
+    """
+
+    version: int
+    added: Mapping[str, int]
+    removed: Sequence[str]
+    summary: dict[str, Any] | None
+
+
+def log_entries(paths: Paths, last: int) -> Iterator[LogEntry]:
+    """The log's entries from the oldest up to version ``last``; raises Unusable."""
+    for version in range(last + 1):
+        actions = _actions(paths, version)
+        if not any("commitInfo" in action for action in actions):
+            raise Unusable(f"{paths.log_entry(version)}: holds no commit")
+        added = {unquote(a["add"]["path"]): json.loads(a["add"]["stats"])["numRecords"] for a in actions if "add" in a}
+        removed = [unquote(a["remove"]["path"]) for a in actions if "remove" in a]
+        yield LogEntry(version, added, removed, _summary(version, actions))
+
+
+def _actions(paths: Paths, version: int) -> list[dict[str, Any]]:
     path = paths.log_entry(version)
     try:
-        actions = [json.loads(line) for line in path.read_bytes().splitlines()]
-    except (OSError, ValueError) as error:
+        return [json.loads(line) for line in path.read_bytes().splitlines()]
+    except OSError as error:
+        raise Unusable(f"{path}: {error.strerror}") from error
+    except ValueError as error:
         raise Unusable(f"{path}: {error}") from error
+
+
+def _summary(version: int, actions: list[dict[str, Any]]) -> dict[str, Any] | None:
     commit: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
     if SUMMARY_KEY not in commit:
         return None
@@ -149,6 +180,11 @@ def _commit(paths: Paths, version: int) -> dict[str, Any] | None:
     summary["version"] = version
     summary["committed_at"] = datetime.fromtimestamp(commit["timestamp"] / 1000, UTC)
     return summary
+
+
+def _commit(paths: Paths, version: int) -> dict[str, Any] | None:
+    """A commit's account of itself; None where it is not one of ours."""
+    return _summary(version, _actions(paths, version))
 
 
 def newest_run(paths: Paths) -> str | None:

@@ -18,24 +18,25 @@ import os
 import sqlite3
 import struct
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 from warehouse.errors import Unusable
+from warehouse.files import sync
+from warehouse.identity import FORMAT, Identity, usable_identity, write_identity
+from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, Collection
-
-FORMAT = 1
-"""The layout of this file and of the folder round it; a newer one is refused."""
 
 # A writer waits this long for another's transaction. Each is a few milliseconds; only a publisher
 # that must look a late row up in its batch takes longer (50 ms for 10 M rows).
 _WAIT_SECONDS = 60.0
 
 _SCRIPT = """
-CREATE TABLE IF NOT EXISTS about (format INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS about (format INTEGER NOT NULL, warehouse TEXT, version INTEGER);
 CREATE TABLE IF NOT EXISTS sequence (
     collection TEXT PRIMARY KEY,
     last_id INTEGER NOT NULL,
@@ -160,6 +161,40 @@ class Transaction:
             "DELETE FROM staged WHERE collection = ? AND id <= ?", (collection, up_to)
         ).rowcount
 
+    def sequence(self, collection: Collection) -> Floor:
+        """The highest id and time that were handed out."""
+        last = self._connection.execute(
+            "SELECT last_id, last_created_at FROM sequence WHERE collection = ?", (collection,)
+        ).fetchone()
+        return Floor(*last)
+
+    def warehouse(self) -> str:
+        """The id of the warehouse that the file belongs to; empty where it is from before the ids."""
+        about = self._connection.execute("SELECT * FROM about").fetchone()
+        return str(about[1]) if len(about) > 1 else ""
+
+    def version(self) -> int:
+        """The last version that was published, as far as is known here; -1 for none.
+
+        A log that ends before it has lost entries, which it cannot tell by itself.
+        """
+        about = self._connection.execute("SELECT * FROM about").fetchone()
+        return int(about[2]) if len(about) > 1 and about[2] is not None else -1
+
+    def note_version(self, version: int) -> None:
+        self._connection.execute("UPDATE about SET version = ?", (version,))
+
+    def complaints(self) -> list[str]:
+        """What the database itself finds wrong with its pages and indexes."""
+        found = [str(line) for (line,) in self._connection.execute("PRAGMA integrity_check(10)")]
+        return [] if found == ["ok"] else found
+
+    def is_as_backed_up(self) -> bool:
+        """Whether the sequences are where a backup noted them."""
+        if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'backup'").fetchone():
+            return False
+        return self._connection.execute("SELECT * FROM sequence EXCEPT SELECT * FROM backup").fetchone() is None
+
     def begin_publish(self, run: str) -> None:
         """Note that files named after ``run`` may exist without a commit that names them."""
         self._connection.execute("INSERT OR IGNORE INTO unfinished VALUES (?)", (run,))
@@ -186,11 +221,27 @@ def _shared(path: Path) -> mmap.mmap:
         os.close(handle)
 
 
+@contextmanager
+def looking(path: Path) -> Iterator[Transaction]:
+    """One read transaction on a staging file, which must be there and is not changed; raises Unusable."""
+    try:
+        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
+        try:
+            connection.execute("BEGIN")
+            yield Transaction(connection)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise Unusable(f"{path}: {error}") from error
+
+
 class Staging:
     """One process's handle on the staging file. Not for use by two threads at once."""
 
     def __init__(self, path: Path) -> None:
         """Open the file, made where it is missing; raises Unusable."""
+        paths = Paths(path.parent)
+        identity = usable_identity(paths)
         with suppress(OSError):
             begin = path.read_bytes()[:16] if 0 < path.stat().st_size < 512 else b""
             if begin and not begin.startswith(b"SQLite format 3\0"):  # SQLite would take it for a new file
@@ -205,9 +256,12 @@ class Staging:
             self._connect_wal()
             self._connection.execute("PRAGMA synchronous = FULL")
             with self.exclusive():
-                self._prepare(path)
+                id = self._prepare(path, identity)
         except sqlite3.DatabaseError as error:
             raise Unusable(f"{path}: {error}") from error
+        # Behind the transaction: whoever dies between the two leaves an id that the next one takes.
+        if not identity.id:
+            write_identity(paths, Identity(FORMAT, id))
 
     def _connect_wal(self) -> None:
         """Turn the log on. While several processes turn it on at once SQLite says `locked`, unwaited."""
@@ -221,12 +275,13 @@ class Staging:
                     raise
                 time.sleep(0.01)
 
-    def _prepare(self, path: Path) -> None:
+    def _prepare(self, path: Path, identity: Identity) -> str:
+        """Make what is missing; returns the warehouse's id."""
         execute = self._connection.execute
         if not execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
             for statement in _SCRIPT.split(";"):
                 execute(statement)
-            execute("INSERT INTO about VALUES (?)", (FORMAT,))
+            execute("INSERT INTO about VALUES (?, ?, -1)", (FORMAT, identity.id or uuid.uuid4().hex))
             execute("INSERT INTO imports VALUES (0)")
             for collection in COLLECTIONS:
                 execute("INSERT INTO sequence VALUES (?, 0, 0)", (collection,))
@@ -234,6 +289,15 @@ class Staging:
         (found,) = execute("SELECT format FROM about").fetchone()
         if found != FORMAT:
             raise Unusable(f"{path} has format {found}; this version reads format {FORMAT}")
+        if not execute("SELECT 1 FROM pragma_table_info('about') WHERE name = 'warehouse'").fetchone():
+            execute("ALTER TABLE about ADD COLUMN warehouse TEXT")  # files of before the id
+            execute("ALTER TABLE about ADD COLUMN version INTEGER")
+            if not identity.id:
+                execute("UPDATE about SET warehouse = ?", (uuid.uuid4().hex,))
+        (id,) = execute("SELECT warehouse FROM about").fetchone()
+        if identity.id and id != identity.id:
+            raise Unusable(f"{path} belongs to another warehouse: to {id or 'one without an id'}, not to {identity.id}")
+        return str(id)
 
     @contextmanager
     def exclusive(self) -> Iterator[Transaction]:
@@ -289,6 +353,58 @@ class Staging:
         (number,) = self._connection.execute("PRAGMA data_version").fetchone()
         return int(number)
 
+    def copy(self, path: Path) -> None:
+        """Write the state of this moment into a new file. Others may write meanwhile."""
+        _copy(self._connection, path)
+
     def close(self) -> None:
         self._connection.close()
         os.close(self._queue)
+
+
+# A backup's staging file.
+
+
+def settle(path: Path, floors: Mapping[Collection, Floor]) -> int:
+    """Make a copied staging file fit the snapshot of a backup; returns how many rows it still has.
+
+    The sequences are noted a second time, which tells later whether the copy was written to.
+    """
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        connection.execute("DELETE FROM unfinished")  # their files stay where they were
+        staging = Transaction(connection)
+        for collection, floor in floors.items():
+            staging.forget(collection, floor.id)
+            connection.execute(
+                "UPDATE sequence SET last_id = max(last_id, ?), last_created_at = max(last_created_at, ?)"
+                " WHERE collection = ?",
+                (floor.id, floor.created_at, collection),
+            )
+        connection.execute("DROP TABLE IF EXISTS backup")
+        connection.execute("CREATE TABLE backup AS SELECT * FROM sequence")
+        (rows,) = connection.execute("SELECT count(*) FROM staged").fetchone()
+        connection.execute("COMMIT")
+    return int(rows)
+
+
+def is_as_backed_up(path: Path) -> bool:
+    """Whether a staging file is a backup's and has handed nothing out since; raises Unusable."""
+    with looking(path) as staging:
+        return staging.is_as_backed_up()
+
+
+def replace_by(path: Path, copy: Path) -> None:
+    """Give a staging file the content of another in one transaction, synced; raises Unusable."""
+    try:
+        with closing(sqlite3.connect(copy)) as connection:
+            _copy(connection, path)
+    except sqlite3.Error as error:
+        raise Unusable(f"{path}: {error}") from error
+    sync(path)
+
+
+def _copy(connection: sqlite3.Connection, path: Path) -> None:
+    with closing(sqlite3.connect(path, timeout=_WAIT_SECONDS)) as other:
+        other.execute("PRAGMA synchronous = FULL")
+        connection.backup(other)

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from tests.warehouse.support import Disk, digest_of, other_process, small_disk, stage_all
 from warehouse.errors import Unusable
+from warehouse.identity import FORMAT
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from warehouse.staging import FORMAT, NO_FLOORS, Floor, Range, StagedRow, Staging
+from warehouse.staging import NO_FLOORS, Floor, Range, StagedRow, Staging
 
 NO_FLOOR = Floor()
 HOUR = 3_600_000_000
