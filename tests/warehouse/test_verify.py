@@ -1,0 +1,530 @@
+"""`sigdir verify`: clean where all is well, also while others work, and a finding for each kind of damage.
+
+Each damage is done to real files of a copied warehouse. Readers are tried on the same files: they say which
+file is damaged, and never give other rows.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.run import digest_column
+from tests.conftest import import_files
+from tests.warehouse.support import (
+    REPOSITORY,
+    SAFETY_SECONDS,
+    assert_told_in_one_line,
+    call_command,
+    command,
+    environment,
+)
+from warehouse.errors import Unusable
+from warehouse.files import run_name
+from warehouse.mapped import build_index, index_name, open_index, segment_of
+from warehouse.parquet import write_data_file
+from warehouse.paths import Paths
+from warehouse.publish import fold
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, FILE_SCHEMA, SIGNATURES, Collection
+from warehouse.snapshot import DataFile, read_snapshot
+from warehouse.staging import Staging
+
+COLUMNS = FILE_SCHEMA.names
+INDEX_FILES = ("ids.npy", "created_at.npy", "offsets.npy", "text", "hash.npy", "hashes.npy")
+
+
+def stage(paths: Paths, collection: Collection, *wanted: str) -> None:
+    """POST texts, hashed as the server hashes them."""
+    floor = read_snapshot(paths).floors[collection]
+    with closing(Staging(paths.staging)) as staging, staging.exclusive() as transaction:
+        for text, digest in zip(wanted, digest_column(pa.array(wanted, pa.string())), strict=True):
+            assert transaction.stage(collection, text, digest.tobytes(), floor) is not None
+
+
+def look(paths: Paths) -> tuple[int, dict[str, Any]]:
+    """Exit status and report of the command."""
+    result = call_command("verify", "--json", "--quiet", "--warehouse", paths.root)
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    report: dict[str, Any] = json.loads(result.stdout)
+    assert report["clean"] == (result.exit_code == 0)
+    return result.exit_code, report
+
+
+def assert_found(paths: Paths, what: str, where: str, why: str = "") -> dict[str, Any]:
+    """There is a finding of this kind in this file; returns it."""
+    status, report = look(paths)
+    found = [f for f in report["findings"] if f["what"] == what and where in f["where"] and why in f["why"]]
+    assert status == 1
+    assert found, report["findings"]
+    assert found[0]["why"]
+    return dict(found[0])
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two imports with rejects, a fold with rows of both collections, rows in staging, an index of each file."""
+    folder = tmp_path_factory.mktemp("verify")
+    paths = Paths(folder / "house")
+    for name, rows in (("old", 400), ("new", 200)):
+        lines = folder / f"{name}.txt"
+        events = [f"event {name}{number}(address indexed a)" for number in range(rows // 10)]
+        lines.write_text(
+            "\n".join([*(f"{name}{n}(uint256)" for n in range(rows)), *events, "1bad(", f"{name}("]) + "\n"
+        )
+        import_files([lines], paths.root)
+    stage(paths, SIGNATURES, "folded(uint256)", "folded2(uint256)")
+    stage(paths, EVENT_SIGNATURES, "Folded(address)")
+    fold(paths)
+    stage(paths, SIGNATURES, "waiting(uint256)", "waiting2(uint256)")
+    stage(paths, EVENT_SIGNATURES, "Waiting(address)")
+    snapshot = read_snapshot(paths)
+    for collection in COLLECTIONS:
+        for file in snapshot.files[collection]:
+            build_index(paths.cache, collection, file.path, file.rows)
+    return paths.root
+
+
+@pytest.fixture
+def paths(base: Path, tmp_path: Path) -> Paths:
+    shutil.copytree(base, tmp_path / "house")
+    return Paths(tmp_path / "house")
+
+
+def data_file(paths: Paths, number: int = 0, collection: Collection = SIGNATURES) -> DataFile:
+    return read_snapshot(paths).files[collection][number]
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0x10
+    path.write_bytes(content)
+
+
+# All is well.
+
+
+def test_a_sound_warehouse_is_clean(paths: Paths) -> None:
+    """Every row is counted, and nothing is changed."""
+    before = {path: path.read_bytes() for path in paths.root.rglob("*.parquet")}
+    status, report = look(paths)
+    assert (status, report["findings"], report["notes"]) == (0, [], [])
+    assert report["rows"] == {SIGNATURES: 602, EVENT_SIGNATURES: 61}
+    assert report["staged"] == {SIGNATURES: 2, EVENT_SIGNATURES: 1}
+    assert (report["version"], report["files"]) == (3, 6)
+    assert {path: path.read_bytes() for path in paths.root.rglob("*.parquet")} == before
+
+
+def test_the_command_says_so(paths: Paths) -> None:
+    result = call_command("verify", "--warehouse", paths.root)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1].endswith("clean")
+
+
+def test_a_warehouse_with_nothing_but_staged_rows_is_clean(tmp_path: Path) -> None:
+    own = Paths(tmp_path / "new")
+    own.root.mkdir()
+    stage(own, SIGNATURES, "waiting(uint256)")
+    status, report = look(own)
+    assert (status, report["version"], report["staged"][SIGNATURES]) == (0, -1, 1)
+
+
+def test_without_a_folder_nothing_can_be_checked(tmp_path: Path) -> None:
+    result = call_command("verify", "--quiet", "--warehouse", tmp_path / "nowhere")
+    assert_told_in_one_line(result)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_staged_rows_that_were_folded_already_are_no_finding(paths: Paths) -> None:
+    """As after a kill between the commit and the deletion, or a fold while verify looks."""
+    with closing(sqlite3.connect(paths.staging)) as connection:
+        rows = connection.execute("SELECT * FROM staged").fetchall()
+        fold(paths)
+        connection.executemany("INSERT INTO staged VALUES (?, ?, ?, ?, ?)", rows)
+        connection.commit()
+    status, report = look(paths)
+    assert (status, report["findings"]) == (0, [])
+    assert report["staged"] == {SIGNATURES: 0, EVENT_SIGNATURES: 0}
+
+
+def test_it_is_clean_while_others_write(tmp_path: Path) -> None:
+    """One process imports again and again, another folds, rows are staged; each look finds nothing."""
+    own = Paths(tmp_path / "busy")
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join(f"first{n}(uint256)" for n in range(1000)))
+    import_files([lines], own.root)
+    with folding(own):
+        for number in range(3):
+            stage(own, SIGNATURES, *(f"posted{number}x{n}(uint256)" for n in range(50)))
+            lines.write_text("\n".join(f"more{number}x{n}(uint256)" for n in range(3000)))
+            importer = subprocess.Popen(
+                command("import", "--quiet", "--warehouse", own.root, lines),
+                cwd=REPOSITORY, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            try:
+                while importer.poll() is None:
+                    status, report = look(own)
+                    assert (status, report["findings"]) == (0, [])
+            finally:
+                assert importer.wait(SAFETY_SECONDS) == 0
+    status, report = look(own)
+    assert status == 0
+    assert report["rows"][SIGNATURES] + report["staged"][SIGNATURES] == 1000 + 3 * 3050
+
+
+@contextmanager
+def folding(paths: Paths) -> Iterator[None]:
+    """A process that folds all the time."""
+    process = subprocess.Popen(
+        command("fold", "--every", "0.05", "--warehouse", paths.root), cwd=REPOSITORY, env=environment()
+    )
+    try:
+        yield
+        assert process.poll() is None
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(SAFETY_SECONDS)
+
+
+# Damaged data files.
+
+
+@pytest.mark.parametrize("number", range(len(COLUMNS)), ids=COLUMNS)
+def test_a_flipped_byte_of_a_column_is_found(paths: Paths, number: int) -> None:
+    """The file's own digest tells it, and the page's checksum which column it is."""
+    file = data_file(paths)
+    chunk = pq.read_metadata(file.path).row_group(0).column(number)
+    flip(file.path, (chunk.dictionary_page_offset or chunk.data_page_offset) + chunk.total_compressed_size - 3)
+    assert_found(paths, "sha256", file.path.name)
+    assert COLUMNS[number] in assert_found(paths, "file", file.path.name)["why"]
+
+
+def test_any_flipped_byte_is_found(paths: Paths) -> None:
+    """Also where no page's checksum reaches: page headers, blooms, the footer."""
+    file = data_file(paths, -1)
+    good = file.path.read_bytes()
+    for at in range(0, len(good), len(good) // 12):
+        flip(file.path, at)
+        assert_some(paths, file.path)
+        file.path.write_bytes(good)
+    assert look(paths)[0] == 0
+
+
+def assert_some(paths: Paths, path: Path) -> None:
+    status, report = look(paths)
+    assert status == 1
+    assert any(path.name in finding["where"] for finding in report["findings"])
+
+
+def test_a_server_never_maps_other_rows_from_a_damaged_file(paths: Paths) -> None:
+    """Wherever the byte is flipped: the same rows, or an error that names the file."""
+    file = data_file(paths)
+    good = file.path.read_bytes()
+    cache = paths.root / "cache of its own"
+    index = cache / index_name(SIGNATURES, file.path)
+
+    def columns() -> list[bytes]:
+        shutil.rmtree(cache, ignore_errors=True)
+        segment = segment_of(cache, SIGNATURES, file.path, file.rows)
+        return [c.tobytes() for c in (segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash)]
+
+    whole = columns()
+    refused = 0
+    for at in range(0, len(good), 61):
+        flip(file.path, at)
+        try:
+            told = ""
+            assert columns() == whole
+        except Unusable as error:
+            told = str(error)
+            refused += 1
+        assert index.exists() == (not told)
+        assert not told or str(file.path) in told
+        file.path.write_bytes(good)
+    assert refused > len(good) // 61 // 4
+
+
+def test_a_file_with_fewer_rows_than_the_log_says_is_not_mapped(paths: Paths) -> None:
+    """The columns would end in rows of zeros."""
+    file, other = data_file(paths), data_file(paths, 1)
+    shutil.copy(other.path, file.path)
+    with pytest.raises(Unusable, match=f"{file.path} has {other.rows} rows, and the log says {file.rows}"):
+        segment_of(paths.root / "own", SIGNATURES, file.path, file.rows)
+
+
+@pytest.mark.parametrize("length", [0, 3, 0.5, -1], ids=["empty", "3 bytes", "half", "a byte short"])
+def test_a_truncated_file_is_found(paths: Paths, length: float) -> None:
+    file = data_file(paths)
+    content = file.path.read_bytes()
+    file.path.write_bytes(content[: int(length * len(content)) if length == 0.5 else int(length)])
+    assert_found(paths, "file", file.path.name)
+
+
+def test_a_missing_file_is_found(paths: Paths) -> None:
+    file = data_file(paths, 1)
+    file.path.unlink()
+    assert_found(paths, "file", file.path.name, "missing")
+
+
+def rewrite(paths: Paths, change: Callable[[dict[str, list[Any]]], None], number: int = 0) -> Path:
+    """Write a data file again with other rows: a sound file that says something wrong."""
+    file = data_file(paths, number)
+    columns = pq.read_table(file.path).to_pydict()
+    change(columns)
+    write_data_file(file.path, SIGNATURES, [pa.table(columns, schema=FILE_SCHEMA)])
+    shutil.rmtree(paths.cache)
+    return file.path
+
+
+def put(name: str, row: int, value: Any) -> Callable[[dict[str, list[Any]]], None]:
+    def change(columns: dict[str, list[Any]]) -> None:
+        columns[name][row] = value
+
+    return change
+
+
+def copied(name: str, row: int, other: int) -> Callable[[dict[str, list[Any]]], None]:
+    def change(columns: dict[str, list[Any]]) -> None:
+        columns[name][row] = columns[name][other]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "row"),
+    [
+        (put("hash", 7, b"\0\0\0\0"), "hash", "row 7, id 8"),
+        (put("hash", 7, b"\0\0\0"), "hash", "row 7, id 8"),
+        (put("text_signature", 9, "old9(uint)"), "text", "row 9, id 10"),
+        (put("text_signature", 9, "old9(uint256) view"), "text", "row 9, id 10"),
+        (put("text_signature", 9, ""), "text", "row 9, id 10"),
+        (put("text_signature", 9, "\u00e9(uint256)"), "text", "row 9, id 10"),
+        (copied("id", 11, 10), "order", "row 11, id 11"),
+        (copied("id", 399, 3), "order", "row 399, id 4"),
+        (copied("created_at", 11, 10), "order", "row 11, id 12"),
+        (put("id", 399, 1_000_000), "log", ""),
+        (put("id", 0, 0), "log", ""),
+        (put("import_id", 3, 2), "import", ""),
+        (put("import_id", 3, 99), "import", ""),
+    ],
+)
+def test_a_row_that_breaks_an_invariant_is_found(paths: Paths, change: Any, what: str, row: str) -> None:
+    """The row and its id are told."""
+    path = rewrite(paths, change)
+    found = assert_found(paths, what, "" if what == "import" else path.name)
+    assert found["row"] == row
+    assert_found(paths, "sha256", path.name)
+
+
+def test_ids_that_do_not_rise_from_file_to_file_are_found(paths: Paths) -> None:
+    path = rewrite(paths, put("id", 0, 400), number=1)
+    assert_found(paths, "order", path.name, "does not rise")
+
+
+def test_a_text_that_is_there_twice_is_found(paths: Paths) -> None:
+    """In two files, or in the table and in staging; the other place is told."""
+    text = "old5(uint256)"
+    digest = digest_column(pa.array([text]))[0].tobytes()
+
+    def change(columns: dict[str, list[Any]]) -> None:
+        columns["text_signature"][3], columns["hash"][3] = text, digest[:4]
+
+    path = rewrite(paths, change, number=1)
+    found = assert_found(paths, "twice", path.name)
+    assert text in found["why"]
+    assert data_file(paths).path.name in found["why"]
+    with closing(sqlite3.connect(paths.staging)) as connection:
+        connection.execute(
+            "UPDATE staged SET text_signature = ?, digest = ? WHERE text_signature = 'waiting(uint256)'", (text, digest)
+        )
+        assert connection.total_changes == 1
+        connection.commit()
+    assert_found(paths, "twice", "staging.sqlite", text)
+
+
+def test_many_rows_with_one_fault_are_one_line(paths: Paths) -> None:
+    def change(columns: dict[str, list[Any]]) -> None:
+        columns["hash"] = [b"1234"] * len(columns["hash"])
+
+    path = rewrite(paths, change)
+    found = assert_found(paths, "hash", path.name)
+    assert found["more"] == 399
+    lines = call_command("verify", "--quiet", "--warehouse", paths.root).stdout.splitlines()
+    assert sum(line.startswith("hash: ") for line in lines) == 1
+
+
+# The log, the accounts, the rejects.
+
+
+def edit_log(paths: Paths, version: int, change: Callable[[dict[str, Any]], None]) -> Path:
+    """Change a commit's account of itself."""
+    path = paths.log_entry(version)
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+    for action in actions:
+        if "commitInfo" in action:
+            summary = json.loads(action["commitInfo"]["sigdir"])
+            change(summary)
+            action["commitInfo"]["sigdir"] = json.dumps(summary)
+    path.write_text("\n".join(map(json.dumps, actions)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda summary: summary["totals"].update(read=7), "import"),
+        (lambda summary: summary["sources"][0].update(duplicate=7), "import"),
+        (lambda summary: summary["rows"].update(signatures=7), "log"),
+        (lambda summary: summary.pop("totals"), "log"),
+        (lambda summary: summary.update({"import": 2}), "log"),
+    ],
+    ids=["totals", "source", "rows", "no totals", "number"],
+)
+def test_an_account_that_does_not_add_up_is_found(paths: Paths, change: Any, what: str) -> None:
+    edit_log(paths, 1, change)
+    assert_found(paths, what, "_delta_log")
+
+
+def test_a_watermark_below_the_highest_id_is_found(paths: Paths) -> None:
+    """Staged rows would be folded a second time."""
+    path = paths.log_entry(3)
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+    for action in actions:
+        if action.get("txn", {}).get("appId") == f"sigdir:{SIGNATURES}":
+            action["txn"]["version"] -= 1
+    path.write_text("\n".join(map(json.dumps, actions)))
+    assert_found(paths, "watermark", path.name)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe"])
+def test_a_log_that_cannot_be_read_is_told(paths: Paths, content: bytes) -> None:
+    """With status 1 or 2, and the place."""
+    paths.log_entry(2).write_bytes(content)
+    result = call_command("verify", "--quiet", "--warehouse", paths.root)
+    assert result.exit_code in (1, 2)
+    assert "_delta_log" in result.output or f"{paths.table}: the log cannot be read" in result.output
+    assert isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_a_lost_log_entry_is_told(paths: Paths, version: int) -> None:
+    """The last one too, without which the table is whole, only older."""
+    paths.log_entry(version).unlink()
+    result = call_command("verify", "--quiet", "--warehouse", paths.root)
+    assert result.exit_code in (1, 2)
+    assert isinstance(result.exception, SystemExit)
+    assert version < 3 or "ends at version 2, and version 3 was published" in result.stdout
+
+
+@pytest.mark.parametrize("damage", ["missing", "flipped", "another"])
+def test_rejects_that_are_not_as_written_are_found(paths: Paths, damage: str) -> None:
+    first, second = sorted(paths.rejects.glob("*"))
+    if damage == "missing":
+        first.unlink()
+    elif damage == "flipped":
+        flip(first, pq.read_metadata(first).row_group(0).column(1).data_page_offset + 60)
+    else:
+        shutil.copy(second, first)
+    assert_found(paths, "rejects", first.name)
+
+
+# Staging.
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ("UPDATE staged SET digest = zeroblob(32) WHERE text_signature = 'waiting(uint256)'", "hash"),
+        ("UPDATE staged SET text_signature = 'waiting(uint)' WHERE text_signature = 'waiting(uint256)'", "text"),
+        ("UPDATE staged SET id = 700 WHERE text_signature = 'waiting(uint256)'", "sequence"),
+        ("UPDATE staged SET created_at = created_at - 60000000 WHERE text_signature = 'waiting(uint256)'", "order"),
+        ("UPDATE staged SET id = 5 WHERE text_signature = 'waiting(uint256)'", "fold"),
+        ("UPDATE sequence SET last_id = 100", "sequence"),
+        ("UPDATE about SET warehouse = '00'", "staging"),
+        ("DROP INDEX staged_text; DROP TABLE sequence", "staging"),
+    ],
+)
+def test_damaged_staging_is_found(paths: Paths, change: str, what: str) -> None:
+    with closing(sqlite3.connect(paths.staging)) as connection:
+        connection.executescript(change)
+    assert_found(paths, what, "staging.sqlite")
+
+
+def test_a_staging_file_with_a_damaged_page_is_found(paths: Paths) -> None:
+    with closing(sqlite3.connect(paths.staging)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = bytearray(paths.staging.read_bytes())
+    content[4096:] = bytes(len(content) - 4096)
+    paths.staging.write_bytes(content)
+    assert_found(paths, "staging", "staging.sqlite")
+
+
+def test_a_lost_staging_file_is_found(paths: Paths) -> None:
+    """The table outlives it, but POSTed rows may be gone with it."""
+    for file in paths.root.glob("staging.sqlite*"):
+        file.unlink()
+    assert_found(paths, "staging", "staging.sqlite", "lost")
+    assert not paths.staging.exists()
+    Staging(paths.staging).close()
+    assert_found(paths, "sequence", "staging.sqlite", "lost")
+
+
+# Indexes, and what is left over.
+
+
+@pytest.mark.parametrize("name", INDEX_FILES)
+def test_a_damaged_index_is_found_and_its_cure_is_told(paths: Paths, name: str) -> None:
+    """Servers answer from it, so it is a finding; removed, it is built again."""
+    file = data_file(paths)
+    folder = paths.cache / index_name(SIGNATURES, file.path)
+    flip(folder / name, (folder / name).stat().st_size - 3)
+    found = assert_found(paths, "index", folder.name)
+    assert f"rm -r {folder}" in found["why"]
+    shutil.rmtree(folder)
+    assert look(paths)[0] == 0
+
+
+def test_an_index_of_another_file_is_found(paths: Paths) -> None:
+    """It fits in its numbers, not in its rows."""
+    file = data_file(paths)
+    folder = paths.cache / index_name(SIGNATURES, file.path)
+    segment = open_index(folder, file.rows)
+    np.save(folder / "ids.npy", np.asarray(segment.ids) + 1)
+    assert_found(paths, "index", folder.name, "ids")
+    (folder / "hashes.npy").unlink()
+    assert_found(paths, "index", folder.name, "does not fit")
+
+
+def test_left_overs_are_notes(paths: Paths) -> None:
+    """Nothing is wrong with them: they belong to nothing."""
+    orphan = paths.data_file(SIGNATURES, run_name(), 1)
+    shutil.copy(data_file(paths).path, orphan)
+    (paths.cache / "signatures-gone-0001").mkdir()
+    rejects = paths.rejects_file(run_name())
+    shutil.copy(next(paths.rejects.glob("*")), rejects)
+    dead = paths.tmp / run_name()
+    dead.mkdir(parents=True)
+    (dead / "lock").touch()
+    status, report = look(paths)
+    assert (status, report["findings"]) == (0, [])
+    named = {Path(note["where"]).name for note in report["notes"]}
+    assert named == {orphan.name, "signatures-gone-0001", rejects.name, dead.name}
+
+
+def test_the_file_of_a_running_publish_is_no_left_over(paths: Paths) -> None:
+    run = run_name()
+    with closing(Staging(paths.staging)) as staging, staging.exclusive() as transaction:
+        transaction.begin_publish(run)
+    shutil.copy(data_file(paths).path, paths.data_file(SIGNATURES, run, 1))
+    assert look(paths)[1]["notes"] == []
