@@ -14,6 +14,8 @@ _COMMANDS = {
     "import": "pipeline.commands:import_",
     "serve": "serve.commands:serve",
     "fold": "warehouse.commands:fold",
+    "verify": "pipeline.upkeep:verify",
+    "backup": "warehouse.upkeep:backup",
     "rejects": "warehouse.commands:rejects",
     "history": "warehouse.commands:history",
     "stats": "warehouse.commands:stats",

@@ -255,7 +255,7 @@ class _Verification:
         """Look at the sequences again, now that the snapshot is known: they never fall behind it."""
         if self.snapshot.version < 0:
             return
-        lost = "lost or replaced; rows that were POSTed and not folded are gone with it"
+        lost = "lost or replaced; rows that were POSTed and not folded may be gone with it"
         if not self.paths.staging.exists():
             self.found("staging", self.paths.staging, f"missing: {lost}")
             return
@@ -263,7 +263,7 @@ class _Verification:
             for collection, floor in self.snapshot.floors.items():
                 sequence = staging.sequence(collection)
                 if sequence.id < floor.id or sequence.created_at < floor.created_at:
-                    why = f"the sequence of {collection} is at id {sequence.id}, the table at {floor.id}: {lost}"
+                    why = f"older than the table, or {lost}: {collection} at id {sequence.id}, the table at {floor.id}"
                     self.found("sequence", self.paths.staging, why)
 
     # The log.

@@ -1,0 +1,205 @@
+"""A consistent copy of a warehouse that is in use, brought up to date in the same folder again and again.
+
+Invariants
+    Every row that was acknowledged before the backup began is in the copy once.
+    The copy opens as the state of one moment: the new one, or where the backup was cut short the one
+    before or one in between; a first one that was cut short says that it is unfinished.
+    Nothing is written into a folder that is not a backup of this warehouse, or that was written to since.
+
+Protocol
+    1. Copy staging, as it is at one moment, into a file beside.
+    2. Read the log behind it. Rows that were folded in between are in both and count as folded, for the
+       log's watermark says so; the other way round they would be in neither.
+    3. Bring the data files and rejects that the copy lacks: a name is never used twice, so what is there
+       is right. Then the log's entries in their order, and staging last, in one transaction.
+
+    A log that is newer than its staging file is a whole state, by the same argument as in 2: that is why
+    staging comes last, and why a copy that is cut short can be opened.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from warehouse import faults
+from warehouse.errors import Unusable
+from warehouse.files import FileLock, RunFolder, make_folder, remove_dead_runs, sync, write_file
+from warehouse.identity import Identity, read_identity, usable_identity, write_identity
+from warehouse.paths import Paths
+from warehouse.schema import COLLECTIONS
+from warehouse.snapshot import LogEntry, log_entries, read_snapshot
+from warehouse.staging import Staging, is_as_backed_up, replace_by, settle
+
+
+@dataclass
+class Report:
+    """What a backup did; ``present`` files were there already, ``bytes`` were copied, not linked."""
+
+    version: int = -1
+    rows: int = 0
+    staged: int = 0
+    copied: int = 0
+    linked: int = 0
+    present: int = 0
+    log_entries: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"seconds": round(self.seconds, 3)}
+
+
+def backup(source: Paths, copy: Paths, link: bool = False, tick: Callable[[Report], None] = lambda _: None) -> Report:
+    """Bring ``copy`` up to the state of now; raises Unusable, Busy where another backup is at it.
+
+    ``link`` makes hard links of data files where the file system can. ``tick`` is told the report as it
+    stands whenever a file is there.
+    """
+    began = time.monotonic()
+    if not source.log.is_dir() and not source.staging.exists():
+        raise Unusable(f"{source.root}: there is no warehouse here")
+    here, there = source.root.resolve(), copy.root.resolve()
+    if here in (there, *there.parents) or there in here.parents:
+        raise Unusable(f"{copy.root} is not apart from {source.root}")
+    staging = Staging(source.staging)
+    try:
+        identity = usable_identity(source)
+        _refuse_foreign(copy, identity)
+        make_folder(copy.root)
+        with FileLock(copy.lock, wait=False):
+            if not copy.identity.exists():
+                write_identity(copy, Identity(identity.format, identity.id, unfinished=True))
+            remove_dead_runs(copy.tmp)
+            with RunFolder(copy.tmp) as folder:
+                work = _Backup(source, copy, folder.path, link, tick)
+                work.carry_out(staging)
+            write_identity(copy, identity)
+    finally:
+        staging.close()
+    work.report.seconds = time.monotonic() - began
+    return work.report
+
+
+def _refuse_foreign(copy: Paths, identity: Identity) -> None:
+    if not copy.root.exists() or not {entry.name for entry in copy.root.iterdir()} - {copy.lock.name}:
+        return
+    if not copy.identity.exists():
+        raise Unusable(f"{copy.root} is neither empty nor a backup")
+    found = read_identity(copy)
+    if found.id != identity.id:
+        raise Unusable(f"{copy.root} is another warehouse: {found.id}, not {identity.id}")
+    if found.format != identity.format:
+        raise Unusable(f"{copy.root} has format {found.format}, the warehouse {identity.format}: take a new folder")
+
+
+class _Backup:
+    """One backup, step by step."""
+
+    def __init__(self, source: Paths, copy: Paths, folder: Path, link: bool, tick: Callable[[Report], None]) -> None:
+        self.source, self.copy, self.folder = source, copy, folder
+        self.link, self.tick = link, tick
+        self.report = Report()
+
+    def carry_out(self, staging: Staging) -> None:
+        staged = self.folder / self.source.staging.name
+        staging.copy(staged)
+        snapshot = read_snapshot(self.source)
+        entries = list(log_entries(self.source, snapshot.version))
+        self.refuse_used(snapshot.version)
+        self.report.version = snapshot.version
+        self.report.rows = sum(snapshot.count(collection) for collection in COLLECTIONS)
+        self.report.staged = settle(staged, snapshot.floors)
+        needed = {file.path for files in snapshot.files.values() for file in files}
+        self.bring_files(entries, needed)
+        faults.point("brought")
+        self.bring_log(snapshot.version)
+        faults.point("logged")
+        replace_by(self.copy.staging, staged)
+        sync(self.copy.root)
+        faults.point("replaced")
+
+    def refuse_used(self, version: int) -> None:
+        """A copy that was written to since is a warehouse of its own; raises Unusable."""
+        if read_identity(self.copy).unfinished:  # nobody could open it
+            return
+        used = not is_as_backed_up(self.copy.staging)
+        for file in sorted(self.copy.log.glob("*.json")):
+            entry = self.source.log / file.name
+            used |= int(file.stem) > version or not entry.exists() or entry.read_bytes() != file.read_bytes()
+        if used:
+            raise Unusable(f"{self.copy.root} was written to since it was a backup: it has a history of its own")
+
+    def bring_files(self, entries: list[LogEntry], needed: set[Path]) -> None:
+        """Data files and rejects of all versions; those of older ones may have been vacuumed away."""
+        folders = set()
+        for entry in entries:
+            run = (entry.summary or {}).get("run")
+            rejects = [self.source.rejects_file(run)] if run else []
+            for file in [*(self.source.table / name for name in entry.added), *rejects]:
+                if file in needed or file.exists():
+                    to = self.copy.root / file.relative_to(self.source.root)
+                    make_folder(to.parent)
+                    self.bring(file, to)
+                    folders.add(to.parent)
+        for folder in folders:
+            sync(folder)
+
+    def bring(self, file: Path, to: Path) -> None:
+        if to.exists() and to.stat().st_size == file.stat().st_size:
+            self.report.present += 1
+        elif self.link and self.linked(file, to):
+            self.report.linked += 1
+        else:
+            self.report.bytes += self.bring_bytes(file, to)
+            self.report.copied += 1
+        self.tick(self.report)
+
+    def linked(self, file: Path, to: Path) -> bool:
+        try:
+            to.hardlink_to(file)
+            return True
+        except FileExistsError:
+            to.unlink()  # of another size: not ours
+            return self.linked(file, to)
+        except OSError:  # another file system, or one without links
+            return False
+
+    def bring_bytes(self, file: Path, to: Path) -> int:
+        part = self.folder / "part"
+        shutil.copyfile(file, part)
+        sync(part)
+        part.replace(to)
+        return to.stat().st_size
+
+    def bring_log(self, version: int) -> None:
+        """The entries in their order, each whole: the copy opens at the last one that is there."""
+        make_folder(self.copy.log)
+        for number in range(version + 1):
+            to = self.copy.log_entry(number)
+            if not to.exists():
+                self.bring_bytes(self.source.log_entry(number), to)
+                sync(self.copy.log)
+                self.report.log_entries += 1
+        self.bring_checkpoints(version)
+
+    def bring_checkpoints(self, version: int) -> None:
+        """What is read instead of the entries before it. The newest may be of a version that came since."""
+        try:
+            pointer = self.source.last_checkpoint.read_bytes()
+        except FileNotFoundError:
+            return
+        newest = int(json.loads(pointer)["version"])
+        if newest > version:
+            return
+        for file in self.source.log.glob(f"{newest:020d}.checkpoint*.parquet"):
+            to = self.copy.log / file.name
+            if not to.exists():
+                self.bring_bytes(file, to)
+        sync(self.copy.log)
+        write_file(self.copy.last_checkpoint, pointer)
