@@ -14,6 +14,8 @@ _COMMANDS = {
     "import": "pipeline.commands:import_",
     "serve": "serve.commands:serve",
     "fold": "warehouse.commands:fold",
+    "compact": "warehouse.upkeep:compact",
+    "vacuum": "warehouse.upkeep:vacuum",
     "rejects": "warehouse.commands:rejects",
     "history": "warehouse.commands:history",
     "stats": "warehouse.commands:stats",

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ import pyarrow.parquet as pq
 
 from warehouse.errors import Unusable, WarehouseError
 from warehouse.parallel import ordered_map
+from warehouse.parquet import readable
 from warehouse.schema import EVENT_SIGNATURES, HASH_BYTES, Collection
 from warehouse.snapshot import Snapshot
 from warehouse.spill import Keys, Spill, keys_of
@@ -149,20 +149,10 @@ def _known_keys(
 
 def _row_groups(snapshot: Snapshot, collection: Collection) -> Iterator[tuple[Path, pq.FileMetaData, int]]:
     for file in snapshot.files[collection]:
-        with _named(file.path):
+        with readable(file.path):
             metadata = pq.read_metadata(file.path)
         for number in range(metadata.num_row_groups):
             yield file.path, metadata, number
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Errors of reading a data file, with its name."""
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).partition("\n")[0]
-        raise Unusable(f"{path}: {reason}") from error
 
 
 def _group_keys(
@@ -174,7 +164,7 @@ def _group_keys(
     digest: Digest,
 ) -> Keys:
     """The keys of one row group, without the rows that the map rules out."""
-    with _named(path), pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True) as file:
+    with readable(path), pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True) as file:
         if collection == EVENT_SIGNATURES:  # the stored hash is the digest
             return keys_of(_stored_hashes(file, group, collection))
         possible = None

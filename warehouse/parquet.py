@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.errors import Unusable
 from warehouse.files import sync
 from warehouse.schema import FILE_SCHEMA, SIGNATURES, Collection
 
@@ -88,6 +90,16 @@ def rows_table(rows: NewRows, ids: np.ndarray[Any, Any], created_at: np.ndarray[
         ],
         schema=FILE_SCHEMA,
     )
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Errors of reading a data file as Unusable, with its name."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise Unusable(f"{path}: {reason}") from error
 
 
 def write_data_file(path: Path, collection: Collection, tables: Iterable[pa.Table]) -> WrittenFile:

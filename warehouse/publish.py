@@ -27,12 +27,12 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -43,7 +43,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from warehouse import faults
-from warehouse.errors import Busy, Overtaken, Unusable
+from warehouse.errors import Overtaken, Unusable
 from warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
 from warehouse.mapped import build_index
 from warehouse.parquet import NewRows, WrittenFile, rows_table, write_data_file
@@ -51,6 +51,7 @@ from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, HASH_BYTES, TABLE_SCHEMA, Collection
 from warehouse.snapshot import (
     SUMMARY_KEY,
+    DataFile,
     Snapshot,
     last_import,
     newest_run,
@@ -123,13 +124,7 @@ class Publisher:
         if re.search("%[0-9A-Fa-f]{2}", str(self._paths.root)):
             raise Unusable(f"{self._paths.root}: the log's library takes %20 and the like for an escaped character")
         make_folder(self._paths.root)
-        try:
-            self._lock.acquire(wait=False)
-        except Busy as busy:
-            if not self._wait:
-                raise
-            self._say(f"waiting: {busy}")
-            self._lock.acquire()
+        self._lock.acquire_or_tell(self._wait, self._say)
         try:
             self.staging = Staging(self._paths.staging)
             self.recover()
@@ -230,7 +225,7 @@ class _Publication:
             rejects.replace(self.paths.rejects_file(self.run))
             sync(self.paths.rejects)
         faults.point("written")
-        self.index()
+        index_files(self.paths, self.files, self.threads)
         for round_number in range(_LATE_ROUNDS + 1):
             committed = False
             try:
@@ -335,18 +330,6 @@ class _Publication:
         table = rows_table(rows, ids, created_at, import_id=0)
         self.files[collection, 0] = write_data_file(path, collection, [table])
 
-    def index(self) -> None:
-        """Build what servers map, if there are any: they find it ready the moment the version is there.
-
-        Not one request then waits for it. A file that is written again for a late row is left to
-        them, and so is one that fails here: a publish does not depend on its index.
-        """
-        if not self.paths.cache.is_dir():
-            return
-        with ThreadPoolExecutor(self.threads) as pool:
-            for (collection, _), file in self.files.items():
-                pool.submit(build_index, self.paths.cache, collection, file.path, file.rows)
-
     def late_rows(
         self, staging: StagingTransaction, batches: Mapping[Collection, Batch], checked: Mapping[Collection, int]
     ) -> dict[Collection, list[StagedRow]]:
@@ -397,32 +380,54 @@ class _Publication:
         commit(self.paths, self.snapshot, self.files, self.watermarks, told)
 
 
+def index_files(paths: Paths, files: Mapping[tuple[Collection, int], WrittenFile], threads: int) -> None:
+    """Build what servers map, if there are any: they find it ready the moment the version is there.
+
+    Not one request then waits for it. A file that is written again for a late row is left to
+    them, and so is one that fails here: a publish does not depend on its index.
+    """
+    if not paths.cache.is_dir():
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for (collection, _), file in files.items():
+            pool.submit(build_index, paths.cache, collection, file.path, file.rows)
+
+
 def commit(
     paths: Paths,
     base: Snapshot,
     files: Mapping[tuple[Collection, int], WrittenFile],
     watermarks: Mapping[Collection, int],
     summary: Mapping[str, Any],
+    replaced: Mapping[Collection, Sequence[DataFile]] = MappingProxyType({}),
 ) -> None:
-    """Append one version on ``base`` and sync it; raises Overtaken where the table moved on."""
+    """Append one version on ``base`` and sync it; raises Overtaken where the table moved on.
+
+    ``replaced`` are the files whose rows are in ``files`` now: the version then changes no data.
+    """
     now = time.time_ns() // 1_000_000
     table = _table(paths)
     if table.version() != max(base.version, 0):
         raise Overtaken(f"{paths.table} is at version {table.version()}, not {base.version}")
-    adds: list[AddAction | RemoveAction] = [
+    adds = [
         AddAction(
             path=paths.in_table(file.path),
             size=file.size,
             partition_values={"collection": collection},
             modification_time=now,
-            data_change=True,
+            data_change=not replaced,
             stats=file.stats(),
         )
         for (collection, _), file in sorted(files.items(), key=lambda item: item[1].first_id)
     ]
+    removes = [
+        RemoveAction(paths.in_table(file.path), False, now, file.size, {"collection": collection})
+        for collection, gone in replaced.items()
+        for file in gone
+    ]
     try:
         table.create_write_transaction(
-            adds,
+            [*adds, *removes],
             mode="append",
             schema=TABLE_SCHEMA,
             partition_by=["collection"],

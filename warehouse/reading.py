@@ -14,13 +14,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from warehouse.files import FileLock, make_folder
-from warehouse.mapped import Segment, index_name, remove_unused, segment_of
+from warehouse.errors import Unusable
+from warehouse.files import FileLock, make_folder, remove
+from warehouse.mapped import Segment, index_name, segment_of, unused
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, HASH_BYTES, Collection
 from warehouse.snapshot import Snapshot, read_snapshot
@@ -123,12 +126,11 @@ class Reader:
         self._lock = threading.Lock()
         make_folder(paths.cache)  # its being there tells publishers to build indexes
         self._staging = Staging(paths.staging)
-        self._snapshot = read_snapshot(paths)
         self._segments: dict[Collection, tuple[Segment, ...]] = {}
         self._tails: dict[Collection, _Tail] = {}
         self._data_version = -1
         self._stamp, self._looked = self._staging.stamp(), time.monotonic()
-        self._map()
+        self._load()
         self._view = self._read()
 
     def current(self) -> View:
@@ -153,11 +155,22 @@ class Reader:
 
     def _refresh(self) -> None:
         if self._view.is_overtaken():
-            self._snapshot = read_snapshot(self._paths)
-            self._map()
+            self._load()
             self._data_version = -1
         if self._staging.data_version() != self._data_version:
             self._view = self._read()
+
+    def _load(self) -> None:
+        """Read the newest snapshot and map its files."""
+        while True:
+            self._snapshot = read_snapshot(self._paths)
+            try:
+                self._map()
+                return
+            except (Unusable, OSError, pa.ArrowException):
+                # Compacted meanwhile, and the old files' indexes are gone: the newer version has others.
+                if not os.path.exists(self._next_log_entry):
+                    raise
 
     def _map(self) -> None:
         """Map the snapshot's files and begin its staged rows anew."""
@@ -180,8 +193,7 @@ class Reader:
                     tail.extend(staging.rows(collection, above))
             if not os.path.exists(self._next_log_entry):
                 break
-            self._snapshot = read_snapshot(self._paths)
-            self._map()
+            self._load()
         self._data_version = data_version
         segments = {
             c: (*self._segments[c], self._tails[c].segment()) if self._tails[c].rows else self._segments[c]
@@ -200,10 +212,11 @@ def tidy(paths: Paths) -> None:
     The publish lock is held, so that no file can come in between the look and the deletion.
     """
     with FileLock(paths.lock, wait=False):
-        _remove_unused(paths)
+        for entry in unused_indexes(paths, read_snapshot(paths)):
+            remove(entry)
 
 
-def _remove_unused(paths: Paths) -> None:
-    snapshot = read_snapshot(paths)
+def unused_indexes(paths: Paths, snapshot: Snapshot) -> list[Path]:
+    """The indexes of files that are not in the newest snapshot, which is given."""
     used = {index_name(collection, file.path) for collection, files in snapshot.files.items() for file in files}
-    remove_unused(paths.cache, used)
+    return unused(paths.cache, used)

@@ -86,10 +86,24 @@ def read_snapshot(paths: Paths, version: int | None = None) -> Snapshot:
     if table is None:
         return Snapshot()
     try:
-        return snapshot_of(paths, table)
+        snapshot = snapshot_of(paths, table)
     except (DeltaError, KeyError, TypeError, AttributeError) as error:
         reason = str(error).partition("\n")[0]
         raise Unusable(f"{paths.table}: not a table of signatures: {reason}") from error
+    if version is not None and paths.log_entry(version + 1).exists():
+        _require_whole(paths, snapshot)
+    return snapshot
+
+
+def _require_whole(paths: Paths, snapshot: Snapshot) -> None:
+    """Raise Unusable where data files of an old version are gone."""
+    files = [file for files in snapshot.files.values() for file in files]
+    gone = sum(not file.path.exists() for file in files)
+    if gone:
+        raise Unusable(
+            f"version {snapshot.version} of {paths.root} was vacuumed: {gone} of its {len(files)} data files are gone;"
+            " `sigdir vacuum --dry-run` names the oldest version that is whole"
+        )
 
 
 def snapshot_of(paths: Paths, table: DeltaTable) -> Snapshot:
@@ -135,13 +149,18 @@ def history(paths: Paths, version: int | None = None, newest: int | None = None)
     return [entry for entry in entries if entry is not None]
 
 
-def _commit(paths: Paths, version: int) -> dict[str, Any] | None:
-    """A commit's account of itself; None where it is not one of ours."""
+def log_actions(paths: Paths, version: int) -> list[dict[str, Any]]:
+    """The lines of a log entry; raises Unusable."""
     path = paths.log_entry(version)
     try:
-        actions = [json.loads(line) for line in path.read_bytes().splitlines()]
+        return [json.loads(line) for line in path.read_bytes().splitlines()]
     except (OSError, ValueError) as error:
         raise Unusable(f"{path}: {error}") from error
+
+
+def _commit(paths: Paths, version: int) -> dict[str, Any] | None:
+    """A commit's account of itself; None where it is not one of ours."""
+    actions = log_actions(paths, version)
     commit: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
     if SUMMARY_KEY not in commit:
         return None
