@@ -109,6 +109,7 @@ def save(figures: list[Figure], rows: int) -> Path:
     """Keep the run under benchmarks/results, named by its day and size; parts of one day share a file."""
     told = machine()
     path = Path(__file__).parent / "results" / f"{told['when'][:10]}-{rows}.json"
+    path.parent.mkdir(exist_ok=True)
     kept = {figure.name: asdict(figure) for figure in figures}
     if path.exists():
         kept = {old["name"]: old for old in json.loads(path.read_text())["figures"]} | kept

@@ -39,7 +39,7 @@ from warehouse.errors import Unusable, WarehouseError
 from warehouse.files import run_name, sync, uninterrupted
 from warehouse.parquet import ROW_GROUP_ROWS, WrittenFile, readable, write_data_file
 from warehouse.paths import Paths
-from warehouse.publish import FILE_ROWS, Publisher, commit, index_files
+from warehouse.publish import FILE_ROWS, Publisher, commit, index_files, write_checkpoint
 from warehouse.schema import COLLECTIONS, FILE_SCHEMA, Collection
 from warehouse.snapshot import DataFile, Snapshot, read_snapshot
 
@@ -150,7 +150,9 @@ def _carry_out(paths: Paths, publisher: Publisher, chosen: dict[Collection, list
         faults.point("compact_committed")
         with suppress(Unusable), publisher.staging.exclusive() as staging:  # else with the next publish
             staging.end_publish(run)
-    return Compacted(read_snapshot(paths), told)
+    snapshot = read_snapshot(paths)
+    write_checkpoint(paths, snapshot.version)
+    return Compacted(snapshot, told)
 
 
 def _account(base: Snapshot, collection: Collection, merges: list[Files]) -> dict[str, int]:

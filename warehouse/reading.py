@@ -126,6 +126,7 @@ class Reader:
         self._lock = threading.Lock()
         make_folder(paths.cache)  # its being there tells publishers to build indexes
         self._staging = Staging(paths.staging)
+        self._mapped: dict[Path, Segment] = {}
         self._segments: dict[Collection, tuple[Segment, ...]] = {}
         self._tails: dict[Collection, _Tail] = {}
         self._data_version = -1
@@ -175,13 +176,15 @@ class Reader:
     def _map(self) -> None:
         """Map the snapshot's files and begin its staged rows anew."""
         self._next_log_entry = str(self._paths.log_entry(self._snapshot.version + 1))
-        self._segments = {
-            collection: tuple(
-                segment_of(self._cache, collection, file.path, file.rows, self._tick)
-                for file in self._snapshot.files[collection]
-            )
+        files = self._snapshot.files
+        # A file never changes, so what is mapped stays so: to map a file takes 0.6 ms, and each fold adds one.
+        self._mapped = {
+            file.path: self._mapped.get(file.path)
+            or segment_of(self._cache, collection, file.path, file.rows, self._tick)
             for collection in COLLECTIONS
+            for file in files[collection]
         }
+        self._segments = {c: tuple(self._mapped[file.path] for file in files[c]) for c in COLLECTIONS}
         self._tails = {collection: _Tail(collection) for collection in COLLECTIONS}
 
     def _read(self) -> View:

@@ -149,18 +149,20 @@ def history(paths: Paths, version: int | None = None, newest: int | None = None)
     return [entry for entry in entries if entry is not None]
 
 
-def log_actions(paths: Paths, version: int) -> list[dict[str, Any]]:
-    """The lines of a log entry; raises Unusable."""
+def log_actions(paths: Paths, version: int, only: tuple[str, ...] = ("",)) -> list[dict[str, Any]]:
+    """The lines of a log entry, without those that name none of ``only``; raises Unusable."""
     path = paths.log_entry(version)
+    words = [word.encode() for word in only]
     try:
-        return [json.loads(line) for line in path.read_bytes().splitlines()]
+        lines = path.read_bytes().splitlines()
+        return [json.loads(line) for line in lines if any(word in line for word in words)]
     except (OSError, ValueError) as error:
         raise Unusable(f"{path}: {error}") from error
 
 
 def _commit(paths: Paths, version: int) -> dict[str, Any] | None:
     """A commit's account of itself; None where it is not one of ours."""
-    actions = log_actions(paths, version)
+    actions = log_actions(paths, version, only=("commitInfo",))
     commit: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
     if SUMMARY_KEY not in commit:
         return None

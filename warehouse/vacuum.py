@@ -130,7 +130,7 @@ def _taken_out(paths: Paths, version: int) -> tuple[float, list[Path]]:
     """When a version was committed, in seconds since 1970, and which files it does not have any more."""
     committed_at = paths.log_entry(version).stat().st_mtime
     found = []
-    for action in log_actions(paths, version):
+    for action in log_actions(paths, version, only=("commitInfo", "remove")):
         if "remove" in action:
             found.append(paths.table / action["remove"]["path"])
         elif "commitInfo" in action:

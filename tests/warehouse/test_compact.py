@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import sqlite3
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -365,6 +367,31 @@ def test_another_reader_of_the_table_sees_the_same_rows(base: Base, tmp_path: Pa
     table.create_checkpoint()
     assert content_of(paths) == base.content
     assert read_snapshot(paths).floors[SIGNATURES].id == base.content[SIGNATURES][-1]["id"]
+
+
+def test_checkpoints_are_written_beside_the_commit(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whoever makes the version, without holding up POST; what is read is the same, the log stays whole."""
+    monkeypatch.setattr(publishing, "CHECKPOINT_VERSIONS", 3)
+    real = DeltaTable.create_checkpoint
+    written = []
+
+    def create(table: DeltaTable) -> None:
+        with closing(sqlite3.connect(paths.staging, timeout=0, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")  # fails where a transaction is open
+        real(table)
+        written.append(table.version())
+
+    monkeypatch.setattr(DeltaTable, "create_checkpoint", create)
+    for number in range(3):
+        publish(paths, [f"f{number}()"], [f"E{number}()"])
+        publish(paths, [f"g{number}()"])
+        compact(paths)
+    assert written == [3, 6, 9]
+    assert len(list(paths.log.glob("*.checkpoint.parquet"))) == 3
+    assert [entry["version"] for entry in warehouse.open(paths.root).history()] == list(range(1, 10))
+    assert texts(visible(paths)[SIGNATURES]) == [f"{name}{number}()" for number in range(3) for name in "fg"]
+    fold(paths)
+    assert read_snapshot(paths).floors[EVENT_SIGNATURES].id == 3
 
 
 def test_the_command_tells_what_it_did(base: Base, tmp_path: Path) -> None:
