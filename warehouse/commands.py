@@ -49,7 +49,7 @@ format_option = click.option(
 )
 
 
-# The log of the window is read for it: half a second after a week of folds.
+# The log of the window is read for it: 0.6 s after a week of folds.
 _VACUUM_SECONDS = 3600.0
 
 

@@ -20,6 +20,7 @@ from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS
 
 BUSY_STATUS = 3
+INTERRUPTED_STATUS = 130
 
 Done = TypeVar("Done")
 
@@ -35,6 +36,9 @@ def _carried_out(work: Callable[[], Done]) -> Done:
         sys.exit(BUSY_STATUS)
     except (WarehouseError, OSError) as error:
         raise Failure(str(error)) from error
+    except KeyboardInterrupt:
+        click.echo("interrupted: no row is touched", err=True)
+        sys.exit(INTERRUPTED_STATUS)
 
 
 def _say(text: str) -> None:

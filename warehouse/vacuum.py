@@ -112,11 +112,11 @@ def _survey(paths: Paths, snapshot: Snapshot, keep: float) -> _Survey:
     kept = {file.path for files in snapshot.files.values() for file in files}
     replaced: set[Path] = set()
     oldest = snapshot.version
-    inside = whole = True
+    whole = True
     for version in range(snapshot.version, 0, -1):
         committed_at, taken_out = _taken_out(paths, version)
         # Until this commit the one before was the newest.
-        inside = inside and committed_at > now - keep
+        inside = committed_at > now - keep
         (kept if inside else replaced).update(taken_out)
         whole = whole and all(path in kept and path.exists() for path in taken_out)
         if whole:

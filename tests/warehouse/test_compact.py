@@ -580,7 +580,7 @@ def test_a_compactor_with_a_stale_snapshot_is_refused(base: Base, tmp_path: Path
 def test_one_of_two_compactions_at_once_is_refused(base: Base, tmp_path: Path) -> None:
     """Both upon the same version, without a lock: the log takes one."""
     paths = base.copy(tmp_path)
-    for number in range(10):
+    for number in range(5):
         publish(paths, [f"new{number}()"])
         snapshot = read_snapshot(paths)
         marks = {collection: snapshot.floors[collection].id for collection in COLLECTIONS}
@@ -681,7 +681,7 @@ def test_a_reader_sees_every_row_once_while_files_come_and_go(paths: Paths) -> N
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        for number in range(15):
+        for number in range(9):
             for row in stage(paths, SIGNATURES, *names(f"posted{number}_", 3)):
                 acknowledged.add(row.text)
             fold(paths)
@@ -694,5 +694,5 @@ def test_a_reader_sees_every_row_once_while_files_come_and_go(paths: Paths) -> N
         watcher.join()
         reader.close()
     assert failures == []
-    assert len(looks) > 5
+    assert len(looks) > 3
     assert set(texts(visible(paths)[SIGNATURES])) == acknowledged
