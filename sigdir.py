@@ -16,6 +16,8 @@ _COMMANDS = {
     "fold": "warehouse.commands:fold",
     "verify": "pipeline.upkeep:verify",
     "backup": "warehouse.upkeep:backup",
+    "compact": "warehouse.upkeep:compact",
+    "vacuum": "warehouse.upkeep:vacuum",
     "rejects": "warehouse.commands:rejects",
     "history": "warehouse.commands:history",
     "stats": "warehouse.commands:stats",

@@ -112,6 +112,7 @@ def save(figures: list[Figure], rows: int) -> Path:
     """Keep the run under benchmarks/results, named by its day and size; parts of one day share a file."""
     told = machine()
     path = _RESULTS / f"{told['when'][:10]}-{rows}.json"
+    path.parent.mkdir(exist_ok=True)
     all_of_it = {figure.name: asdict(figure) for figure in figures}
     if path.exists():
         all_of_it = {old["name"]: old for old in json.loads(path.read_text())["figures"]} | all_of_it

@@ -17,6 +17,7 @@ import click
 import orjson
 
 import warehouse
+from warehouse.compact import compact, due
 from warehouse.errors import Busy, WarehouseError
 from warehouse.output import FORMATS, write
 from warehouse.paths import Paths
@@ -25,6 +26,7 @@ from warehouse.query import Result
 from warehouse.reading import tidy
 from warehouse.schema import COLLECTIONS
 from warehouse.snapshot import Snapshot
+from warehouse.vacuum import vacuum
 
 warehouse_option = click.option(
     "--warehouse",
@@ -45,6 +47,10 @@ format_option = click.option(
     show_default=True,
     help="How to write the rows.",
 )
+
+
+# The log of the window is read for it: 0.6 s after a week of folds.
+_VACUUM_SECONDS = 3600.0
 
 
 class Failure(click.ClickException):
@@ -190,7 +196,8 @@ def _facts(snapshot: Snapshot) -> dict[str, Any]:
 def fold(every: float | None, folder: Path) -> None:
     """Move POSTed rows from staging into the table, so that SQL sees them.
 
-    A server does this by itself; see `sigdir serve --fold-every`.
+    A server does this by itself; see `sigdir serve --fold-every`. With --every it also merges
+    small files and removes old ones, see `sigdir compact` and `sigdir vacuum`.
 
     \b
     Examples:
@@ -199,7 +206,7 @@ def fold(every: float | None, folder: Path) -> None:
     """
     paths = Paths(folder.absolute())
     if every is not None:
-        _go_on(lambda: _fold_and_tidy(paths), every)
+        _go_on(_Upkeep(paths).go_round, every)
     try:
         done = fold_staged(paths)
     except (WarehouseError, OSError) as error:
@@ -207,10 +214,22 @@ def fold(every: float | None, folder: Path) -> None:
     click.echo(f"version {done.snapshot.version} published" if done else "nothing to fold")
 
 
-def _fold_and_tidy(paths: Paths) -> None:
-    with suppress(Busy):  # an import is publishing: it takes the staged rows along
-        if fold_staged(paths, wait=False):
-            tidy(paths)
+class _Upkeep:
+    """What a server does beside answering: fold, merge the files that are due, remove what is old."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._next_vacuum = 0.0
+
+    def go_round(self) -> None:
+        """One round; it ends where another publishes, and the next one goes on."""
+        with suppress(Busy):  # an import is publishing: it takes the staged rows along
+            folded = fold_staged(self._paths, wait=False)
+            if compact(self._paths, due, threads=1, wait=False) or folded:
+                tidy(self._paths)
+            if time.monotonic() >= self._next_vacuum:
+                vacuum(self._paths, wait=False)
+                self._next_vacuum = time.monotonic() + _VACUUM_SECONDS
 
 
 def _go_on(work: Callable[[], None], every: float) -> NoReturn:

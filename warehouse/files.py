@@ -11,8 +11,8 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -79,6 +79,16 @@ class FileLock:
         os.pwrite(handle, json.dumps({"pid": os.getpid(), "since": int(time.time())}).encode(), 0)
         self._handle = handle
 
+    def acquire_or_tell(self, wait: bool, say: Callable[[str], None]) -> None:
+        """Take the lock, or wait for it and say for whom; raises Busy where ``wait`` is off."""
+        try:
+            self.acquire(wait=False)
+        except Busy as busy:
+            if not wait:
+                raise
+            say(f"waiting: {busy}")
+            self.acquire()
+
     def release(self) -> None:
         if self._handle >= 0:
             os.close(self._handle)
@@ -130,43 +140,44 @@ class RunFolder:
         self._lock.release()
 
 
-def remove_dead_runs(tmp: Path) -> int:
-    """Remove the folders of runs whose process is gone; returns how many.
+def dead_runs(tmp: Path) -> Iterator[Path]:
+    """The folders of runs whose process is gone, each locked until the next is asked for.
 
-    Safe: a live run holds its lock from before its folder has anything in it, except in the
-    instant between making the folder and taking the lock, and that one is empty.
+    Safe to remove: a live run holds its lock from before its folder has anything in it, except in
+    the instant between making the folder and taking the lock, and that one is empty.
     """
-    removed = 0
     for folder in sorted(tmp.iterdir()) if tmp.is_dir() else ():
-        lock = FileLock(folder / "lock")
         try:
-            lock.acquire(wait=False)
+            with FileLock(folder / "lock", wait=False):
+                yield folder
         except (Busy, OSError):
             continue
+
+
+def remove_dead_runs(tmp: Path) -> int:
+    """Remove the folders of runs whose process is gone; returns how many."""
+    removed = 0
+    for folder in dead_runs(tmp):
         shutil.rmtree(folder, ignore_errors=True)
-        lock.release()
         removed += 1
     return removed
 
 
-def dead_runs(tmp: Path) -> list[Path]:
-    """The folders of runs whose process is gone, left as they are."""
-    return [folder for folder in sorted(tmp.iterdir()) if _is_free(folder / "lock")] if tmp.is_dir() else []
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder; what goes meanwhile counts nothing."""
+    total = 0
+    for file in path.rglob("*") if path.is_dir() else [path]:
+        with suppress(FileNotFoundError):
+            total += file.stat().st_size
+    return total
 
 
-def _is_free(lock: Path) -> bool:
-    """Whether nobody holds a lock whose file is there."""
-    try:
-        handle = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
+def remove(path: Path) -> None:
+    """Delete a file, or a folder with all that is in it, that may be gone already."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @contextmanager

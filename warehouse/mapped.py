@@ -392,11 +392,8 @@ def _batches(file: Path, rows: int) -> Iterator[pa.RecordBatch]:
         raise Unusable(f"{file} has {found} rows, and the log says {rows}")
 
 
-def remove_unused(cache: Path, used: set[str]) -> None:
-    """Delete the folders of data files that are gone. Safe: who has one mapped keeps its pages."""
-    for entry in cache.iterdir() if cache.is_dir() else ():
-        if entry.name.removeprefix(".").removesuffix(".lock") not in used:  # with a dot: being built
-            if entry.is_dir():
-                shutil.rmtree(entry, ignore_errors=True)
-            else:
-                entry.unlink(missing_ok=True)
+def unused(cache: Path, used: set[str]) -> list[Path]:
+    """The folders and locks of data files that are gone. Safe to delete: who has one mapped keeps its pages."""
+    entries = cache.iterdir() if cache.is_dir() else ()
+    # With a dot: being built.
+    return [entry for entry in entries if entry.name.removeprefix(".").removesuffix(".lock") not in used]

@@ -4,7 +4,7 @@
 
     warehouse.json                  the format of all this, and the warehouse's id
     table/_delta_log/               the log: one version a commit, covering both collections
-    table/collection=<name>/        data files, <run>-<number>.parquet, never changed once named
+    table/collection=<name>/        data files, <run>-<number>.parquet, never changed once named, old ones until vacuum
     rejects/<run>.parquet           what the import of that run refused
     staging.sqlite                  sequences and POSTed rows that are not folded yet
     publish.lock                    held by the one publisher

@@ -14,13 +14,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from warehouse.files import FileLock, make_folder
-from warehouse.mapped import Segment, index_name, remove_unused, segment_of
+from warehouse.errors import Unusable
+from warehouse.files import FileLock, make_folder, remove
+from warehouse.mapped import Segment, index_name, segment_of, unused
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, HASH_BYTES, Collection
 from warehouse.snapshot import Snapshot, read_snapshot
@@ -127,12 +130,12 @@ class Reader:
         self._lock = threading.Lock()
         make_folder(paths.cache)  # its being there tells publishers to build indexes
         self._staging = Staging(paths.staging)
-        self._snapshot = read_snapshot(paths)
+        self._mapped: dict[Path, Segment] = {}
         self._segments: dict[Collection, tuple[Segment, ...]] = {}
         self._tails: dict[Collection, _Tail] = {}
         self._data_version = -1
         self._stamp, self._looked = self._staging.stamp(), time.monotonic()
-        self._map()
+        self._load()
         self._view = self._read()
 
     def current(self) -> View:
@@ -157,23 +160,36 @@ class Reader:
 
     def _refresh(self) -> None:
         if self._view.is_overtaken():
-            self._snapshot = read_snapshot(self._paths)
-            self._map()
+            self._load()
             self._data_version = -1
         if self._staging.data_version() != self._data_version:
             self._view = self._read()
 
+    def _load(self) -> None:
+        """Read the newest snapshot and map its files."""
+        while True:
+            self._snapshot = read_snapshot(self._paths)
+            try:
+                self._map()
+                return
+            except (Unusable, OSError, pa.ArrowException):
+                # Compacted meanwhile, and the old files' indexes are gone: the newer version has others.
+                if not os.path.exists(self._next_log_entry):
+                    raise
+
     def _map(self) -> None:
         """Map the snapshot's files and begin its staged rows anew."""
         self._next_log_entry = str(self._paths.log_entry(self._snapshot.version + 1))
+        files = self._snapshot.files
         touch = _ROW_BYTES * sum(map(self._snapshot.count, COLLECTIONS)) < _TOUCHED_BYTES
-        self._segments = {
-            collection: tuple(
-                segment_of(self._cache, collection, file.path, file.rows, self._tick, touch)
-                for file in self._snapshot.files[collection]
-            )
+        # A file never changes, so what is mapped stays so: to map a file takes 0.6 ms, and each fold adds one.
+        self._mapped = {
+            file.path: self._mapped.get(file.path)
+            or segment_of(self._cache, collection, file.path, file.rows, self._tick, touch)
             for collection in COLLECTIONS
+            for file in files[collection]
         }
+        self._segments = {c: tuple(self._mapped[file.path] for file in files[c]) for c in COLLECTIONS}
         self._tails = {collection: _Tail(collection) for collection in COLLECTIONS}
 
     def _read(self) -> View:
@@ -185,8 +201,7 @@ class Reader:
                     tail.extend(staging.rows(collection, above))
             if not os.path.exists(self._next_log_entry):
                 break
-            self._snapshot = read_snapshot(self._paths)
-            self._map()
+            self._load()
         self._data_version = data_version
         segments = {
             c: (*self._segments[c], self._tails[c].segment()) if self._tails[c].rows else self._segments[c]
@@ -205,10 +220,11 @@ def tidy(paths: Paths) -> None:
     The publish lock is held, so that no file can come in between the look and the deletion.
     """
     with FileLock(paths.lock, wait=False):
-        _remove_unused(paths)
+        for entry in unused_indexes(paths, read_snapshot(paths)):
+            remove(entry)
 
 
-def _remove_unused(paths: Paths) -> None:
-    snapshot = read_snapshot(paths)
+def unused_indexes(paths: Paths, snapshot: Snapshot) -> list[Path]:
+    """The indexes of files that are not in the newest snapshot, which is given."""
     used = {index_name(collection, file.path) for collection, files in snapshot.files.items() for file in files}
-    remove_unused(paths.cache, used)
+    return unused(paths.cache, used)

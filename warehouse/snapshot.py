@@ -89,10 +89,24 @@ def read_snapshot(paths: Paths, version: int | None = None) -> Snapshot:
     if table is None:
         return Snapshot()
     try:
-        return snapshot_of(paths, table)
+        snapshot = snapshot_of(paths, table)
     except (DeltaError, KeyError, TypeError, AttributeError) as error:
         reason = str(error).partition("\n")[0]
         raise Unusable(f"{paths.table}: not a table of signatures: {reason}") from error
+    if version is not None and paths.log_entry(version + 1).exists():
+        _require_whole(paths, snapshot)
+    return snapshot
+
+
+def _require_whole(paths: Paths, snapshot: Snapshot) -> None:
+    """Raise Unusable where data files of an old version are gone."""
+    files = [file for files in snapshot.files.values() for file in files]
+    gone = sum(not file.path.exists() for file in files)
+    if gone:
+        raise Unusable(
+            f"version {snapshot.version} of {paths.root} was vacuumed: {gone} of its {len(files)} data files are gone;"
+            " `sigdir vacuum --dry-run` names the oldest version that is whole"
+        )
 
 
 def snapshot_of(paths: Paths, table: DeltaTable) -> Snapshot:
@@ -154,7 +168,7 @@ class LogEntry:
 def log_entries(paths: Paths, last: int) -> Iterator[LogEntry]:
     """The log's entries from the oldest up to version ``last``; raises Unusable."""
     for version in range(last + 1):
-        actions = _actions(paths, version)
+        actions = log_actions(paths, version)
         if not any("commitInfo" in action for action in actions):
             raise Unusable(f"{paths.log_entry(version)}: holds no commit")
         added = {unquote(a["add"]["path"]): json.loads(a["add"]["stats"])["numRecords"] for a in actions if "add" in a}
@@ -162,10 +176,13 @@ def log_entries(paths: Paths, last: int) -> Iterator[LogEntry]:
         yield LogEntry(version, added, removed, _summary(version, actions))
 
 
-def _actions(paths: Paths, version: int) -> list[dict[str, Any]]:
+def log_actions(paths: Paths, version: int, only: tuple[str, ...] = ("",)) -> list[dict[str, Any]]:
+    """The lines of a log entry, without those that name none of ``only``; raises Unusable."""
     path = paths.log_entry(version)
+    words = [word.encode() for word in only]
     try:
-        return [json.loads(line) for line in path.read_bytes().splitlines()]
+        lines = path.read_bytes().splitlines()
+        return [json.loads(line) for line in lines if any(word in line for word in words)]
     except OSError as error:
         raise Unusable(f"{path}: {error.strerror}") from error
     except ValueError as error:
@@ -184,7 +201,7 @@ def _summary(version: int, actions: list[dict[str, Any]]) -> dict[str, Any] | No
 
 def _commit(paths: Paths, version: int) -> dict[str, Any] | None:
     """A commit's account of itself; None where it is not one of ours."""
-    return _summary(version, _actions(paths, version))
+    return _summary(version, log_actions(paths, version, only=("commitInfo",)))
 
 
 def newest_run(paths: Paths) -> str | None:

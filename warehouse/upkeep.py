@@ -1,20 +1,155 @@
-"""The commands that keep a warehouse well: backup."""
+"""The commands that keep a warehouse in order: compact, vacuum, backup."""
 
 from __future__ import annotations
 
+import re
+import sys
 import time
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 import orjson
 
+from warehouse import compact as compacting
+from warehouse import vacuum as vacuuming
 from warehouse.backup import Report
 from warehouse.backup import backup as bring
 from warehouse.commands import Failure, warehouse_option
-from warehouse.errors import WarehouseError
+from warehouse.errors import Busy, WarehouseError
 from warehouse.paths import Paths
+from warehouse.schema import COLLECTIONS
 
 _TOLD_EVERY_SECONDS = 5.0
+BUSY_STATUS = 3
+INTERRUPTED_STATUS = 130
+
+Done = TypeVar("Done")
+
+json_option = click.option("--json", "as_json", is_flag=True, help="For machines.")
+no_wait_option = click.option("--no-wait", is_flag=True, help="Give up (status 3) where another process is publishing.")
+
+
+def _carried_out(work: Callable[[], Done]) -> Done:
+    try:
+        return work()
+    except Busy as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(BUSY_STATUS)
+    except (WarehouseError, OSError) as error:
+        raise Failure(str(error)) from error
+    except KeyboardInterrupt:
+        click.echo("interrupted: no row is touched", err=True)
+        sys.exit(INTERRUPTED_STATUS)
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _write_json(facts: dict[str, Any]) -> None:
+    click.echo(orjson.dumps(facts, option=orjson.OPT_INDENT_2))
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Merge large files too, up to 5 million rows a file.")
+@no_wait_option
+@json_option
+@warehouse_option
+def compact(everything: bool, no_wait: bool, as_json: bool, folder: Path) -> None:
+    """Merge small data files into few, in one new version that holds the same rows.
+
+    Each fold and each small import adds files; reading gets slower with their number. A server merges
+    them by itself, a few at a time. Ids and times stay, and so do the old files until `sigdir vacuum`.
+    Exit status: 0 done (also where nothing is to be merged), 2 the warehouse cannot be used, 3 another
+    process is publishing.
+
+    \b
+    Examples:
+      sigdir compact
+      sigdir compact --all --json
+    """
+    choose = compacting.everything if everything else compacting.small
+    paths = Paths(folder.absolute())
+    done = _carried_out(lambda: compacting.compact(paths, choose, wait=not no_wait, say=_say))
+    if as_json:
+        _write_json(
+            {"version": done.snapshot.version if done else None, "collections": done.collections if done else {}}
+        )
+    elif done is None:
+        click.echo("nothing to compact")
+    else:
+        click.echo(f"version {done.snapshot.version} published")
+        for collection in COLLECTIONS:
+            told = done.collections[collection]
+            click.echo(
+                f"{collection:<18}{told['files_before']:>7,} files -> {told['files_after']:,},"
+                f" {told['rows']:,} rows written again"
+            )
+
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+class _Duration(click.ParamType[timedelta]):
+    """A number and a unit: 90s, 15m, 36h, 7d, 2w."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        found = re.fullmatch(r"(\d{1,6})([smhdw])", value)
+        if not found:
+            self.fail(f"{value!r} is no duration; write 90s, 15m, 36h, 7d or 2w", param, ctx)
+        return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+_WHAT = {
+    "data": "data files of older versions or dead runs",
+    "log": "left-overs of killed commits",
+    "run": "folders of dead imports",
+    "index": "indexes of files that are not in the newest version",
+}
+
+
+@click.command()
+@click.option(
+    "--keep", type=_Duration(), default="7d", show_default=True, metavar="DURATION",
+    help="Keep what was the newest version at any time since so long ago: 36h, 7d, 2w.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@no_wait_option
+@json_option
+@warehouse_option
+def vacuum(keep: timedelta, dry_run: bool, no_wait: bool, as_json: bool, folder: Path) -> None:
+    """Remove data files that no version within a time window needs, and what dead processes left.
+
+    The newest version, the history of imports and their rejects always stay. Versions from before the
+    window can then not be read any more with --as-of, once files of theirs were merged. A server does
+    this by itself, with a window of a week. A window shorter than the longest query takes its files away.
+    Exit status: 0 done, 2 the warehouse cannot be used, 3 another process is publishing.
+
+    \b
+    Examples:
+      sigdir vacuum --dry-run
+      sigdir vacuum --keep 36h
+    """
+    done = _carried_out(lambda: vacuuming.vacuum(Paths(folder.absolute()), keep, dry_run, not no_wait, _say))
+    if as_json:
+        _write_json({"dry_run": dry_run, "keep_seconds": keep.total_seconds(), **done.as_dict()})
+        return
+    verb = "would be removed" if dry_run else "removed"
+    for kind, what in _WHAT.items():
+        waste = [waste for waste in done.waste if waste.kind == kind]
+        if waste:
+            click.echo(f"{len(waste):>7,} {what}, {sum(w.size for w in waste) / 1e6:,.1f} MB, {verb}")
+    if not done.waste:
+        click.echo("nothing to remove")
+    if done.newest >= 0:
+        click.echo(f"versions {done.oldest} to {done.newest} {'would be' if dry_run else 'are'} readable")
 
 
 @click.command()

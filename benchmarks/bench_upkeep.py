@@ -1,0 +1,127 @@
+"""Reading after hundreds of folds and one compaction, beside a fresh import of the same rows.
+
+In-process, without HTTP, where a file more has the largest share: 2 microseconds of a lookup's 15. Before
+anything is timed all rows of the two warehouses are compared, and answers from them.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks import corpus
+from benchmarks.bench_live import _link
+from benchmarks.measure import Figure, sigdir
+from pipeline.run import digest_column
+from serve.query import page_of, parse
+from warehouse.compact import compact
+from warehouse.paths import Paths
+from warehouse.publish import fold
+from warehouse.reading import Reader, View
+from warehouse.schema import SIGNATURES
+from warehouse.snapshot import read_snapshot
+from warehouse.staging import NO_FLOORS, Staging
+
+_ROWS = 1_000_000
+_FOLDS = 500
+_ROWS_A_FOLD = 200
+_CALLS = 1000
+_AT_A_TIME = 20
+_URL = "http://localhost/api/v1/signatures/"
+
+
+def figures(rows: int, rounds: int) -> list[Figure]:
+    rows = min(rows, _ROWS)
+    first = corpus.lines(rows - _FOLDS * _ROWS_A_FOLD)
+    posted = corpus.lines(_FOLDS * _ROWS_A_FOLD, first=rows - _FOLDS * _ROWS_A_FOLD)
+    fresh, folded, compacted = (corpus.CACHE / f"{name}-{rows}" for name in ("fresh", "folded", "compacted"))
+    if not fresh.is_dir():
+        sigdir("import", str(first), str(posted), "--warehouse", str(fresh), "--quiet")
+    if not folded.is_dir():
+        _fold(folded, first, posted)
+    shutil.rmtree(compacted, ignore_errors=True)
+    shutil.copytree(folded, compacted, copy_function=_link)
+    assert compact(Paths(compacted)) is not None
+    expected = _rows(fresh)
+    for house in (folded, compacted):
+        assert _rows(house).equals(expected), f"{house}: not the rows of a fresh import"
+
+    readers = [Reader(Paths(house)) for house in (fresh, folded, compacted)]
+    chance = random.Random(11)
+    hashes = [expected["hash"][chance.randrange(rows)].as_py().hex() for _ in range(_CALLS)]
+    cases = {
+        "pages": [f"page={chance.randint(1, rows // 100)}" for _ in range(_CALLS)],
+        "lookups": [f"hex_signature=0x{hash}" for hash in hashes],
+    }
+    found = []
+    for name, queries in cases.items():
+        _compare([reader.current() for reader in readers], queries[:50])
+        of_fresh, of_folded, of_compacted = _in_turns([reader.current() for reader in readers], queries, 5 * rounds)
+        found.append(_beside(f"{name} after {_FOLDS} folds and a compaction", of_compacted, of_fresh, 1.1))
+        found.append(_beside(f"{name} after {_FOLDS} folds", of_folded, of_fresh, None))
+    for reader in readers:
+        reader.close()
+    shutil.rmtree(compacted)
+    return found
+
+
+def _fold(house: Path, first: Path, posted: Path) -> None:
+    """The first rows by an import, the others as if POSTed, some a fold."""
+    building = house.with_suffix(".tmp")
+    shutil.rmtree(building, ignore_errors=True)
+    sigdir("import", str(first), "--warehouse", str(building), "--quiet")
+    texts = posted.read_text().split()
+    digests = digest_column(pa.array(texts))
+    staging = Staging(Paths(building).staging)
+    for at in range(0, len(texts), _ROWS_A_FOLD):
+        with staging.exclusive() as transaction:
+            for row in range(at, at + _ROWS_A_FOLD):
+                transaction.stage(SIGNATURES, texts[row], digests[row].tobytes(), NO_FLOORS[SIGNATURES])
+        fold(Paths(building))
+    staging.close()
+    building.rename(house)
+
+
+def _rows(house: Path) -> pa.Table:
+    """What has to be the same however the rows came: id, text, hash."""
+    files = read_snapshot(Paths(house)).parquet_files(SIGNATURES)
+    columns = ["id", "text_signature", "hash"]
+    return pa.concat_tables(pq.ParquetFile(file).read(columns=columns) for file in files).combine_chunks()
+
+
+def _compare(views: list[View], queries: list[str]) -> None:
+    for query in queries:
+        pages = [page_of(view, SIGNATURES, parse(query), _URL) for view in views]
+        found = [[(row["id"], row["text_signature"]) for row in orjson.loads(page.body())["results"]] for page in pages]
+        assert found[0], f"{query}: nothing is found"
+        assert found.count(found[0]) == len(found), f"{query}: the answers differ"
+
+
+def _in_turns(views: list[View], queries: list[str], rounds: int) -> list[list[float]]:
+    """Microseconds a call in each view, for each few calls the best of all rounds.
+
+    The views take turns every few calls: on a machine with other work both sides meet the same.
+    """
+    few = [queries[at : at + _AT_A_TIME] for at in range(0, len(queries), _AT_A_TIME)]
+    best = [[float("inf")] * len(few) for _ in views]
+    for _ in range(rounds):
+        for number, asked in enumerate(few):
+            for view, times in zip(views, best, strict=True):
+                began = time.perf_counter()
+                for query in asked:
+                    page_of(view, SIGNATURES, parse(query), _URL)
+                times[number] = min(times[number], (time.perf_counter() - began) / len(asked) * 1e6)
+    return best
+
+
+def _beside(name: str, ours: list[float], fresh: list[float], at_most: float | None) -> Figure:
+    mine, theirs = sum(ours) / len(ours), sum(fresh) / len(fresh)
+    wanted = f"<= {at_most:g}x" if at_most else "any"
+    holds = at_most is None or mine / theirs <= at_most
+    return Figure(name, f"{mine:.0f} us", f"{theirs:.0f} us", mine / theirs, wanted, holds, ours, fresh)

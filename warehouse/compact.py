@@ -1,0 +1,199 @@
+"""Few files of many: adjacent data files are written again as one, in a version that adds no row.
+
+Each fold and each small import adds a file a collection, and whoever reads looks into every one.
+
+Invariants
+    Rows stay in the order of their ids; ids, times, texts, hashes and import numbers stay as they are.
+    Staging is not touched: the commit carries the watermarks that are there already.
+    Files are replaced, never changed. Those of older versions stay until ``warehouse/vacuum.py``.
+
+Protocol, under the publish lock
+    1. Note the run as unfinished, as a publish does: a crash from here on leaves files that no
+       commit names, which ``Publisher.recover`` removes.
+    2. Write and sync the new files, and build their indexes where a server reads.
+    3. Commit both lists of files, old and new, in one version, and end the run. No row moves between
+       staging and the table, so POST is not held up by the commit.
+
+Theory of the tiers. With a fold a minute 1,440 files come a day. Were all merged into one every time,
+each row would be written again all day long. So files are merged with those of their own size only: ten
+of one tier make one of the next. Of every ten folds nine bring the lowest tier to its limit, so there
+are 160 merges a day, each of less than 5,000 rows (80 KB): 13 MB a day at most, whatever the traffic.
+Above that a row is written again once a tier, twice in all, until it is in a file of 500,000 rows. At
+most nine files of a tier stay, 27 a collection, beside the large ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from warehouse import faults
+from warehouse.errors import Unusable, WarehouseError
+from warehouse.files import run_name, sync, uninterrupted
+from warehouse.parquet import ROW_GROUP_ROWS, WrittenFile, naming, write_data_file
+from warehouse.paths import Paths
+from warehouse.publish import FILE_ROWS, Publisher, commit, index_files, write_checkpoint
+from warehouse.schema import COLLECTIONS, FILE_SCHEMA, Collection
+from warehouse.snapshot import DataFile, Snapshot, read_snapshot
+
+GATHER = 10
+"""So many files of a tier are merged into one. With more, readers look into more files between."""
+
+SMALL_ROWS = FILE_ROWS // GATHER
+"""A file of so many rows is large enough to stay by itself."""
+
+_TIERS = (0, SMALL_ROWS // GATHER**2, SMALL_ROWS // GATHER, SMALL_ROWS)
+
+Files = Sequence[DataFile]
+Choose = Callable[[Files], list[Files]]
+"""Of the files of a collection, in id order: those to merge, each list into one."""
+
+
+def small(files: Files) -> list[Files]:
+    """All small files that are neighbours."""
+    return _cut(_neighbours(files, SMALL_ROWS), least=2)
+
+
+def everything(files: Files) -> list[Files]:
+    """All files that are neighbours, as long as they make none of over FILE_ROWS rows."""
+    return _cut([files], least=2)
+
+
+def due(files: Files) -> list[Files]:
+    """Those of a tier that is full, the highest first: what a server merges by itself."""
+    for above, below in reversed(list(pairwise(_TIERS))):
+        full = [
+            run for run in _neighbours(files, below) if sum(file.rows >= above for file in run) >= GATHER
+        ]  # fmt: skip
+        if full:
+            return _cut(full, least=2)
+    return []
+
+
+def _neighbours(files: Files, below: int) -> list[Files]:
+    """The runs of adjacent files of fewer rows each."""
+    return [list(run) for is_small, run in groupby(files, lambda file: file.rows < below) if is_small]
+
+
+def _cut(runs: list[Files], least: int) -> list[Files]:
+    """The runs in pieces of at most FILE_ROWS rows, without the pieces of fewer than ``least`` files."""
+    pieces: list[list[DataFile]] = []
+    for run in runs:
+        rows = FILE_ROWS
+        for file in run:
+            if rows + file.rows > FILE_ROWS:
+                pieces.append([])
+                rows = 0
+            pieces[-1].append(file)
+            rows += file.rows
+    return [piece for piece in pieces if len(piece) >= least]
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The new version, and for each collection ``files_before``, ``files_after``, ``rows`` written again."""
+
+    snapshot: Snapshot
+    collections: dict[Collection, dict[str, int]]
+
+
+def compact(
+    paths: Paths,
+    choose: Choose = small,
+    threads: int = 2,
+    wait: bool = True,
+    say: Callable[[str], None] = lambda _: None,
+) -> Compacted | None:
+    """Merge the files that ``choose`` picks; None where it picks none.
+
+    Raises Busy, and Unusable where a file cannot be read; then the table is as it was.
+    """
+    if not _chosen(read_snapshot(paths), choose):  # most of a server's looks end here, without the lock
+        return None
+    with Publisher(paths, threads, wait, say) as publisher:
+        chosen = _chosen(publisher.snapshot, choose)  # another may have merged them while this one waited
+        if not chosen:
+            return None
+        try:
+            return _carry_out(paths, publisher, chosen, threads)
+        except BaseException:
+            with suppress(WarehouseError, OSError):  # on a full disk the new files are in the way at once
+                publisher.recover()
+            raise
+
+
+def _chosen(snapshot: Snapshot, choose: Choose) -> dict[Collection, list[Files]]:
+    found = {collection: choose(snapshot.files[collection]) for collection in COLLECTIONS}
+    return {collection: merges for collection, merges in found.items() if merges}
+
+
+def _carry_out(paths: Paths, publisher: Publisher, chosen: dict[Collection, list[Files]], threads: int) -> Compacted:
+    run, base = run_name(), publisher.snapshot
+    with publisher.staging.exclusive() as staging:
+        staging.begin_publish(run)
+    faults.point("compact_begun")
+    files = _write(paths, run, chosen, threads)
+    faults.point("compact_written")
+    index_files(paths, files, threads)
+    told = {collection: _account(base, collection, chosen.get(collection, [])) for collection in COLLECTIONS}
+    watermarks = {collection: base.floors[collection].id for collection in COLLECTIONS}
+    replaced = {collection: [file for merge in merges for file in merge] for collection, merges in chosen.items()}
+    with uninterrupted():
+        commit(paths, base, files, watermarks, {"kind": "compact", "run": run, "collections": told}, replaced)
+        faults.point("compact_committed")
+        with suppress(Unusable), publisher.staging.exclusive() as staging:  # else with the next publish
+            staging.end_publish(run)
+    snapshot = read_snapshot(paths)
+    write_checkpoint(paths, snapshot.version)
+    return Compacted(snapshot, told)
+
+
+def _account(base: Snapshot, collection: Collection, merges: list[Files]) -> dict[str, int]:
+    before = len(base.files[collection])
+    return {
+        "files_before": before,
+        "files_after": before - sum(len(merge) - 1 for merge in merges),
+        "rows": sum(file.rows for merge in merges for file in merge),
+    }
+
+
+def _write(
+    paths: Paths, run: str, chosen: dict[Collection, list[Files]], threads: int
+) -> dict[tuple[Collection, int], WrittenFile]:
+    """Step 2: the new files, numbered from 1."""
+    with ThreadPoolExecutor(threads) as pool:
+        work = {
+            (collection, number): pool.submit(
+                write_data_file, paths.data_file(collection, run, number), collection, _rows(merge)
+            )
+            for collection, merges in chosen.items()
+            for number, merge in enumerate(merges, 1)
+        }
+        files = {key: done.result() for key, done in work.items()}
+    for collection in chosen:
+        sync(paths.partition(collection))
+    return files
+
+
+def _rows(files: Files) -> Iterator[pa.Table]:
+    """The rows of files one after another, a row group at a time; raises Unusable where one is damaged."""
+    last_id = 0
+    for file in files:
+        rows = 0
+        with naming(file.path), pq.ParquetFile(file.path, page_checksum_verification=True) as parquet:
+            for batch in parquet.iter_batches(ROW_GROUP_ROWS, columns=FILE_SCHEMA.names):
+                ids = batch.column("id").to_numpy()
+                if not len(ids) or ids[0] <= last_id or (np.diff(ids) <= 0).any():
+                    raise Unusable(f"{file.path}: its ids do not rise")
+                last_id = int(ids[-1])
+                rows += len(ids)
+                yield pa.Table.from_batches([batch]).cast(FILE_SCHEMA)
+        if rows != file.rows:
+            raise Unusable(f"{file.path}: {rows:,} rows instead of {file.rows:,}")

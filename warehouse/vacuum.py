@@ -1,0 +1,156 @@
+"""Old files go: what no version inside a window names, and what dead processes left.
+
+Invariants
+    A version that was the newest at some moment inside the window stays whole, and so does the newest:
+    a reader that began inside the window finds every file it was told of.
+    The log and the rejects stay: they are the history.
+    Nothing goes while another publishes, so a file without a version is no file that is being written.
+
+Only compaction takes files out of a version, so each version back to the first compaction beyond the
+window stays readable as well.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from warehouse import faults
+from warehouse.files import FileLock, dead_runs, remove, size_of
+from warehouse.paths import Paths
+from warehouse.reading import unused_indexes
+from warehouse.schema import COLLECTIONS
+from warehouse.snapshot import Snapshot, log_actions, read_snapshot
+
+WINDOW = timedelta(days=7)
+"""A fold a minute and its compactions leave 20 MB a day behind, so a week of them 140 MB."""
+
+# A file that no version names is taken for a dead run's left-over at this age. The lock says that no run
+# is alive; this is for the case that someone deleted the lock's file.
+_ORPHAN_SECONDS = 3600.0
+
+Kind = Literal["data", "log", "run", "index"]
+
+
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """A file or folder that nothing needs, and its bytes.
+
+    ``data`` is a data file that no version in the window names, ``log`` what a killed commit left in
+    the log's folder, ``run`` a dead import's spill, ``index`` that of a file not in the newest version.
+    """
+
+    kind: Kind
+    path: Path
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuumed:
+    """What went, or would go. ``oldest`` is the oldest version that is whole afterwards."""
+
+    oldest: int
+    newest: int
+    waste: tuple[Waste, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(waste.size for waste in self.waste)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "oldest_version": self.oldest,
+            "newest_version": self.newest,
+            "bytes": self.size,
+            "removed": [{"kind": waste.kind, "path": str(waste.path), "bytes": waste.size} for waste in self.waste],
+        }
+
+
+def vacuum(
+    paths: Paths,
+    keep: timedelta = WINDOW,
+    dry_run: bool = False,
+    wait: bool = True,
+    say: Callable[[str], None] = lambda _: None,
+) -> Vacuumed:
+    """Remove what nothing inside the window needs, or with ``dry_run`` only tell; raises Busy, Unusable."""
+    if not paths.root.is_dir():
+        return Vacuumed(-1, -1, ())
+    lock = FileLock(paths.lock)
+    lock.acquire_or_tell(wait, say)
+    try:
+        snapshot = read_snapshot(paths)
+        survey = _survey(paths, snapshot, keep.total_seconds())
+        found = []
+        for kind, path in _waste(paths, snapshot, survey):
+            found.append(Waste(kind, path, size_of(path)))
+            if not dry_run:
+                remove(path)
+                faults.point("vacuum_removing")
+    finally:
+        lock.release()
+    return Vacuumed(survey.oldest, snapshot.version, tuple(sorted(found, key=lambda waste: waste.path)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Survey:
+    """What the log tells: the files of the window's versions, and files that were replaced before."""
+
+    kept: set[Path]
+    replaced: set[Path]
+    oldest: int
+    orphans_before: float
+
+
+def _survey(paths: Paths, snapshot: Snapshot, keep: float) -> _Survey:
+    """Walk the log from its end: version N - 1 has the files of N, and what the commit of N took out."""
+    now = time.time()
+    kept = {file.path for files in snapshot.files.values() for file in files}
+    replaced: set[Path] = set()
+    oldest = snapshot.version
+    whole = True
+    for version in range(snapshot.version, 0, -1):
+        committed_at, taken_out = _taken_out(paths, version)
+        # Until this commit the one before was the newest.
+        inside = committed_at > now - keep
+        (kept if inside else replaced).update(taken_out)
+        whole = whole and all(path in kept and path.exists() for path in taken_out)
+        if whole:
+            oldest = version - 1
+        if not (inside or whole or committed_at > now - _ORPHAN_SECONDS):
+            break
+    return _Survey(kept, replaced, oldest, now - _ORPHAN_SECONDS)
+
+
+def _taken_out(paths: Paths, version: int) -> tuple[float, list[Path]]:
+    """When a version was committed, in seconds since 1970, and which files it does not have any more."""
+    committed_at = paths.log_entry(version).stat().st_mtime
+    found = []
+    for action in log_actions(paths, version, only=("commitInfo", "remove")):
+        if "remove" in action:
+            found.append(paths.table / action["remove"]["path"])
+        elif "commitInfo" in action:
+            committed_at = action["commitInfo"].get("timestamp", committed_at * 1000) / 1000
+    return committed_at, found
+
+
+def _waste(paths: Paths, snapshot: Snapshot, survey: _Survey) -> Iterator[tuple[Kind, Path]]:
+    for collection in COLLECTIONS:
+        for file in paths.partition(collection).glob("*.parquet"):
+            if file not in survey.kept and (file in survey.replaced or _is_older(file, survey.orphans_before)):
+                yield "data", file
+    for file in paths.log.glob("*#*"):  # written beside its place and linked into it
+        if _is_older(file, survey.orphans_before):
+            yield "log", file
+    for folder in dead_runs(paths.tmp):
+        yield "run", folder
+    for entry in unused_indexes(paths, snapshot):
+        yield "index", entry
+
+
+def _is_older(file: Path, moment: float) -> bool:
+    return file.stat().st_mtime < moment
