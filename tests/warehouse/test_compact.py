@@ -460,7 +460,7 @@ def test_a_missing_file_of_the_newest_version_is_told(base: Base, tmp_path: Path
     """That is damage, and asking again would not end."""
     paths = base.copy(tmp_path)
     read_snapshot(paths).files[SIGNATURES][3].path.unlink()
-    with pytest.raises(OSError, match="parquet"):
+    with pytest.raises(Unusable, match="parquet"):
         Reader(paths)
 
 
