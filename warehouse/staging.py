@@ -168,6 +168,10 @@ class Transaction:
         ).fetchone()
         return Floor(*last)
 
+    def format(self) -> int:
+        (found,) = self._connection.execute("SELECT format FROM about").fetchone()
+        return int(found)
+
     def warehouse(self) -> str:
         """The id of the warehouse that the file belongs to; empty where it is from before the ids."""
         about = self._connection.execute("SELECT * FROM about").fetchone()
@@ -179,7 +183,7 @@ class Transaction:
         A log that ends before it has lost entries, which it cannot tell by itself.
         """
         about = self._connection.execute("SELECT * FROM about").fetchone()
-        return int(about[2]) if len(about) > 1 and about[2] is not None else -1
+        return int(about[2]) if len(about) > 2 and about[2] is not None else -1
 
     def note_version(self, version: int) -> None:
         self._connection.execute("UPDATE about SET version = ?", (version,))
@@ -224,8 +228,12 @@ def _shared(path: Path) -> mmap.mmap:
 @contextmanager
 def looking(path: Path) -> Iterator[Transaction]:
     """One read transaction on a staging file, which must be there and is not changed; raises Unusable."""
+    # On a read-only file system SQLite cannot make the file through which readers and writers agree;
+    # where no log is left, nothing but the file itself counts, and nobody writes it.
+    is_fixed = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
+    mode = "immutable=1" if is_fixed else "mode=ro"
     try:
-        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
+        connection = sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
         try:
             connection.execute("BEGIN")
             yield Transaction(connection)

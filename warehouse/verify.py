@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 
 from warehouse.errors import Unusable
 from warehouse.files import dead_runs
-from warehouse.identity import usable_identity
+from warehouse.identity import FORMAT, usable_identity
 from warehouse.mapped import Segment, index_name, is_sorted_by_hash, open_index
 from warehouse.parallel import ordered_map
 from warehouse.parquet import bytes_of, naming, sha256_of
@@ -232,12 +232,14 @@ class _Verification:
                 for complaint in staging.complaints():
                     self.found("staging", self.paths.staging, complaint)
                 self.published = staging.version()
+                if staging.format() != FORMAT:
+                    self.found("staging", self.paths.staging, f"format {staging.format()}, not {FORMAT}")
                 if id and staging.warehouse() != id:
                     self.found("staging", self.paths.staging, f"belongs to another warehouse, not to {id}")
                 for collection in COLLECTIONS:
                     rows[collection] = staging.rows(collection, 0)
                     self.look_at_staged(rows[collection], staging.sequence(collection))
-        except (Unusable, TypeError) as error:  # a row that must be there is None
+        except (Unusable, TypeError, LookupError) as error:  # a row or column that must be there is missing
             self.found("staging", self.paths.staging, str(error).removeprefix(f"{self.paths.staging}: "))
         return rows
 
@@ -394,6 +396,8 @@ class _Verification:
                     schema = pq.read_schema(file.path)
             except (Unusable, OSError) as error:
                 self.whole[collection] = False
+                if not self.is_current(collection, file):
+                    continue
                 why = "missing" if not file.path.exists() else str(error).removeprefix(f"{file.path}: ")
                 self.found("file", file.path, why)
                 continue
@@ -424,8 +428,13 @@ class _Verification:
                 return None
         except (OSError, ValueError):
             pass
-        self.found_index(folder, "does not fit its data file")
+        if self.is_current(collection, file):
+            self.found_index(folder, "does not fit its data file")
         return None
+
+    def is_current(self, collection: Collection, file: DataFile) -> bool:
+        """Whether the newest version has the file: otherwise it and its index may go while we look."""
+        return file.path in {other.path for other in read_snapshot(self.paths).files[collection]}
 
     def found_index(self, folder: Path, why: str) -> None:
         """Once a folder: its cure is the same whatever is wrong with it."""

@@ -25,6 +25,7 @@ import warehouse.backup
 from tests.conftest import import_files
 from tests.serve.support import SIGNATURES_PATH, post_text, request, serving, whole
 from tests.warehouse.support import (
+    BACKUP_POINTS,
     assert_clean,
     assert_sequences_beyond,
     assert_sound,
@@ -48,8 +49,6 @@ from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from warehouse.snapshot import Snapshot, read_snapshot
 from warehouse.verify import verify
-
-POINTS = ("brought", "logged", "replaced")
 
 
 @pytest.fixture
@@ -303,7 +302,7 @@ def test_a_backup_of_a_server_under_load_has_everything_that_was_acknowledged(tm
 # Cut short.
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", BACKUP_POINTS)
 def test_a_first_backup_that_was_cut_short_says_so(paths: Paths, copy: Paths, point: str) -> None:
     """No command takes it for a warehouse; the next backup into it finishes it."""
     killed = run_command("backup", copy.root, "--warehouse", paths.root, SIGDIR_FAULT=point)
@@ -317,7 +316,7 @@ def test_a_first_backup_that_was_cut_short_says_so(paths: Paths, copy: Paths, po
     assert_same(paths, copy)
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", BACKUP_POINTS)
 def test_a_later_backup_that_was_cut_short_opens(paths: Paths, copy: Paths, point: str) -> None:
     """At the state before, or at a later one: nothing is missing, nothing there twice."""
     backup(paths, copy)

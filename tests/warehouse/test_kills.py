@@ -26,6 +26,7 @@ from pipeline.progress import Reporter
 from pipeline.report import ImportReport
 from pipeline.run import Options, digest_column, run_import
 from tests.warehouse.support import (
+    BACKUP_POINTS,
     REPOSITORY,
     SAFETY_SECONDS,
     Disk,
@@ -175,15 +176,16 @@ def assert_accounted(totals: dict[str, int]) -> None:
 
 
 def test_the_points_are_those_of_the_source() -> None:
-    """Each place at which a process can be killed by name is tried below, and there is no other."""
+    """Each place at which a process can be killed by name is tried, a backup's in test_backup, and there is no other."""
     found = []
     for floor in ("warehouse", "pipeline", "serve"):
         for path in (REPOSITORY / floor).rglob("*.py"):
             found += re.findall(r'faults\.point\("?([^")]*)"?\)', path.read_text())
-    assert sorted(found) == sorted([*BEFORE_THE_COMMIT, *BEHIND_THE_COMMIT, *COMPACT_POINTS, "vacuum_removing"])
+    named = [*BEFORE_THE_COMMIT, *BEHIND_THE_COMMIT, *COMPACT_POINTS, *BACKUP_POINTS, "vacuum_removing"]
+    assert sorted(found) == sorted(named)
 
 
-@pytest.mark.parametrize("point", [*BEFORE_THE_COMMIT, *BEHIND_THE_COMMIT])
+@pytest.mark.parametrize("point", [*BEFORE_THE_COMMIT, *BEHIND_THE_COMMIT, *BACKUP_POINTS])
 def test_a_kill_at_a_point_loses_and_doubles_nothing(base: Base, tmp_path: Path, point: str) -> None:
     """All or nothing is visible, and the same import run again makes the rest of it good."""
     paths = base.copy(tmp_path)

@@ -452,6 +452,7 @@ def test_rejects_that_are_not_as_written_are_found(paths: Paths, damage: str) ->
         ("UPDATE staged SET id = 5 WHERE text_signature = 'waiting(uint256)'", "fold"),
         ("UPDATE sequence SET last_id = 100", "sequence"),
         ("UPDATE about SET warehouse = '00'", "staging"),
+        ("UPDATE about SET format = 99", "staging"),
         ("DROP INDEX staged_text; DROP TABLE sequence", "staging"),
     ],
 )
