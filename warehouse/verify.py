@@ -206,15 +206,16 @@ class _Verification:
         self.compare_sequences()
         stage("log", 0)
         self.look_at_log()
-        for collection in COLLECTIONS:
-            floor = self.snapshot.floors[collection]
-            waiting = [row for row in staged[collection] if row.id > floor.id]
-            folded = [row for row in staged[collection] if row.id <= floor.id]
-            stage(collection, self.snapshot.count(collection) + len(waiting))
-            self.look_at_rows(collection, waiting, folded)
-            self.report.rows[collection] = self.snapshot.count(collection)
-            self.report.staged[collection] = len(waiting)
-            self.report.files += len(self.snapshot.files[collection])
+        with connect(self.paths, self.memory_limit, self.threads) as engine:
+            for collection in COLLECTIONS:
+                floor = self.snapshot.floors[collection]
+                waiting = [row for row in staged[collection] if row.id > floor.id]
+                folded = [row for row in staged[collection] if row.id <= floor.id]
+                stage(collection, self.snapshot.count(collection) + len(waiting))
+                self.look_at_rows(engine, collection, waiting, folded)
+                self.report.rows[collection] = self.snapshot.count(collection)
+                self.report.staged[collection] = len(waiting)
+                self.report.files += len(self.snapshot.files[collection])
         self.compare_imports()
         stage("rejects", 0)
         self.look_at_rejects()
@@ -339,7 +340,13 @@ class _Verification:
 
     # The table.
 
-    def look_at_rows(self, collection: Collection, waiting: list[StagedRow], folded: list[StagedRow]) -> None:
+    def look_at_rows(
+        self,
+        engine: duckdb.DuckDBPyConnection,
+        collection: Collection,
+        waiting: list[StagedRow],
+        folded: list[StagedRow],
+    ) -> None:
         """Every row of a collection, staged ones too, and that no text is there twice."""
         wanted = {row.id: row for row in folded}
         ids = np.array(sorted(wanted), np.int64)
@@ -359,13 +366,12 @@ class _Verification:
                     self.tick(looked.group.rows)
                     yield pa.record_batch([looked.high], schema=_KEY)
 
-        with connect(self.paths, self.memory_limit, self.threads) as engine:
-            engine.register("highs", pa.RecordBatchReader.from_batches(_KEY, highs()))
-            try:
-                found = engine.sql(f"SELECT high FROM highs GROUP BY high HAVING count(*) > 1 LIMIT {_SHOWN}")
-                shared = found.to_arrow_table()["high"].to_numpy()
-            except duckdb.Error as error:
-                raise Unusable(f"looking for texts that come twice: {str(error).partition(chr(10))[0]}") from error
+        engine.register("highs", pa.RecordBatchReader.from_batches(_KEY, highs()))
+        try:
+            found = engine.sql(f"SELECT high FROM highs GROUP BY high HAVING count(*) > 1 LIMIT {_SHOWN}")
+            shared = found.to_arrow_table()["high"].to_numpy()
+        except duckdb.Error as error:
+            raise Unusable(f"looking for texts that come twice: {str(error).partition(chr(10))[0]}") from error
         if len(shared):
             self.name_twins(collection, waiting, shared)
         if self.whole[collection]:

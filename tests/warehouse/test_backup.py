@@ -267,8 +267,8 @@ def test_a_backup_of_a_server_under_load_has_everything_that_was_acknowledged(tm
     moments = []
     with serving(house, fold_every=0.1) as server:
         with posting(server.port) as clients:
-            for number in range(4):
-                if number == 2:
+            for number in range(3):
+                if number == 1:
                     import_files([lines], house)
                 ledger = [row for client in clients for row in list(client.ledger)]
                 backup(Paths(house), copy)
@@ -289,7 +289,7 @@ def test_a_backup_of_a_server_under_load_has_everything_that_was_acknowledged(tm
         ids = dict(zip(texts(held), held["id"].to_pylist(), strict=True))
         assert len(ids) == held.num_rows
         assert {row["text_signature"]: row["id"] for row in ledger}.items() <= ids.items()
-    assert 0 < len(moments[1][1]) < len(all_rows)
+    assert 0 < len(moments[2][1]) < len(all_rows)
     with serving(copy.root, workers=1) as restored:
         assert whole(restored.port) == end
         last = max(row["id"] for row in end)
@@ -302,7 +302,7 @@ def test_a_backup_of_a_server_under_load_has_everything_that_was_acknowledged(tm
 # Cut short.
 
 
-@pytest.mark.parametrize("point", BACKUP_POINTS)
+@pytest.mark.parametrize("point", ["brought", "replaced"])
 def test_a_first_backup_that_was_cut_short_says_so(paths: Paths, copy: Paths, point: str) -> None:
     """No command takes it for a warehouse; the next backup into it finishes it."""
     killed = run_command("backup", copy.root, "--warehouse", paths.root, SIGDIR_FAULT=point)

@@ -79,7 +79,7 @@ def test_processes_that_open_a_new_warehouse_at_once_agree_on_its_id(tmp_path: P
     """Whoever is first in the staging file gives it."""
     make_folder(tmp_path / "new")
     path = Paths(tmp_path / "new").staging
-    with other_process(3) as pool:
+    with other_process(2) as pool:
         found = set(pool.map(open_staging, [path] * 6))
     assert len(found) == 1
     assert "" not in found
