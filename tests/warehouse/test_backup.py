@@ -188,20 +188,29 @@ def test_the_command_tells_the_numbers(paths: Paths, copy: Paths) -> None:
 # Others write meanwhile.
 
 
+@pytest.mark.parametrize("moment", ["before", "behind"])
 def test_rows_that_are_folded_while_it_copies_are_in_it_once(
-    paths: Paths, copy: Paths, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, copy: Paths, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """The worst moment: behind the copy of staging, before the look at the log."""
+    """At the worst moments: just before the look at the log, and just behind it."""
+    acknowledged = visible(paths)
 
     def folded_meanwhile(own: Paths) -> Snapshot:
-        stage(own, SIGNATURES, "late(uint256)")
+        seen = read_snapshot(own)
         fold(own)
-        return read_snapshot(own)
+        return seen if moment == "behind" else read_snapshot(own)
 
     monkeypatch.setattr(warehouse.backup, "read_snapshot", folded_meanwhile)
     backup(paths, copy)
+    monkeypatch.undo()
+    for collection in COLLECTIONS:
+        held = visible(copy)[collection]
+        assert places(held) == places(acknowledged[collection])
+        assert_sound(held)
+    assert_clean(copy)
+    assert bool(staged_rows(copy, SIGNATURES)) == (moment == "behind")
+    backup(paths, copy)
     assert_same(paths, copy)
-    assert staged_rows(copy, SIGNATURES) == []
 
 
 def test_what_comes_while_files_are_copied_waits_for_the_next_one(paths: Paths, copy: Paths) -> None:
