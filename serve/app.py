@@ -111,6 +111,7 @@ class _Front:
     def process_response(self, req: falcon.Request, resp: falcon.Response, resource: Any, req_succeeded: bool) -> None:
         if req.get_header("Origin") and req.path.startswith(_OPEN_PATHS):
             resp.set_header("Access-Control-Allow-Origin", "*")
+            preflight(req, resp)
 
 
 class _Resource:
@@ -126,8 +127,7 @@ class _Resource:
         return f"{req.scheme}://{req.netloc}{req.path}"
 
     def describe(self, req: falcon.Request, resp: falcon.Response, name: str, fields: dict[str, Any] | None) -> None:
-        """Answer OPTIONS, a browser's preflight too."""
-        preflight(req, resp)
+        """Answer OPTIONS."""
         told: dict[str, Any] = {
             "name": name,
             "description": "",

@@ -78,7 +78,7 @@ def packed(req: falcon.Request, resp: falcon.Response, body: bytes) -> bytes:
 
 
 def preflight(req: falcon.Request, resp: falcon.Response) -> None:
-    """Answer what a browser asks before a request from another origin's page."""
+    """Tell a browser, where it asks, what a page of another origin may send."""
     if req.get_header("Access-Control-Request-Method"):
         resp.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS")
         resp.set_header("Access-Control-Allow-Headers", "Accept, Content-Type, If-None-Match")

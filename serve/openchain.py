@@ -28,7 +28,7 @@ from serve import body as bodies
 from serve.canonical import is_filtered
 from serve.errors import Refusal, detail
 from serve.imports import new_texts, store_texts
-from serve.negotiate import JSON, packed, preflight
+from serve.negotiate import JSON, packed
 from serve.post import Writer
 from serve.query import texts_with
 from serve.render import LINE_FRAME, render_lines
@@ -44,7 +44,7 @@ _MAX_QUERY_BYTES = 61_440
 _HASH = re.compile(r"0x(?:[0-9a-fA-F]{8}|[0-9a-fA-F]{64})")
 
 _PATTERN = re.compile(r"[a-zA-Z0-9$_()\[\],*?]+")
-# A text of n characters costs n times the pattern's at worst; what is longer has no star in it.
+# At worst a text's length times the pattern's steps a text. A pattern without wildcards costs one look-up.
 _MAX_PATTERN = 256
 _FOUND = 100
 
@@ -70,12 +70,9 @@ def failure(told: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Resource:
-    """What the resources share: errors in the envelope, a browser's preflight."""
+    """What the resources share: errors in the envelope."""
 
     failure = staticmethod(failure)
-
-    def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
-        preflight(req, resp)
 
 
 def _answer(req: falcon.Request, resp: falcon.Response, result: Any) -> None:
@@ -90,8 +87,8 @@ def _parameters(req: falcon.Request) -> dict[str, list[str]]:
     return parse_qs(req.query_string, keep_blank_values=True, errors="replace")
 
 
-def _is_on(given: Mapping[str, list[str]], name: str, default: str) -> bool:
-    return (given.get(name, [""])[-1] or default) == "true"
+def _filters(given: Mapping[str, list[str]]) -> bool:
+    return given.get("filter", [""])[-1] in ("", "true")
 
 
 class LookupResource(_Resource):
@@ -102,7 +99,7 @@ class LookupResource(_Resource):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         given = _parameters(req)
-        _look_up(self._reader.current(), req, resp, given, _is_on(given, "filter", "true"))
+        _look_up(self._reader.current(), req, resp, given, _filters(given))
 
     on_head = on_get
 
@@ -153,12 +150,11 @@ def older_lookup(reader: Reader) -> Callable[..., None]:
             resp.set_header("Location", req.path + "/" + ("?" + req.query_string if req.query_string else ""))
             return
         req.context.failure = failure
-        if req.method == "OPTIONS":
-            preflight(req, resp)
-        elif req.method in ("GET", "HEAD"):
+        resp.set_header("Allow", "GET, HEAD, OPTIONS")
+        if req.method in ("GET", "HEAD"):
             _look_up(reader.current(), req, resp, given, given.get("all", ["false"])[-1] == "false")
-        else:
-            raise Refusal(405, {"detail": f'Method "{req.method}" not allowed.'}, {"Allow": "GET, HEAD, OPTIONS"})
+        elif req.method != "OPTIONS":
+            raise detail(405, f'Method "{req.method}" not allowed.')
 
     return answer
 
@@ -177,7 +173,7 @@ class SearchResource(_Resource):
         if len(pattern) > _MAX_PATTERN and not _is_exact(pattern):
             raise detail(400, f"A query with wildcards has at most {_MAX_PATTERN} characters.")
         view = self._reader.current()
-        filter = _is_on(given, "filter", "true")
+        filter = _filters(given)
         result = {kind: _fitting(view, collection, pattern, filter) for kind, collection in KINDS.items()}
         _answer(req, resp, result)
 

@@ -14,7 +14,6 @@ import falcon
 
 from serve.canonical import is_filtered
 from serve.errors import Refusal, not_found
-from serve.negotiate import preflight
 from serve.post import Writer
 from serve.query import texts_with
 from serve.settings import Settings
@@ -52,9 +51,6 @@ class FileResource:
         resp.data = body
 
     on_head = on_get
-
-    def on_options(self, req: falcon.Request, resp: falcon.Response, hash: str) -> None:
-        preflight(req, resp)
 
     def _texts(self, hash: str) -> list[str]:
         if not self._hash.fullmatch(hash):

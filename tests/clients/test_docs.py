@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.clients.support import CAST, WHATSABI, Front, need
-from tests.conftest import ROOT
+from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.serve.support import Server
 
 PAGE = (ROOT / "docs" / "clients.md").read_text()
@@ -23,12 +24,21 @@ def sessions() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("command", "printed"), sessions())
-def test_a_command_prints_what_the_page_says(command: str, printed: str, server: Server, front: Front) -> None:
+def test_a_command_prints_what_the_page_says(
+    command: str, printed: str, server: Server, request: pytest.FixtureRequest
+) -> None:
     """With the server's own port for the page's."""
     if command.startswith("cast "):
         need(CAST)
-        command = str(CAST) + command.removeprefix("cast")
-    assert front.run("sh", "-c", command.replace(ADDRESS, f"http://127.0.0.1:{server.port}")).strip() == printed
+        front: Front = request.getfixturevalue("front")
+        said = front.run("sh", "-c", str(CAST) + command.removeprefix("cast"))
+    else:
+        need(ROOT, "curl")
+        line = command.replace(ADDRESS, f"http://127.0.0.1:{server.port}")
+        said = subprocess.run(
+            ["sh", "-c", line], capture_output=True, text=True, timeout=SAFETY_SECONDS, check=True
+        ).stdout
+    assert said.strip() == printed
 
 
 def test_whatsabis_lookup(server: Server, front: Front, tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def test_a_body_that_is_no_json_is_refused(server: Server) -> None:
     error(request(server.port, "POST", IMPORT, b"f()", {"Content-Type": "text/plain"}), 415)
     answer = get(server.port, IMPORT)
     error(answer, 405)
-    assert answer.header("Allow") == "OPTIONS, POST"
+    assert set(answer.header("Allow").split(", ")) == {"OPTIONS", "POST"}
 
 
 @given(
