@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 import time
-import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -28,12 +27,12 @@ from pipeline.candidates import Entry, pack
 from pipeline.grammar import GrammarError
 from pipeline.judge import judge
 from serve import body as bodies
-from serve import imports
+from serve import imports, openchain, static
 from serve.errors import Refusal, detail, field_error, not_found
-from serve.negotiate import HTML, JSON, representation, takes_gzip
+from serve.negotiate import HTML, JSON, packed, preflight, representation
 from serve.post import NewText, Writer, new_text
 from serve.query import InvalidPage, Query, page_of, parse
-from serve.render import render_rows
+from serve.render import render_lines, render_rows
 from serve.settings import Settings
 from warehouse.errors import WarehouseError
 from warehouse.files import FileLock, make_folder
@@ -50,7 +49,6 @@ _METHODS = {allow: frozenset(allow.split(", ")) for allow in (_LIST_METHODS, _DE
 
 _MAX_EVENT_CHARACTERS = 4096
 _MAX_QUERY_BYTES = 16_384
-_GZIP_FROM_BYTES = 1024
 _CACHED_BYTES = 4 << 20
 
 # A POST lets go of the interpreter around its commit and must get it back from threads that compute: with
@@ -58,6 +56,9 @@ _CACHED_BYTES = 4 << 20
 _SWITCH_SECONDS = 0.0002
 
 _TOLD_EVERY_SECONDS = 2.0
+
+# What pages of any origin may read and write.
+_OPEN_PATHS = ("/api/", "/signature-database/", "/signatures/", "/topic0/")
 
 # The words of the contract, per collection.
 _TITLES = {SIGNATURES: "Signature", EVENT_SIGNATURES: "Event Signature"}
@@ -86,6 +87,8 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
     app.add_route("/readyz", HealthResource(reader, look=True))
     app.add_sink(_unknown_path, "/")  # the sink that was added last is asked first
     app.add_sink(_add_slash, r"^/api/v1/(?:(?:event-)?signatures(?:/[^/]+)?|import-(?:abi|solidity))$")
+    openchain.add_routes(app, settings, reader, writer)  # behind the sinks: it has the list's path without its slash
+    static.add_routes(app, settings, reader, writer)
     return app
 
 
@@ -93,6 +96,7 @@ class _Front:
     """What all answers share: the method and query are checked first, CORS headers are added last."""
 
     def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
+        req.context.failure = getattr(resource, "failure", None)
         allowed = getattr(resource, "methods", None)
         if allowed is None:
             return
@@ -105,8 +109,9 @@ class _Front:
             raise detail(405, f'Method "{req.method}" not allowed.')
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, resource: Any, req_succeeded: bool) -> None:
-        if req.get_header("Origin") and req.path.startswith("/api/"):
+        if req.get_header("Origin") and req.path.startswith(_OPEN_PATHS):
             resp.set_header("Access-Control-Allow-Origin", "*")
+            preflight(req, resp)
 
 
 class _Resource:
@@ -122,11 +127,7 @@ class _Resource:
         return f"{req.scheme}://{req.netloc}{req.path}"
 
     def describe(self, req: falcon.Request, resp: falcon.Response, name: str, fields: dict[str, Any] | None) -> None:
-        """Answer OPTIONS, a browser's preflight too."""
-        if req.get_header("Access-Control-Request-Method"):
-            resp.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS")
-            resp.set_header("Access-Control-Allow-Headers", "Accept, Content-Type, If-None-Match")
-            resp.set_header("Access-Control-Max-Age", "86400")
+        """Answer OPTIONS."""
         told: dict[str, Any] = {
             "name": name,
             "description": "",
@@ -278,17 +279,7 @@ def _answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
         resp.set_header("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'")
     else:
         resp.content_type = JSON
-    if len(body) >= _GZIP_FROM_BYTES:
-        resp.append_header("Vary", "Accept-Encoding")
-        if takes_gzip(req.get_header("Accept-Encoding") or ""):
-            resp.set_header("Content-Encoding", "gzip")
-            body = _gzip(body)
-    resp.data = body
-
-
-def _gzip(body: bytes) -> bytes:
-    packer = zlib.compressobj(1, wbits=31)
-    return packer.compress(body) + packer.flush()
+    resp.data = packed(req, resp, body)
 
 
 def _not_modified(req: falcon.Request, resp: falcon.Response, view: View) -> bool:
@@ -349,7 +340,8 @@ def warm() -> None:
     numbers = np.zeros(1, np.int64)
     segment = Segment.of(1, numbers, numbers, np.array([0, len(text)]), text, hash, {})
     render_rows(segment, numbers)
-    segment.with_text("uint"), segment.with_hex("0")
+    render_lines(segment, 0, 1)
+    segment.with_text("uint"), segment.with_hex("0"), segment.like("w*", 1)
 
 
 @lru_cache(maxsize=1)
@@ -379,12 +371,14 @@ def _refused(req: falcon.Request, resp: falcon.Response, error: Refusal, params:
         resp.set_header(name, value)
     req.context.kind = getattr(req.context, "kind", JSON)
     resp.delete_header("ETag")
-    _answer(req, resp, orjson.dumps(error.body))
+    failure = getattr(req.context, "failure", None)  # a dialect's own words
+    _answer(req, resp, orjson.dumps(failure(error.body) if failure else error.body))
 
 
 def _falcon_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
     status = falcon.http_status_to_code(error.status)
-    _refused(req, resp, detail(status, error.description or error.title or ""), params)
+    told = {"detail": error.description or error.title or ""}
+    _refused(req, resp, Refusal(status, told, dict(error.headers or {})), params)
 
 
 def _failed(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:

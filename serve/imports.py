@@ -7,15 +7,19 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from pipeline.candidates import Entry, pack
 from pipeline.formats.abi import abi_entry, has_no_selector
 from pipeline.formats.solidity import declarations
+from pipeline.grammar import OK, normalise_rows
 from pipeline.judge import judge
-from pipeline.keccak import keccak256
+from pipeline.keccak import keccak256, keccak256_rows
 from serve.body import Upload
 from serve.errors import field_error
-from serve.post import NewText, Writer
+from serve.post import CODES, NewText, Writer
 from warehouse.schema import COLLECTIONS, Collection
+from warehouse.staging import StagedRow
 
 _AT_ONCE = 500
 
@@ -80,12 +84,7 @@ def store(writer: Writer, entries: Iterable[Entry]) -> dict[str, int]:
         ignored += len(verdicts.rejected.text)
         for collection, rows in verdicts.accepted.items():
             texts[collection] += [NewText(collection, text, keccak256(text.encode())) for text in rows.text.to_pylist()]
-    new = [new for collection in COLLECTIONS for new in texts[collection]]
-    # In several transactions with room between: one of 200,000 rows would hold up every POST for eight seconds.
-    stored = []
-    for at in range(0, len(new), _AT_ONCE):
-        stored += writer.store(new[at : at + _AT_ONCE])
-        time.sleep(0.001)
+    stored = store_texts(writer, [new for collection in COLLECTIONS for new in texts[collection]])
     imported = sum(row is not None for row in stored)
     return {
         "num_processed": processed,
@@ -93,3 +92,29 @@ def store(writer: Writer, entries: Iterable[Entry]) -> dict[str, int]:
         "num_duplicates": len(stored) - imported,
         "num_ignored": ignored,
     }
+
+
+def store_texts(writer: Writer, new: list[NewText]) -> list[StagedRow | None]:
+    """Stage texts of any number; None in the place of each that is stored already."""
+    # In several transactions with room between: one of 200,000 rows would hold up every POST for eight seconds.
+    stored = []
+    for at in range(0, len(new), _AT_ONCE):
+        stored += writer.store(new[at : at + _AT_ONCE])
+        time.sleep(0.001)
+    return stored
+
+
+def new_texts(collection: Collection, texts: list[str]) -> list[NewText | None]:
+    """Each text normalised for the collection, as ``new_text`` does one; None in the place of each refused."""
+    code = CODES[collection]
+    found: list[NewText | None] = []
+    for rows in pack((Entry(text.encode("utf-8", "replace"), 0) for text in texts), 0):
+        said = np.full(len(rows), code, np.uint8)
+        result = normalise_rows(rows.data, rows.starts, rows.ends, said, code)
+        digests = keccak256_rows(result.data, result.offsets)
+        fine = (result.reasons == OK) & (result.collections == code)
+        data, ends = result.data.tobytes(), result.offsets.tolist()
+        for row, is_fine in enumerate(fine.tolist()):
+            text = data[ends[row] : ends[row + 1]].decode()
+            found.append(NewText(collection, text, digests[row].tobytes()) if is_fine else None)
+    return found

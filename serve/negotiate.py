@@ -1,12 +1,17 @@
-"""Which of the two representations a request gets, as the contract says."""
+"""Which of the two representations a request gets, as the contract says; packing; browsers' preflights."""
 
 from __future__ import annotations
 
+import zlib
 from functools import lru_cache
+
+import falcon
 
 from serve.errors import detail, not_found
 
 JSON, HTML = "application/json", "text/html"
+
+_GZIP_FROM_BYTES = 1024
 
 
 @lru_cache(maxsize=1024)
@@ -58,3 +63,23 @@ def takes_gzip(accept_encoding: str) -> bool:
         if name.lower() == "gzip":
             return _q(parameters) > 0
     return False
+
+
+def packed(req: falcon.Request, resp: falcon.Response, body: bytes) -> bytes:
+    """The body as the request wants it, gzipped or not; sets the headers that say so."""
+    if len(body) < _GZIP_FROM_BYTES:
+        return body
+    resp.append_header("Vary", "Accept-Encoding")
+    if not takes_gzip(req.get_header("Accept-Encoding") or ""):
+        return body
+    resp.set_header("Content-Encoding", "gzip")
+    packer = zlib.compressobj(1, wbits=31)
+    return packer.compress(body) + packer.flush()
+
+
+def preflight(req: falcon.Request, resp: falcon.Response) -> None:
+    """Tell a browser, where it asks, what a page of another origin may send."""
+    if req.get_header("Access-Control-Request-Method"):
+        resp.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS")
+        resp.set_header("Access-Control-Allow-Headers", "Accept, Content-Type, If-None-Match")
+        resp.set_header("Access-Control-Max-Age", "86400")

@@ -236,6 +236,11 @@ def select(segment: Segment, collection: Collection, wanted: Filter | None) -> S
     return Selection(segment, first, last, rows)
 
 
+def texts_with(view: View, collection: Collection, hash: bytes) -> list[str]:
+    """The texts of a whole hash, oldest first."""
+    return [segment.text_at(row) for segment in view.segments[collection] for row in segment.with_hash(hash).tolist()]
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """A page of a list: ``records`` is JSON, the records joined by commas; links None at the ends."""

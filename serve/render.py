@@ -1,4 +1,4 @@
-"""Rows to JSON bytes, in one compiled kernel: columns in, the wire's records out.
+"""Rows to bytes, in compiled kernels: columns in, the wire's records or an export's lines out.
 
 A record is about 168 bytes; 100 of them take 10 microseconds here and 100 with dicts and orjson.
 """
@@ -156,4 +156,39 @@ def render_rows(segment: Segment, rows: Array) -> bytes:
     """The records of some rows (int64, in the order wanted), joined by commas."""
     out = _render(segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash, rows)
     rendered: bytes = out.tobytes()
+    return rendered
+
+
+LINE_FRAME = 4
+"""Bytes of a line beside its text and the digits of its hash."""
+
+
+@njit(nogil=True, cache=True)
+def _lines(offsets: Array, text: Array, hashes: Array, first: int, last: int) -> Array:
+    width = hashes.shape[1]
+    one = np.uint64(1)
+    out = np.empty((last - first) * (LINE_FRAME + 2 * width) + offsets[last] - offsets[first], np.uint8)
+    at = np.uint64(0)
+    for row in range(first, last):
+        out[at] = 0x30
+        out[at + one] = 0x78
+        at += np.uint64(2)
+        for k in range(width):
+            byte = hashes[row, k]
+            out[at] = _HEX[byte >> 4]
+            out[at + one] = _HEX[byte & 15]
+            at += np.uint64(2)
+        out[at] = 0x2C
+        at += one
+        for k in range(np.uint64(offsets[row]), np.uint64(offsets[row + 1])):
+            out[at] = text[k]
+            at += one
+        out[at] = 0x0A
+        at += one
+    return out
+
+
+def render_lines(segment: Segment, first: int, last: int) -> bytes:
+    """The rows ``first`` up to and without ``last`` as lines ``0x<hash>,<text>``."""
+    rendered: bytes = _lines(segment.offsets, segment.text, segment.hash, first, last).tobytes()
     return rendered

@@ -18,6 +18,7 @@ distance is the rest looked at (``benchmarks/bench_serve.py``).
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -112,19 +113,37 @@ class Segment:
 
     def with_text(self, fragment: str) -> Array:
         """The rows whose text has the fragment, upper and lower case being the same, rising."""
+        return np.concatenate([_NO_ROWS, *self._having(fragment)])
+
+    def like(self, pattern: str, limit: int) -> Array:
+        """The first ``limit`` rows whose whole text fits the pattern, rising; cases differ.
+
+        In a pattern ``*`` is any run of characters, ``?`` is one.
+        """
+        wanted = np.frombuffer(re.sub(r"\*+", "*", pattern).encode(), np.uint8)
+        found, count = np.empty(limit, np.int64), 0
+        for rows in self._having(max(re.split(r"[*?]", pattern), key=len)):
+            count = _keep_like(self.text, self.offsets, rows, wanted, found, count)
+            if count == limit:
+                break
+        return found[:count]
+
+    def _having(self, fragment: str) -> Iterator[Array]:
+        """The rows that ``with_text`` finds, part by part."""
         needle = _Needle.of(fragment.encode())
-        if not len(needle.wanted):
-            return np.arange(self.rows, dtype=np.int64)
-        found: list[Array] = []
-        out = np.empty(1 << 12, np.int64)
-        row = 0
+        row, size = 0, 1 << 12
         while row < self.rows:
-            count, row = _scan_text(
-                self.text, self.offsets, self.rows, row, needle.wanted, needle.masks, needle.first, needle.second, out
-            )
-            found.append(out[:count])
-            out = np.empty(min(2 * len(out), 1 << 20), np.int64)
-        return np.concatenate(found) if found else np.empty(0, np.int64)
+            if not len(needle.wanted):
+                first, row = row, min(self.rows, row + size)
+                yield np.arange(first, row, dtype=np.int64)
+            else:
+                found = np.empty(size, np.int64)
+                count, row = _scan_text(
+                    self.text, self.offsets, self.rows, row,
+                    needle.wanted, needle.masks, needle.first, needle.second, found,
+                )  # fmt: skip
+                yield found[:count]
+            size = min(2 * size, 1 << 20)
 
 
 # How common a byte is in canonical texts, the rarest first; what is not listed is rarer still.
@@ -228,6 +247,47 @@ def _scan_text(
                 return count, rows
             stop = min(stop, at) if at > stop else stop
     return count, rows
+
+
+_STAR, _MARK = 0x2A, 0x3F
+
+
+@njit(nogil=True, cache=True)
+def _keep_like(text: Array, offsets: Array, rows: Array, pattern: Array, found: Array, count: int) -> int:
+    """Append the rows that fit to ``found``, which has ``count``, until it is full: how many it has now."""
+    for row in rows:
+        if count == len(found):
+            break
+        if _is_like(text, offsets[row], offsets[row + 1], pattern):
+            found[count] = row
+            count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def _is_like(text: Array, at: int, end: int, pattern: Array) -> bool:
+    """Whether ``text[at:end]`` fits as a whole.
+
+    Where it does not go on, the last star takes one character more: what an earlier one took is the
+    shortest that fits, so it need not be tried again.
+    """
+    k, star, resume = 0, -1, at
+    while at < end:
+        if k < len(pattern) and pattern[k] == _STAR:
+            star, resume = k, at
+            k += 1
+        elif k < len(pattern) and (pattern[k] == _MARK or pattern[k] == text[at]):
+            k += 1
+            at += 1
+        elif star >= 0:
+            resume += 1
+            at = resume
+            k = star + 1
+        else:
+            return False
+    while k < len(pattern) and pattern[k] == _STAR:
+        k += 1
+    return k == len(pattern)
 
 
 @njit(nogil=True, cache=True)

@@ -1,0 +1,22 @@
+"""Which texts are filtered: every other text of a selector that ``canonical.txt`` lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+NO_TEXT = "-"
+
+
+@lru_cache(maxsize=1)
+def canonical() -> Mapping[bytes, str]:
+    """The canonical text of each listed selector; NO_TEXT where none is right."""
+    lines = Path(__file__).with_name("canonical.txt").read_text().splitlines()
+    entries = (line.split(maxsplit=2) for line in lines if not line.startswith("#"))
+    return {bytes.fromhex(selector.removeprefix("0x")): text for selector, text, _ in entries}
+
+
+def is_filtered(hash: bytes, text: str) -> bool:
+    """Whether a text is known not to be meant by its hash. Topics have no second text: none is."""
+    return canonical().get(hash, text) != text

@@ -1,0 +1,60 @@
+"""The trees of ethereum-lists/4bytes and topic0, as if they were files: Otterscan reads these.
+
+``/signatures/a9059cbb`` and ``/topic0/<64 hex>`` are the texts joined by ``;``. Readers take the first one,
+so what is not filtered comes first, then what is oldest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import falcon
+
+from serve.canonical import is_filtered
+from serve.errors import Refusal, not_found
+from serve.post import Writer
+from serve.query import texts_with
+from serve.settings import Settings
+from warehouse.reading import Reader
+from warehouse.schema import EVENT_SIGNATURES, HASH_BYTES, SIGNATURES, Collection
+
+_CACHED_SECONDS = 3600
+
+
+def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer) -> None:
+    app.add_route("/signatures/{hash}", FileResource(SIGNATURES, reader))
+    app.add_route("/topic0/{hash}", FileResource(EVENT_SIGNATURES, reader))
+
+
+class FileResource:
+    """The file of one hash."""
+
+    def __init__(self, collection: Collection, reader: Reader) -> None:
+        self._collection = collection
+        self._reader = reader
+        self._hash = re.compile(f"[0-9a-fA-F]{{{2 * HASH_BYTES[collection]}}}")
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, hash: str) -> None:
+        texts = self._texts(hash)
+        if not texts:
+            raise Refusal(404, not_found().body, {"Cache-Control": "no-cache"})  # it may come any moment
+        body = ";".join(texts).encode()
+        tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+        resp.set_header("ETag", tag)
+        resp.set_header("Cache-Control", f"public, max-age={_CACHED_SECONDS}")
+        if tag in (req.get_header("If-None-Match") or ""):
+            resp.status = falcon.HTTP_304
+            return
+        resp.content_type = "text/plain; charset=utf-8"
+        resp.data = body
+
+    on_head = on_get
+
+    def _texts(self, hash: str) -> list[str]:
+        if not self._hash.fullmatch(hash):
+            return []
+        digest = bytes.fromhex(hash)
+        texts = texts_with(self._reader.current(), self._collection, digest)
+        return sorted(texts, key=lambda text: is_filtered(digest, text))

@@ -1,0 +1,100 @@
+"""Foundry's cast, the real binary, with its built-in host led to our server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from Crypto.Hash import keccak
+
+from tests.clients.support import CAST, Front, need
+from tests.conftest import ROOT
+from tests.serve.support import Server, found, post_text
+from warehouse.schema import EVENT_SIGNATURES
+
+TRANSFER = "transfer(address,uint256)"
+TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+
+
+@pytest.fixture(autouse=True)
+def _cast() -> None:
+    need(CAST)
+
+
+def selector(text: str) -> str:
+    return "0x" + keccak.new(digest_bits=256, data=text.encode()).hexdigest()[:8]
+
+
+def test_4byte(front: Front) -> None:
+    """The canonical text alone, although the older one collides with it."""
+    assert front.run(CAST, "4byte", "0xa9059cbb") == f"{TRANSFER}\n"
+    assert front.run(CAST, "4byte", "0x23b872dd") == "transferFrom(address,address,uint256)\n"
+
+
+def test_4byte_of_an_unknown_selector(front: Front, server: Server) -> None:
+    """cast says that there is none; once it is posted, cast has it."""
+    text = "unknownToCast(uint8)"
+    missed = front.tried(CAST, "4byte", selector(text))
+    assert missed.returncode != 0
+    assert "No matching function signatures found" in missed.stderr
+    assert post_text(server.port, text).status == 201
+    assert front.run(CAST, "4byte", selector(text)) == f"{text}\n"
+
+
+def test_4byte_event(front: Front) -> None:
+    """A topic."""
+    assert front.run(CAST, "4byte-event", TRANSFER_TOPIC) == "Transfer(address,address,uint256)\n"
+
+
+def test_4byte_calldata(front: Front) -> None:
+    """Calldata is decoded with the text found."""
+    data = "0xa9059cbb" + "0a2ac0c368dc8ec680a0c98c907656bd97067595".rjust(64, "0") + f"{1234:064x}"
+    lines = front.run(CAST, "4byte-calldata", data).splitlines()
+    assert lines[0] == f'1) "{TRANSFER}"'
+    assert lines[2].split()[0] == "1234"
+
+
+def test_decode_error(front: Front) -> None:
+    """A custom error is looked up as a function."""
+    data = selector("ERC20InvalidSender(address)") + "0" * 64
+    assert front.run(CAST, "decode-error", data).startswith("ERC20InvalidSender(address)")
+
+
+def test_upload_signature(front: Front, server: Server) -> None:
+    """Functions, events and errors are stored; what is known is told as duplicated."""
+    said = front.run(
+        CAST, "upload-signature", "function castOne(uint256)", "event CastTwo(uint256)", "error CastThree(address)", TRANSFER
+    )  # fmt: skip
+    assert f"Imported: Function castOne(uint256): {selector('castOne(uint256)')}" in said
+    assert f"Imported: Function CastThree(address): {selector('CastThree(address)')}" in said
+    assert "Imported: Event CastTwo(uint256): 0x" in said
+    assert f"Duplicated: Function {TRANSFER}: 0xa9059cbb" in said
+    assert len(found(server.port, "castOne(uint256)")) == len(found(server.port, "CastThree(address)")) == 1
+    assert len(found(server.port, "CastTwo(uint256)", EVENT_SIGNATURES)) == 1
+    assert "Duplicated: Function castOne(uint256)" in front.run(CAST, "upload-signature", "castOne(uint256)")
+
+
+def test_upload_of_an_artifact(front: Front, server: Server, tmp_path: Path) -> None:
+    """A contract's JSON, as forge leaves it, by path."""
+    abi = [{"type": "function", "name": "fromArtifact", "inputs": [{"name": "a", "type": "uint8"}], "outputs": [],
+            "stateMutability": "view"}]  # fmt: skip
+    (tmp_path / "Contract.json").write_text(json.dumps({"abi": abi}))
+    front.run(CAST, "upload-signature", tmp_path / "Contract.json")
+    assert len(found(server.port, "fromArtifact(uint8)")) == 1
+
+
+def test_uploads_in_chunks(front: Front, server: Server) -> None:
+    """cast sends a thousand at a time; all arrive."""
+    texts = [f"chunk{number}(uint256)" for number in range(2100)]
+    said = front.run(CAST, "upload-signature", *texts)
+    assert said.count("Imported: Function chunk") == len(texts)
+    assert len(found(server.port, "chunk2099(uint256)")) == 1
+
+
+def test_a_trace_names_what_the_samples_name(front: Front) -> None:
+    """Every function of the bundled ERC-20 is found by its selector."""
+    for line in (ROOT / "samples" / "erc-0020-token.txt").read_text().splitlines():
+        if line.startswith("function") and "()" in line:
+            text = line.split()[1]
+            assert front.run(CAST, "4byte", selector(text)) == f"{text}\n"

@@ -1,0 +1,463 @@
+"""The OpenChain dialect and the older one, on a real port; its search and export also in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import falcon.testing
+import pytest
+from Crypto.Hash import keccak
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.grammar import GrammarError
+from serve import openchain
+from serve.app import create_app
+from serve.imports import new_texts
+from serve.post import Writer, new_text
+from serve.render import render_lines
+from serve.settings import MIB, Settings
+from tests.conftest import import_files
+from tests.serve.support import FORM, JSON, Row, Server, get, post, request, segment_of, serving, view_of, whole
+from warehouse.paths import Paths
+from warehouse.reading import Reader
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+
+BASE = "/signature-database/v1"
+LOOKUP, SEARCH, IMPORT, EXPORT = f"{BASE}/lookup", f"{BASE}/search", f"{BASE}/import", f"{BASE}/export"
+OLDER_LOOKUP, OLDER_IMPORT = "/api/v1/signatures", "/api/v1/import"
+
+SPAM, TRANSFER = "many_msg_babbage(bytes1)", "transfer(address,uint256)"
+EVENT = "Transfer(address,address,uint256)"
+# The spam came first: it is the oldest text of its selector.
+SEED = [SPAM, f"function {TRANSFER}", "error Broken(uint256)", "under_score()", "underXscore()", f"event {EVENT}"]
+MANY = [f"many{number}(uint256)" for number in range(120)]
+
+
+def digest(text: str) -> str:
+    return keccak.new(digest_bits=256, data=text.encode()).hexdigest()
+
+
+def selector(text: str) -> str:
+    return "0x" + digest(text)[:8]
+
+
+def topic(text: str) -> str:
+    return "0x" + digest(text)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("openchain")
+    texts = folder / "texts.txt"
+    texts.write_text("\n".join([*SEED, *MANY, *(f"event Many{text[4:]}" for text in MANY)]))
+    import_files([texts], folder / "house")
+    with serving(folder / "house", "--max-import-body", str(MIB), workers=1) as running:
+        yield running
+        assert running.faults() == []
+
+
+def result(server: Server, path: str, **parameters: str) -> Any:
+    answer = get(server.port, f"{path}?{urlencode(parameters)}" if parameters else path)
+    assert answer.status == 200, answer.body
+    told = answer.json()
+    assert told["ok"] is True
+    assert answer.header("Content-Type") == "application/json"
+    return told["result"]
+
+
+def error(answer: Any, status: int) -> str:
+    """The words of a refusal, in the dialect's envelope."""
+    assert answer.status == status, answer.body
+    told = answer.json()
+    assert told.keys() == {"ok", "error"}
+    assert told["ok"] is False
+    text: str = told["error"]
+    assert text
+    return text
+
+
+def name(text: str, filtered: bool = False) -> dict[str, Any]:
+    return {"name": text, "filtered": filtered}
+
+
+def imported(server: Server, value: Any, path: str = IMPORT) -> Any:
+    answer = post(server.port, path, value)
+    assert answer.status == 200, answer.body
+    return answer.json()["result"]
+
+
+# Lookup.
+
+
+def test_both_kinds_are_always_there(server: Server) -> None:
+    """A client reads `function` and `event` whatever it asked for."""
+    assert result(server, LOOKUP) == {"function": {}, "event": {}}
+    assert result(server, LOOKUP, event=topic(EVENT)) == {"function": {}, "event": {topic(EVENT): [name(EVENT)]}}
+
+
+def test_hashes_are_echoed_as_asked_and_unknown_ones_are_empty(server: Server) -> None:
+    """Upper case finds as lower case does, under its own key; unknown is a list, never null."""
+    upper = "0x" + selector("under_score()")[2:].upper()
+    asked = f"{upper}, 0x00000001,{selector('Broken(uint256)')},"
+    assert result(server, LOOKUP, function=asked, event="0x" + "0" * 64) == {
+        "function": {
+            upper: [name("under_score()")],
+            "0x00000001": [],
+            selector("Broken(uint256)"): [name("Broken(uint256)")],  # a custom error
+        },
+        "event": {"0x" + "0" * 64: []},
+    }
+
+
+def test_a_hash_of_the_other_kind_is_empty(server: Server) -> None:
+    """A topic is no selector."""
+    found = result(server, LOOKUP, function=topic(EVENT), event=selector(TRANSFER))
+    assert found == {"function": {topic(EVENT): []}, "event": {selector(TRANSFER): []}}
+
+
+def test_what_is_not_canonical_is_filtered(server: Server) -> None:
+    """By default other texts of a well-known selector are dropped; filter=false marks them, oldest first."""
+    asked = selector(TRANSFER)
+    assert result(server, LOOKUP, function=asked)["function"] == {asked: [name(TRANSFER)]}
+    assert result(server, LOOKUP, function=asked, filter="true")["function"] == {asked: [name(TRANSFER)]}
+    unfiltered = result(server, LOOKUP, function=asked, filter="false")["function"]
+    assert unfiltered == {asked: [name(SPAM, filtered=True), name(TRANSFER)]}
+    upper = "0xA9059CBB"
+    assert result(server, LOOKUP, function=upper)["function"] == {upper: [name(TRANSFER)]}
+
+
+def test_a_parameter_may_be_repeated(server: Server) -> None:
+    """Some clients give each hash a parameter of its own."""
+    path = f"{LOOKUP}?function={selector(MANY[0])}&function={selector(MANY[1])}"
+    assert list(get(server.port, path).json()["result"]["function"]) == [selector(MANY[0]), selector(MANY[1])]
+
+
+def test_thousands_of_hashes_fit_a_request(server: Server) -> None:
+    """The originals end at about 1,400; what is too long is told in the envelope."""
+    hashes = [f"0x{number:08x}" for number in range(5000)]
+    hashes[4321] = selector(MANY[7])
+    found = get(server.port, f"{LOOKUP}?function={','.join(hashes)}").json()["result"]["function"]
+    assert list(found) == hashes
+    assert {hash: texts for hash, texts in found.items() if texts} == {selector(MANY[7]): [name(MANY[7])]}
+    error(get(server.port, f"{LOOKUP}?function={','.join(hashes + hashes[:600])}"), 414)
+
+
+@pytest.mark.parametrize(
+    "hash", ["0x", "a9059cbb", "0xa9059cb", "0xa9059cbbb", "0xa9059cbg", "0XA9059CBB", "transfer", "0x" + "0" * 63, "é"]
+)
+def test_a_bad_hash_is_refused(server: Server, hash: str) -> None:
+    """One bad hash spoils the request, with 400 and a word of which."""
+    for kind in openchain.KINDS:
+        assert hash[:80] in error(get(server.port, f"{LOOKUP}?{kind}={quote('0x00000001,' + hash)}"), 400)
+
+
+def test_large_answers_are_packed(server: Server) -> None:
+    """Who takes gzip gets it."""
+    path = f"{LOOKUP}?function={','.join(map(selector, MANY))}"
+    assert get(server.port, path, {"Accept-Encoding": "gzip"}).header("Content-Encoding") == "gzip"
+
+
+# Search.
+
+
+def test_search_answers_by_hash_and_kind(server: Server) -> None:
+    """The whole text must fit; an underscore is itself; cases differ."""
+    found = result(server, SEARCH, query="under_score()")
+    assert found == {"function": {selector("under_score()"): [name("under_score()")]}, "event": {}}
+    assert set(result(server, SEARCH, query="under?score()")["function"]) == {
+        selector("under_score()"), selector("underXscore()"),
+    }  # fmt: skip
+    assert result(server, SEARCH, query="under*score")["function"] == {}
+    assert result(server, SEARCH, query="Under*") == {"function": {}, "event": {}}
+    assert result(server, SEARCH, query="*ransfer(address,*")["event"] == {topic(EVENT): [name(EVENT)]}
+
+
+def test_search_filters_too(server: Server) -> None:
+    """Spam is left out unless it is asked for."""
+    assert result(server, SEARCH, query=SPAM)["function"] == {}
+    found = result(server, SEARCH, query="many_msg*", filter="false")["function"]
+    assert found == {selector(SPAM): [name(SPAM, filtered=True)]}
+
+
+def test_search_has_a_hundred_of_each_kind_at_most(server: Server) -> None:
+    """The oldest ones."""
+    found = result(server, SEARCH, query="?any*(uint256)")
+    assert [texts[0]["name"] for texts in found["function"].values()] == MANY[:100]
+    assert len(found["event"]) == 100
+
+
+@pytest.mark.parametrize("query", ["", "two words", "a%b", "a-b", "é", "a" * 257 + "*"])
+def test_a_bad_query_is_refused(server: Server, query: str) -> None:
+    """Other characters are in no text."""
+    error(get(server.port, f"{SEARCH}?{urlencode({'query': query})}"), 400)
+
+
+def test_a_long_text_without_wildcards_is_searched(server: Server) -> None:
+    """Its hash is asked for, whatever its length."""
+    assert result(server, SEARCH, query="a" * 5000 + "()") == {"function": {}, "event": {}}
+
+
+pieces = st.sampled_from(["*", "?", "a", "b", "A", "_", "(", "ab"])
+texts = st.lists(st.text("aAb_(", max_size=12), max_size=12)
+
+
+@given(st.lists(pieces, max_size=8).map("".join), texts, st.integers(1, 5))
+def test_search_is_the_pattern_of_the_whole_text(pattern: str, found: list[str], limit: int) -> None:
+    """The compiled search finds what a regular expression does, the first rows of it."""
+    segment = segment_of([Row(number, number, text, b"\0\0\0\0") for number, text in enumerate(found, 1)])
+    wanted = re.compile("".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in pattern))
+    expected = [row for row, text in enumerate(found) if wanted.fullmatch(text)]
+    assert segment.like(pattern, limit).tolist() == expected[:limit]
+
+
+# Import.
+
+
+def test_an_import_tells_of_every_text(server: Server) -> None:
+    """New, known and refused, under the text as sent, with the hash of what is stored."""
+    sent = ["x(uint)", "function y(uint a) returns (bool)", TRANSFER, "bad(", "event z()", "", "x(uint)", "x(uint256)"]
+    told = imported(server, {"function": sent, "event": ["Y(uint indexed a)", EVENT]})
+    assert told == {
+        "function": {
+            "imported": {
+                "x(uint)": selector("x(uint256)"),
+                "function y(uint a) returns (bool)": selector("y(uint256)"),
+            },
+            "duplicated": {TRANSFER: selector(TRANSFER), "x(uint256)": selector("x(uint256)")},
+            "invalid": ["bad(", "event z()", ""],
+        },
+        "event": {"imported": {"Y(uint indexed a)": topic("Y(uint256)")}, "duplicated": {EVENT: topic(EVENT)}, "invalid": []},
+    }  # fmt: skip
+    found = result(server, LOOKUP, function=selector("x(uint256)"), event=topic("Y(uint256)"))
+    assert found == {
+        "function": {selector("x(uint256)"): [name("x(uint256)")]},
+        "event": {topic("Y(uint256)"): [name("Y(uint256)")]},
+    }
+
+
+def test_errors_are_imported_as_functions(server: Server) -> None:
+    """A custom error has a selector."""
+    told = imported(server, {"error": ["Refused(address)"], "function": ["error Denied()"]})["function"]
+    assert told["imported"] == {
+        "Refused(address)": selector("Refused(address)"), "error Denied()": selector("Denied()"),
+    }  # fmt: skip
+
+
+def test_more_than_a_thousand_texts_are_imported(server: Server) -> None:
+    """The originals refuse the second thousand."""
+    sent = [f"bulk{number}(address)" for number in range(2500)]
+    assert imported(server, {"function": sent})["function"]["imported"] == {text: selector(text) for text in sent}
+    assert imported(server, {"function": sent})["function"]["duplicated"] == {text: selector(text) for text in sent}
+
+
+@pytest.mark.parametrize(
+    ("value", "status"),
+    [
+        ({}, 400), ({"function": [], "event": []}, 400), ({"function": "f()"}, 400), ({"event": [1]}, 400),
+        ({"function": None}, 400), ([], 400), ({"function": ["f()"] * 200_000}, 413),
+    ],
+)  # fmt: skip
+def test_a_body_of_another_shape_is_refused(server: Server, value: Any, status: int) -> None:
+    """In the envelope, with nothing stored."""
+    error(post(server.port, IMPORT, value), status)
+
+
+def test_a_body_that_is_no_json_is_refused(server: Server) -> None:
+    """Broken JSON, a form, another type, a method that is not there."""
+    error(request(server.port, "POST", IMPORT, b"{", JSON), 400)
+    error(request(server.port, "POST", IMPORT, b"function=f()", FORM), 400)
+    error(request(server.port, "POST", IMPORT, b"f()", {"Content-Type": "text/plain"}), 415)
+    answer = get(server.port, IMPORT)
+    error(answer, 405)
+    assert set(answer.header("Allow").split(", ")) == {"OPTIONS", "POST"}
+
+
+@given(
+    st.lists(
+        st.sampled_from(["f(uint)", "event E(uint indexed a)", "function g()", "error X()", "bad(", "f(uint256)", ""])
+        | st.text(st.sampled_from("fE(),uint 8[]é\ud800\0"), max_size=9),
+        max_size=9,
+    ),
+    st.sampled_from(COLLECTIONS),
+)
+def test_texts_together_are_as_texts_alone(given: list[str], collection: Collection) -> None:
+    """An import judges each text as a POST of it does."""
+
+    def alone(text: str) -> Any:
+        try:
+            return new_text(collection, text.encode("utf-8", "replace").decode())
+        except GrammarError:
+            return None
+
+    assert new_texts(collection, given) == [alone(text) for text in given]
+
+
+# Stats and export.
+
+
+def test_stats_count_both_kinds(server: Server) -> None:
+    """What the lists count."""
+    rows = {kind: len(whole(server.port, collection)) for kind, collection in openchain.KINDS.items()}
+    assert result(server, f"{BASE}/stats") == {"count": rows}
+
+
+def test_an_export_is_every_row_and_can_be_imported(server: Server, tmp_path: Path) -> None:
+    """Functions, then events, each oldest first; a fresh warehouse gets the same rows of it."""
+    answer = get(server.port, EXPORT)
+    assert answer.status == 200
+    assert answer.header("Content-Type") == "text/plain; charset=utf-8"
+    expected = [
+        f"{row['hex_signature']},{row['text_signature']}\n"
+        for collection in (SIGNATURES, EVENT_SIGNATURES)
+        for row in whole(server.port, collection)
+    ]
+    assert answer.body.decode() == "".join(expected)
+    head = request(server.port, "HEAD", EXPORT)
+    assert (head.status, head.header("Content-Length"), head.body) == (200, str(len(answer.body)), b"")
+    assert get(server.port, EXPORT, {"If-None-Match": answer.header("ETag")}).status == 304
+    (tmp_path / "export.csv").write_bytes(answer.body)
+    report = import_files([tmp_path / "export.csv"], tmp_path / "again")
+    assert (report.imported(), report.total("rejected")) == (len(expected), 0)
+
+
+def rows_of(texts: Sequence[str]) -> list[Row]:
+    return [Row(number, number, text, bytes.fromhex(digest(text)[:8])) for number, text in enumerate(texts, 1)]
+
+
+@pytest.mark.parametrize(("size", "rows"), [(1, 100), (1000, 1), (40, 3)])
+def test_an_export_is_cut_anywhere(size: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks have the lines of all segments in order, whatever bounds them."""
+    monkeypatch.setattr(openchain, "_CHUNK_BYTES", size)
+    monkeypatch.setattr(openchain, "_CHUNK_ROWS", rows)
+    texts = [f"f{'x' * (number % 50)}{number}()" for number in range(60)]
+    parts = [texts[:1], texts[1:31], [], texts[31:]]
+    view = view_of([segment_of(rows_of(part), slack=len(part) % 2) for part in parts])
+    chunks = list(openchain._chunks(view))
+    assert b"".join(chunks).decode() == "".join(f"{selector(text)},{text}\n" for text in texts)
+    assert len(chunks) >= 60 // max(rows, size // 5)
+
+
+def test_an_exports_chunks_are_small() -> None:
+    """A megabyte or so, for short texts as for long ones: a server's memory stays flat."""
+    short, long = [f"f{number}()" for number in range(60_000)], ["g" * 60_000 + f"{number}()" for number in range(60)]
+    for texts in (short, long):
+        sizes = [len(chunk) for chunk in openchain._chunks(view_of([segment_of(rows_of(texts))]))]
+        assert len(sizes) > 3
+        assert max(sizes) < 2 * MIB
+
+
+def test_slow_exports_leave_threads_free(tmp_path: Path) -> None:
+    """Half of a worker's threads at most are held by them; one that ends makes room."""
+    import_texts(tmp_path, ["a()", "b()"])
+    reader = Reader(Paths(tmp_path / "house"))
+    writer = Writer(Paths(tmp_path / "house"), reader)
+    app = create_app(Settings(tmp_path / "house", threads=4), reader, writer)
+    statuses: list[str] = []
+
+    def start(status: str, headers: list[tuple[str, str]]) -> None:
+        statuses.append(status[:3])
+
+    def export() -> Any:
+        return app(falcon.testing.create_environ(EXPORT), start)
+
+    first, second = export(), export()
+    third = export()
+    assert statuses == ["200", "200", "503"]
+    first.close()
+    first.close()  # once is enough
+    fourth, fifth = export(), export()
+    assert statuses[3:] == ["200", "503"]
+    assert b"".join(fourth) == b"".join(second) != b""
+    assert b'"ok":false' in b"".join(third) == b"".join(fifth)
+    writer.close()
+    reader.close()
+
+
+def import_texts(folder: Path, texts: list[str]) -> None:
+    (folder / "texts.txt").write_text("\n".join(texts))
+    import_files([folder / "texts.txt"], folder / "house")
+
+
+def test_lines_are_rendered_from_any_row() -> None:
+    """The kernel is what string formatting says, of 32 bytes too."""
+    texts = ["A()", "Bb(uint256)", "C(address)"]
+    rows = [Row(number, number, text, bytes.fromhex(digest(text))) for number, text in enumerate(texts)]
+    segment = segment_of(rows, width=32)
+    assert render_lines(segment, 1, 3).decode() == "".join(f"{topic(t)},{t}\n" for t in texts[1:])
+    assert render_lines(segment, 2, 2) == b""
+    assert openchain._size(segment) == sum(len(f"{topic(t)},{t}\n") for t in texts)
+
+
+# The older dialect.
+
+
+def test_the_older_lookup_is_told_by_its_parameters(server: Server) -> None:
+    """On the list's path without the slash; everything else goes to the list."""
+    asked = selector(TRANSFER)
+    assert result(server, OLDER_LOOKUP, function=asked) == {"function": {asked: [name(TRANSFER)]}, "event": {}}
+    both = get(server.port, f"{OLDER_LOOKUP}?function={asked}&event={topic(EVENT)}&all").json()["result"]
+    assert both == {
+        "function": {asked: [name(SPAM, filtered=True), name(TRANSFER)]},
+        "event": {topic(EVENT): [name(EVENT)]},
+    }
+    assert len(result(server, OLDER_LOOKUP, function=asked, all="true")["function"][asked]) == 2
+    assert len(result(server, OLDER_LOOKUP, function=asked, all="false")["function"][asked]) == 1
+    error(get(server.port, f"{OLDER_LOOKUP}?event=0x1"), 400)
+    moved = get(server.port, f"{OLDER_LOOKUP}?hex_signature={asked}")
+    assert (moved.status, moved.header("Location")) == (301, f"/api/v1/signatures/?hex_signature={asked}")
+    for method in ("POST", "HEAD", "OPTIONS", "DELETE"):
+        assert request(server.port, method, OLDER_LOOKUP).header("Location") == "/api/v1/signatures/"
+    assert error(request(server.port, "DELETE", f"{OLDER_LOOKUP}?function={asked}"), 405)
+    assert request(server.port, "HEAD", f"{OLDER_LOOKUP}?function={asked}").status == 200
+
+
+def test_the_older_import_takes_texts_and_abis(server: Server) -> None:
+    """As Foundry and Blockscout sent them."""
+    raw = {"type": "raw", "data": {"function": ["older(uint)"], "event": [], "error": ["OlderError()"]}}
+    assert imported(server, raw, OLDER_IMPORT)["function"]["imported"] == {
+        "older(uint)": selector("older(uint256)"), "OlderError()": selector("OlderError()"),
+    }  # fmt: skip
+    abi = [
+        {"type": "function", "name": "abi", "inputs": [{"type": "tuple", "components": [{"type": "uint8"}]}]},
+        {"type": "event", "name": "Abi", "inputs": [{"type": "address", "indexed": True}], "anonymous": False},
+        {"type": "error", "name": "AbiError", "inputs": []},
+        {"type": "constructor", "inputs": []},
+        {"type": "function", "name": "bad name", "inputs": []},
+    ]
+    assert imported(server, {"type": "abi", "data": [abi]}, OLDER_IMPORT) == {
+        "function": {
+            "imported": {"abi((uint8))": selector("abi((uint8))"), "AbiError()": selector("AbiError()")},
+            "duplicated": {}, "invalid": ["bad name()"],
+        },
+        "event": {"imported": {"Abi(address)": topic("Abi(address)")}, "duplicated": {}, "invalid": []},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "value", [{}, {"type": "code", "data": {}}, {"type": "raw", "data": []}, {"type": "abi", "data": [{}]}]
+)
+def test_an_older_import_of_another_shape_is_refused(server: Server, value: Any) -> None:
+    """In the envelope."""
+    error(post(server.port, OLDER_IMPORT, value), 400)
+
+
+# Browsers.
+
+
+@pytest.mark.parametrize(
+    "path", [LOOKUP, SEARCH, IMPORT, f"{BASE}/stats", EXPORT, f"{OLDER_LOOKUP}?event=", OLDER_IMPORT]
+)
+def test_pages_of_other_origins_may_ask(server: Server, path: str) -> None:
+    """A preflight is answered, and so is the request, an error too."""
+    asked = {"Origin": "http://a.test", "Access-Control-Request-Method": "POST"}
+    preflight = request(server.port, "OPTIONS", path, headers=asked)
+    assert preflight.status == 200
+    assert preflight.header("Access-Control-Allow-Origin") == "*"
+    assert "Content-Type" in preflight.header("Access-Control-Allow-Headers")
+    answer = get(server.port, path.partition("?")[0] + "?function=0x", {"Origin": "http://a.test"})
+    assert answer.header("Access-Control-Allow-Origin") == "*"
