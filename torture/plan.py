@@ -100,7 +100,7 @@ def _event(round_number: int, number: int) -> str:
 def _posts(chance: random.Random, round_number: int) -> tuple[Post, ...]:
     """One client's POSTs. All clients draw from the same few texts, the first of which imports bring too."""
     seconds = chance.uniform(1.5, 3.0)
-    count = chance.randint(50, 250)
+    count = chance.randint(100, 300)
     posts = []
     for n in range(count):
         by_abi = chance.random() < 0.05
@@ -108,7 +108,8 @@ def _posts(chance: random.Random, round_number: int) -> tuple[Post, ...]:
             text = _event(round_number, chance.randrange(300))
             posts.append(Post(n * seconds / count, EVENT_SIGNATURES, f"event {text};", text, by_abi))
         else:
-            text = _function(round_number, chance.randrange(900))
+            raced = chance.random() < 0.5
+            text = _function(round_number, chance.randrange(500) if raced else 50_000 + chance.randrange(1_500))
             written = text if chance.random() < 0.5 else f"function {text.replace('uint256', 'uint a')} external;"
             posts.append(Post(n * seconds / count, SIGNATURES, written, text, by_abi))
     return tuple(posts)
