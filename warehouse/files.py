@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -60,9 +60,10 @@ class FileLock:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise Busy(f"{self._path} is held by {self.holder()}") from None
             raise
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps({"pid": os.getpid(), "since": int(time.time())}).encode(), 0)
         self._handle = handle
+        with suppress(OSError):  # on a full disk the lock is taken all the same
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, json.dumps({"pid": os.getpid(), "since": int(time.time())}).encode(), 0)
 
     def release(self) -> None:
         if self._handle >= 0:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numba import njit
 
+from warehouse.errors import Unusable
 from warehouse.files import FileLock, make_folder, sync
 from warehouse.schema import HASH_BYTES, Collection
 
@@ -329,9 +330,8 @@ def _write_columns(folder: Path, collection: Collection, file: Path, rows: int, 
     hash = column("hash", np.uint8, rows, width)
     at = written = 0
     offsets[0] = 0
-    with (folder / "text").open("wb") as text, pq.ParquetFile(file, page_checksum_verification=True) as parquet:
-        columns = ["id", "created_at", "text_signature", "hash"]
-        for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns):
+    with (folder / "text").open("wb") as text:
+        for batch in _batches(file):
             here = slice(at, at + batch.num_rows)
             ids[here] = batch.column(0).to_numpy()
             created_at[here] = batch.column(1).view(pa.int64()).to_numpy()
@@ -345,6 +345,16 @@ def _write_columns(folder: Path, collection: Collection, file: Path, rows: int, 
             at += batch.num_rows
             tick(batch.num_rows)
     column("hashes", np.uint64, rows)[:] = sorted_hashes(hash)
+
+
+def _batches(file: Path) -> Iterator[pa.RecordBatch]:
+    """A data file's rows, their pages' checksums looked at; raises Unusable."""
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as parquet:
+            yield from parquet.iter_batches(_BATCH_ROWS, columns=["id", "created_at", "text_signature", "hash"])
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise Unusable(f"{file}: {reason}") from error
 
 
 def _bytes_of(column: pa.Array) -> tuple[Array, Array]:

@@ -31,7 +31,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -135,12 +135,12 @@ class Publisher:
                 raise
             self._say(f"waiting: {busy}")
             self._lock.acquire()
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._lock.release)
             self.staging = Staging(self._paths.staging)
+            undo.callback(self.staging.close)
             self.recover()
-        except BaseException:
-            self._lock.release()
-            raise
+            undo.pop_all()
         return self
 
     def __exit__(
