@@ -112,7 +112,7 @@ def test_an_import_beside_a_server_on_a_full_disk_is_told_in_one_line(tmp_path: 
         publish(paths, names("a", 300))
         Reader(paths).close()
         outcomes = set()
-        for kibibytes in (64, 320, 400, 480):
+        for kibibytes in (64, 240, 1000):
             copy = Paths(disk.path / f"copy-{kibibytes}")
             shutil.copytree(paths.root, copy.root)
             disk.resize(disk.used() + kibibytes)
