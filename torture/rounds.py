@@ -22,8 +22,13 @@ from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, SIGNATURES
 from warehouse.snapshot import read_snapshot
 
-UPKEEP: dict[str, Sequence[str]] = {"compact": [], "vacuum": [], "verify": [], "backup": ["backup"]}
-"""The commands besides import and fold, with their arguments; one that is a path lies beside the warehouse."""
+UPKEEP: dict[str, Sequence[str]] = {
+    "compact": [],
+    "vacuum": ["--keep", "10s"],
+    "verify": [],
+    "backup": ["BESIDE/backup"],
+}
+"""The commands besides import and fold, with their arguments; BESIDE is the folder that the warehouse is in."""
 
 
 @dataclass(slots=True)
@@ -152,7 +157,7 @@ class Torture:
             self._ledger.send(command.brings)
             arguments += [lines, "--json", "--quiet"]
         elif command.name in UPKEEP:
-            arguments += [self._place / name for name in UPKEEP[command.name]]
+            arguments += [word.replace("BESIDE", str(self._place)) for word in UPKEEP[command.name]]
         owed = self._ledger.owed() if command.name == "backup" else {}
         done = run(*arguments, "--warehouse", self._paths.root, fault=command.fault, kill_after=command.kill_after)
         if done.returncode == -9 and (command.fault or command.kill_after):

@@ -7,12 +7,14 @@ something; see ``tests.warehouse.power`` for what a disk may forget.
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -37,13 +39,14 @@ from warehouse.publish import fold
 from warehouse.reading import Reader
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 
-CUTS = 25
+CUTS = 12
 """Of the moments at which power is cut, at most so many are looked at, spread over all of them."""
 
 # Stages each text by itself, as a server's worker does, and says each row once it is stored.
 POSTS = """
 import json, sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from serve.post import Writer, new_text
 from warehouse.files import make_folder
 from warehouse.files import make_folder
@@ -83,6 +86,14 @@ def post(root: Path, collection: Collection, *wanted: str) -> None:
     assert None not in writer.store([new_text(collection, text) for text in wanted])
     writer.close()
     reader.close()
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder in memory, where the system has one."""
+    shared = "/dev/shm"  # noqa: S108
+    with TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as folder:
+        yield Path(folder)
 
 
 def lines_file(folder: Path, name: str, rows: int) -> Path:
@@ -131,9 +142,12 @@ def assert_kept(root: Path, owed: Owed) -> None:
 
 
 def cut_power(
-    disk: Disk, calls: list[Call], folder: Path, owed: Callable[[bytes], Owed], then: Callable[[Path], None]
+    disk: Disk, calls: list[Call], memory: Path, owed: Callable[[bytes], Owed], then: Callable[[Path], None]
 ) -> None:
-    """Cut the power before call after call, see what is left each time, and go on from there with ``then``."""
+    """Cut the power before call after call, see what is left each time, and go on from there with ``then``.
+
+    ``memory`` is where that is put; on a real disk most of the time would be its syncs.
+    """
     moments = disk.moments(calls)
     every = max(1, moments // CUTS)
     chance = random.Random(7)
@@ -142,7 +156,7 @@ def cut_power(
         kept: Kept
         # The strictest disk each time, and one of the others; going on from there is a third of the cost.
         for kept in ("synced", ("names", "some")[number % 2]):
-            parent = folder / f"cut-{number}-{kept}"
+            parent = memory / f"cut-{number}-{kept}"
             disk.restore(parent, kept, chance)
             try:
                 assert_kept(parent / "house", owed(disk.told))
@@ -156,20 +170,20 @@ def cut_power(
 
     number = 0
     for number, _ in enumerate(disk.replay(calls)):
-        if number % every == 0 or number > moments - 8:
+        if number % every == 0 or number > moments - 4:
             look(number)
     look(number + 1)
     assert [path for path in disk.named_early if "/house/tmp/" not in path] == []
 
 
-def test_posts_outlive_the_power(tmp_path: Path) -> None:
+def test_posts_outlive_the_power(tmp_path: Path, memory: Path) -> None:
     """From the first row of a folder that was not there on."""
     root = tmp_path / "parent" / "house"
     root.parent.mkdir()
     disk = Disk(root.parent)
     calls = trace([sys.executable, "-c", POSTS, str(root)], root.parent, tmp_path / "trace", environment(), REPOSITORY)
     lines = lines_file(tmp_path, "posted", 20)
-    cut_power(disk, calls, tmp_path, posted, lambda root: imported(root, lines))
+    cut_power(disk, calls, memory, posted, lambda root: imported(root, lines))
     assert len(posted(disk.told).rows[SIGNATURES]) == 6
 
 
@@ -189,7 +203,7 @@ def import_case(folder: Path, rows: int, prepare: Callable[[Path], None]) -> tup
 
 
 @pytest.mark.parametrize("served", [False, True], ids=["plain", "served"])
-def test_an_import_outlives_the_power(tmp_path: Path, served: bool) -> None:
+def test_an_import_outlives_the_power(tmp_path: Path, memory: Path, served: bool) -> None:
     """What was there stays, the import is whole once it has said so, and can be run again until then."""
 
     def prepare(root: Path) -> None:
@@ -207,11 +221,11 @@ def test_an_import_outlives_the_power(tmp_path: Path, served: bool) -> None:
     def owed(told: bytes) -> Owed:
         return Owed(before.rows, all_texts) if b'"totals"' in told else before
 
-    cut_power(disk, calls, tmp_path, owed, lambda root: imported(root, lines))
+    cut_power(disk, calls, memory, owed, lambda root: imported(root, lines))
     assert owed(disk.told).texts == all_texts
 
 
-def test_the_first_import_outlives_the_power(tmp_path: Path) -> None:
+def test_the_first_import_outlives_the_power(tmp_path: Path, memory: Path) -> None:
     """Also where nothing was there before, not even the log."""
     disk, calls, lines, before = import_case(tmp_path, 100, lambda root: root.rmdir())
 
@@ -219,10 +233,10 @@ def test_the_first_import_outlives_the_power(tmp_path: Path) -> None:
         texts = {f"more{n}(uint256)" for n in range(100)} if b'"totals"' in told else set()
         return Owed(before.rows, {SIGNATURES: texts, EVENT_SIGNATURES: set()})
 
-    cut_power(disk, calls, tmp_path, owed, lambda root: imported(root, lines))
+    cut_power(disk, calls, memory, owed, lambda root: imported(root, lines))
 
 
-def test_a_fold_outlives_the_power(tmp_path: Path) -> None:
+def test_a_fold_outlives_the_power(tmp_path: Path, memory: Path) -> None:
     """A POSTed row is on the disk before, while and after it moves into the table."""
     root = tmp_path / "parent" / "house"
     imported(root, lines_file(tmp_path, "old", 300))
@@ -231,11 +245,11 @@ def test_a_fold_outlives_the_power(tmp_path: Path) -> None:
     before = owed_now(root)
     disk = Disk(root.parent)
     calls = trace(command("fold", "--warehouse", root), root.parent, tmp_path / "trace", environment(), REPOSITORY)
-    cut_power(disk, calls, tmp_path, lambda _: before, lambda root: discard(fold(Paths(root))))
+    cut_power(disk, calls, memory, lambda _: before, lambda root: discard(fold(Paths(root))))
     assert b"published" in disk.told
 
 
-def test_a_version_whose_publisher_died_is_synced_before_its_rows_leave_staging(tmp_path: Path) -> None:
+def test_a_version_whose_publisher_died_is_synced_before_its_rows_leave_staging(tmp_path: Path, memory: Path) -> None:
     """A kill between naming a version and syncing its name, a fold by the next process, and then no power."""
     root = tmp_path / "parent" / "house"
     imported(root, lines_file(tmp_path, "old", 20))
@@ -245,11 +259,11 @@ def test_a_version_whose_publisher_died_is_synced_before_its_rows_leave_staging(
     disk = Disk(root.parent)
     disk.unsync(Paths(root).log_entry(2))
     calls = trace(command("fold", "--warehouse", root), root.parent, tmp_path / "trace", environment(), REPOSITORY)
-    cut_power(disk, calls, tmp_path, lambda _: before, lambda root: discard(fold(Paths(root))))
+    cut_power(disk, calls, memory, lambda _: before, lambda root: discard(fold(Paths(root))))
     assert b"nothing to fold" in disk.told
 
 
-def test_a_checkpoint_outlives_the_power(tmp_path: Path) -> None:
+def test_a_checkpoint_outlives_the_power(tmp_path: Path, memory: Path) -> None:
     """It is read instead of the log's entries, so half of one would be worse than none."""
     root = tmp_path / "parent" / "house"
     for number in range(2):
@@ -262,7 +276,7 @@ def test_a_checkpoint_outlives_the_power(tmp_path: Path) -> None:
         " publish._CHECKPOINT_EVERY = 3; print(publish.fold(Paths(Path(sys.argv[1]))))"
     )
     calls = trace([sys.executable, "-c", script, str(root)], root.parent, tmp_path / "trace", environment(), REPOSITORY)
-    cut_power(disk, calls, tmp_path, lambda _: before, lambda root: discard(fold(Paths(root))))
+    cut_power(disk, calls, memory, lambda _: before, lambda root: discard(fold(Paths(root))))
     log = Paths(root).log
     assert len(list(log.glob("*3.checkpoint*"))) == 1
     assert json.loads((log / "_last_checkpoint").read_bytes())["version"] == 3
