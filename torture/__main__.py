@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -50,6 +51,7 @@ def main(
     kept = folder or Path(tempfile.mkdtemp(prefix="sigdir-torture-"))
     kept.mkdir(parents=True, exist_ok=True)
     torture = Torture(kept, upkeep)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by way of the end below: no process may stay behind
     began = time.monotonic()
     click.echo(f"seed {seed}, besides import and fold: {', '.join(upkeep) or 'nothing'}; in {kept}", err=True)
     try:

@@ -16,8 +16,15 @@ CLIENTS = 4
 ROUNDS_A_WAREHOUSE = 25
 """Then a fresh one is begun, so that a round late in a long run costs what an early one does."""
 
-IMPORT_POINTS = ("read", "locked", "deduped", "reserved", "written", "committed", "published")
-PUBLISH_POINTS = ("reserved", "written", "committed", "published")
+_PUBLISH_POINTS = ("reserved", "written", "committed", "published")
+POINTS = {
+    "import": ("read", "locked", "deduped", *_PUBLISH_POINTS),
+    "fold": _PUBLISH_POINTS,
+    "compact": ("compact_begun", "compact_written", "compact_committed"),
+    "vacuum": ("vacuum_removing",),
+    "backup": ("brought", "logged", "replaced"),
+}
+"""Where a command can be told to die: see ``warehouse.faults``."""
 
 Text = tuple[Collection, str]
 
@@ -121,23 +128,23 @@ def _commands(chance: random.Random, round_number: int, upkeep: Sequence[str]) -
         _import(chance, round_number, range(rows * 2 // 3), range(200)),
         _import(chance, round_number, range(rows // 3, rows), range(100, 400)),
     ]
-    commands += [_command(chance, "fold", PUBLISH_POINTS) for _ in range(chance.randint(0, 2))]
+    commands += [_command(chance, "fold") for _ in range(chance.randint(0, 2))]
     for name in upkeep:
         if chance.random() < 0.4:
-            commands.append(_command(chance, name, PUBLISH_POINTS))
+            commands.append(_command(chance, name))
     return commands
 
 
-def _command(chance: random.Random, name: str, points: Sequence[str]) -> Command:
+def _command(chance: random.Random, name: str) -> Command:
     how = chance.random()
-    fault = chance.choice(points) if how < 0.3 else None
+    fault = chance.choice(POINTS[name]) if how < 0.3 and name in POINTS else None
     kill_after = chance.uniform(0.3, 2.5) if 0.3 <= how < 0.6 else None
     return Command(name, chance.uniform(0.0, 1.5), fault, kill_after)
 
 
 def _import(chance: random.Random, round_number: int, functions: range, events: range) -> Command:
     """A file of this round's texts with some of the last one's, some written otherwise, some not at all."""
-    plain = _command(chance, "import", IMPORT_POINTS)
+    plain = _command(chance, "import")
     brings: list[Text] = [(SIGNATURES, _function(round_number, n)) for n in functions]
     brings += [(SIGNATURES, _function(round_number - 1, n)) for n in range(0, 200, 7)]
     brings += [(EVENT_SIGNATURES, _event(round_number, n)) for n in events]
