@@ -3,11 +3,13 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PORT ?= 8000
+SEED ?= 1
+ROUNDS ?= 200
 BIN := $(VENV)/bin
 export SIGDIR_WAREHOUSE ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint format bench bench-quick clean
+.PHONY: help install run test lint format bench bench-quick torture clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +45,9 @@ bench: install ## measure everything beside its yardstick (10 M rows, about 15 m
 
 bench-quick: install ## the same on a tenth of the rows
 	$(BIN)/python -m benchmarks --rows 1000000
+
+torture: install ## kill its processes and see that nothing is lost (SEED=1 ROUNDS=200, 5 s a round)
+	$(BIN)/python -m torture --seed $(SEED) --rounds $(ROUNDS)
 
 clean: ## remove the environment, caches and benchmark corpora; the warehouse stays
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/.cache

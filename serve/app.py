@@ -59,6 +59,7 @@ _TOLD_EVERY_SECONDS = 2.0
 
 # What pages of any origin may read and write.
 _OPEN_PATHS = ("/api/", "/signature-database/", "/signatures/", "/topic0/")
+_RETRY_SECONDS = 10
 
 # The words of the contract, per collection.
 _TITLES = {SIGNATURES: "Signature", EVENT_SIGNATURES: "Event Signature"}
@@ -382,9 +383,17 @@ def _falcon_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTP
 
 
 def _failed(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
-    """Our own fault: one line in the log, no traceback to the client."""
-    print(f"error: {req.method} {req.path}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-    _refused(req, resp, detail(503 if isinstance(error, OSError | WarehouseError) else 500, "Internal error."), params)
+    """Our own fault: one line in the log, no traceback to the client.
+
+    Where it is the storage's, as a full disk or a damaged file, it may be mended when the client comes again.
+    """
+    told = " ".join(str(error).split())
+    print(f"error: {req.method} {req.path}: {type(error).__name__}: {told}", file=sys.stderr, flush=True)
+    refusal = detail(500, "Internal error.")
+    if isinstance(error, OSError | WarehouseError):
+        words = "The directory's storage cannot be used at the moment."
+        refusal = Refusal(503, {"detail": words}, {"Retry-After": str(_RETRY_SECONDS)})
+    _refused(req, resp, refusal, params)
 
 
 def _add_slash(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:

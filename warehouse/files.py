@@ -75,9 +75,10 @@ class FileLock:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise Busy(f"{self._path} is held by {self.holder()}") from None
             raise
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps({"pid": os.getpid(), "since": int(time.time())}).encode(), 0)
         self._handle = handle
+        with suppress(OSError):  # on a full disk the lock is taken all the same
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, json.dumps({"pid": os.getpid(), "since": int(time.time())}).encode(), 0)
 
     def acquire_or_tell(self, wait: bool, say: Callable[[str], None]) -> None:
         """Take the lock, or wait for it and say for whom; raises Busy where ``wait`` is off."""

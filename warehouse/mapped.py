@@ -18,6 +18,7 @@ distance is the rest looked at (``benchmarks/bench_serve.py``).
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +34,7 @@ import pyarrow.parquet as pq
 from numba import njit
 
 from warehouse.errors import Unusable
-from warehouse.files import FileLock, make_folder
+from warehouse.files import FileLock, make_folder, sync
 from warehouse.parquet import bytes_of, naming
 from warehouse.schema import FILE_SCHEMA, HASH_BYTES, Collection
 
@@ -353,7 +354,7 @@ def segment_of(
     folder = cache / index_name(collection, file)
     try:
         return open_index(folder, rows, touch)
-    except (OSError, ValueError):
+    except (OSError, ValueError, EOFError):
         build_index(cache, collection, file, rows, tick)
     return open_index(folder, rows, touch)
 
@@ -366,7 +367,7 @@ def build_index(
     building = folder.with_name(f".{folder.name}")
     make_folder(cache)
     with FileLock(folder.with_name(f"{folder.name}.lock")):
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, EOFError):
             open_index(folder, rows)
             return
         shutil.rmtree(folder, ignore_errors=True)
@@ -374,6 +375,10 @@ def build_index(
         building.mkdir()
         try:
             _write_columns(building, collection, file, rows, tick)
+            # A power loss could leave columns of the right size without their bytes, and nobody would see it.
+            for column in building.iterdir():
+                sync(column)
+            sync(building)
             building.rename(folder)
         finally:
             shutil.rmtree(building, ignore_errors=True)
@@ -412,7 +417,11 @@ def _write_columns(folder: Path, collection: Collection, file: Path, rows: int, 
     width = HASH_BYTES[collection]
 
     def column(name: str, kind: Any, *shape: int) -> Array:
-        return np.lib.format.open_memmap(folder / f"{name}.npy", "w+", kind, shape)
+        path = folder / f"{name}.npy"
+        array = np.lib.format.open_memmap(path, "w+", kind, shape)
+        with path.open("rb+") as made:  # its blocks now: on a full disk this is an error, writing to a hole is a SIGBUS
+            os.posix_fallocate(made.fileno(), 0, path.stat().st_size)
+        return array
 
     ids, created_at = column("ids", np.int64, rows), column("created_at", np.int64, rows)
     offsets = column("offsets", np.int64, rows + 1)

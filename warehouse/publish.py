@@ -25,11 +25,13 @@ Protocol
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -40,7 +42,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from warehouse import faults
@@ -129,13 +131,13 @@ class Publisher:
             raise Unusable(f"{self._paths.root}: the log's library takes %20 and the like for an escaped character")
         make_folder(self._paths.root)
         self._lock.acquire_or_tell(self._wait, self._say)
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._lock.release)
             upgrade(self._paths)
             self.staging = Staging(self._paths.staging)
+            undo.callback(self.staging.close)
             self.recover()
-        except BaseException:
-            self._lock.release()
-            raise
+            undo.pop_all()
         return self
 
     def __exit__(
@@ -151,6 +153,8 @@ class Publisher:
         either all named by the snapshot (it died behind its commit) or by no version at all.
         """
         paths = self._paths
+        if paths.log.is_dir():
+            sync(paths.log)  # the last publisher may have died before it came to that
         self.snapshot = read_snapshot(paths)
         named = {file.path for files in self.snapshot.files.values() for file in files}
         with self.staging.exclusive() as staging:
@@ -414,9 +418,7 @@ def commit(
     ``replaced`` are the files whose rows are in ``files`` now: the version then changes no data.
     """
     now = time.time_ns() // 1_000_000
-    table = _table(paths)
-    if table.version() != max(base.version, 0):
-        raise Overtaken(f"{paths.table} is at version {table.version()}, not {base.version}")
+    version = max(base.version, 0) + 1
     adds = [
         AddAction(
             path=paths.in_table(file.path),
@@ -434,7 +436,14 @@ def commit(
         for collection, gone in replaced.items()
         for file in gone
     ]
+    # The library writes the entry beside the log, in a table of its own that has no other, and it gets
+    # its name when it is on the disk: an entry without its bytes would end the log after a power loss.
+    beside = paths.tmp / run_name()
     try:
+        table = _new_table(beside)
+        if base.version < 0:
+            make_folder(paths.log)
+            _append(paths, 0, beside)
         table.create_write_transaction(
             [*adds, *removes],
             mode="append",
@@ -451,47 +460,56 @@ def commit(
             # The log is the history of imports: old entries must stay. A checkpoint would hold POST up.
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
         )
-    except CommitFailedError as error:
-        raise Overtaken(f"{paths.table}: the commit was refused: {' '.join(str(error).split())}") from error
+        _append(paths, version, beside)
     except (DeltaError, OSError) as error:
         raise Unusable(f"{paths.table}: the commit cannot be written: {' '.join(str(error).split())}") from error
-    sync(paths.log_entry(max(base.version, 0) + 1))
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _append(paths: Paths, version: int, beside: Path) -> None:
+    """Give the newest entry of a table beside the log its name in it; raises Overtaken where that is taken."""
+    *_, entry = sorted((beside / "_delta_log").glob("*.json"))
+    sync(entry)
+    try:
+        os.link(entry, paths.log_entry(version))
+    except FileExistsError:
+        raise Overtaken(f"{paths.table} has a version {version} already") from None
     sync(paths.log)
+
+
+def _new_table(folder: Path) -> DeltaTable:
+    return DeltaTable.create(
+        folder,
+        TABLE_SCHEMA,
+        partition_by=["collection"],
+        name="signatures",
+        description="Text signatures and their keccak-256 hashes",
+        # The log is the history of imports: old entries must stay.
+        configuration={"delta.enableExpiredLogCleanup": "false"},
+    )
 
 
 def write_checkpoint(paths: Paths, version: int) -> None:
     """Every so many versions sum the log up in a file that is read instead of the entries before it.
 
-    A thousand versions are opened in 9 ms so, 25 ms where they have a thousand files. It takes 0.1 to
-    0.2 s, so it is no part of the commit, which holds up POST. The version is there without it.
+    A thousand versions are opened in 9 ms so, 25 ms where they have a thousand files. Beside the log too,
+    over links to its end, and named when it is on the disk. It takes 0.1 to 0.2 s, so it is no part of
+    the commit, which holds up POST. The version is there without it.
     """
     if version % CHECKPOINT_VERSIONS:
         return
-    with suppress(DeltaError, OSError):
-        DeltaTable(paths.table, version=version).create_checkpoint()
-        for file in [*paths.log.glob(f"{version:020d}.checkpoint*"), *paths.log.glob("_last_checkpoint")]:
+    beside = paths.tmp / run_name()
+    log = beside / "_delta_log"
+    hint = paths.log / "_last_checkpoint"
+    with suppress(OSError, DeltaError, ValueError):
+        log.mkdir(parents=True)
+        first = json.loads(hint.read_bytes())["version"] if hint.exists() else 0
+        for entry in [*map(paths.log_entry, range(first, version + 1)), *paths.log.glob(f"{first:020d}.checkpoint*")]:
+            os.link(entry, log / entry.name)
+        DeltaTable(beside).create_checkpoint()
+        for file in [*log.glob(f"{version:020d}.checkpoint*"), log / hint.name]:
             sync(file)
-        sync(paths.log)
-
-
-def _table(paths: Paths) -> DeltaTable:
-    """The table at its newest version, created empty (version 0) where there is none."""
-    if not paths.log.is_dir() or not any(paths.log.glob("*.json")):
-        make_folder(paths.table)
-        try:
-            DeltaTable.create(
-                paths.table,
-                TABLE_SCHEMA,
-                mode="ignore",
-                partition_by=["collection"],
-                name="signatures",
-                description="Text signatures and their keccak-256 hashes",
-                configuration={"delta.enableExpiredLogCleanup": "false"},
-            )
-        except DeltaError as error:
-            reason = str(error).partition("\n")[0]
-            raise Unusable(f"{paths.table}: the log cannot be kept here: {reason}") from error
-        sync(paths.log_entry(0))
-        sync(paths.log)
-        sync(paths.table)
-    return DeltaTable(paths.table)
+            file.replace(paths.log / file.name)
+            sync(paths.log)
+    shutil.rmtree(beside, ignore_errors=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,8 @@ from warehouse.identity import usable_identity
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, Collection
 from warehouse.staging import NO_FLOORS, Floor
+
+_LOOKED_AT = 200  # entries, some more than a checkpoint leaves to be read: 0.3 ms
 
 SUMMARY_KEY = "sigdir"
 """The commit's field that carries what it did, as JSON."""
@@ -88,6 +91,7 @@ def read_snapshot(paths: Paths, version: int | None = None) -> Snapshot:
     table = open_table(paths, version)
     if table is None:
         return Snapshot()
+    _refuse_empty_entries(paths, table.version())
     try:
         snapshot = snapshot_of(paths, table)
     except (DeltaError, KeyError, TypeError, AttributeError) as error:
@@ -107,6 +111,15 @@ def _require_whole(paths: Paths, snapshot: Snapshot) -> None:
             f"version {snapshot.version} of {paths.root} was vacuumed: {gone} of its {len(files)} data files are gone;"
             " `sigdir vacuum --dry-run` names the oldest version that is whole"
         )
+
+
+def _refuse_empty_entries(paths: Paths, version: int) -> None:
+    """The log's library reads an entry that lost its bytes as a version without changes. Raises Unusable."""
+    for number in range(version, max(version - _LOOKED_AT, -1), -1):
+        entry = paths.log_entry(number)
+        with suppress(FileNotFoundError):  # a checkpoint has what was in it
+            if entry.stat().st_size == 0:
+                raise Unusable(f"{entry} is empty")
 
 
 def snapshot_of(paths: Paths, table: DeltaTable) -> Snapshot:

@@ -20,7 +20,7 @@ import struct
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -255,21 +255,26 @@ class Staging:
             if begin and not begin.startswith(b"SQLite format 3\0"):  # SQLite would take it for a new file
                 raise Unusable(f"{path}: file is not a database")
         self._path = path
-        self._stamp = _shared(path.with_name(f"{path.name}.stamp"))
-        self._queue = os.open(path.with_name(f"{path.name}.stamp"), os.O_RDWR | os.O_CLOEXEC)
-        try:
-            self._connection = sqlite3.connect(
-                path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            self._connect_wal()
-            self._connection.execute("PRAGMA synchronous = FULL")
-            with self.exclusive():
-                id = self._prepare(path, identity)
-        except sqlite3.DatabaseError as error:
-            raise Unusable(f"{path}: {error}") from error
-        # Behind the transaction: whoever dies between the two leaves an id that the next one takes.
-        if not identity.id:
-            write_identity(paths, Identity(FORMAT, id))
+        with ExitStack() as undo:  # a server that tries again and again would run out of handles
+            self._stamp = _shared(path.with_name(f"{path.name}.stamp"))
+            undo.callback(self._stamp.close)
+            self._queue = os.open(path.with_name(f"{path.name}.stamp"), os.O_RDWR | os.O_CLOEXEC)
+            undo.callback(os.close, self._queue)
+            try:
+                self._connection = sqlite3.connect(
+                    path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
+                )
+                undo.callback(self._connection.close)
+                self._connect_wal()
+                self._connection.execute("PRAGMA synchronous = FULL")
+                with self.exclusive():
+                    id = self._prepare(path, identity)
+            except sqlite3.DatabaseError as error:
+                raise Unusable(f"{path}: {error}") from error
+            # Behind the transaction: whoever dies between the two leaves an id that the next one takes.
+            if not identity.id:
+                write_identity(paths, Identity(FORMAT, id))
+            undo.pop_all()
 
     def _connect_wal(self) -> None:
         """Turn the log on. While several processes turn it on at once SQLite says `locked`, unwaited."""
@@ -349,16 +354,22 @@ class Staging:
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
-        """One read transaction: everything read inside belongs to one state."""
-        self._connection.execute("BEGIN")
+        """One read transaction: everything read inside belongs to one state. Raises Unusable."""
         try:
-            yield Transaction(self._connection)
-        finally:
-            self._connection.execute("COMMIT")
+            self._connection.execute("BEGIN")
+            try:
+                yield Transaction(self._connection)
+            finally:
+                self._undo()
+        except sqlite3.Error as error:
+            raise Unusable(f"{self._path}: {error}") from error
 
     def data_version(self) -> int:
-        """A number that changes when another process or handle commits, never by our own commits."""
-        (number,) = self._connection.execute("PRAGMA data_version").fetchone()
+        """A number that changes when another process or handle commits, never by our own commits. Raises Unusable."""
+        try:
+            (number,) = self._connection.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error as error:
+            raise Unusable(f"{self._path}: {error}") from error
         return int(number)
 
     def copy(self, path: Path) -> None:
@@ -368,6 +379,7 @@ class Staging:
     def close(self) -> None:
         self._connection.close()
         os.close(self._queue)
+        self._stamp.close()
 
 
 # A backup's staging file.

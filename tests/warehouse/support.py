@@ -382,6 +382,9 @@ class Disk:
     def mount(self) -> None:
         self._mount("size=64m")
 
+    def make_read_only(self) -> None:
+        self._mount("remount,ro")
+
     def used(self) -> int:
         """In KiB."""
         return shutil.disk_usage(self.path).used // 1024

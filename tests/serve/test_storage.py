@@ -1,0 +1,144 @@
+"""A server whose storage is full, read-only or damaged: 503 and a line in the log, and well again once it is mended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import import_files
+from tests.serve.support import (
+    SIGNATURES_PATH,
+    Answer,
+    Server,
+    found,
+    get,
+    post_text,
+    serving,
+    until,
+    whole,
+)
+from tests.warehouse.support import small_disk
+from warehouse.errors import WarehouseError
+from warehouse.paths import Paths
+from warehouse.reading import Reader
+from warehouse.schema import SIGNATURES
+from warehouse.snapshot import read_snapshot
+
+
+def lines_file(folder: Path, name: str, rows: int) -> Path:
+    path = folder / f"{name}.txt"
+    path.write_text("".join(f"{name}{number}(uint256)\n" for number in range(rows)))
+    return path
+
+
+def assert_says_when_to_come_again(answer: Answer) -> None:
+    assert (answer.status, list(answer.json())) == (503, ["detail"])
+    assert answer.header("Content-Type") == "application/json"
+    assert int(answer.header("Retry-After")) > 0
+
+
+def assert_no_traceback(server: Server) -> None:
+    assert "Traceback" not in server.told()
+    assert "error: " in server.told()
+
+
+def test_a_full_disk_refuses_posts_and_no_more(tmp_path: Path) -> None:
+    """What was acknowledged before is served meanwhile, and is there afterwards; then POSTs are taken again."""
+    with small_disk(tmp_path / "disk") as disk:
+        house = disk.path / "house"
+        import_files([lines_file(tmp_path, "old", 50)], house)
+        with serving(house, workers=1, fold_every=0.3) as server:
+            kept = [post_text(server.port, f"kept{number}()").json() for number in range(20)]
+            until(lambda: read_snapshot(Paths(house)).count(SIGNATURES) == 70, "the rows to be folded")
+            disk.resize(disk.used() + 64)
+            answers: list[Answer] = []
+            while len(answers) < 2000:
+                answers.append(post_text(server.port, f"more{len(answers)}({'uint256,' * 200}address)"))
+                if answers[-1].status != 201:
+                    break
+            *taken, refused = answers
+            assert_says_when_to_come_again(refused)
+            kept += [answer.json() for answer in taken]
+            assert get(server.port, "/healthz").status == 200
+            disk.resize(64 * 1024)
+            until(lambda: post_text(server.port, "room(address)").status in (201, 400), "a POST to be taken")
+            for row in kept:
+                assert get(server.port, f"{SIGNATURES_PATH}{row['id']}/").json() == row
+            until(lambda: read_snapshot(Paths(house)).count(SIGNATURES) == 50 + len(kept) + 1, "the rows to be folded")
+            assert len(whole(server.port)) == 50 + len(kept) + 1
+            assert_no_traceback(server)
+
+
+def test_a_new_file_that_is_damaged_is_named_and_read_once_it_is_mended(tmp_path: Path) -> None:
+    """Requests are refused rather than answered without its rows."""
+    house = tmp_path / "house"
+    import_files([lines_file(tmp_path, "old", 50)], house)
+    with serving(house, workers=1) as server:
+        assert len(whole(server.port)) == 50
+        shutil.rmtree(house / "cache")  # nobody builds the new file's index before the server asks
+        import_files([lines_file(tmp_path, "new", 50)], house)
+        file = read_snapshot(Paths(house)).files[SIGNATURES][-1].path
+        content = file.read_bytes()
+        os.truncate(file, len(content) // 2)
+        for _ in range(4):
+            assert_says_when_to_come_again(get(server.port, SIGNATURES_PATH))
+        assert_says_when_to_come_again(post_text(server.port, "posted()"))
+        assert get(server.port, "/healthz").status == 200
+        assert get(server.port, "/readyz").status == 503
+        told = [line for line in server.told().splitlines() if line.startswith("error: ")]
+        assert all(str(file) in line for line in told)
+        file.write_bytes(content)
+        assert len(whole(server.port)) == 100
+        assert found(server.port, "new7(uint256)")
+        assert post_text(server.port, "posted()").status == 201
+        assert_no_traceback(server)
+
+
+def shortened_data_file(paths: Paths) -> None:
+    file = read_snapshot(paths).files[SIGNATURES][0].path
+    os.truncate(file, file.stat().st_size // 2)
+    shutil.rmtree(paths.cache, ignore_errors=True)
+
+
+def missing_data_file(paths: Paths) -> None:
+    read_snapshot(paths).files[SIGNATURES][0].path.unlink()
+
+
+def lost_log_entry(paths: Paths) -> None:
+    paths.log_entry(1).unlink()
+
+
+def empty_log_entry(paths: Paths) -> None:
+    paths.log_entry(2).write_bytes(b"")
+
+
+def staging_that_is_none(paths: Paths) -> None:
+    paths.staging.write_bytes(b"no database " * 1000)
+
+
+@pytest.mark.parametrize(
+    "damage", [shortened_data_file, missing_data_file, lost_log_entry, empty_log_entry, staging_that_is_none]
+)
+def test_what_keeps_a_worker_from_starting_is_named(tmp_path: Path, damage: Callable[[Paths], None]) -> None:
+    """In one line, by one of the errors that a worker tells without a traceback."""
+    paths = Paths(tmp_path / "house")
+    for name in ("one", "two"):
+        import_files([lines_file(tmp_path, name, 50)], paths.root)
+    damage(paths)
+    with pytest.raises((WarehouseError, OSError), match=str(paths.root)) as caught:
+        Reader(paths)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
+    """A server keeps its POSTs and indexes there."""
+    with small_disk(tmp_path / "disk") as disk:
+        house = disk.path / "house"
+        import_files([lines_file(tmp_path, "one", 50)], house)
+        disk.make_read_only()
+        with pytest.raises((WarehouseError, OSError), match=f"ead-only.*{house}|{house}.*ead-only"):
+            Reader(Paths(house))

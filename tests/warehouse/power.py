@@ -1,0 +1,373 @@
+"""Power loss, simulated: a command's system calls are traced and replayed on a disk that forgets.
+
+The disk of this model keeps what was synced and is free to keep or to lose everything else: a file's
+bytes are safe once the file was synced, a name (made, renamed or removed) once its folder was. Power can
+be cut in front of any call; ``Disk.restore`` then writes what the next start finds.
+
+What is written through a mapping is not in a trace: a file mapped for writing has its real bytes from its
+sync on, and only its size before.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+Kept = Literal["synced", "names", "some"]
+"""What outlives a cut besides what was synced: nothing, all names, or what chance says."""
+
+_CALLS = (
+    "openat,open,creat,write,pwrite64,writev,pwritev,pwritev2,lseek,ftruncate,truncate,fallocate,fsync,fdatasync,"
+    "sync_file_range,msync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,mkdirat,rmdir,symlink,"
+    "symlinkat,mmap,copy_file_range,sendfile"
+)
+_NAMING = ("rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "mkdir", "mkdirat", "rmdir")
+_LONGEST = 1 << 26
+_LINE = re.compile(r"(\d+\.\d+) (\w+)\((.*)\) += (-?\w+)(?:<(.*)>)?(?: .*)?")
+_HEX = re.compile(r"\\x([0-9a-f]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A system call that succeeded: its arguments as strace shows them, its result and the result's path."""
+
+    at: str
+    name: str
+    arguments: list[str]
+    result: int
+    path: str
+
+    def bytes_of(self, argument: int) -> bytes:
+        quoted = self.arguments[argument]
+        assert not quoted.endswith("..."), "strace has left bytes out"
+        return bytes.fromhex(quoted.strip('"').replace("\\x", ""))
+
+    def path_of(self, argument: int, folder: int | None = None) -> str:
+        """A path argument, absolute; ``folder`` is the argument that it is relative to."""
+        path = self.bytes_of(argument).decode()
+        if not path.startswith("/") and folder is not None:
+            path = f"{self.file(folder)[1]}/{path}"
+        return path
+
+    def file(self, argument: int) -> tuple[int, str]:
+        """A descriptor's number and path."""
+        number, _, path = self.arguments[argument].partition("<")
+        return (int(number) if number.isdigit() else -1), _plain(path.removesuffix(">"))
+
+
+def _plain(escaped: str) -> str:
+    return _HEX.sub(lambda found: chr(int(found[1], 16)), escaped)
+
+
+def trace(command: Sequence[str], root: Path, folder: Path, environment: dict[str, str], cwd: Path) -> list[Call]:
+    """Run a command and give the calls of all its threads by time: those on ``root``, and what it tells.
+
+    ``folder`` is for the trace. Skips the test where nothing can be traced.
+    """
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("power loss is simulated from a trace of system calls: needs strace")
+    folder.mkdir()
+    options = ["-ff", "-y", "-xx", "-s", str(_LONGEST), "--absolute-timestamps=unix,ns", "--seccomp-bpf"]
+    options += ["-e", f"trace={_CALLS}", "-e", "signal=none", "-o", str(folder / "trace")]
+    probe = subprocess.run([strace, "-f", "-o", "/dev/null", "true"], capture_output=True, text=True, check=False)
+    if probe.returncode:
+        pytest.skip(f"power loss is simulated from a trace of system calls: {probe.stderr.strip()[-200:]}")
+    done = subprocess.run(
+        [strace, *options, *command], env=environment, cwd=cwd, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for file in folder.iterdir() for line in file.read_text().splitlines()]
+    hidden = "".join(f"\\x{byte:02x}" for byte in str(root).encode())
+    calls = [call for line in lines if hidden in line or " write(1<" in line if (call := _call(line)) is not None]
+    return sorted(calls, key=lambda call: call.at)
+
+
+def _call(line: str) -> Call | None:
+    found = _LINE.fullmatch(line)
+    if not found or found[4].startswith("-") or not re.fullmatch(r"\d+|0x[0-9a-f]+", found[4]):
+        return None
+    return Call(found[1], found[2], _split(found[3]), int(found[4], 0), _plain(found[5] or ""))
+
+
+def _split(arguments: str) -> list[str]:
+    """At commas; strings are in hex digits, so only brackets can hide one."""
+    parts, depth, start = [], 0, 0
+    for at, character in enumerate(arguments):
+        if character in "[{":
+            depth += 1
+        elif character in "]}":
+            depth -= 1
+        elif character == "," and not depth:
+            parts.append(arguments[start:at].strip())
+            start = at + 1
+    return [*parts, arguments[start:].strip()]
+
+
+@dataclass(slots=True, eq=False)
+class File:
+    data: bytearray
+    synced: bytes | None = None
+    mapped: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Folder:
+    """``names`` as processes see them, and as they are on the disk."""
+
+    names: dict[str, File | Folder] = field(default_factory=dict)
+    synced: dict[str, File | Folder] = field(default_factory=dict)
+
+
+class Disk:
+    """One folder's files and names, as they are and as they would be without power."""
+
+    def __init__(self, root: Path) -> None:
+        """What is below the folder now is taken to be synced; the folder's own name too."""
+        self._root = root
+        self._tree = _load(root) if root.is_dir() else Folder()
+        self._offsets: dict[tuple[int, str], int] = {}
+        self.told = b""
+        """What was written to standard output."""
+        self.named_early: list[str] = []
+        """What was given its name by a rename or a link before its bytes were synced."""
+
+    def replay(self, calls: Sequence[Call]) -> Iterator[Call]:
+        """Carry out the calls, giving those that sync, name or tell something just before they are carried out."""
+        finals = _load(self._root)  # the real bytes of mapped files, which are written once and kept
+        for call in calls:
+            if call.name in ("fsync", "fdatasync"):
+                if self._inside(call.file(0)[1]) is not None:
+                    yield call
+                    self._sync(call, finals)
+                continue
+            carry_out: Callable[[Call], None] | None = getattr(self, f"_{call.name.rstrip('0123456789')}", None)
+            assert carry_out is not None, f"the model does not know {call.name}"
+            if call.name in _NAMING:
+                yield call
+            carry_out(call)
+
+    def unsync(self, path: Path) -> None:
+        """Take it that this name, which is there, was not synced."""
+        place = self._place(str(path))
+        assert place is not None
+        del place[0].synced[place[1]]
+
+    def moments(self, calls: Sequence[Call]) -> int:
+        """How many moments ``replay`` gives."""
+        syncs = [call for call in calls if call.name in ("fsync", "fdatasync")]
+        synced = sum(self._inside(call.file(0)[1]) is not None for call in syncs)
+        return synced + sum(call.name in _NAMING for call in calls)
+
+    def _inside(self, path: str) -> str | None:
+        """The path below the root; None where it is elsewhere or has no name any more."""
+        root = str(self._root)
+        if path == root:
+            return ""
+        return path.removeprefix(f"{root}/") if path.startswith(f"{root}/") and "(deleted)" not in path else None
+
+    def _node(self, path: str) -> File | Folder | None:
+        node: File | Folder | None = self._tree
+        for name in path.split("/") if path else ():
+            node = node.names.get(name) if isinstance(node, Folder) else None
+        return node
+
+    def _file(self, path: str) -> File | None:
+        inside = self._inside(path)
+        node = self._node(inside) if inside is not None else None
+        return node if isinstance(node, File) else None
+
+    def _place(self, path: str) -> tuple[Folder, str] | None:
+        """The folder that a path's name is in, and the name."""
+        inside = self._inside(path)
+        if not inside:
+            return None
+        above, _, name = inside.rpartition("/")
+        folder = self._node(above)
+        return (folder, name) if isinstance(folder, Folder) else None
+
+    # Calls.
+
+    def _openat(self, call: Call) -> None:
+        flags = call.arguments[2]
+        place = self._place(call.path)
+        if place is None:
+            return
+        folder, name = place
+        if "O_CREAT" in flags and name not in folder.names:
+            folder.names[name] = File(bytearray())
+        file = folder.names.get(name)
+        if isinstance(file, File):
+            if "O_TRUNC" in flags:
+                file.data.clear()
+            self._offsets[call.result, call.path] = -1 if "O_APPEND" in flags else 0
+
+    def _write(self, call: Call) -> None:
+        number, path = call.file(0)
+        if number == 1:
+            self.told += call.bytes_of(1)
+        file = self._file(path)
+        if file is not None:
+            at = self._offsets.get((number, path), 0)
+            at = len(file.data) if at < 0 else at
+            _put(file, at, call.bytes_of(1)[: call.result])
+            self._offsets[number, path] = at + call.result
+
+    def _pwrite(self, call: Call) -> None:
+        file = self._file(call.file(0)[1])
+        if file is not None:
+            _put(file, int(call.arguments[3]), call.bytes_of(1)[: call.result])
+
+    def _lseek(self, call: Call) -> None:
+        if self._file(call.file(0)[1]) is not None:
+            self._offsets[call.file(0)] = call.result
+
+    def _ftruncate(self, call: Call) -> None:
+        file = self._file(call.file(0)[1])
+        if file is not None:
+            size = int(call.arguments[1])
+            file.data[size:] = bytes(max(0, size - len(file.data)))
+
+    def _fallocate(self, call: Call) -> None:
+        file = self._file(call.file(0)[1])
+        if file is not None:
+            size = int(call.arguments[2]) + int(call.arguments[3])
+            file.data.extend(bytes(max(0, size - len(file.data))))
+
+    def _mmap(self, call: Call) -> None:
+        if "MAP_SHARED" in call.arguments[3] and "PROT_WRITE" in call.arguments[2] and "<" in call.arguments[4]:
+            file = self._file(call.file(4)[1])
+            if file is not None:
+                file.mapped = True
+
+    def _msync(self, call: Call) -> None:
+        pass
+
+    def _sync(self, call: Call, finals: Folder) -> None:
+        inside = self._inside(call.file(0)[1])
+        node = self._node(inside) if inside is not None else None
+        if isinstance(node, Folder):
+            node.synced = dict(node.names)
+        elif isinstance(node, File):
+            if node.mapped:
+                node.data = bytearray(_real(finals, inside or ""))
+            node.synced = bytes(node.data)
+
+    def _rename(self, call: Call) -> None:
+        self._move(call.path_of(0), call.path_of(1))
+
+    def _renameat(self, call: Call) -> None:
+        self._move(call.path_of(1, folder=0), call.path_of(3, folder=2))
+
+    def _move(self, old: str, new: str) -> None:
+        source, target = self._place(old), self._place(new)
+        if source is not None and target is not None:
+            node = target[0].names[target[1]] = source[0].names.pop(source[1])
+            if not _is_synced(node):
+                self.named_early.append(new)
+
+    def _link(self, call: Call) -> None:
+        self._join(call.path_of(0), call.path_of(1))
+
+    def _linkat(self, call: Call) -> None:
+        self._join(call.path_of(1, folder=0), call.path_of(3, folder=2))
+
+    def _join(self, old: str, new: str) -> None:
+        source, target = self._place(old), self._place(new)
+        if source is not None and target is not None:
+            node = target[0].names[target[1]] = source[0].names[source[1]]
+            if not _is_synced(node):
+                self.named_early.append(new)
+
+    def _unlink(self, call: Call) -> None:
+        self._remove(call.path_of(0))
+
+    def _unlinkat(self, call: Call) -> None:
+        self._remove(call.path_of(1, folder=0))
+
+    def _rmdir(self, call: Call) -> None:
+        self._remove(call.path_of(0))
+
+    def _remove(self, path: str) -> None:
+        place = self._place(path)
+        if place is not None:
+            place[0].names.pop(place[1], None)
+
+    def _mkdir(self, call: Call) -> None:
+        self._make(call.path_of(0))
+
+    def _mkdirat(self, call: Call) -> None:
+        self._make(call.path_of(1, folder=0))
+
+    def _make(self, path: str) -> None:
+        place = self._place(path)
+        if place is not None:
+            place[0].names[place[1]] = Folder()
+
+    # The next start.
+
+    def restore(self, root: Path, kept: Kept, chance: random.Random) -> None:
+        """Write what is found once the power is back."""
+        _restore(self._tree, root, kept, chance)
+
+
+def _is_synced(node: File | Folder) -> bool:
+    if isinstance(node, File):
+        return node.synced is not None and node.synced == bytes(node.data)
+    return node.synced == node.names and all(map(_is_synced, node.names.values()))
+
+
+def _put(file: File, at: int, data: bytes) -> None:
+    file.data.extend(bytes(max(0, at - len(file.data))))
+    file.data[at : at + len(data)] = data
+
+
+def _load(root: Path) -> Folder:
+    folder = Folder()
+    for entry in root.iterdir() if root.is_dir() else ():
+        if entry.is_dir():
+            folder.names[entry.name] = _load(entry)
+        else:
+            data = entry.read_bytes()
+            folder.names[entry.name] = File(bytearray(data), data)
+    folder.synced = dict(folder.names)
+    return folder
+
+
+def _real(tree: Folder, path: str) -> bytes:
+    """The real bytes of a file, also where the last part of its folder's name has lost a dot since."""
+    node: File | Folder = tree
+    for name in path.split("/"):
+        assert isinstance(node, Folder)
+        node = node.names.get(name) or node.names[name.removeprefix(".")]
+    assert isinstance(node, File)
+    return bytes(node.data)
+
+
+def _restore(folder: Folder, root: Path, kept: Kept, chance: random.Random) -> None:
+    root.mkdir()
+    seen = kept == "names" or (kept == "some" and chance.random() < 0.5)
+    for name, node in (folder.names if seen else folder.synced).items():
+        if isinstance(node, Folder):
+            _restore(node, root / name, kept, chance)
+        else:
+            (root / name).write_bytes(_bytes(node, kept, chance))
+
+
+def _bytes(file: File, kept: Kept, chance: random.Random) -> bytes:
+    """What is left of a file: its bytes as synced, as written, as synced but of the new size, or sector by sector."""
+    synced = file.synced if file.synced is not None else b""
+    now = bytes(file.data)
+    if kept != "some" or synced == now:
+        return synced
+    old = synced + bytes(max(0, len(now) - len(synced)))
+    sectors = [chance.choice((old, now))[at : at + 512] for at in range(0, len(now), 512)]
+    return chance.choice((synced, now, old, b"".join(sectors)))

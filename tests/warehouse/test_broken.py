@@ -1,0 +1,256 @@
+"""Storage that is full, read-only or damaged: told in a line, nothing is spoilt, and it works once it is mended."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.warehouse.support import (
+    Disk,
+    assert_sound,
+    assert_told_in_one_line,
+    call_command,
+    names,
+    publish,
+    run_command,
+    small_disk,
+    stage,
+    texts,
+    visible,
+)
+from warehouse.errors import Busy, Unusable
+from warehouse.files import FileLock
+from warehouse.mapped import segment_of
+from warehouse.paths import Paths
+from warehouse.publish import Publisher
+from warehouse.reading import Reader
+from warehouse.schema import SIGNATURES
+from warehouse.snapshot import read_snapshot
+from warehouse.staging import Staging
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    """A warehouse with two versions."""
+    paths = Paths(tmp_path / "house")
+    publish(paths, names("a", 300), ["E(address)"])
+    publish(paths, names("b", 100))
+    return paths
+
+
+def handles() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+# A full disk.
+
+
+def test_a_lock_is_had_and_let_go_on_a_full_disk(tmp_path: Path) -> None:
+    """Who holds it cannot be noted, and that is all; it used to be held for ever."""
+    with small_disk(tmp_path / "disk") as disk:
+        filler = disk.path / "filler"
+        lock = FileLock(disk.path / "lock")
+        (disk.path / "lock").touch()
+        disk.resize(disk.used() + 64)
+        fill(filler)
+        lock.acquire(wait=False)
+        with pytest.raises(Busy):
+            FileLock(disk.path / "lock").acquire(wait=False)
+        lock.release()
+        with FileLock(disk.path / "lock", wait=False):
+            pass
+
+
+def fill(path: Path) -> None:
+    with suppress(OSError), path.open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
+
+
+def index_with_little_room(disk: Disk, paths: Paths) -> None:
+    """Build an index with a page more of room each time, until it fits."""
+    (file,) = read_snapshot(paths).files[SIGNATURES][-1:]
+    for kibibytes in range(0, 1000, 20):
+        cache = disk.path / str(kibibytes)
+        cache.mkdir()
+        disk.resize(max(disk.used(), 4) + kibibytes)
+        try:
+            segment_of(cache, SIGNATURES, file.path, file.rows)
+            break
+        except OSError:
+            continue
+        finally:
+            disk.resize(64 * 1024)
+    segment = segment_of(disk.path / "0", SIGNATURES, file.path, file.rows)
+    assert [segment.text_at(row) for row in range(segment.rows)] == names("c", 5000)
+    assert kibibytes > 0
+
+
+def test_a_full_disk_kills_nobody_who_builds_an_index(tmp_path: Path, paths: Paths) -> None:
+    """Its columns are mapped: writing to a page that has no room on the disk would be a SIGBUS."""
+    publish(paths, names("c", 5000))
+    with small_disk(tmp_path / "disk") as disk:
+        process = multiprocessing.get_context("spawn").Process(target=index_with_little_room, args=(disk, paths))
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+
+
+def test_an_import_beside_a_server_on_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
+    """It builds the server's index too: that may fail for itself, but must not take the import with it."""
+    lines = tmp_path / "lines.txt"
+    lines.write_text("".join(f"{name}\n" for name in names("new", 3000)))
+    with small_disk(tmp_path / "disk") as disk:
+        paths = Paths(disk.path / "house")
+        publish(paths, names("a", 300))
+        Reader(paths).close()
+        outcomes = set()
+        for kibibytes in (64, 240, 1000):
+            copy = Paths(disk.path / f"copy-{kibibytes}")
+            shutil.copytree(paths.root, copy.root)
+            disk.resize(disk.used() + kibibytes)
+            result = run_command("import", lines, "--quiet", "--warehouse", copy.root)
+            disk.resize(64 * 1024)
+            assert result.returncode in (0, 2), result
+            assert result.returncode == 0 or result.stderr.count("\n") == 1, result.stderr
+            published = read_snapshot(copy).version == 2
+            assert published == (result.returncode == 0)
+            outcomes.add(result.returncode)
+            reader = Reader(copy)
+            assert reader.current().count(SIGNATURES) == 300 + 3000 * published
+            reader.close()
+            shutil.rmtree(copy.root)
+        assert outcomes == {0, 2}
+
+
+def test_a_fold_on_a_full_disk_is_told_and_comes_with_room(tmp_path: Path) -> None:
+    """The rows stay where they are; and one that tries for hours does not run out of handles."""
+    with small_disk(tmp_path / "disk") as disk:
+        paths = Paths(disk.path / "house")
+        publish(paths, names("a", 10))
+        rows = [row.text for row in stage(paths, SIGNATURES, *names("posted", 20))]
+        disk.resize(disk.used() + 4)
+        fill(disk.path / "filler")
+        assert_told_in_one_line(call_command("fold", "--warehouse", paths.root))
+        before = handles()
+        for _ in range(20):
+            assert_told_in_one_line(call_command("fold", "--warehouse", paths.root))
+        assert handles() <= before
+        disk.resize(1024)
+        assert texts(visible(paths)[SIGNATURES]) == names("a", 10) + rows
+        assert call_command("fold", "--warehouse", paths.root).exit_code == 0
+        assert texts(visible(paths)[SIGNATURES]) == names("a", 10) + rows
+        assert read_snapshot(paths).count(SIGNATURES) == 30
+
+
+def test_a_publisher_that_cannot_begin_leaves_nothing_open(paths: Paths) -> None:
+    """Neither the lock nor a handle."""
+    entry = paths.log_entry(2)
+    content = entry.read_bytes()
+    entry.write_bytes(b"")
+    before = handles()
+    for _ in range(5):
+        with pytest.raises(Unusable, match="empty"), Publisher(paths, wait=False):
+            pass
+    assert handles() <= before
+    entry.write_bytes(content)
+    publish(paths, ["later()"])
+
+
+# Read-only.
+
+
+def test_a_read_only_folder_is_read_and_not_written(tmp_path: Path) -> None:
+    """SQL works; what would write says in one line which path it cannot."""
+    lines = tmp_path / "lines.txt"
+    lines.write_text("new()\n")
+    with small_disk(tmp_path / "disk") as disk:
+        paths = Paths(disk.path / "house")
+        publish(paths, names("a", 10))
+        stage(paths, SIGNATURES, "posted()")
+        disk.make_read_only()
+        result = call_command("sql", "SELECT count(*) FROM signatures", "--format", "csv", "--warehouse", paths.root)
+        assert (result.exit_code, result.stdout.split()[-1]) == (0, "10")
+        assert call_command("stats", "--warehouse", paths.root).exit_code == 0
+        for arguments in (["import", str(lines), "--quiet"], ["fold"]):
+            result = call_command(*arguments, "--warehouse", paths.root)
+            assert_told_in_one_line(result)
+            assert str(paths.root) in result.stderr
+            assert "ead-only" in result.stderr
+
+
+# Damage.
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_empty_log_entry_is_damage(paths: Paths, number: int) -> None:
+    """To the log's library it is a version without changes, and its rows would be gone without a word."""
+    paths.log_entry(number).write_bytes(b"")
+    with pytest.raises(Unusable, match=f"{number}.json is empty"):
+        read_snapshot(paths)
+    assert_told_in_one_line(call_command("stats", "--warehouse", paths.root))
+
+
+def truncated(file: Path) -> None:
+    os.truncate(file, file.stat().st_size * 2 // 3)
+
+
+def emptied(file: Path) -> None:
+    os.truncate(file, 0)
+
+
+def removed(file: Path) -> None:
+    file.unlink()
+
+
+@pytest.mark.parametrize("damage", [truncated, emptied, removed])
+@pytest.mark.parametrize("column", ["ids.npy", "created_at.npy", "offsets.npy", "hash.npy", "hashes.npy", "text"])
+def test_a_damaged_index_is_built_again(paths: Paths, column: str, damage: Callable[[Path], None]) -> None:
+    """Whatever file of it has lost bytes: nobody gets a wrong row, or none."""
+    Reader(paths).close()
+    for folder in paths.cache.iterdir():
+        if folder.is_dir():
+            damage(folder / column)
+    reader = Reader(paths)
+    view = reader.current()
+    found = [segment.text_at(row) for segment in view.segments[SIGNATURES] for row in range(segment.rows)]
+    assert found == names("a", 300) + names("b", 100)
+    table = visible(paths)[SIGNATURES]
+    assert_sound(table)
+    for text, hash in zip(texts(table), table["hash"].to_pylist(), strict=True):
+        assert view.find_text(SIGNATURES, text, hash)
+    reader.close()
+
+
+@pytest.mark.parametrize("damage", [truncated, emptied, removed])
+def test_a_reader_names_the_damaged_data_file(paths: Paths, damage: Callable[[Path], None]) -> None:
+    """In one line, and not as an error of the Parquet library."""
+    file = read_snapshot(paths).files[SIGNATURES][0].path
+    damage(file)
+    with pytest.raises(Unusable) as caught:
+        Reader(paths)
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_staging_file_that_breaks_while_it_is_open_is_named(paths: Paths) -> None:
+    """By who reads from it and by who writes to it."""
+    stage(paths, SIGNATURES, *(f"posted{number}({'uint256,' * 60}address)" for number in range(200)))
+    staging = Staging(paths.staging)
+    with sqlite3.connect(paths.staging) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    other.close()
+    with paths.staging.open("rb+") as file:
+        file.seek(4096)
+        file.write(os.urandom(paths.staging.stat().st_size - 4096))
+    for use in (staging.reading, staging.exclusive):
+        with pytest.raises(Unusable, match=str(paths.staging)), use() as transaction:
+            transaction.rows(SIGNATURES, 0)
+    staging.close()
