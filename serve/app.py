@@ -7,6 +7,7 @@ by ``serve.post``.
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import time
 import zlib
@@ -28,7 +29,7 @@ from pipeline.candidates import Entry, pack
 from pipeline.grammar import GrammarError
 from pipeline.judge import judge
 from serve import body as bodies
-from serve import imports
+from serve import imports, openapi
 from serve.errors import Refusal, detail, field_error, not_found
 from serve.negotiate import HTML, JSON, representation, takes_gzip
 from serve.post import NewText, Writer, new_text
@@ -75,15 +76,21 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
     app.add_error_handler(Refusal, _refused)
     app.add_error_handler(falcon.HTTPError, _falcon_error)
     app.add_error_handler(Exception, _failed)
+    routes: list[tuple[str, openapi.Described]] = []
     for collection in (SIGNATURES, EVENT_SIGNATURES):
-        app.add_route(f"/api/v1/{collection}/", ListResource(collection, settings, reader, writer))
-        app.add_route(f"/api/v1/{collection}/{{id}}/", DetailResource(collection, settings, reader))
-    app.add_route("/api/v1/import-abi/", ImportResource("Contract Abi Import Api", _ABI_FIELDS, _abi, settings, writer))
-    app.add_route(
-        "/api/v1/import-solidity/", ImportResource("Solidity Import Api", _SOLIDITY_FIELDS, _solidity, settings, writer)
-    )
-    app.add_route("/healthz", HealthResource(reader, look=False))
-    app.add_route("/readyz", HealthResource(reader, look=True))
+        routes.append((f"/api/v1/{collection}/", ListResource(collection, settings, reader, writer)))
+        routes.append((f"/api/v1/{collection}/{{id}}/", DetailResource(collection, settings, reader)))
+    routes += [
+        ("/api/v1/import-abi/", ImportResource(ABI_IMPORT, settings, writer)),
+        ("/api/v1/import-solidity/", ImportResource(SOLIDITY_IMPORT, settings, writer)),
+        ("/healthz", HealthResource(reader, look=False)),
+        ("/readyz", HealthResource(reader, look=True)),
+    ]
+    document = DocumentResource()
+    routes.append((openapi.PATH, document))
+    document.write(openapi.document(routes))
+    for path, resource in routes:
+        app.add_route(path, resource)
     app.add_sink(_unknown_path, "/")  # the sink that was added last is asked first
     app.add_sink(_add_slash, r"^/api/v1/(?:(?:event-)?signatures(?:/[^/]+)?|import-(?:abi|solidity))$")
     return app
@@ -159,7 +166,7 @@ class ListResource(_Resource):
         if page is None:
             page = self._page(view, query, address)
             self._cache.put(key, page)
-        if not _not_modified(req, resp, view):
+        if not _not_modified(req, resp, view.token):
             _answer(req, resp, page)
 
     on_head = on_get
@@ -194,6 +201,9 @@ class ListResource(_Resource):
     def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
         self.describe(req, resp, f"{_TITLES[self._collection]} List", _ROW_FIELDS)
 
+    def described(self) -> dict[str, Any]:
+        return openapi.collection_item(self._collection)
+
 
 class DetailResource(_Resource):
     """One row."""
@@ -212,7 +222,7 @@ class DetailResource(_Resource):
         for segment in view.segments[self._collection]:
             row = segment.row_of_id(int(id))
             if row is not None:
-                if not _not_modified(req, resp, view):
+                if not _not_modified(req, resp, view.token):
                     _answer(req, resp, render_rows(segment, np.array([row], np.int64)))
                 return
         raise not_found()
@@ -222,34 +232,44 @@ class DetailResource(_Resource):
     def on_options(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         self.describe(req, resp, f"{_TITLES[self._collection]} Instance", None)
 
+    def described(self) -> dict[str, Any]:
+        return openapi.row_item(self._collection)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One of the two imports: its name and fields by the contract, how a body becomes candidates."""
+
+    name: str
+    fields: dict[str, Any]
+    entries: Callable[[dict[str, Any]], list[Any]]
+    described: Callable[[], dict[str, Any]]
+
 
 class ImportResource(_Resource):
     """A body of many signatures; answers four counters."""
 
     methods = _IMPORT_METHODS
 
-    def __init__(
-        self, name: str, fields: dict[str, Any], entries: Callable[[dict[str, Any]], list[Any]],
-        settings: Settings, writer: Writer,
-    ) -> None:  # fmt: skip
+    def __init__(self, kind: Import, settings: Settings, writer: Writer) -> None:
         super().__init__(settings)
-        self._name, self._fields, self._entries, self._writer = name, fields, entries, writer
+        self._kind, self._writer = kind, writer
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         fields = bodies.fields_of(req, self._settings.max_import_body)
-        counters = imports.store(self._writer, self._entries(fields))
+        counters = imports.store(self._writer, self._kind.entries(fields))
         resp.status = falcon.HTTP_201
         _answer(req, resp, orjson.dumps(counters))
 
     def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
-        self.describe(req, resp, self._name, self._fields)
+        self.describe(req, resp, self._kind.name, self._kind.fields)
+
+    def described(self) -> dict[str, Any]:
+        return self._kind.described()
 
 
 def _abi(fields: dict[str, Any]) -> list[Any]:
     return imports.abi_entries(bodies.text_field(fields, "contract_abi"))
-
-
-_solidity = imports.solidity_entries
 
 
 class HealthResource:
@@ -268,6 +288,29 @@ class HealthResource:
         resp.data = orjson.dumps(told)
 
     on_head = on_get
+
+    def described(self) -> dict[str, Any]:
+        if self._look:
+            return openapi.health_item("ready", "Ready", "Whether the warehouse can be read.")
+        return openapi.health_item("alive", "Alive", "Whether the process answers.")
+
+
+class DocumentResource:
+    """The description of all routes, its own too; written once they are known."""
+
+    def write(self, document: dict[str, Any]) -> None:
+        self._body = orjson.dumps(document)
+        self._token = hashlib.sha256(self._body).hexdigest()[:16]
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        req.context.kind = JSON
+        if not _not_modified(req, resp, self._token, "public, max-age=3600"):
+            _answer(req, resp, self._body)
+
+    on_head = on_get
+
+    def described(self) -> dict[str, Any]:
+        return openapi.document_item()
 
 
 def _answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
@@ -291,11 +334,11 @@ def _gzip(body: bytes) -> bytes:
     return packer.compress(body) + packer.flush()
 
 
-def _not_modified(req: falcon.Request, resp: falcon.Response, view: View) -> bool:
+def _not_modified(req: falcon.Request, resp: falcon.Response, token: str, keep: str = "no-cache") -> bool:
     """Set the validators; True where the client has this state already."""
-    tag = f'"{view.token}-{req.context.kind[-4:]}"'
+    tag = f'"{token}-{req.context.kind[-4:]}"'
     resp.set_header("ETag", "W/" + tag)
-    resp.set_header("Cache-Control", "no-cache")
+    resp.set_header("Cache-Control", keep)
     known = req.get_header("If-None-Match")
     if known and (known.strip() == "*" or tag in (t.strip().removeprefix("W/") for t in known.split(","))):
         resp.status = falcon.HTTP_304
@@ -383,8 +426,9 @@ def _refused(req: falcon.Request, resp: falcon.Response, error: Refusal, params:
 
 
 def _falcon_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
-    status = falcon.http_status_to_code(error.status)
-    _refused(req, resp, detail(status, error.description or error.title or ""), params)
+    refusal = detail(falcon.http_status_to_code(error.status), error.description or error.title or "")
+    refusal.headers = dict(error.headers or {})
+    _refused(req, resp, refusal, params)
 
 
 def _failed(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
@@ -425,6 +469,10 @@ _SOLIDITY_FIELDS = {
     "source_code": _field("string", False, False, "Source code"),
     **_COUNTERS,
 }
+ABI_IMPORT = Import("Contract Abi Import Api", _ABI_FIELDS, _abi, openapi.abi_import_item)
+SOLIDITY_IMPORT = Import(
+    "Solidity Import Api", _SOLIDITY_FIELDS, imports.solidity_entries, openapi.solidity_import_item
+)
 
 
 @dataclass(frozen=True, slots=True)
