@@ -67,27 +67,31 @@ def _entries(source: Source) -> Iterator[Entry]:
 def _batches(stored: BinaryIO, file: pq.ParquetFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """The columns in batches of bounded size, however large the rows are.
 
-    A value that a page names 60,000 times is 60,000 values when it is written out, so columns of
-    such pages stay dictionaries. The rows of a batch go by their average size. Both is what the file
-    says of itself; a page of up to 2 GB is the format's own bound.
+    A value that a page names 60,000 times is 60,000 values when it is written out, so text and hashes
+    are read as dictionaries; from the first page on that cannot be (delta encodings), as they are. The
+    rows of a batch go by what the file says of the size of its row groups. A row group's own size, and a
+    page of 2 GB, are the format's bounds. What it says of its columns is not asked for: where that is
+    broken, Arrow ends the process.
     """
-    schema, metadata = file.schema_arrow, file.metadata
-    repeating = {name for name in columns if _is_bytes(schema.field(name).type)}
-    size_of_row = 1
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        size = 0
-        for chunk in map(group.column, range(group.num_columns)):
-            if chunk.path_in_schema in columns:
-                size += chunk.total_uncompressed_size
-                encodings = " ".join(chunk.encodings)
-                if "DICTIONARY" not in encodings or "DELTA" in encodings:  # which cannot be read as dictionaries
-                    repeating.discard(chunk.path_in_schema)
-        size_of_row = max(size_of_row, size // max(1, group.num_rows))
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    size_of_row = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
+    rows = max(1, min(BATCH_ROWS, _BATCH_BYTES // max(1, size_of_row)))
+    repeating = [name for name in columns if _is_bytes(file.schema_arrow.field(name).type)]
     reopened = pq.ParquetFile(
-        stored, metadata=metadata, read_dictionary=list(repeating), page_checksum_verification=True
+        stored, metadata=file.metadata, read_dictionary=repeating, page_checksum_verification=True
     )
-    yield from reopened.iter_batches(max(1, min(BATCH_ROWS, _BATCH_BYTES // size_of_row)), columns=columns)
+    done = 0
+    try:
+        for batch in reopened.iter_batches(rows, columns=columns):
+            yield batch
+            done += batch.num_rows
+    except (pa.ArrowNotImplementedError, OSError) as error:
+        if "Not yet implemented" not in str(error):
+            raise
+        plain = pq.ParquetFile(stored, metadata=file.metadata, page_checksum_verification=True)
+        for batch in plain.iter_batches(rows, columns=columns):
+            yield batch.slice(min(done, batch.num_rows))
+            done = max(0, done - batch.num_rows)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
