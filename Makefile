@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export SIGDIR_WAREHOUSE ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint format bench bench-quick clean
+.PHONY: help install run test lint format bench bench-quick fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,11 @@ bench: install ## measure everything beside its yardstick (10 M rows, about 15 m
 
 bench-quick: install ## the same on a tenth of the rows
 	$(BIN)/python -m benchmarks --rows 1000000
+
+SECONDS ?= 60
+fuzz: install ## fuzz grammar, readers and POST bodies by coverage (SECONDS=60 each)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	for target in grammar readers bodies; do $(BIN)/python -m tests.fuzz $$target $(SECONDS) || exit 1; done
 
 clean: ## remove the environment, caches and benchmark corpora; the warehouse stays
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/.cache
