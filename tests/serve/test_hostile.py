@@ -148,7 +148,7 @@ def test_clients_that_send_a_byte_at_a_time_hold_nobody_up(server: Server, is_gr
             content = body % number
             message = head("POST", SIGNATURES_PATH, "Content-Type: application/json", f"Content-Length: {len(content)}")
             message += content
-            # granian reads a body in one of the application's threads: see the test below.
+            # granian reads a body in one of the application's threads; DESIGN.md says what follows.
             sent = 20 if number % 2 or is_granian else len(message) - 10
             waiting.append((stack.enter_context(connected(server.port, message[:sent])), message[sent:]))
         for _ in range(3):
