@@ -23,7 +23,7 @@ FOUND: list[tuple[str, bytes]] = [
 """Inputs that broke a target once, each with the defect that it showed."""
 
 thorough = settings(
-    deadline=None, max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
