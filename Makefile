@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export SIGDIR_WAREHOUSE ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint format bench bench-quick torture clean
+.PHONY: help install run test lint format bench bench-quick torture fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,11 @@ bench-quick: install ## the same on a tenth of the rows
 
 torture: install ## kill its processes and see that nothing is lost (SEED=1 ROUNDS=200, 5 s a round)
 	$(BIN)/python -m torture --seed $(SEED) --rounds $(ROUNDS)
+
+SECONDS ?= 60
+fuzz: install ## fuzz grammar, readers and POST bodies by coverage (SECONDS=60 each)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	for target in grammar readers bodies; do $(BIN)/python -m tests.fuzz $$target $(SECONDS) || exit 1; done
 
 clean: ## remove the environment, caches and benchmark corpora; the warehouse stays
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/.cache

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.grammar import OK, UNSAID
+from pipeline.grammar import MAX_TEXT_BYTES, OK, UNSAID
 
 BATCH_ROWS = 65_536
 _BATCH_BYTES = 1 << 25
@@ -60,6 +60,8 @@ def pack(entries: Iterable[Entry], file: int) -> Iterator[Candidates]:
     held: list[Entry] = []
     size = 0
     for entry in entries:
+        if len(entry.text) > MAX_TEXT_BYTES:  # one byte over the limit is enough to be told from shorter ones
+            entry = entry._replace(text=entry.text[: MAX_TEXT_BYTES + 1])
         held.append(entry)
         size += len(entry.text)
         if len(held) == BATCH_ROWS or size >= _BATCH_BYTES:

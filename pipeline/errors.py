@@ -11,8 +11,13 @@ class BadInput(PipelineError):
     """An input that cannot be read on; nothing of the run is published."""
 
     def __init__(self, name: str, reason: str, place: str = "") -> None:
-        super().__init__(f"{name}: {place + ': ' if place else ''}{reason}")
+        super().__init__(_one_line(f"{name}: {place + ': ' if place else ''}{reason}"))
 
 
 class BrokenJSON(BadInput):
     """An input that begins like a JSON document and is none."""
+
+
+def _one_line(text: str) -> str:
+    """The text with line breaks and other control characters escaped: names may have any."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

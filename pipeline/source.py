@@ -33,10 +33,17 @@ BLOCK_BYTES = 1 << 21
 """The piece in which lines are read, and the longest line that a format may rely on."""
 DOCUMENT_BYTES = 1 << 28
 """The largest JSON document; JSON lines have no such limit, for they are read piece by piece."""
+DOCUMENT_VALUES = 1 << 23
+"""The most values of a JSON document. 256 MiB of ``[],`` would take 7 GB as Python lists."""
+UNPACKED_RATIO = 1000
+"""How many times its packed size an input may unpack to, beyond the first GiB. Lists of signatures
+come to 10; gzip can do 1,030 and bzip2 a million, and would keep an import busy for days."""
 
 STDIN = "-"
 
 _READ_BYTES = 1 << 20
+_FREE_BYTES = 1 << 30
+_WINDOW_BYTES = 1 << 27  # what unpacking may look back on; xz -9 takes half of it
 _UNPACK_ERRORS = (EOFError, OSError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 
 
@@ -71,14 +78,51 @@ def _unpacked(raw: Any, name: str) -> Any:
     if magic.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=raw)
     if magic.startswith(b"\xfd7zXZ\x00"):
-        return lzma.LZMAFile(raw)
+        return _Streams(raw, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_WINDOW_BYTES))
     # "BZh" may begin a text; what follows in a bzip2 stream are the digits of pi, or of its root.
     is_bzip2 = magic[4:10] in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90") or name.lower().endswith(".bz2")
     if magic.startswith(b"BZh") and is_bzip2:
-        return bz2.BZ2File(raw)
+        return _Streams(raw, bz2.BZ2Decompressor)
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
         return _Zstandard(raw)
     return raw
+
+
+class _Streams(io.RawIOBase):
+    """Streams of xz or bzip2, one behind the other.
+
+    The readers of the standard library pass over what follows the first stream and is none: a second
+    stream whose beginning is damaged would be lost without a word. And an xz stream may ask them for
+    4 GB to unpack it.
+    """
+
+    def __init__(self, raw: BinaryIO, decoder: Callable[[], Any]) -> None:
+        self._raw = raw
+        self._new_decoder = decoder
+        self._decoder = decoder()
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        while True:
+            packed = b""
+            if self._decoder.eof:
+                # Zeros pad xz streams to a multiple of four bytes.
+                packed = self._decoder.unused_data.lstrip(b"\0")
+                while not packed:
+                    read = self._raw.read(_READ_BYTES)
+                    if not read:
+                        return b""
+                    packed = read.lstrip(b"\0")
+                self._decoder = self._new_decoder()
+            elif self._decoder.needs_input:
+                packed = self._raw.read(_READ_BYTES)
+                if not packed:
+                    raise EOFError("the stream ends before its end marker")
+            piece: bytes = self._decoder.decompress(packed, size)
+            if piece:
+                return piece
 
 
 class _Zstandard(io.RawIOBase):
@@ -86,7 +130,7 @@ class _Zstandard(io.RawIOBase):
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
-        self._decoder = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+        self._decoder = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
         self._frame = self._decoder.decompressobj()
         self._held = b""
         self._at = 0
@@ -98,8 +142,8 @@ class _Zstandard(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         while self._at == len(self._held):
             packed = self._frame.unused_data if self._frame.eof else b""
-            # Small pieces, because one of them may unpack to very much.
-            packed = packed or self._raw.read(1 << 14)
+            # Small pieces: a block of 4 bytes can unpack to 128 KiB, and so one of these to 64 MiB.
+            packed = packed or self._raw.read(1 << 11)
             if not packed:
                 if self._begun and not self._frame.eof:
                     raise EOFError("the stream ends before its end marker")
@@ -174,6 +218,9 @@ class Source:
             if not piece:
                 return
             self._unpacked_bytes += len(piece)
+            if self.packed and self._unpacked_bytes > max(_FREE_BYTES, UNPACKED_RATIO * self._raw.bytes):
+                place = f"after {self._unpacked_bytes:,} bytes unpacked"
+                raise BadInput(self.name, f"it unpacks to over {UNPACKED_RATIO:,} times its size", place)
             limit -= len(piece)
             yield piece
 
@@ -235,6 +282,8 @@ class Source:
         """
         if self._document is None:
             raw = self.whole("JSON document", "; use JSON lines")
+            if sum(map(raw.count, (b",", b"[", b"{"))) > DOCUMENT_VALUES:
+                raise BadInput(self.name, f"a JSON document of over {DOCUMENT_VALUES:,} values; use JSON lines")
             try:
                 self._document = (json.loads(raw.decode(), object_pairs_hook=_object),)
             except json.JSONDecodeError as error:

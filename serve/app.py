@@ -7,6 +7,7 @@ by ``serve.post``.
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import time
 from collections import OrderedDict
@@ -27,7 +28,7 @@ from pipeline.candidates import Entry, pack
 from pipeline.grammar import GrammarError
 from pipeline.judge import judge
 from serve import body as bodies
-from serve import imports, openchain, static
+from serve import imports, openapi, openchain, static
 from serve.errors import Refusal, detail, field_error, not_found
 from serve.negotiate import HTML, JSON, packed, preflight, representation
 from serve.post import NewText, Writer, new_text
@@ -77,15 +78,21 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
     app.add_error_handler(Refusal, _refused)
     app.add_error_handler(falcon.HTTPError, _falcon_error)
     app.add_error_handler(Exception, _failed)
+    routes: list[tuple[str, openapi.Described]] = []
     for collection in (SIGNATURES, EVENT_SIGNATURES):
-        app.add_route(f"/api/v1/{collection}/", ListResource(collection, settings, reader, writer))
-        app.add_route(f"/api/v1/{collection}/{{id}}/", DetailResource(collection, settings, reader))
-    app.add_route("/api/v1/import-abi/", ImportResource("Contract Abi Import Api", _ABI_FIELDS, _abi, settings, writer))
-    app.add_route(
-        "/api/v1/import-solidity/", ImportResource("Solidity Import Api", _SOLIDITY_FIELDS, _solidity, settings, writer)
-    )
-    app.add_route("/healthz", HealthResource(reader, look=False))
-    app.add_route("/readyz", HealthResource(reader, look=True))
+        routes.append((f"/api/v1/{collection}/", ListResource(collection, settings, reader, writer)))
+        routes.append((f"/api/v1/{collection}/{{id}}/", DetailResource(collection, settings, reader)))
+    routes += [
+        ("/api/v1/import-abi/", ImportResource(ABI_IMPORT, settings, writer)),
+        ("/api/v1/import-solidity/", ImportResource(SOLIDITY_IMPORT, settings, writer)),
+        ("/healthz", HealthResource(reader, look=False)),
+        ("/readyz", HealthResource(reader, look=True)),
+    ]
+    document = DocumentResource()
+    routes.append((openapi.PATH, document))
+    document.write(openapi.document(routes))
+    for path, resource in routes:
+        app.add_route(path, resource)
     app.add_sink(_unknown_path, "/")  # the sink that was added last is asked first
     app.add_sink(_add_slash, r"^/api/v1/(?:(?:event-)?signatures(?:/[^/]+)?|import-(?:abi|solidity))$")
     openchain.add_routes(app, settings, reader, writer)  # behind the sinks: it has the list's path without its slash
@@ -161,7 +168,7 @@ class ListResource(_Resource):
         if page is None:
             page = self._page(view, query, address)
             self._cache.put(key, page)
-        if not _not_modified(req, resp, view):
+        if not _not_modified(req, resp, view.token):
             _answer(req, resp, page)
 
     on_head = on_get
@@ -196,6 +203,9 @@ class ListResource(_Resource):
     def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
         self.describe(req, resp, f"{_TITLES[self._collection]} List", _ROW_FIELDS)
 
+    def described(self) -> dict[str, Any]:
+        return openapi.collection_item(self._collection)
+
 
 class DetailResource(_Resource):
     """One row."""
@@ -214,7 +224,7 @@ class DetailResource(_Resource):
         for segment in view.segments[self._collection]:
             row = segment.row_of_id(int(id))
             if row is not None:
-                if not _not_modified(req, resp, view):
+                if not _not_modified(req, resp, view.token):
                     _answer(req, resp, render_rows(segment, np.array([row], np.int64)))
                 return
         raise not_found()
@@ -224,34 +234,44 @@ class DetailResource(_Resource):
     def on_options(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         self.describe(req, resp, f"{_TITLES[self._collection]} Instance", None)
 
+    def described(self) -> dict[str, Any]:
+        return openapi.row_item(self._collection)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One of the two imports: its name and fields by the contract, how a body becomes candidates."""
+
+    name: str
+    fields: dict[str, Any]
+    entries: Callable[[dict[str, Any]], list[Any]]
+    described: Callable[[], dict[str, Any]]
+
 
 class ImportResource(_Resource):
     """A body of many signatures; answers four counters."""
 
     methods = _IMPORT_METHODS
 
-    def __init__(
-        self, name: str, fields: dict[str, Any], entries: Callable[[dict[str, Any]], list[Any]],
-        settings: Settings, writer: Writer,
-    ) -> None:  # fmt: skip
+    def __init__(self, kind: Import, settings: Settings, writer: Writer) -> None:
         super().__init__(settings)
-        self._name, self._fields, self._entries, self._writer = name, fields, entries, writer
+        self._kind, self._writer = kind, writer
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         fields = bodies.fields_of(req, self._settings.max_import_body)
-        counters = imports.store(self._writer, self._entries(fields))
+        counters = imports.store(self._writer, self._kind.entries(fields))
         resp.status = falcon.HTTP_201
         _answer(req, resp, orjson.dumps(counters))
 
     def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
-        self.describe(req, resp, self._name, self._fields)
+        self.describe(req, resp, self._kind.name, self._kind.fields)
+
+    def described(self) -> dict[str, Any]:
+        return self._kind.described()
 
 
 def _abi(fields: dict[str, Any]) -> list[Any]:
     return imports.abi_entries(bodies.text_field(fields, "contract_abi"))
-
-
-_solidity = imports.solidity_entries
 
 
 class HealthResource:
@@ -271,6 +291,29 @@ class HealthResource:
 
     on_head = on_get
 
+    def described(self) -> dict[str, Any]:
+        if self._look:
+            return openapi.health_item("ready", "Ready", "Whether the warehouse can be read.")
+        return openapi.health_item("alive", "Alive", "Whether the process answers.")
+
+
+class DocumentResource:
+    """The description of all routes, its own too; written once they are known."""
+
+    def write(self, document: dict[str, Any]) -> None:
+        self._body = orjson.dumps(document)
+        self._token = hashlib.sha256(self._body).hexdigest()[:16]
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        req.context.kind = JSON
+        if not _not_modified(req, resp, self._token, "public, max-age=3600"):
+            _answer(req, resp, self._body)
+
+    on_head = on_get
+
+    def described(self) -> dict[str, Any]:
+        return openapi.document_item()
+
 
 def _answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
     """Write a JSON body, or the page that shows it to a browser."""
@@ -283,11 +326,11 @@ def _answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
     resp.data = packed(req, resp, body)
 
 
-def _not_modified(req: falcon.Request, resp: falcon.Response, view: View) -> bool:
+def _not_modified(req: falcon.Request, resp: falcon.Response, token: str, keep: str = "no-cache") -> bool:
     """Set the validators; True where the client has this state already."""
-    tag = f'"{view.token}-{req.context.kind[-4:]}"'
+    tag = f'"{token}-{req.context.kind[-4:]}"'
     resp.set_header("ETag", "W/" + tag)
-    resp.set_header("Cache-Control", "no-cache")
+    resp.set_header("Cache-Control", keep)
     known = req.get_header("If-None-Match")
     if known and (known.strip() == "*" or tag in (t.strip().removeprefix("W/") for t in known.split(","))):
         resp.status = falcon.HTTP_304
@@ -428,6 +471,10 @@ _SOLIDITY_FIELDS = {
     "source_code": _field("string", False, False, "Source code"),
     **_COUNTERS,
 }
+ABI_IMPORT = Import("Contract Abi Import Api", _ABI_FIELDS, _abi, openapi.abi_import_item)
+SOLIDITY_IMPORT = Import(
+    "Solidity Import Api", _SOLIDITY_FIELDS, imports.solidity_entries, openapi.solidity_import_item
+)
 
 
 @dataclass(frozen=True, slots=True)

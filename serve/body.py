@@ -14,6 +14,7 @@ from falcon.media import MultipartFormHandler
 from serve.errors import Refusal, detail
 
 _MAX_FIELDS = 1000
+_MAX_VALUES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,19 @@ def fields_of(request: falcon.Request, limit: int) -> dict[str, Any]:
     return reader(body, written or "")
 
 
+def loads(text: str) -> Any:
+    """The JSON value of a text; raises ValueError, RecursionError.
+
+    Of too many values too: 16 MiB of ``[],`` would take half a gigabyte.
+    """
+    if len(text) > _MAX_VALUES and sum(map(text.count, ",[{")) > _MAX_VALUES:
+        raise ValueError(f"over {_MAX_VALUES} values")
+    return json.loads(text)
+
+
 def _json(body: bytes, _: str) -> dict[str, Any]:
     try:
-        value = json.loads(body.decode("utf-8-sig"))
+        value = loads(body.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise detail(400, f"JSON parse error - not UTF-8 at byte {error.start}") from None
     except RecursionError:

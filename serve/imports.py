@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -11,11 +10,11 @@ import numpy as np
 
 from pipeline.candidates import Entry, pack
 from pipeline.formats.abi import abi_entry, has_no_selector
-from pipeline.formats.solidity import declarations
+from pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_many_tokens
 from pipeline.grammar import OK, normalise_rows
 from pipeline.judge import judge
 from pipeline.keccak import keccak256, keccak256_rows
-from serve.body import Upload
+from serve.body import Upload, loads
 from serve.errors import field_error
 from serve.post import CODES, NewText, Writer
 from warehouse.schema import COLLECTIONS, Collection
@@ -30,7 +29,7 @@ def abi_entries(text: str) -> list[Entry]:
     ABIs of today are accepted too: errors, receive entries, functions without outputs.
     """
     try:
-        abi = json.loads(text)
+        abi = loads(text)
     except (ValueError, RecursionError):
         raise field_error("contract_abi", "Invalid JSON") from None
     if not isinstance(abi, list) or not all(map(_is_abi_entry, abi)):
@@ -60,7 +59,7 @@ def solidity_entries(fields: dict[str, Any]) -> list[Entry]:
         text = (value.data.decode("utf-8", "replace") if isinstance(value, Upload) else str(value)).strip()
         if not text:
             raise field_error("source_code", "This field may not be blank.")
-        sources.append(text.encode("utf-8", "replace"))
+        sources.append(_checked("source_code", text.encode("utf-8", "replace")))
     if "source_file" in fields:
         value = fields["source_file"]
         if not isinstance(value, Upload):
@@ -70,8 +69,14 @@ def solidity_entries(fields: dict[str, Any]) -> list[Entry]:
             raise field_error("source_file", text)
         if not value.data:
             raise field_error("source_file", "The submitted file is empty.")
-        sources.append(value.data)
+        sources.append(_checked("source_file", value.data))
     return [entry for code in sources for entry in declarations(code)]
+
+
+def _checked(field: str, code: bytes) -> bytes:
+    if has_too_many_tokens(code):
+        raise field_error(field, f"Ensure this source has at most {MAX_TOKENS} words and marks.")
+    return code
 
 
 def store(writer: Writer, entries: Iterable[Entry]) -> dict[str, int]:

@@ -102,6 +102,8 @@ def _granian(settings: Settings, environment: dict[str, str]) -> subprocess.Pope
     command += ["--host", settings.host, "--port", str(settings.port), "--workers", str(settings.workers)]
     command += ["--blocking-threads", str(settings.threads), "--respawn-failed-workers", "--no-ws"]
     command += ["--workers-kill-timeout", "10", "--log-level", "warning", "--http", "1"]
+    # Of headers it takes so much, as waitress does; by itself 400 KiB.
+    command += ["--http1-buffer-size", "65536"]
     return subprocess.Popen(command, env=environment, start_new_session=True)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -19,10 +20,14 @@ from waitress import wasyncore
 from waitress.server import create_server
 
 from serve.app import open_app
+from serve.channel import Channel
 from serve.settings import Settings
 from warehouse.errors import WarehouseError
 
 _DRAIN_SECONDS = 10.0
+_MOST_CONNECTIONS = 2000
+_FEWEST_CONNECTIONS = 16
+_OWN_FILES = 256  # mapped columns, SQLite's three, the bodies that went to disk
 
 
 def serve(settings: Settings, listening: socket.socket) -> None:
@@ -32,16 +37,20 @@ def serve(settings: Settings, listening: socket.socket) -> None:
         threads=settings.threads,
         ident=None,
         server_name=settings.host,
-        connection_limit=2000,
+        connection_limit=_connections(),
         channel_timeout=60,
         # The application bounds bodies and says so in the contract's words; this is the wall behind it.
         max_request_body_size=2 * max(settings.max_body, settings.max_import_body),
         max_request_header_size=65_536,
         # A body is one piece of memory for the client's socket; the default goes to disk at 1 MiB.
         outbuf_overflow=16 << 20,
+        # Of a body that is on its way each connection holds so much; the rest goes to disk.
+        inbuf_overflow=65_536,
+        log_socket_errors=False,  # a client that went away, told with a traceback
         clear_untrusted_proxy_headers=False,
         asyncore_use_poll=True,
     )
+    server.channel_class = Channel
     # With one thread a request behind another is no news.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     stopping: list[int] = []
@@ -50,6 +59,14 @@ def serve(settings: Settings, listening: socket.socket) -> None:
     while not stopping:
         wasyncore.loop(timeout=0.5, use_poll=True, map=server._map, count=1)
     _drain(server)
+
+
+def _connections() -> int:
+    """How many connections to hold open: what the process may, less the files that it has itself."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    most = _MOST_CONNECTIONS if hard == resource.RLIM_INFINITY else hard - _OWN_FILES
+    return max(_FEWEST_CONNECTIONS, min(_MOST_CONNECTIONS, most))
 
 
 def _drain(server: Any) -> None:

@@ -40,8 +40,9 @@ __all__ = [
 class Warehouse:
     """A warehouse at one version. Open it again, or ``refresh``, to see a later one."""
 
-    def __init__(self, path: str | Path, version: int | None = None) -> None:
+    def __init__(self, path: str | Path, version: int | None = None, *, unsafe: bool = False) -> None:
         self.paths = Paths(Path(path).absolute())
+        self._unsafe = unsafe
         self._asked = version
         self.refresh()
 
@@ -63,7 +64,7 @@ class Warehouse:
     def _database(self) -> Database:
         from warehouse.query import Database  # DuckDB takes 0.1 s to load, and a server has no use for it
 
-        return Database(self.paths, self.snapshot)
+        return Database(self.paths, self.snapshot, unsafe=self._unsafe)
 
     def sql(self, query: str, parameters: Sequence[Any] | dict[str, Any] | None = None) -> Result:
         """Run SQL over the views signatures, event_signatures, imports and rejects.
@@ -77,9 +78,10 @@ class Warehouse:
         return history(self.paths, self.version) if self.version >= 0 else []
 
 
-def open(path: str | Path, version: int | None = None) -> Warehouse:
+def open(path: str | Path, version: int | None = None, *, unsafe: bool = False) -> Warehouse:
     """Open the warehouse in a folder, which may be empty or missing; raises Unusable.
 
-    ``version`` opens an older version as it was.
+    ``version`` opens an older version as it was. ``unsafe`` lets SQL do whatever the engine can,
+    where it otherwise reads the warehouse and nothing else.
     """
-    return Warehouse(path, version)
+    return Warehouse(path, version, unsafe=unsafe)

@@ -59,9 +59,9 @@ class Failure(click.ClickException):
     exit_code = 2
 
 
-def _open(folder: Path, version: int | None = None) -> warehouse.Warehouse:
+def _open(folder: Path, version: int | None = None, unsafe: bool = False) -> warehouse.Warehouse:
     try:
-        return warehouse.open(folder, version)
+        return warehouse.open(folder, version, unsafe=unsafe)
     except WarehouseError as error:
         raise Failure(str(error)) from error
 
@@ -81,13 +81,16 @@ def _write(result: Callable[[], Result], format: str) -> None:
 @warehouse_option
 @as_of_option
 @format_option
-def sql(query: str, folder: Path, version: int | None, format: str) -> None:
+@click.option("--unsafe", is_flag=True, help="Let it use other files, extensions and the network.")
+def sql(query: str, folder: Path, version: int | None, format: str, unsafe: bool) -> None:
     """Run SQL over the warehouse.
 
     \b
     Views: signatures, event_signatures (id, created_at, text_signature, hex_signature,
     bytes_signature, hash, import_id), imports, rejects. The engine is DuckDB; it reads
-    the warehouse and nothing else.
+    the warehouse and nothing else, and writes nothing, so a query from anyone may be run.
+    With --unsafe it does whatever DuckDB can: read and write any file that you can, load
+    extensions, use the network. Only for a query that you have read.
 
     \b
     Examples:
@@ -95,8 +98,9 @@ def sql(query: str, folder: Path, version: int | None, format: str) -> None:
       sigdir sql "SELECT hex_signature, count(*) n FROM signatures GROUP BY 1 ORDER BY n DESC LIMIT 10"
       sigdir sql --format csv "SELECT * FROM event_signatures WHERE hash = unhex('ddf2...')"
       sigdir sql --as-of 1 "SELECT max(id) FROM signatures"
+      sigdir sql --unsafe "SELECT text_signature FROM signatures SEMI JOIN 'mine.csv' USING (hex_signature)"
     """
-    house = _open(folder, version)
+    house = _open(folder, version, unsafe)
     _write(lambda: house.sql(query), format)
 
 

@@ -2,6 +2,7 @@
 
 The connection reads the warehouse's own files and nothing else: file access is confined to the
 folder, the network is off, and the configuration is locked, so SQL text from anyone may be run.
+``unsafe`` lifts all of that for someone who runs SQL of their own.
 """
 
 from __future__ import annotations
@@ -178,13 +179,21 @@ class Result:
 class Database:
     """The views over one snapshot: signatures, event_signatures, imports, rejects."""
 
-    def __init__(self, paths: Paths, snapshot: Snapshot, memory_limit: str = "1GB", threads: int | None = None) -> None:
+    def __init__(
+        self, paths: Paths, snapshot: Snapshot, memory_limit: str = "1GB", threads: int | None = None,
+        unsafe: bool = False,
+    ) -> None:  # fmt: skip
+        self._unsafe = unsafe
         self._connection = connect(paths, memory_limit, threads or os.cpu_count() or 1)
         try:
             self._create_views(paths, snapshot)
         except (duckdb.Error, OSError) as error:
             reason = str(error).partition("\n")[0]
             raise Unusable(f"{paths.root}: {reason}") from error
+        if not unsafe:
+            self._confine(paths)
+
+    def _confine(self, paths: Paths) -> None:
         self._connection.execute("SET allowed_directories = $folders", {"folders": [str(paths.root)]})
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
@@ -237,11 +246,11 @@ class Database:
     def sql(self, query: str, parameters: Sequence[Any] | dict[str, Any] | None = None) -> Result:
         """Run one query; raises QueryError. ``parameters`` bind ``?``, ``$1`` or ``$name``.
 
-        Only what reads is run: the folder that the engine may read from could otherwise be written
-        to as well, with COPY or ATTACH.
+        Only what reads is run, unless ``unsafe``: the folder that the engine may read from could
+        otherwise be written to as well, with COPY or ATTACH.
         """
         try:
-            if not _reads(self._connection, query):
+            if not self._unsafe and not _reads(self._connection, query):
                 raise QueryError("one query that reads, please: SELECT, FROM, WITH, DESCRIBE, SUMMARIZE or SHOW")
             return Result(self._connection.sql(query, params=parameters or None))
         except duckdb.Error as error:

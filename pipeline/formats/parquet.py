@@ -7,18 +7,20 @@ row is; a ``hash`` or ``hex_signature`` of 4 or 32 bytes does.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.candidates import BATCH_ROWS, Candidates, Entry, pack
 from pipeline.errors import BadInput
 from pipeline.formats.hashes import collection_of, parse_hash
 from pipeline.formats.tabular import HASH_COLUMNS, TEXT_COLUMNS
-from pipeline.grammar import BAD_ENTRY, HASH_MISMATCH, OK, UNSAID
+from pipeline.grammar import BAD_ENTRY, HASH_MISMATCH, MAX_TEXT_BYTES, OK, UNSAID
 from pipeline.source import Source
 
+_BATCH_BYTES = 1 << 25
 _SOURCIFY_COLUMNS = ("signature_hash_32", "signature_hash_4")
 
 
@@ -33,7 +35,7 @@ def read(source: Source) -> Iterator[Candidates]:
 def _entries(source: Source) -> Iterator[Entry]:
     with source.seekable() as stored:
         try:
-            file = pq.ParquetFile(stored, page_checksum_verification=True)
+            file = pq.ParquetFile(stored)
             names = file.schema_arrow.names
             text = next((name for name in TEXT_COLUMNS if name in names), None)
             if text is None:
@@ -43,9 +45,12 @@ def _entries(source: Source) -> Iterator[Entry]:
             long, short = (name if name in names else None for name in _SOURCIFY_COLUMNS)
             other = next((name for name in HASH_COLUMNS if name in names), None)
             columns = [name for name in (text, long, short, other) if name]
+            for name in columns:
+                if names.count(name) > 1:
+                    raise BadInput(source.name, f"several columns are named {name}")
             number = 0
-            for batch in file.iter_batches(BATCH_ROWS, columns=columns):
-                rows = {name: _plain(batch.column(name)).to_pylist() for name in columns}
+            for batch in _batches(stored, file, columns):
+                rows = {name: _bytes(batch.column(name)) for name in columns}
                 none = [None] * batch.num_rows
                 for value, hash_32, hash_4, hash_other in zip(
                     rows[text],
@@ -54,18 +59,69 @@ def _entries(source: Source) -> Iterator[Entry]:
                 ):
                     number += 1
                     yield _entry(value, hash_32, hash_4, hash_other, number)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise BadInput(source.name, f"broken Parquet: {reason}") from None
 
 
-def _plain(column: pa.Array) -> pa.Array:
-    """Text as bytes, for it may not be the UTF-8 that the column's type says."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = column.cast(pa.large_binary())
-    return column
+def _batches(stored: BinaryIO, file: pq.ParquetFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """The columns in batches of bounded size, however large the rows are.
+
+    A value that a page names 60,000 times is 60,000 values when it is written out, so text and hashes
+    are read as dictionaries; from the first page on that cannot be (delta encodings), as they are. The
+    rows of a batch go by what the file says of the size of its row groups. A row group's own size, and a
+    page of 2 GB, are the format's bounds. What it says of its columns is not asked for: where that is
+    broken, Arrow ends the process.
+    """
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    size_of_row = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
+    rows = max(1, min(BATCH_ROWS, _BATCH_BYTES // max(1, size_of_row)))
+    repeating = [name for name in columns if _is_bytes(file.schema_arrow.field(name).type)]
+    reopened = pq.ParquetFile(
+        stored, metadata=file.metadata, read_dictionary=repeating, page_checksum_verification=True
+    )
+    done = 0
+    try:
+        for batch in reopened.iter_batches(rows, columns=columns):
+            yield batch
+            done += batch.num_rows
+    except (pa.ArrowNotImplementedError, OSError) as error:
+        if "Not yet implemented" not in str(error):
+            raise
+        plain = pq.ParquetFile(stored, metadata=file.metadata, page_checksum_verification=True)
+        for batch in plain.iter_batches(rows, columns=columns):
+            yield batch.slice(min(done, batch.num_rows))
+            done = max(0, done - batch.num_rows)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+
+
+def _bytes(column: pa.Array) -> list[bytes | None]:
+    """The values as bytes, text too, for it may not be the UTF-8 that the column's type says.
+
+    A value of another type is None. One that is longer than any text may be is cut where it would
+    take too much to write it out.
+    """
+    if not pa.types.is_dictionary(column.type):
+        return _plain_bytes(column)
+    values, indices = column.dictionary, column.indices
+    if not _is_bytes(values.type):
+        return _plain_bytes(values.take(indices))
+    lengths = pc.binary_length(values).take(indices)
+    if (pc.sum(lengths.cast(pa.int64())).as_py() or 0) <= _BATCH_BYTES:
+        return _plain_bytes(values.take(indices))
+    cut = [value and value[: MAX_TEXT_BYTES + 1] for value in _plain_bytes(values)]
+    return [cut[at] if at is not None else None for at in indices.to_pylist()]
+
+
+def _plain_bytes(column: pa.Array) -> list[bytes | None]:
+    kind = column.type
+    if _is_bytes(kind) or pa.types.is_fixed_size_binary(kind):
+        values: list[bytes | None] = column.cast(pa.large_binary()).to_pylist()
+        return values
+    return [None] * len(column)
 
 
 def _entry(text: Any, hash_32: Any, hash_4: Any, other: Any, number: int) -> Entry:

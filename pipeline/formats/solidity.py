@@ -4,7 +4,8 @@ Invariants
     A text is as good as its types: a name that the source does not explain stays as it is written,
     so that the grammar rejects it. Nothing is guessed.
     A hostile source costs time and memory in proportion to its size: nothing here recurses, a
-    struct inside itself stays a name, and what structs expand to is bounded (``_Types.room``).
+    struct inside itself stays a name, and what structs expand to is bounded (``_Types.room``). The
+    parser takes up to 430 bytes for a token, so there is a most of those (``MAX_TOKENS``).
 
 Theory
     A source is parsed once and its members are gone over twice: first for definitions, because a
@@ -34,10 +35,12 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Literal, NamedTuple
 
+import numpy as np
 import tree_sitter_solidity
 from tree_sitter import Language, Node, Parser
 
 from pipeline.candidates import Candidates, Entry, Work, pack
+from pipeline.errors import BadInput
 from pipeline.grammar import EVENTS, FUNCTIONS, MAX_TEXT_BYTES
 from pipeline.source import Source
 
@@ -50,11 +53,35 @@ def looks_like(source: Source) -> bool:
 
 
 def read(source: Source) -> Iterator[Work]:
-    yield partial(_read_whole, source.whole("Solidity source"), source.number)
+    code = source.whole("Solidity source")
+    if has_too_many_tokens(code):
+        raise BadInput(source.name, f"a Solidity source of over {MAX_TOKENS:,} words and marks")
+    yield partial(_read_whole, code, source.number)
 
 
 def _read_whole(code: bytes, file: int) -> Iterator[Candidates]:
     return pack(declarations(code), file)
+
+
+MAX_TOKENS = 1 << 20
+"""Words and marks of a source, comments too; 5 MiB of real ones, where the largest contracts have one."""
+
+# The kind of each byte: space, part of a word, mark.
+_KINDS = np.full(256, 2, np.uint8)
+_KINDS[np.frombuffer(b"\t\n\v\f\r ", np.uint8)] = 0
+_KINDS[[byte for byte in range(256) if byte >= 0x80 or chr(byte).isalnum() or byte in b"_$"]] = 1
+
+
+def has_too_many_tokens(code: bytes) -> bool:
+    """Whether a source is too much for the parser."""
+    if len(code) <= MAX_TOKENS:
+        return False
+    count = 0
+    for at in range(0, len(code), MAX_TOKENS):
+        kinds = _KINDS[np.frombuffer(code[at : at + MAX_TOKENS], np.uint8)]
+        words = kinds == 1
+        count += int(np.count_nonzero(kinds == 2) + np.count_nonzero(words[1:] & ~words[:-1]) + words[0])
+    return count > MAX_TOKENS
 
 
 class Written(NamedTuple):
@@ -105,6 +132,7 @@ def declarations(code: bytes, elsewhere: Mapping[str, Definition] | None = None)
 
 # The tree: what is written, and where.
 
+_PIECE = 4096
 _ENCODING = ("utf-8", "surrogateescape")  # what is no UTF-8 comes out as it went in
 _CAPSULE_NAME = b"tree_sitter.Language"  # here, because a capsule does not keep its name alive
 
@@ -161,7 +189,12 @@ class _Tree:
     def __init__(self, code: bytes) -> None:
         self._code = code
         self._written: dict[bytes, Written] = {}
-        self._root = Parser(_language()).parse(code).root_node
+        # The end of a comment is looked for from wherever one may begin: where none comes any more,
+        # 1 MiB of `/* ` takes minutes.
+        closed = code + b"*/" if code.rfind(b"/*") > code.rfind(b"*/") else code
+        # Handed over in pieces, for the parser lets other threads run only when it calls us.
+        tree = Parser(_language()).parse(lambda at, _: closed[at : at + _PIECE], progress_callback=lambda *_: False)
+        self._root = tree.root_node
 
     def members(self) -> Iterator[tuple[_Scope, Node]]:
         """Walked anew each time: a node keeps its children, and a list of all would keep the lot."""

@@ -13,6 +13,7 @@ from pipeline.source import BLOCK_BYTES, Source
 
 TEXT_COLUMNS = ("text_signature", "signature")
 HASH_COLUMNS = ("hex_signature", "hash", "selector")
+ROW_CHARACTERS = 4 * BLOCK_BYTES
 
 
 def looks_like(source: Source) -> bool:
@@ -32,18 +33,44 @@ def _names(header: list[str]) -> list[str]:
     return [name.strip().lower() for name in header]
 
 
-def _lines(source: Source) -> Iterator[str]:
-    for block, _ in source.blocks():
-        text = block.decode("utf-8", "surrogateescape")
-        # A line that was cut may have lost the quote that closes its field, and without it the
-        # field would go on through the rows behind it.
-        mend = '"' if len(block) >= BLOCK_BYTES and text.count("\n") == 1 and text.count('"') % 2 else ""
-        yield from (line + mend + "\n" for line in text.removesuffix("\n").split("\n"))
+class _Lines:
+    """The lines, as csv.reader takes them.
+
+    Of one row it may have ``ROW_CHARACTERS`` and a line: a row goes on over line ends as long as
+    fields are quoted, and csv bounds a field only.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._lines = self._read(source)
+        self._taken = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        if self._taken > ROW_CHARACTERS:
+            raise csv.Error(f"a row of over {ROW_CHARACTERS:,} characters")
+        line = next(self._lines)
+        self._taken += len(line)
+        return line
+
+    def row_done(self) -> None:
+        self._taken = 0
+
+    @staticmethod
+    def _read(source: Source) -> Iterator[str]:
+        for block, _ in source.blocks():
+            text = block.decode("utf-8", "surrogateescape")
+            # A line that was cut may have lost the quote that closes its field, and without it the
+            # field would go on through the rows behind it.
+            mend = '"' if len(block) >= BLOCK_BYTES and text.count("\n") == 1 and text.count('"') % 2 else ""
+            yield from (line + mend + "\n" for line in text.removesuffix("\n").split("\n"))
 
 
 def _entries(source: Source) -> Iterator[Entry]:
-    csv.field_size_limit(4 * BLOCK_BYTES)
-    rows = csv.reader(_lines(source))
+    csv.field_size_limit(ROW_CHARACTERS)
+    lines = _Lines(source)
+    rows = csv.reader(lines)
     try:
         names = _names(next(rows, []))
         text_at = next((names.index(name) for name in TEXT_COLUMNS if name in names), None)
@@ -55,6 +82,7 @@ def _entries(source: Source) -> Iterator[Entry]:
             if row:
                 yield _entry(row, line, text_at, hash_at)
             line = rows.line_num + 1
+            lines.row_done()
     except csv.Error as error:
         raise BadInput(source.name, f"broken CSV: {error}", f"line {rows.line_num:,}") from None
 

@@ -93,11 +93,8 @@ def post_text(port: int, text: str, path: str = SIGNATURES_PATH) -> Answer:
 def send(port: int, data: bytes, *, half_close: bool = False, method: str = "GET") -> Answer | None:
     """Send bytes as they are; None where the server hangs up without a word."""
     with socket.create_connection((HOST, port), timeout=SAFETY_SECONDS) as connection:
-        try:
+        with suppress(OSError):  # it has heard enough, and may have said so
             connection.sendall(data)
-        except OSError:  # it has heard enough, and may have said so
-            pass
-        else:
             if half_close:
                 connection.shutdown(socket.SHUT_WR)
         response = HTTPResponse(connection, method=method)

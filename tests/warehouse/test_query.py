@@ -420,6 +420,31 @@ def test_a_query_writes_nothing(own: Paths, query: str) -> None:
     assert content() == before
 
 
+def test_unsafe_sql_does_what_the_engine_can(own: Paths) -> None:
+    """Who asks for it may read other files, write them, and change the settings; views are the same."""
+    outside = own.root.parent / "outside.csv"
+    outside.write_text("secret\n7\n")
+    house = warehouse.open(own.root, unsafe=True)
+    assert house.sql(f"SELECT secret FROM '{outside}'").rows() == [(7,)]
+    house.sql(f"COPY (SELECT id FROM signatures LIMIT 1) TO '{own.root.parent}/out.csv'").rows()
+    assert (own.root.parent / "out.csv").exists()
+    house.sql("SET memory_limit = '2GB'").rows()
+    assert house.sql("SELECT count(*) FROM signatures").rows() == [(house.count(SIGNATURES),)]
+
+
+def test_the_command_is_confined_unless_told(own: Paths) -> None:
+    """sigdir sql reads another file with --unsafe and not without, and its help says what that lifts."""
+    outside = own.root.parent / "outside.csv"
+    outside.write_text("secret\n7\n")
+    query = f"SELECT secret FROM '{outside}'"
+    arguments = ["sql", "--warehouse", str(own.root), "--format", "csv", query]
+    assert_told_in_one_line(call_command(*arguments))
+    lifted = call_command(*arguments, "--unsafe")
+    assert (lifted.exit_code, lifted.stdout.split()) == (0, ["secret", "7"])
+    told = " ".join(call_command("sql", "--help").stdout.split())
+    assert "With --unsafe it does whatever DuckDB can: read and write any file that you can" in told
+
+
 @pytest.mark.parametrize(
     "query",
     [

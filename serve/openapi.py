@@ -1,0 +1,378 @@
+"""The OpenAPI 3.1 document: what each kind of route takes and answers.
+
+``document`` is given the routes that the application has, and each resource says which of the kinds
+below it is, so no route goes without its description. ``tests/serve/test_openapi.py`` holds the
+document against a running server.
+
+Values that the wire contract takes although they mean nothing are described as what they should be: a
+``page_size`` is a number here, and one that is none still means 100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Protocol
+
+from pipeline.grammar import MAX_TEXT_BYTES
+from serve.negotiate import HTML, JSON
+from warehouse.schema import EVENT_SIGNATURES, HASH_BYTES, SIGNATURES, Collection
+
+PATH = "/api/v1/openapi.json"
+
+FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
+
+Object = dict[str, Any]
+
+
+class Described(Protocol):
+    """A resource that says what it takes and answers, method by method."""
+
+    def described(self) -> Object:
+        """The OpenAPI path item."""
+        ...
+
+
+def document(routes: Iterable[tuple[str, Described]]) -> Object:
+    """The document over routes and their resources, in this order."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Signature directory",
+            "version": _version(),
+            "summary": "Ethereum signatures and their hashes, as 4byte.directory serves them.",
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": {path: resource.described() for path, resource in routes},
+        "components": {"schemas": _SCHEMAS},
+    }
+
+
+def _version() -> str:
+    try:
+        return version("signature-directory")
+    except PackageNotFoundError:  # run from a checkout
+        return "0"
+
+
+# What every answer is made of.
+
+
+def _ref(name: str) -> Object:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _header(about: str, schema: Object | None = None) -> Object:
+    return {"description": about, "required": True, "schema": schema or {"type": "string"}}
+
+
+_NAMES = {SIGNATURES: "Signature", EVENT_SIGNATURES: "EventSignature"}
+
+_ALLOW = {"Allow": _header("The methods of the resource."), "Vary": _header("Accept, and perhaps Accept-Encoding.")}
+_VALIDATORS = {
+    "ETag": _header("The state of the collections and the representation.", {"type": "string", "pattern": '^(W/)?"[^"]*"$'}),
+    "Cache-Control": _header("How long an answer may be kept."),
+}  # fmt: skip
+
+
+def _answer(about: str, schema: Object, headers: Object | None = None) -> Object:
+    """An answer in both representations."""
+    content = {JSON: {"schema": schema}, HTML: {"schema": {"type": "string"}}}
+    return {"description": about, "headers": _ALLOW | (headers or {}), "content": content}
+
+
+def _json_answer(about: str, schema: Object, headers: Object | None = None) -> Object:
+    return {"description": about, "headers": headers or {}, "content": {JSON: {"schema": schema}}}
+
+
+def _empty(about: str, headers: Object | None = None) -> Object:
+    return {"description": about, "headers": headers or {}}
+
+
+def _refusal(about: str) -> Object:
+    # No header is promised: a path that no resource answers for, or a request that is broken before
+    # the application sees it, has none.
+    content = {JSON: {"schema": _ref("Detail")}, HTML: {"schema": {"type": "string"}}}
+    return {"description": about, "content": content}
+
+
+_NOT_FOUND = {"404": _refusal("No such row or page, or a format that is none.")}
+_NOT_ACCEPTABLE = {"406": _refusal("Accept allows neither JSON nor HTML.")}
+_BROKEN = {
+    "400": _refusal("A request that is no HTTP."),
+    "414": _refusal("A query string over 16 KiB."),
+    "431": _refusal("Headers over 64 KiB."),
+}
+_UNAVAILABLE = {"503": _refusal("The warehouse cannot be read or written now.")}
+_READING = _NOT_FOUND | _NOT_ACCEPTABLE | _BROKEN | _UNAVAILABLE
+
+_FIELD_FAULTS = {
+    "description": "A body that is broken, or a field that is missing, blank, of no known form, or stored already.",
+    "content": {
+        JSON: {"schema": {"anyOf": [_ref("Detail"), _ref("FieldErrors")]}},
+        HTML: {"schema": {"type": "string"}},
+    },
+}
+_WRITING = (
+    _READING
+    | {"400": _FIELD_FAULTS}
+    | {"413": _refusal("A body over the server's limit."), "415": _refusal("A body of another type.")}
+)
+
+
+# What a request may say.
+
+
+def _parameter(name: str, about: str, schema: Object, where: str = "query") -> Object:
+    return {"name": name, "in": where, "required": where == "path", "description": about, "schema": schema}
+
+
+_MOMENT = {"type": "string", "format": "date-time"}
+_FORMAT = _parameter("format", "json leaves HTML out; api prefers it.", {"enum": ["json", "api"]})
+_ID = _parameter("id", "The row's id.", {"type": "integer", "minimum": 1, "format": "int64"}, "path")
+_IF_NONE_MATCH = _parameter("If-None-Match", "Tags that the client has.", {"type": "string"}, "header")
+
+
+def _filters(collection: Collection) -> list[Object]:
+    digits = 2 * HASH_BYTES[collection]
+    return [
+        _parameter("page", "From 1, or last.", {"anyOf": [{"type": "integer", "minimum": 1}, {"const": "last"}]}),
+        _parameter("page_size", "Rows of a page.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}),
+        _parameter("ordering", "Newest first where it is not said.", {"enum": ["created_at", "-created_at"]}),
+        _parameter(
+            "hex_signature", f"The hash, of {digits} hex digits, or a part of it; 0x may stand before it.",
+            {"type": "string", "pattern": f"^(0x)?[0-9a-fA-F]{{1,{digits}}}$"},
+        ),
+        _parameter("text_signature", "A part of the text, in any case.", {"type": "string"}),
+        *(
+            _parameter(f"created_at__{bound}", f"Created {words} this time.", _MOMENT)
+            for bound, words in (("gte", "at or after"), ("gt", "after"), ("lte", "at or before"), ("lt", "before"))
+        ),
+        _FORMAT,
+    ]  # fmt: skip
+
+
+def _body(fields: dict[str, Object], required: list[str], files: dict[str, Object] | None = None) -> Object:
+    """A body in each of the three types; ``files`` can only be sent as multipart."""
+    schema = {"type": "object", "properties": fields, "required": required}
+    with_files = schema | {"properties": fields | (files or {})}
+    content = {JSON: {"schema": schema}, FORM: {"schema": schema}, MULTIPART: {"schema": with_files}}
+    return {"required": bool(required), "content": content}
+
+
+# The kinds of routes.
+
+
+def collection_item(collection: Collection) -> Object:
+    """A list and the POST of a row."""
+    name = _NAMES[collection]
+    longest = {"maxLength": 4096 if collection == EVENT_SIGNATURES else MAX_TEXT_BYTES}
+    text = {"type": "string", "minLength": 3, "description": "Any written form; the canonical one is stored."} | longest
+    parameters = [*_filters(collection), _IF_NONE_MATCH]
+    unmodified = {"304": _empty("The client has this state.", _VALIDATORS)}
+    return {
+        "get": {
+            "operationId": f"list{name}s",
+            "summary": "A page of rows, newest first.",
+            "parameters": parameters,
+            "responses": {"200": _answer("A page.", _ref(f"{name}Page"), _VALIDATORS), **unmodified, **_READING},
+        },
+        "head": {
+            "operationId": f"head{name}s",
+            "summary": "The headers of a page.",
+            "parameters": parameters,
+            "responses": {"200": _empty("A page.", _ALLOW | _VALIDATORS), **unmodified, **_without_bodies(_READING)},
+        },
+        "post": {
+            "operationId": f"create{name}",
+            "summary": "Store a text.",
+            "parameters": [_FORMAT],
+            "requestBody": _body({"text_signature": text}, ["text_signature"]),
+            "responses": {"201": _answer("The new row.", _ref(name)), **_WRITING},
+        },
+        "options": _options(f"describe{name}s"),
+    }
+
+
+def row_item(collection: Collection) -> Object:
+    """One row."""
+    name = _NAMES[collection]
+    parameters = [_FORMAT, _IF_NONE_MATCH]
+    unmodified = {"304": _empty("The client has this state.", _VALIDATORS)}
+    return {
+        "parameters": [_ID],
+        "get": {
+            "operationId": f"get{name}",
+            "summary": "One row.",
+            "parameters": parameters,
+            "responses": {"200": _answer("The row.", _ref(name), _VALIDATORS), **unmodified, **_READING},
+        },
+        "head": {
+            "operationId": f"has{name}",
+            "summary": "Whether there is such a row.",
+            "parameters": parameters,
+            "responses": {"200": _empty("There is.", _ALLOW | _VALIDATORS), **unmodified, **_without_bodies(_READING)},
+        },
+        "options": _options(f"describe{name}"),
+    }
+
+
+def abi_import_item() -> Object:
+    """The import of an ABI."""
+    text = {"type": "string", "minLength": 1, "description": "An ABI as JSON text.", "contentMediaType": JSON}
+    return _import_item("importAbi", "Store the functions, errors and events of an ABI.",
+                        _body({"contract_abi": text}, ["contract_abi"]))  # fmt: skip
+
+
+def solidity_import_item() -> Object:
+    """The import of a Solidity source."""
+    code = {"type": "string", "minLength": 1, "description": "Solidity source code."}
+    file = {"type": "string", "format": "binary", "description": "The same as a file."}
+    return _import_item("importSolidity", "Store what a Solidity source declares.",
+                        _body({"source_code": code}, [], {"source_file": file}))  # fmt: skip
+
+
+def _import_item(operation: str, about: str, body: Object) -> Object:
+    return {
+        "post": {
+            "operationId": operation,
+            "summary": about,
+            "parameters": [_FORMAT],
+            "requestBody": body,
+            "responses": {"201": _answer("What became of the declarations.", _ref("Counters")), **_WRITING},
+        },
+        "options": _options(f"describe{operation[0].upper()}{operation[1:]}"),
+    }
+
+
+def health_item(name: str, schema: str, about: str) -> Object:
+    """A health check."""
+    return {
+        "get": {
+            "operationId": name,
+            "summary": about,
+            "responses": {"200": _json_answer("It does.", _ref(schema)), **_BROKEN, **_UNAVAILABLE},
+        },
+        "head": {
+            "operationId": f"{name}Head",
+            "summary": about,
+            "responses": {"200": _empty("It does."), **_without_bodies(_BROKEN | _UNAVAILABLE)},
+        },
+    }
+
+
+def document_item() -> Object:
+    """This document."""
+    parameters = [_IF_NONE_MATCH]
+    unmodified = {"304": _empty("The client has this document.", _VALIDATORS)}
+    return {
+        "get": {
+            "operationId": "openapi",
+            "summary": "This document.",
+            "parameters": parameters,
+            "responses": {
+                "200": _json_answer("OpenAPI 3.1.", {"type": "object"}, _VALIDATORS),
+                **unmodified,
+                **_BROKEN,
+            },
+        },
+        "head": {
+            "operationId": "openapiHead",
+            "summary": "The headers of this document.",
+            "parameters": parameters,
+            "responses": {"200": _empty("OpenAPI 3.1.", _VALIDATORS), **unmodified, **_without_bodies(_BROKEN)},
+        },
+    }
+
+
+def _options(operation: str) -> Object:
+    return {
+        "operationId": operation,
+        "summary": "What the resource is, renders and takes.",
+        "parameters": [_FORMAT],
+        "responses": {"200": _answer("A description.", _ref("Description")), **_READING},
+    }
+
+
+def _without_bodies(answers: Object) -> Object:
+    """The same answers to HEAD."""
+    return {status: _empty(answer["description"], answer.get("headers")) for status, answer in answers.items()}
+
+
+# Schemas.
+
+_WORDS = {"type": "array", "items": {"type": "string"}}
+_COUNT = {"type": "integer", "minimum": 0}
+_LINK = {"type": ["string", "null"], "format": "uri-reference"}
+
+
+def _closed(properties: dict[str, Object], about: str) -> Object:
+    """An object with all of these members and no others."""
+    return {
+        "type": "object",
+        "description": about,
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _row(collection: Collection) -> Object:
+    width = HASH_BYTES[collection]
+    return _closed(
+        {
+            "id": {"type": "integer", "minimum": 1, "description": "Rises with created_at and never changes."},
+            "created_at": {
+                "type": "string", "format": "date-time",
+                "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z$",
+            },
+            "text_signature": {"type": "string", "pattern": r"^[A-Za-z_$][A-Za-z0-9_$]*\(.*\)$"},
+            "hex_signature": {"type": "string", "pattern": f"^0x[0-9a-f]{{{2 * width}}}$"},
+            "bytes_signature": {
+                "type": "string", "minLength": width, "maxLength": width,
+                "description": "The hash, each byte as the character with its code.",
+            },
+        },
+        f"A text and the first {width} bytes of its keccak-256." if width < 32 else "A text and its keccak-256.",
+    )  # fmt: skip
+
+
+def _page(name: str) -> Object:
+    rows = {"type": "array", "items": _ref(name), "maxItems": 1000}
+    return _closed({"count": _COUNT, "next": _LINK, "previous": _LINK, "results": rows}, "Rows of a list.")
+
+
+_SCHEMAS: dict[str, Object] = {
+    **{_NAMES[collection]: _row(collection) for collection in (SIGNATURES, EVENT_SIGNATURES)},
+    **{f"{name}Page": _page(name) for name in _NAMES.values()},
+    "Counters": _closed(
+        dict.fromkeys(("num_processed", "num_imported", "num_duplicates", "num_ignored"), _COUNT),
+        "The first is the sum of the others.",
+    ),
+    "Detail": _closed({"detail": {"type": "string"}}, "Why, in a sentence."),
+    "FieldErrors": {
+        "type": "object",
+        "description": "Why, by field.",
+        "minProperties": 1,
+        "additionalProperties": _WORDS | {"minItems": 1},
+    },
+    "Description": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"}, "description": {"type": "string"}, "renders": _WORDS, "parses": _WORDS,
+            "actions": {"type": "object"},
+        },
+        "required": ["name", "description", "renders", "parses"],
+        "additionalProperties": False,
+    },
+    "Alive": _closed({"status": {"const": "ok"}}, "The process answers."),
+    "Ready": _closed(
+        {
+            "status": {"const": "ok"},
+            "version": {"type": "integer", "minimum": -1, "description": "-1 where nothing was published yet."},
+            "rows": _closed(dict.fromkeys(_NAMES, _COUNT), "Rows of each collection."),
+        },
+        "The warehouse can be read.",
+    ),
+}  # fmt: skip

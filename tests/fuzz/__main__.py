@@ -1,0 +1,48 @@
+"""Fuzzing by coverage: ``python -m tests.fuzz TARGET [SECONDS]``. Needs Atheris (the extra ``fuzz``).
+
+Inputs that reach new code are kept in ``.fuzz/TARGET`` and are where the next run begins. An input that
+breaks something is written to ``.fuzz`` and named on the last line; it belongs into ``test_targets.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+TARGETS = ("grammar", "readers", "bodies")
+CORPUS = Path(".fuzz")
+# The kernels are compiled from the very functions whose coverage is looked at, and numba cannot compile
+# what Atheris has put its marks into. So the grammar is run uncompiled, and of the others all is marked
+# that holds no kernel.
+UNMARKED = ["pipeline.grammar", "pipeline.keccak", "pipeline.judge", "pipeline.formats.text"]
+MARKED = {
+    "grammar": ["pipeline.grammar"],
+    "readers": ["pipeline.source", "pipeline.candidates", "pipeline.formats"],
+    "bodies": ["serve", "pipeline.formats", "falcon.media", "json", "urllib.parse"],
+}
+
+
+def main(name: str, seconds: str) -> None:
+    if name == "grammar":
+        os.environ["NUMBA_DISABLE_JIT"] = "1"
+    import atheris
+
+    marked = MARKED[name]
+    unmarked = [module for module in UNMARKED if module not in marked]
+    with atheris.instrument_imports(include=marked, exclude=unmarked):
+        from tests.fuzz import targets
+    corpus = CORPUS / name
+    corpus.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(targets.seeds(name)):
+        (corpus / f"seed-{number}").write_bytes(seed)
+    options = [f"-max_total_time={seconds}", "-max_len=4096", "-timeout=60", "-rss_limit_mb=4096"]
+    options += [f"-artifact_prefix={CORPUS}/{name}-", "-print_final_stats=1"]
+    atheris.Setup([sys.argv[0], *options, str(corpus)], targets.TARGETS[name])
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3) or sys.argv[1] not in TARGETS:
+        sys.exit(f"usage: python -m tests.fuzz {'|'.join(TARGETS)} [SECONDS]")
+    main(sys.argv[1], sys.argv[2] if len(sys.argv) == 3 else "60")

@@ -1,0 +1,163 @@
+"""What is fuzzed, and what must hold: each target takes any bytes, and raises where something is wrong.
+
+``python -m tests.fuzz TARGET`` feeds them by coverage, with Atheris; ``test_targets.py`` by Hypothesis,
+and with every input that was ever found to break one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import falcon.testing
+import numpy as np
+
+from pipeline.candidates import Candidates
+from pipeline.errors import BadInput
+from pipeline.formats.table import FORMATS, by_name, detect
+from pipeline.grammar import EVENTS, FUNCTIONS, UNSAID, GrammarError, normalise, normalise_rows
+from pipeline.judge import judge
+from pipeline.source import find
+from serve.app import create_app
+from serve.post import Writer
+from serve.settings import Settings
+from tests.pipeline.test_formats import PACKERS, SAMPLES
+from warehouse.paths import Paths
+from warehouse.reading import Reader
+
+
+def grammar(data: bytes) -> None:
+    """A text is refused, or its canonical form is a fixed point; both executions of the grammar agree."""
+    said = (UNSAID, FUNCTIONS, EVENTS)[data[0] % 3] if data else UNSAID
+    text = data[1:]
+    try:
+        signature = normalise(text, said)
+    except GrammarError as error:
+        outcome: tuple[Any, ...] = (error.reason,)
+    else:
+        outcome = (signature.text, signature.collection)
+        again = normalise(signature.text, signature.collection)
+        assert (again.text, again.collection) == outcome
+    if outcome == ("encoding",):
+        return
+    rows = normalise_rows(
+        np.frombuffer(text, np.uint8), np.array([0], np.int32), np.array([len(text)], np.int32),
+        np.array([said], np.uint8),
+    )  # fmt: skip
+    if len(outcome) == 1:
+        assert rows.reasons[0] != 0
+    else:
+        assert rows.reasons[0] == 0
+        assert rows.data[: rows.offsets[1]].tobytes().decode() == outcome[0]
+        assert rows.collections[0] == outcome[1]
+
+
+@cache
+def _folder() -> Path:
+    # In memory where there is such a place: a fuzzer writes thousands of files a second.
+    memory = "/dev/shm"  # noqa: S108 - mkdtemp makes a folder of its own below
+    place = memory if os.access(memory, os.W_OK) else None
+    folder = tempfile.mkdtemp(prefix="sigdir-fuzz-", dir=place)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+_ENDINGS = ("", ".txt", ".json", ".jsonl", ".csv", ".abi", ".sol", ".parquet", ".bz2")
+
+
+def readers(data: bytes) -> None:
+    """A file is read with every candidate counted, or refused in one line that names it.
+
+    The first byte chooses a format or detection, and with it the name's ending.
+    """
+    choice = data[0] if data else 0
+    format = FORMATS[choice % len(FORMATS)].name if choice < 128 else None
+    path = _folder() / f"input{_ENDINGS[choice % len(_ENDINGS)]}"
+    path.write_bytes(data[1:])
+    try:
+        read(path, format)
+    except BadInput as error:
+        told = str(error)
+    else:
+        told = f"{path}: read"
+    assert told.startswith(f"{path}: ")
+    assert len(told.splitlines()) == 1
+
+
+def read(path: Path, format: str | None) -> None:
+    """Read and judge one file as an import does it; nothing where its format is not known."""
+    [source] = find([str(path)])
+    with source.open(lambda _: None):
+        chosen = by_name(format) if format else detect(source)
+        for work in chosen.read(source) if chosen else ():
+            batches: Iterable[Candidates] = [work] if isinstance(work, Candidates) else work()
+            for batch in batches:
+                verdicts = judge(batch)
+                kept = sum(len(rows.text) for rows in verdicts.accepted.values())
+                assert len(batch) == verdicts.read == kept + len(verdicts.rejected.text)
+        source.finish()
+
+
+_PATHS = ("/api/v1/signatures/", "/api/v1/event-signatures/", "/api/v1/import-abi/", "/api/v1/import-solidity/")
+_TYPES = (
+    "application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b", "multipart/form-data",
+)  # fmt: skip
+
+
+@cache
+def _client() -> falcon.testing.TestClient:
+    paths = Paths(_folder() / "house")
+    reader = Reader(paths)
+    return falcon.testing.TestClient(create_app(Settings(paths.root), reader, Writer(paths, reader)))
+
+
+def bodies(data: bytes) -> None:
+    """A POST is answered in the contract's words, and none of them is a fault of ours.
+
+    The first byte chooses the path and the content type.
+    """
+    choice = data[0] if data else 0
+    answer = _client().simulate_post(
+        _PATHS[choice % 4], body=data[1:], headers={"Content-Type": _TYPES[choice // 4 % 4]}
+    )
+    assert answer.status_code in (201, 400, 413, 415), answer.status
+    assert isinstance(answer.json, dict)
+
+
+_FORMAT_NUMBERS = {format.name: number for number, format in enumerate(FORMATS)}
+_DETECTED = 128
+
+
+def seeds(name: str) -> Iterator[bytes]:
+    """Inputs to begin with: every sample of the readers' tests, plain and packed, and a few texts."""
+    if name == "grammar":
+        for text in ("f()", "function f(uint a, (int,bool)[2] b) external returns (bool);", "event E(uint indexed a)"):
+            yield b"\0" + text.encode()
+    elif name == "readers":
+        for data, reading in SAMPLES.values():
+            raw = data.encode() if isinstance(data, str) else data
+            yield bytes([_DETECTED]) + raw
+            yield bytes([_FORMAT_NUMBERS[reading.format]]) + raw
+            yield from (bytes([_DETECTED]) + pack(raw[:500]) for pack in PACKERS.values())
+    else:
+        for number, field in enumerate(("text_signature", "text_signature", "contract_abi", "source_code")):
+            yield bytes([number]) + json.dumps({field: "[]"}).encode()
+            yield bytes([number + 4]) + f"{field}=f(uint)".encode()
+            part = f'--b\r\nContent-Disposition: form-data; name="{field}"\r\n\r\nf()\r\n--b--\r\n'
+            yield bytes([number + 8]) + part.encode()
+        abi = [{"type": "function", "name": "f", "inputs": [{"type": "tuple[]", "components": [{"type": "bool"}]}]}]
+        yield b"\2" + json.dumps({"contract_abi": json.dumps(abi)}).encode()
+        yield (
+            b"\3"
+            + json.dumps({"source_code": "contract C { struct S { uint a; } function f(S s) public {} }"}).encode()
+        )
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {"grammar": grammar, "readers": readers, "bodies": bodies}

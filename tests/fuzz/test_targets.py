@@ -1,0 +1,83 @@
+"""The targets of the fuzzer, fed by Hypothesis: any bytes, samples with pieces changed, packed ones too."""
+
+from __future__ import annotations
+
+from base64 import b85decode
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.targets import TARGETS, seeds
+from tests.pipeline.test_formats import PACKERS
+
+FOUND: list[tuple[str, bytes]] = [
+    # Parquet whose statistics of levels are of another size: Arrow throws what no Arrow error is.
+    (
+        "readers",
+        b85decode(
+            "08l|vF%<+A>H!s~0ZbJN6#x<d04TLD{UCK+0sulp4;PTd83RNF_Bj|t0&FBy7>}x<GhQOT6y`G19|8aX00SEW1B3t-1Q|Rz02l^yV`yb<VHE@b6$~W;7!Gu0cywQLX=iR>bairNB>+qu0000L3?&8_1ZH7#XaE)p85|ibCIB223>h^51`rt-4s>OBbYF96XKrD1b#i4D3>FF&$^#af118V`CI}oh04N!Ba$#<BW@U0HVPs@-Wpi^Zb!l#NGBq|S7$H=0VQzC~WpXHCWMpz>b8{?VWMpz>b8{?pX>N2iFgYm^5dax16$BLk6#@Vi02L4w0suS~!T}iu872S<0000c02~zz88rX~5E&Q*Xkl|`6$};%7Lo!MwgM)t1SX;b95w<dAl>p(tsCOVn`y$ZX#6*gs+B9J@ngiH7AW;vP4y$Q?-&CyGBXho02wS51Qh@k0ss{N6%Z8y06Z2}83q|90tf&A02bT@778W^7SII%85|f4K~hprS2}ZJXk~3-80-NrFE1}IHfKRWK|xVLK|w)5K|xDFL3cqyXF*0mL1#fjXF)+hK|w-7K|xJHK|w)7K|x7DK|w)6K|x7DK|w)6K|w)5K}kVDK|(=6K|w)6K|w)5PHHbNFE~L#K}AJHK|w)5LT5oiK|w`9K|w)5K|w)5K~X_LK|*g?SWa(2K|w)5O++s*FE~*_LQz3OK|x1BL1RHgK|w)5LP0@AK|w)5K|w)5QB_evK|w)EK|w)5K~X_LK|w)5K|w)8XF)+hNK$NNNK$5FGHh;QZALI;SW0X`K|w`9K~X_MK|w)5K|w)5K|wtL7$9(Aa&dKKbS-0Wa4lhSa&LDac4cyNX>V>IGBz$SE-@J_8~^|u0001J0ssI|K~ga"
+        ),
+    ),
+]
+"""Inputs that broke a target once, each with the defect that it showed."""
+
+thorough = settings(
+    deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn, name: str) -> bytes:
+    """A seed with bits flipped, pieces taken out, put in and doubled, and cut short."""
+    data = bytearray(draw(st.sampled_from(list(seeds(name)))))
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(1, max(1, len(data) - 1)))
+        to = min(len(data), at + draw(st.integers(0, 40)))
+        match draw(st.sampled_from(["flip", "drop", "put", "double", "cut"])):
+            case "flip" if at < len(data):
+                data[at] ^= 1 << draw(st.integers(0, 7))
+            case "drop":
+                del data[at:to]
+            case "put":
+                data[at:at] = draw(st.binary(min_size=1, max_size=8))
+            case "double":
+                data[at:at] = data[at:to]
+            case _:
+                del data[at:]
+    return bytes(data)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_any_bytes(name: str) -> None:
+    """Whatever it is, it is taken or refused, and nothing else happens."""
+
+    @thorough
+    @given(st.one_of(mutated(name), mutated(name), st.binary(max_size=200)))
+    def hold(data: bytes) -> None:
+        TARGETS[name](data)
+
+    hold()
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+def test_packed_files_with_one_bit_flipped(packer: str) -> None:
+    """Each bit of a small packed file, one after the other: read, or refused in one line; never in part."""
+    packed = PACKERS[packer](b"function f(uint a)\n" * 3)
+    for at in range(len(packed)):
+        for bit in range(8):
+            data = bytearray(packed)
+            data[at] ^= 1 << bit
+            TARGETS["readers"](b"\x80" + bytes(data))
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+def test_packed_files_cut_anywhere(packer: str) -> None:
+    packed = PACKERS[packer](b"function f(uint a)\n" * 3)
+    for at in range(len(packed)):
+        TARGETS["readers"](b"\x80" + packed[:at])
+
+
+@pytest.mark.parametrize(("name", "data"), FOUND)
+def test_what_was_found(name: str, data: bytes) -> None:
+    TARGETS[name](data)

@@ -1,0 +1,464 @@
+"""Inputs made to break an import: each is read with every candidate counted, or refused in one line.
+
+``bounded`` runs the real command as a process that may have so much memory and no more, ``imported`` runs
+it in this one, for inputs that are odd and not large.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import signal
+import subprocess
+import tarfile
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from click.testing import CliRunner
+
+from pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_many_tokens
+from sigdir import main
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
+
+MIB = 1 << 20
+MOST_MIB = 700
+"""What an import may have resident at its peak; one of a few rows has 200 to 300."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How an import ended: exit status, report where there is one, standard error, peak of memory in MiB."""
+
+    status: int
+    report: dict[str, Any]
+    error: str
+    peak: int
+
+    @property
+    def totals(self) -> tuple[int, int, int, int]:
+        totals = self.report["totals"]
+        return totals["read"], totals["imported"], totals["duplicate"], totals["rejected"]
+
+    def assert_refused(self, *parts: str) -> None:
+        """One line on standard error that has these parts, status 2, nothing else said."""
+        assert self.status == 2, self.error
+        assert len(self.error.splitlines()) == 1
+        assert self.error.startswith("Error: ")
+        for part in parts:
+            assert part in self.error
+
+    def assert_counted(self) -> None:
+        """Read to the end, and every candidate is somewhere."""
+        assert self.status == 0, self.error
+        read, *rest = self.totals
+        assert read == sum(rest)
+        assert self.error == ""
+
+
+Import = Callable[..., Told]
+
+
+@pytest.fixture
+def imported(house: Path) -> Iterator[Import]:
+    def run(*paths: Path | str) -> Told:
+        words = ["import", "--quiet", "--json", *map(str, paths)]
+        result = CliRunner().invoke(main, words, prog_name="sigdir", env={"SIGDIR_WAREHOUSE": str(house)})
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Told(result.exit_code, json.loads(result.stdout or "{}"), result.stderr, 0)
+
+    before = signal.getsignal(signal.SIGTERM)
+    yield run
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def bounded(house: Path) -> Import:
+    def run(*paths: Path | str, most: int = MOST_MIB) -> Told:
+        """Import with at most ``most`` MiB resident at the peak."""
+        command = [*command_line(), "import", "--quiet", "--json", *map(str, paths)]
+        with subprocess.Popen(
+            command, cwd=ROOT, env=environment(house), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            watched = _watched(process, most)
+        assert watched.peak <= most, f"{watched.peak} MiB"
+        assert "Traceback" not in watched.error
+        return watched
+
+    return run
+
+
+def _watched(process: subprocess.Popen[bytes], most: int) -> Told:
+    """Wait for a process, and kill it where it takes more memory than it may or hangs."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    peak, deadline = 0, time.monotonic() + SAFETY_SECONDS
+    while process.poll() is None:
+        peak = max(peak, _peak_mib(process.pid))
+        if peak > most or time.monotonic() > deadline:
+            process.kill()
+        time.sleep(0.01)
+    out, error = process.stdout.read(), process.stderr.read().decode()
+    return Told(process.returncode, json.loads(out) if out else {}, error, peak)
+
+
+def _peak_mib(pid: int) -> int:
+    """The most that the process had resident until now."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:")), 0)
+
+
+# Bombs.
+
+GIGABYTE = 1_000_000_000
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": partial(gzip.compress, compresslevel=1),
+    "xz": partial(lzma.compress, preset=0),
+    "zst": lambda data: zstandard.ZstdCompressor(level=1).compress(data),
+    "bz2": bz2.compress,
+}
+
+
+def bomb(packer: str, unit: bytes, size: int, before: bytes = b"") -> bytes:
+    """``size`` bytes of one unit over and over, packed 16 MiB at a time, for that is quick."""
+    pack = PACKERS[packer]
+    return pack(before) + pack(unit * (16 * MIB // len(unit))) * (size // (16 * MIB))
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+def test_a_bomb_of_zeros_is_one_reject(tmp_path: Path, bounded: Import, packer: str) -> None:
+    """It is one line that is too long, whatever it was packed with, and is never held."""
+    path = tmp_path / f"zeros.txt.{packer}"
+    path.write_bytes(bomb(packer, b"\0", GIGABYTE // 2))
+    told = bounded(path)
+    told.assert_counted()
+    assert told.totals == (1, 0, 0, 1)
+    assert told.report["reasons"] == {"too_long": 1}
+
+
+def test_a_frame_of_a_gigabyte_is_one_reject(tmp_path: Path, bounded: Import) -> None:
+    """One of zstd, which packs 128 KiB into 4 bytes: it is not unpacked at once."""
+    path = tmp_path / "zeros.txt.zst"
+    path.write_bytes(PACKERS["zst"](bytes(GIGABYTE)))
+    assert path.stat().st_size < MIB // 16
+    told = bounded(path)
+    told.assert_counted()
+    assert told.totals == (1, 0, 0, 1)
+
+
+def test_a_gigabyte_of_newlines_is_nothing(tmp_path: Path, bounded: Import) -> None:
+    """Blank lines are no candidates, however many there are."""
+    path = tmp_path / "lines.txt.zst"
+    path.write_bytes(bomb("zst", b"\n", GIGABYTE))
+    told = bounded(path)
+    told.assert_counted()
+    assert told.totals == (0, 0, 0, 0)
+
+
+def test_a_bomb_without_an_end_is_refused(tmp_path: Path, imported: Import) -> None:
+    """Beyond a GiB, an input may unpack to a thousand times its size: 4 MB of bzip2 would be 1.6 TB."""
+    path = tmp_path / "bomb.txt.bz2"
+    path.write_bytes(bomb("bz2", b"\0", 1_600_000 * MIB))
+    imported(path).assert_refused(f"{path}: after ", "it unpacks to over 1,000 times its size")
+
+
+def test_a_bomb_of_json_is_refused(tmp_path: Path, bounded: Import) -> None:
+    """A document is refused by its size or its number of values before Python objects are made of it."""
+    large, dense = tmp_path / "large.json.gz", tmp_path / "dense.json.gz"
+    large.write_bytes(bomb("gz", b"a", 272 * MIB, b'["'))
+    bounded(large, most=1000).assert_refused(f"{large}: ", "a JSON document of over 256 MiB")
+    dense.write_bytes(bomb("gz", b"[], ", 64 * MIB, b"["))
+    bounded(dense).assert_refused(f"{dense}: ", "a JSON document of over 8,388,608 values")
+
+
+def test_a_stream_that_asks_for_much_memory_is_refused(tmp_path: Path, imported: Import) -> None:
+    """An xz stream says how far it looks back, and may say 1.5 GiB."""
+    header = lzma.LZMACompressor(filters=[{"id": lzma.FILTER_LZMA2, "preset": 0}])
+    packed = bytearray(header.compress(b"a()\n") + header.flush())
+    # The block header has the dictionary's size in a byte of its own, and a checksum of the whole.
+    at = packed.index(b"\x21\x01", 12) + 2
+    packed[at] = 37  # 1.5 GiB
+    end = 12 + 4 * (packed[12] + 1)
+    packed[end - 4 : end] = zlib.crc32(packed[12 : end - 4]).to_bytes(4, "little")
+    greedy = tmp_path / "greedy.txt.xz"
+    greedy.write_bytes(packed)
+    imported(greedy).assert_refused(f"{greedy}: ", "Memory usage limit")
+
+
+@pytest.mark.parametrize("packer", ["xz", "bz2"])
+def test_a_second_stream_that_is_damaged_is_not_passed_over(tmp_path: Path, imported: Import, packer: str) -> None:
+    """Where the first of two streams is whole and the other's beginning is not, nothing is imported."""
+    pack = PACKERS[packer]
+    second = bytearray(pack(b"b()\n"))
+    second[4] ^= 1
+    broken = tmp_path / f"two.txt.{packer}"
+    broken.write_bytes(pack(b"a()\n") + second)
+    imported(broken).assert_refused(f"{broken}: ", "bytes unpacked")
+
+
+def test_padding_behind_a_stream_is_fine(tmp_path: Path, imported: Import) -> None:
+    """xz may be padded with zeros, between streams and behind the last."""
+    padded = tmp_path / "padded.txt.xz"
+    padded.write_bytes(lzma.compress(b"a()\n") + bytes(8) + lzma.compress(b"b()\n") + bytes(4))
+    assert imported(padded).totals == (2, 2, 0, 0)
+
+
+# Lines and rows.
+
+
+def test_a_line_of_50_mb_is_one_reject(tmp_path: Path, imported: Import) -> None:
+    long = tmp_path / "long.txt"
+    long.write_bytes(b"a()\n" + b"f" * 50_000_000 + b"()\nb()\n")
+    told = imported(long)
+    told.assert_counted()
+    assert told.totals == (3, 2, 0, 1)
+
+
+def test_a_header_of_a_million_columns_is_read(tmp_path: Path, imported: Import) -> None:
+    """The column is found where it is within reach, and missed in one line where it is not."""
+    near, far = tmp_path / "near.csv", tmp_path / "far.csv"
+    near.write_text("text_signature" + ",c" * 1_000_000 + "\na()\n")
+    assert imported(near).totals == (1, 1, 0, 0)
+    far.write_text("c," * 1_000_000 + "x" * 200_000 + ",text_signature\n" + "," * 1_100_001 + "a()\n")
+    imported(far).assert_refused(f"{far}: line 1: no column is named")
+
+
+def test_a_header_of_very_many_columns_is_refused(tmp_path: Path, bounded: Import) -> None:
+    """Half a gigabyte of commas in half a megabyte."""
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(bomb("gz", b",", GIGABYTE // 2))
+    bounded(path).assert_refused(f"{path}: line 1: no column is named")
+
+
+def test_a_row_without_an_end_is_refused(tmp_path: Path, bounded: Import) -> None:
+    """Quoted fields may go over lines, and so a row could go on for ever, a short field a line."""
+    path = tmp_path / "endless.csv.zst"
+    path.write_bytes(bomb("zst", b'b\n","', GIGABYTE // 2, b'text_signature,x\na(),"'))
+    bounded(path).assert_refused(f"{path}: line ", "a row of over 8,388,608 characters")
+
+
+# Depth.
+
+DEEP = 100_000
+
+
+@pytest.mark.parametrize("opened", ["(", "tuple("])
+def test_parentheses_100_000_deep_are_one_reject(tmp_path: Path, imported: Import, opened: str) -> None:
+    """In each format of lines: the grammar counts, and recurses nowhere."""
+    text = "f(" + opened * DEEP + ")" * DEEP + ")"
+    files = {
+        "deep.txt": text,
+        "deep.csv": f'text_signature\n"{text}"',
+        "deep.jsonl": json.dumps({"text_signature": text}),
+        "deep.json": json.dumps({"12345678": text}),
+        "deep.abi": json.dumps([{"type": "function", "name": "f", "inputs": [{"type": text[2:-1]}]}]),
+        "deep.export": "0x12345678," + text,
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(content + "\n")
+        told = imported(tmp_path / name)
+        told.assert_counted()
+        assert told.totals == (1, 0, 0, 1), name
+
+
+def test_a_text_as_deep_as_it_may_be_long_is_kept(tmp_path: Path, imported: Import) -> None:
+    deep = tmp_path / "deep.txt"
+    deep.write_text("f" + "(" * 32_767 + ")" * 32_767 + "\n")
+    assert imported(deep).totals == (1, 1, 0, 0)
+
+
+def test_deep_json_is_refused_or_rejected(tmp_path: Path, imported: Import) -> None:
+    """Documents are refused, lines are rejects; also in a member that no format looks at."""
+    nest = "[" * DEEP + "]" * DEEP
+    components = '{"type":"tuple","components":[' * DEEP + "]}" * DEEP
+    document = tmp_path / "deep.json"
+    for content in (nest, f'{{"abi": [{nest}]}}', f'[{{"type":"function","name":"f","inputs":[{components}]}}]'):
+        document.write_text(content)
+        imported(document).assert_refused(f"{document}: JSON nested too deeply")
+    lines = tmp_path / "deep.jsonl"
+    good = {"selector": "0x0dbe671f", "abi": {"type": "function", "name": "a", "inputs": []}}
+    for inside in (f'"abi": {nest}', f'"x": {nest}, "abi": {json.dumps(good["abi"])}'):
+        lines.write_text(json.dumps(good) + f'\n{{"selector": "0x12345678", {inside}}}\n')
+        told = imported(lines)
+        told.assert_counted()
+        assert told.totals[0] == 2
+
+
+@pytest.mark.parametrize("opened", ["{", "(", "[", "contract C {", "mapping(uint => ", "a.", "/* ", "struct S {", '"'])
+def test_deep_solidity_is_read(opened: str) -> None:
+    """20,000 deep, closed nowhere; what stands before it is found, unless it is taken for a part of it."""
+    code = "contract A { function f() public {} }\n" + opened * 20_000
+    assert [entry.text for entry in declarations(code.encode())] in ([b"f()"], [])
+
+
+def test_a_source_of_very_many_tokens_is_refused() -> None:
+    """The parser would take 430 MB for a million of them. Words count as one each, spaces not at all."""
+    most = MAX_TOKENS
+    assert has_too_many_tokens(b";" * (most + 1))
+    assert has_too_many_tokens(b"a " * (most + 1))
+    assert has_too_many_tokens(b"a;" * (most // 2 + 1))
+    assert not has_too_many_tokens(b";" * most + b" " * most)
+    assert not has_too_many_tokens(b"word " * (most - 8))
+    assert not has_too_many_tokens(b"a" * 16 * most)
+    assert not has_too_many_tokens(b"w\xc3\xb6rd\t\r\n" * (most - 8))
+
+
+# JSON that is odd.
+
+
+def test_odd_json_is_counted(tmp_path: Path, imported: Import) -> None:
+    """Keys that come twice, numbers of 10,000 digits, half characters and NUL, as documents and as lines."""
+    digits = "9" * 10_000
+    contents = {
+        "twice.json": '{"a9059cbb": "transfer(address,uint256)", "a9059cbb": "transfer(address,uint256)"}',
+        "number.jsonl": f'{{"text_signature": "a()"}}\n{{"text_signature": {digits}}}\n{{"text_signature": "b()", "id": {digits}}}\n',
+        "float.jsonl": f'{{"text_signature": "a()"}}\n{{"text_signature": 1e{digits}}}\n',
+        "surrogate.json": '{"12345678": "a\\ud800()", "87654321": "\\udfff\\ud800"}',
+        "surrogate.jsonl": '{"text_signature": "a()"}\n{"text_signature": "a\\ud800()"}\n',
+        "nul.json": '{"12345678": "a\\u0000()", "87654321": "\\u0000"}',
+        "nul.jsonl": '{"text_signature": "a()"}\n{"text_signature": "a\\u0000()"}\n{"text_signature": "b()\0"}\n',
+        "nul.csv": 'text_signature\na()\n"b(\0)"\n\0\n',
+        "nul.txt": "a()\nb(\0)\nc()\n\0\n",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+        told = imported(tmp_path / name)
+        told.assert_counted()
+        assert told.totals[0] >= 2, name
+    document = tmp_path / "number.json"
+    document.write_text(f'{{"12345678": {digits}}}')
+    imported(document).assert_refused(f"{document}: broken JSON: ")
+
+
+# Parquet.
+
+
+def _parquet(path: Path, columns: dict[str, Any], **options: Any) -> Path:
+    pq.write_table(pa.table(columns), path, **options)
+    return path
+
+
+def test_a_value_that_is_repeated_is_not_written_out(tmp_path: Path, bounded: Import) -> None:
+    """A megabyte that 3,000 rows name is a file of a few kB, and not 3 GB of memory."""
+    rows = pa.DictionaryArray.from_arrays(pa.array([0] * 3_000, pa.int32()), pa.array([b"f" * MIB]))
+    path = _parquet(tmp_path / "bomb.parquet", {"text_signature": rows}, compression="zstd")
+    assert path.stat().st_size < MIB
+    told = bounded(path)
+    told.assert_counted()
+    assert told.totals == (3_000, 0, 0, 3_000)
+
+
+def test_rows_that_are_large_come_few_at_a_time(tmp_path: Path, bounded: Import) -> None:
+    """1,000 rows of a megabyte in one row group, in a file of a few kB."""
+    rows = pa.array([b"%07d" % number + b"f" * MIB for number in range(50)])
+    path = _parquet(
+        tmp_path / "bomb.parquet", {"text_signature": pa.chunked_array([rows] * 20)},
+        compression="zstd", use_dictionary=False, row_group_size=1_000, write_batch_size=1,
+    )  # fmt: skip
+    assert path.stat().st_size < MIB
+    told = bounded(path)
+    told.assert_counted()
+    assert told.totals == (1_000, 0, 0, 1_000)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1, 2]), pa.array([["a()"], []]), pa.array([{"a": "b()"}, None]), pa.array([2**62, -(2**62)], pa.timestamp("us")),
+        pa.array([2**31 - 1, -(2**31)], pa.date32()), pa.array([None, None]), pa.array([b"12", b"ab"], pa.binary(2)),
+        pa.array([True, None]), pa.array(["a()", "b()"], pa.string_view()), pa.array([b"\xff", b""]),
+    ],
+    ids=lambda column: str(column.type),
+)  # fmt: skip
+def test_a_text_column_of_any_type_is_counted(tmp_path: Path, imported: Import, column: Any) -> None:
+    told = imported(_parquet(tmp_path / "odd.parquet", {"text_signature": column}))
+    told.assert_counted()
+    assert told.totals[0] == 2
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path, imported: Import) -> None:
+    table = pa.Table.from_arrays([pa.array(["a()"]), pa.array(["b()"])], names=["text_signature", "text_signature"])
+    twice = tmp_path / "twice.parquet"
+    pq.write_table(table, twice)
+    imported(twice).assert_refused(f"{twice}: several columns are named text_signature")
+
+
+def test_a_column_name_of_many_lines_is_told_in_one(tmp_path: Path, imported: Import) -> None:
+    odd = _parquet(tmp_path / "odd.parquet", {"a\nb\x1b[31m": [1]})
+    imported(odd).assert_refused(f"{odd}: no column is named", r"a\nb\x1b[31m")
+
+
+# Folders and names.
+
+
+def test_a_folder_of_links_and_loops_is_read_once(tmp_path: Path, imported: Import) -> None:
+    """Links to folders are not followed, links to nothing, pipes and sockets are passed over."""
+    folder = tmp_path / "in"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "a.txt").write_text("a()\n")
+    (folder / "deep" / "up").symlink_to(folder)
+    (folder / "deep" / "b.txt").symlink_to(folder / "a.txt")
+    (folder / "self.txt").symlink_to("self.txt")
+    (folder / "nowhere.txt").symlink_to("missing")
+    os.mkfifo(folder / "pipe.txt")
+    told = imported(folder)
+    told.assert_counted()
+    assert told.totals == (2, 1, 1, 0)
+
+
+def test_a_link_to_itself_is_refused(tmp_path: Path, imported: Import) -> None:
+    (tmp_path / "self.txt").symlink_to("self.txt")
+    imported(tmp_path / "self.txt").assert_refused("self.txt: no such file or folder")
+
+
+def test_names_of_any_bytes_are_told_in_one_line(tmp_path: Path, imported: Import) -> None:
+    """A name with a line break, an escape or bytes that are no UTF-8 breaks neither errors nor the history."""
+    for number, name in enumerate([b"a\nb", b"\x1b[31mred", b"\xff\xfe", b"'; DROP TABLE x; --", b" ", b"%s{}"]):
+        good = os.fsencode(tmp_path) + b"/" + name + b".txt"
+        Path(os.fsdecode(good)).write_text(f"name{number}()\nbad{number}(uint7)\n")
+        told = imported(os.fsdecode(good))
+        told.assert_counted()
+        assert told.totals == (2, 1, 0, 1)
+        bad = os.fsdecode(os.fsencode(tmp_path) + b"/" + name + b".json")
+        Path(bad).write_text("{")
+        imported(bad).assert_refused("broken JSON")
+
+
+def test_archives_are_not_opened(tmp_path: Path, imported: Import) -> None:
+    """Whatever paths a zip or tar names, it is of no known format, and nothing of it is written anywhere."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "good.txt").write_text("good()\n")
+    zipped, tarred = folder / "evil.zip", folder / "evil.tar"
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.writestr("../outside.txt", "a()\n")
+    with tarfile.open(tarred, "w") as archive_of_tar:
+        for name in ("../outside.txt", "link"):
+            entry = tarfile.TarInfo(name)
+            content = b"a()\nb()\nc()\nd()\n"
+            entry.size = len(content)
+            archive_of_tar.addfile(entry, io.BytesIO(content))
+    (folder / "evil.tar.gz").write_bytes(gzip.compress(tarred.read_bytes()))
+    assert imported(folder).totals == (1, 1, 0, 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["house", "in"]
+    for path in (zipped, tarred, folder / "evil.tar.gz"):
+        imported(path).assert_refused(f"{path}: ", "unpack it first")

@@ -1,0 +1,465 @@
+"""Clients made to break a server, on a real port, against waitress and against granian.
+
+Whatever one of them sends, or does not send, the others are answered meanwhile, the workers' memory stays
+within bounds, and neither an answer nor the server's log has a traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPException, HTTPResponse
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
+from tests.serve.support import (
+    ABI_PATH,
+    FORM,
+    HOST,
+    JSON,
+    SIGNATURES_PATH,
+    SOLIDITY_PATH,
+    Answer,
+    Server,
+    found,
+    get,
+    multipart,
+    post,
+    post_text,
+    request,
+    send,
+    serving,
+    until,
+)
+
+MIB = 1 << 20
+GROWTH_MIB = 400
+"""What the workers together may have grown by, at their peaks, when all of this is over."""
+
+THREADS = 4
+WORKERS = 2
+numbers = count()
+
+
+@pytest.fixture(scope="module", params=["waitress", "granian"])
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Two workers over 2,000 rows, so that a page has 480 kB."""
+    folder = tmp_path_factory.mktemp(request.param) / "house"
+    rows = folder.with_name("rows.txt")
+    types = ",".join(["uint256"] * 40)
+    rows.write_text("".join(f"function{number}({types})\n" for number in range(2_000)))
+    import_files([rows], folder)
+    options = [] if request.param == "waitress" else ["--server", "granian", "--port", str(_free_port())]
+    with serving(folder, *options, workers=WORKERS) as server:
+        for _ in range(20):  # what the first requests take
+            get(server.port, f"{SIGNATURES_PATH}?page_size=1000")
+        before = _peaks(server)
+        yield server
+        grown = sum(peak - before[pid] for pid, peak in _peaks(server).items() if pid in before)
+        assert grown < GROWTH_MIB * MIB, f"{grown / MIB:.0f} MiB"
+        assert _peaks(server).keys() == before.keys(), "a worker was replaced"
+
+
+@pytest.fixture
+def server(served: Server) -> Iterator[Server]:
+    yield served
+    assert_served(served)
+    assert served.faults() == []
+    assert "Traceback" not in served.told()
+
+
+@pytest.fixture
+def is_granian(served: Server) -> bool:
+    return "granian" in str(served.folder)
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        return int(taken.getsockname()[1])
+
+
+def _peaks(server: Server) -> dict[int, int]:
+    """The most bytes that each process of the server had resident."""
+    below, peaks = {server.process.pid}, {}
+    for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            status = (folder / "status").read_text()
+        except OSError:
+            continue
+        if parent in below:
+            below.add(int(folder.name))
+            peaks[int(folder.name)] = 1024 * int(status.partition("VmHWM:")[2].split()[0])
+    return peaks
+
+
+def assert_served(server: Server) -> None:
+    """Others are: by each worker, most likely, and for reading as for writing."""
+    for _ in range(4):
+        assert get(server.port, f"{SIGNATURES_PATH}?page_size=1").status == 200
+    assert post_text(server.port, f"served{next(numbers)}()").status == 201
+
+
+def assert_no_fault(answer: Answer | None) -> None:
+    """A word of its own about what is wrong, or none; never a fault of ours."""
+    if answer is not None:
+        assert answer.status < 500 or answer.status == 501, answer.body
+        assert b"Traceback" not in answer.body
+        assert b'File "' not in answer.body
+
+
+@contextmanager
+def connected(port: int, data: bytes = b"") -> Iterator[socket.socket]:
+    with socket.create_connection((HOST, port), timeout=SAFETY_SECONDS) as connection:
+        connection.sendall(data)
+        yield connection
+
+
+def answer_on(connection: socket.socket) -> tuple[int, bytes]:
+    response = HTTPResponse(connection)
+    response.begin()
+    return response.status, response.read()
+
+
+def head(method: str, path: str, *lines: str) -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: a", *lines, "", ""]).encode()
+
+
+# Slow ones.
+
+
+def test_clients_that_send_a_byte_at_a_time_hold_nobody_up(server: Server, is_granian: bool) -> None:
+    """Four times as many slow clients as threads, in the middle of the headers and of the body; each gets
+    its answer in the end."""
+    body = b'{"text_signature": "slow%d(uint256)"}'
+    with ExitStack() as stack:
+        waiting: list[tuple[socket.socket, bytes]] = []
+        for number in range(4 * THREADS * WORKERS):
+            content = body % number
+            message = head("POST", SIGNATURES_PATH, "Content-Type: application/json", f"Content-Length: {len(content)}")
+            message += content
+            # granian reads a body in one of the application's threads; DESIGN.md says what follows.
+            sent = 20 if number % 2 or is_granian else len(message) - 10
+            waiting.append((stack.enter_context(connected(server.port, message[:sent])), message[sent:]))
+        for _ in range(3):
+            waiting = [(connection, rest[1:]) for connection, rest in waiting if connection.send(rest[:1])]
+            assert_served(server)
+        for connection, rest in waiting:
+            connection.sendall(rest)
+        for connection, _ in waiting:
+            assert answer_on(connection)[0] == 201
+
+
+def test_clients_that_read_nothing_hold_nobody_up(server: Server) -> None:
+    """More clients than threads, each with hundreds of requests behind one another, read no answer at all
+    while others are served; then each gets all of them, in order."""
+    asked = [f"{SIGNATURES_PATH}?page_size={1000 if number % 10 else 1}" for number in range(200)]
+    message = b"".join(head("GET", path) for path in asked)
+    with ExitStack() as stack:
+        hungry = [stack.enter_context(connected(server.port, message)) for _ in range(3 * THREADS * WORKERS)]
+        for _ in range(10):
+            assert_served(server)
+        for connection in hungry[:2]:
+            with connection.makefile("rb") as answers:
+                for path in asked:
+                    rows = _next_answer(answers)["results"]
+                    assert len(rows) == (1000 if path.endswith("1000") else 1)
+
+
+def _next_answer(stream: Any) -> Any:
+    """The next of several answers on one connection."""
+    assert stream.readline().startswith(b"HTTP/1.1 200")
+    length = 0
+    while (line := stream.readline().strip()) != b"":
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            length = int(value)
+    return json.loads(stream.read(length))
+
+
+def test_a_thousand_idle_connections_are_no_trouble(server: Server) -> None:
+    """Half of them silent, half after a request of their own; others are served at once."""
+    with ExitStack() as stack:
+        for number in range(1_000):
+            data = head("GET", f"{SIGNATURES_PATH}?page_size=1") if number % 2 else b""
+            stack.enter_context(connected(server.port, data))
+        for _ in range(5):
+            assert_served(server)
+
+
+def test_connections_that_are_torn_are_forgotten(server: Server) -> None:
+    """Clients that reset the connection in the middle of headers, of a body, or before the answer."""
+    messages = [
+        b"", b"GET /api", head("GET", SIGNATURES_PATH)[:-2], head("GET", f"{SIGNATURES_PATH}?page_size=1000"),
+        head("POST", SIGNATURES_PATH, "Content-Type: application/json", "Content-Length: 100") + b"{",
+        head("POST", SIGNATURES_PATH, "Content-Type: application/json", "Transfer-Encoding: chunked") + b"5\r\n{",
+        head("GET", SIGNATURES_PATH) * 300,
+    ]  # fmt: skip
+    for _ in range(30):
+        for message in messages:
+            with connected(server.port, message) as connection:
+                reset = struct.pack("ii", 1, 0)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+    assert_served(server)
+
+
+def test_half_closed_connections_are_answered(server: Server) -> None:
+    """A client that has said all it wants may close its side before the answer."""
+    answer = send(server.port, head("GET", f"{SIGNATURES_PATH}?page_size=1", "Connection: close"), half_close=True)
+    assert answer is None or answer.status == 200
+
+
+def test_a_request_that_never_ends_is_hung_up_on(tmp_path: Path) -> None:
+    """waitress alone: a request has a time to arrive in, however often another byte of it comes."""
+    listening = socket.create_server((HOST, 0))
+    listening.set_inheritable(True)
+    port, descriptor = listening.getsockname()[1], listening.fileno()
+    code = f"import serve.channel as c, serve.worker as w; c.REQUEST_SECONDS = 1; w.main('{descriptor}')"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment(tmp_path / "house"), pass_fds=[descriptor]
+    ) as worker:
+        try:
+            with connected(port, b"GET / HTTP/1.1\r\nX: ") as connection:
+                connection.settimeout(0.2)
+                assert until(lambda: _is_hung_up_on(connection), "the server to hang up")
+        finally:
+            worker.terminate()
+            worker.wait(SAFETY_SECONDS)
+            listening.close()
+
+
+def _is_hung_up_on(connection: socket.socket) -> bool:
+    try:
+        connection.send(b"x")
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+# Floods and lies.
+
+
+FLOODS = {
+    "many headers": b"".join(b"X-%d: y\r\n" % number for number in range(20_000)),
+    "a large header": b"X: " + b"y" * MIB + b"\r\n",
+    "a header without an end": b"X: " + b"y" * MIB,
+    "folded lines": b"X: y\r\n" + b" y\r\n" * 20_000,
+    "many cookies": b"Cookie: " + b"a=b; " * 100_000 + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+def test_floods_of_headers_are_refused(server: Server, flood: bytes) -> None:
+    """With a status where the client still listens; on many connections at once too."""
+    with ExitStack() as stack:
+        flooded = []
+        for _ in range(20):
+            connection = stack.enter_context(connected(server.port))
+            try:
+                connection.sendall(head("GET", SIGNATURES_PATH)[:-2] + flood + b"\r\n")
+            except OSError:  # it has heard enough
+                continue
+            flooded.append(connection)
+        assert_served(server)
+        for connection in flooded:
+            try:
+                status, told = answer_on(connection)
+            except (OSError, HTTPException):
+                continue
+            assert status in (400, 431)
+            assert b"Traceback" not in told
+
+
+CHUNKS = {
+    "huge size": b"FFFFFFFFFFFFFFFF\r\n{}", "hugest size": b"F" * 4000 + b"\r\n{}", "negative": b"-1\r\n{}\r\n0\r\n\r\n",
+    "no number": b"xyz\r\n{}\r\n0\r\n\r\n", "longer than told": b"1\r\n{}\r\n0\r\n\r\n", "shorter": b"9\r\n{}\r\n0\r\n\r\n",
+    "prefix": b"0x2\r\n{}\r\n0\r\n\r\n", "underscore": b"0_2\r\n{}\r\n0\r\n\r\n", "blank": b" 2 \r\n{}\r\n0\r\n\r\n",
+    "bare line feeds": b"2\n{}\n0\n\n", "no end": b"2\r\n{}\r\n", "extension": b"2;a=b\r\n{}\r\n0\r\n\r\n",
+    "odd extension": b"2;\0\r\n{}\r\n0\r\n\r\n", "trailer": b"2\r\n{}\r\n0\r\nContent-Length: 5\r\n\r\n", "nothing": b"0\r\n\r\n",
+    "size without an end": b"0" * MIB, "extension without an end": b"2;" + b"a" * MIB,
+    "trailer without an end": b"2\r\n{}\r\n0\r\n" + b"X: y\r\n" * 200_000, "tiny chunks": b"1\r\n \r\n" * 200_000 + b"0\r\n\r\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("chunks", CHUNKS.values(), ids=CHUNKS)
+def test_chunks_that_lie_store_nothing(server: Server, chunks: bytes) -> None:
+    message = head("POST", SIGNATURES_PATH, "Content-Type: application/json", "Transfer-Encoding: chunked")
+    answer = send(server.port, message + chunks, half_close=True)
+    assert_no_fault(answer)
+    assert answer is None or 400 <= answer.status < 500
+
+
+def test_lengths_that_lie_store_nothing(server: Server) -> None:
+    """Longer than the body, shorter, more than there is memory, and beside chunks."""
+    body = b"text_signature=lyingLength(uint256)"
+    for lines in (
+        [f"Content-Length: {len(body) + 1}"], ["Content-Length: 10"], ["Content-Length: " + "9" * 30],
+        [f"Content-Length: {1 << 40}"], [f"Content-Length: {len(body)}", "Transfer-Encoding: chunked"],
+        ["Transfer-Encoding: chunked, chunked"], ["Transfer-Encoding: identity"], ["Transfer-Encoding: gzip, chunked"],
+        ["Transfer-Encoding: \x0bchunked"], ["Transfer-Encoding : chunked"], [f"Content-Length: {len(body)}, {len(body)}"],
+    ):  # fmt: skip
+        message = head("POST", SIGNATURES_PATH, f"Content-Type: {FORM['Content-Type']}", *lines) + body
+        answer = send(server.port, message, half_close=True)
+        assert_no_fault(answer)
+        assert answer is None or answer.status >= 400, lines
+    assert found(server.port, "lyingLength") == []
+
+
+def test_a_body_of_a_get_is_not_the_next_request(server: Server) -> None:
+    """It is passed over, and does not come into the request behind it."""
+    inner = head("POST", SIGNATURES_PATH, f"Content-Type: {FORM['Content-Type']}", "Content-Length: 25")
+    inner += b"text_signature=smuggled()"
+    message = head("GET", f"{SIGNATURES_PATH}?page_size=1", f"Content-Length: {len(inner)}") + inner
+    message += head("GET", "/healthz", "Connection: close")
+    with connected(server.port, message) as connection, connection.makefile("rb") as answers:
+        told = answers.read()
+    assert told.count(b"HTTP/1.1 ") <= 2
+    assert b"HTTP/1.1 201" not in told
+    assert found(server.port, "smuggled") == []
+
+
+def test_who_asks_is_told_to_go_on(server: Server) -> None:
+    """Expect: 100-continue is answered before the body is sent, and then the body is taken."""
+    body = b'{"text_signature": "expected%d()"}' % next(numbers)
+    lines = ["Content-Type: application/json", f"Content-Length: {len(body)}", "Expect: 100-continue"]
+    with connected(server.port, head("POST", SIGNATURES_PATH, *lines)) as connection:
+        assert connection.recv(64).startswith(b"HTTP/1.1 100 Continue\r\n")
+        connection.sendall(body)
+        assert answer_on(connection)[0] == 201
+
+
+@pytest.mark.parametrize("expected", ["100-continue", "200-ok", "x" * 5000])
+def test_expectations_of_who_then_says_nothing(server: Server, expected: str) -> None:
+    """Those that hang up, those with no body to come, and those that expect the unheard of."""
+    for lines in (["Content-Length: 10"], ["Content-Length: 0"], [], [f"Content-Length: {1 << 40}"]):
+        message = head("POST", SIGNATURES_PATH, "Content-Type: application/json", f"Expect: {expected}", *lines)
+        with connected(server.port, message):
+            pass
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GET / HTTP/0.9", "GET /", "GET", "", "GET / HTTP/3.0", "GET / HTTP/1.", "GET / HTTP/1.1.1", "GET  /  HTTP/1.1",
+        "PRI * HTTP/2.0", "A" * 10_000 + " / HTTP/1.1", "G\0T / HTTP/1.1", "GET http://[::1/ HTTP/1.1", "GET //a/b HTTP/1.1",
+        "BREW /api/v1/signatures/ HTTP/1.1", "PROPFIND /api/v1/signatures/1/ HTTP/1.1", "TRACE / HTTP/1.1",
+        "CONNECT a:1 HTTP/1.1", "DELETE /api/v1/signatures/1/ HTTP/1.1", "GET /%00%0d%0aX:%20y HTTP/1.1",
+        "GET /api/v1/signatures/%0d%0aX:y HTTP/1.1", "GET /api/v1/signatures/1/../../../etc/passwd HTTP/1.1",
+        "GET /api/v1/signatures/" + "9" * 60_000 + "/ HTTP/1.1", "OPTIONS * HTTP/1.1", "GET \xff HTTP/1.1",
+    ],
+    ids=lambda line: ascii(line)[:30],
+)  # fmt: skip
+def test_absurd_requests_are_refused_or_answered(server: Server, line: str) -> None:
+    answer = send(server.port, f"{line}\r\nHost: a\r\nConnection: close\r\n\r\n".encode("latin-1"), half_close=True)
+    assert_no_fault(answer)
+    if answer is not None:
+        assert "X" not in answer.headers
+
+
+def test_waitress_s_own_refusals_are_json(server: Server, is_granian: bool) -> None:
+    """What is refused before the application sees it has the shape of the application's refusals."""
+    if is_granian:
+        pytest.skip("granian's own refusals have no body")
+    for data, status in (
+        (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400),
+        (head("GET", "/", "X: " + "y" * 100_000), 431),
+        (head("POST", "/", "Content-Length: 99999999999"), 413),
+        (head("POST", "/", "Transfer-Encoding: gzip"), 501),
+    ):
+        answer = send(server.port, data)
+        assert answer is not None
+        assert answer.status == status
+        assert answer.header("Content-Type") == "application/json"
+        assert list(answer.json()) == ["detail"]
+        assert answer.header("Connection") == "close"
+
+
+# Bodies.
+
+
+def test_texts_nested_100_000_deep_are_refused(server: Server) -> None:
+    """Parentheses and tuples, as JSON and as a form; as deep as a text may be long, they are stored."""
+    for opened in ("(", "tuple("):
+        text = f"f{'(' if opened != '(' else ''}" + opened * 100_000 + ")" * 100_000 + (")" if opened != "(" else "")
+        assert post(server.port, SIGNATURES_PATH, {"text_signature": text}).status == 400
+        body, headers = multipart({"text_signature": text})
+        assert request(server.port, "POST", SIGNATURES_PATH, body, headers).status == 400
+    assert post_text(server.port, "f" + "(" * 32_000 + ")" * 32_000).status in (201, 400)
+
+
+@pytest.mark.parametrize("path", [SIGNATURES_PATH, ABI_PATH, SOLIDITY_PATH])
+def test_odd_json_is_refused(server: Server, path: str) -> None:
+    """Deep, with numbers of 10,000 digits, half characters, NUL, and keys that come twice."""
+    field = {SIGNATURES_PATH: "text_signature", ABI_PATH: "contract_abi", SOLIDITY_PATH: "source_code"}[path]
+    values = [
+        "[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000, "9" * 10_000, "1e" + "9" * 10_000,
+        "-" + "0." + "9" * 10_000, '"\\ud800"', '"\\udfff\\ud800()"', '"a\\u0000()"', "NaN", "Infinity", "{}", "[[]]",
+    ]  # fmt: skip
+    for value in values:
+        for body in (f'{{"{field}": {value}}}', f'{{"{field}": "x", "{field}": {value}}}', f'{{"x": {value}}}', value):
+            assert_no_fault(answer := request(server.port, "POST", path, body.encode(), JSON))
+            assert answer.status in (201, 400), body[:50]
+            if path != SOLIDITY_PATH:
+                assert answer.status == 400, body[:50]
+    if path == ABI_PATH:
+        for value in values:
+            for abi in (value, f"[{value}]", f'[{{"type": "function", "name": "f", "inputs": {value}}}]'):
+                assert_no_fault(post(server.port, path, {field: abi}))
+
+
+def test_a_body_of_very_many_values_is_refused(server: Server) -> None:
+    """16 MiB of empty lists would be half a gigabyte of Python."""
+    many = "[" + "[]," * (5 * MIB) + "[]]"
+    answer = request(server.port, "POST", ABI_PATH, *multipart({"contract_abi": many}))
+    assert (answer.status, answer.json()) == (400, {"contract_abi": ["Invalid JSON"]})
+    answer = request(server.port, "POST", ABI_PATH, b'{"contract_abi": ' + many.encode() + b"}", JSON)
+    assert answer.status == 400
+    assert answer.json()["detail"].startswith("JSON parse error - over 1048576 values")
+
+
+def test_forms_of_very_many_parts_are_refused(server: Server) -> None:
+    """Thousands of parts, of fields, of headers in a part, and a boundary that is everywhere."""
+    body, headers = multipart({f"x{number}": "y" for number in range(5_000)})
+    assert request(server.port, "POST", SIGNATURES_PATH, body, headers).status == 400
+    assert request(server.port, "POST", SIGNATURES_PATH, b"a=b&" * 5_000, FORM).status == 400
+    lines = b"".join(b"X-%d: y\r\n" % number for number in range(20_000))
+    part = b"--the-boundary\r\n" + lines + b'Content-Disposition: form-data; name="text_signature"\r\n\r\nf()\r\n'
+    assert request(server.port, "POST", SIGNATURES_PATH, part + b"--the-boundary--\r\n", headers).status == 400
+    for filling in (b"--the-boundary\r\n", b"\r\n--the-boundary", b"\r\n--", b"\r\n"):
+        answer = request(server.port, "POST", ABI_PATH, filling * (MIB // len(filling)), headers)
+        assert answer.status == 400
+
+
+GARBAGE = {
+    "braces": b"{", "parentheses": b"(", "contracts": b"contract C { ", "functions": b"function f(uint a) public; ",
+    "structs": b"struct S { S s; } ", "semicolons": b";", "zeros": b"\0", "bytes": bytes(range(256)),
+    "strings": b'"', "comments": b"/* ", "types": b"mapping(uint => ", "calls": b"f(", "dots": b"a.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", GARBAGE.values(), ids=GARBAGE)
+def test_solidity_that_is_none_is_read_or_refused(server: Server, unit: bytes) -> None:
+    """16 MiB of it are too many words and marks; of what the parser takes, none holds the others up."""
+    for size in (100_000, 16 * MIB - 1000):
+        body, headers = multipart({}, {"source_file": unit * (size // len(unit))})
+        lines = [f"Content-Type: {headers['Content-Type']}", f"Content-Length: {len(body)}"]
+        with connected(server.port, head("POST", SOLIDITY_PATH, *lines) + body) as connection:
+            assert_served(server)
+            status, told = answer_on(connection)
+        if size > MIB:
+            told_so = {"source_file": ["Ensure this source has at most 1048576 words and marks."]}
+            assert (status, json.loads(told)) == (400, told_so)
+        else:
+            assert status == 201, told

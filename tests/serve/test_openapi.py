@@ -1,0 +1,153 @@
+"""The OpenAPI document is true: a real server is asked what the document allows, and what it does not,
+and every answer is held against it.
+
+Schemathesis makes the requests, as many and always the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    allow_header_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.serve.support import (
+    ABI_PATH,
+    EVENTS_PATH,
+    HOST,
+    JSON,
+    SIGNATURES_PATH,
+    SOLIDITY_PATH,
+    Server,
+    get,
+    post_text,
+    request,
+    serving,
+)
+
+DOCUMENT = "/api/v1/openapi.json"
+EXAMPLES = 25
+"""Of each operation and mode."""
+CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    allow_header_conformance,
+]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("openapi") / "house") as server:
+        for number in range(3):
+            assert post_text(server.port, f"row{number}(uint256)").status == 201
+            assert post_text(server.port, f"Row{number}(uint256)", EVENTS_PATH).status == 201
+        yield server
+
+
+@pytest.fixture
+def server(served: Server) -> Iterator[Server]:
+    yield served
+    assert served.faults() == []
+
+
+def operations(port: int) -> dict[str, Any]:
+    schema: Any = schemathesis.openapi.from_url(f"http://{HOST}:{port}{DOCUMENT}")
+    return {found.ok().label: found.ok() for found in schema.get_all_operations()}
+
+
+OPERATIONS = [
+    *(f"{method} {path}" for path in (SIGNATURES_PATH, EVENTS_PATH) for method in ("GET", "HEAD", "POST", "OPTIONS")),
+    *(f"{method} {path}{{id}}/" for path in (SIGNATURES_PATH, EVENTS_PATH) for method in ("GET", "HEAD", "OPTIONS")),
+    *(f"{method} {path}" for path in (ABI_PATH, SOLIDITY_PATH) for method in ("POST", "OPTIONS")),
+    *(f"{method} {path}" for path in ("/healthz", "/readyz") for method in ("GET", "HEAD")),
+]
+"""All but those of the document itself, which Schemathesis leaves out."""
+
+
+@pytest.fixture(scope="module")
+def described(served: Server) -> dict[str, Any]:
+    return operations(served.port)
+
+
+def test_the_document_has_every_operation(described: dict[str, Any]) -> None:
+    """The routes and methods that clients know are all in it, and no others."""
+    assert sorted(described.keys() - {f"HEAD {DOCUMENT}"}) == sorted(OPERATIONS)
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_answers_are_as_described(server: Server, described: dict[str, Any], label: str, mode: GenerationMode) -> None:
+    """Status, type, headers and body of every answer are among those that the document names.
+
+    In the negative mode requests break the document somewhere. They need not be refused: of odd values
+    of parameters the contract says that they mean nothing.
+    """
+    operation = described[label]
+    if mode.is_negative and not (operation.query or operation.path_parameters or operation.body):
+        return  # there is nothing to break
+
+    @settings(
+        deadline=None, max_examples=EXAMPLES, derandomize=True, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def hold(case: Any) -> None:
+        case.call_and_validate(checks=CHECKS)
+
+    hold()
+
+
+def test_a_validator_finds_nothing_wrong_with_the_document(server: Server) -> None:
+    """It is OpenAPI 3.1 by the official schema, and every reference in it leads somewhere."""
+    schema = schemathesis.openapi.from_url(f"http://{HOST}:{server.port}{DOCUMENT}")
+    schema.validate()
+    document = get(server.port, DOCUMENT).json()
+    assert document["openapi"] == "3.1.0"
+    known = set(document["components"]["schemas"])
+    assert {reference.rpartition("/")[2] for reference in _references(document)} == known
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        for inner in value.values():
+            yield from _references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _references(inner)
+
+
+def test_the_document_can_be_kept(server: Server) -> None:
+    """It has a tag and a time to live, and who has it gets 304; it is the same on every worker."""
+    answers = [get(server.port, DOCUMENT) for _ in range(4)]
+    [tag] = {answer.header("ETag") for answer in answers}
+    assert answers[0].header("Cache-Control") == "public, max-age=3600"
+    again = get(server.port, DOCUMENT, {"If-None-Match": tag})
+    assert (again.status, again.body) == (304, b"")
+    head = request(server.port, "HEAD", DOCUMENT)
+    assert (head.status, head.body, head.header("ETag")) == (200, b"", tag)
+
+
+def test_the_page_for_people_links_to_the_document(server: Server) -> None:
+    page = get(server.port, SIGNATURES_PATH, {"Accept": "text/html"})
+    assert f'href="{DOCUMENT}"' in page.body.decode()
+
+
+def test_a_method_that_a_health_check_does_not_have_names_those_it_has(server: Server) -> None:
+    answer = request(server.port, "POST", "/healthz", b"{}", JSON)
+    assert answer.status == 405
+    assert {"GET", "HEAD"} <= set(answer.header("Allow").replace(",", " ").split())
