@@ -5,6 +5,7 @@ The parent imports none of the engines, so it is small and starts at once.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from types import FrameType
 
@@ -20,6 +22,7 @@ from serve.settings import Settings
 _STOP_SECONDS = 15.0
 _RESTART_SECONDS = 0.5
 _LOOK_SECONDS = 0.1
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _CHECK_SECONDS = 3.0  # a start takes 2, and longer only where kernels are compiled or indexes built
 
 Spawn = Callable[[], "subprocess.Popen[bytes]"]
@@ -48,7 +51,7 @@ def run(settings: Settings, server: str, ready: Callable[[str], None]) -> int:
     if settings.fold_every > 0:
         command = [sys.executable, "-m", "sigdir", "fold", "--every", str(settings.fold_every)]
         command += ["--warehouse", str(settings.warehouse)]
-        spawners.append(lambda: subprocess.Popen(command, env=environment, start_new_session=True))
+        spawners.append(lambda: _start(command, environment))
 
     def close() -> None:
         if listening is not None:
@@ -91,10 +94,25 @@ def _listen(settings: Settings) -> socket.socket:
     return listening
 
 
+def _start(command: list[str], environment: dict[str, str], *descriptors: int) -> subprocess.Popen[bytes]:
+    """Start a child that is told to end where this process ends, even by a kill: a port would stay taken."""
+    return subprocess.Popen(
+        command,
+        env=environment,
+        pass_fds=descriptors,
+        start_new_session=True,  # a Ctrl-C reaches the parent alone, which tells the others in order
+        preexec_fn=_end_with_parent,  # noqa: PLW1509 - there are no other threads here
+    )
+
+
+def _end_with_parent() -> None:
+    with suppress(AttributeError, OSError):  # Linux has it
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+
 def _worker(descriptor: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "serve.worker", str(descriptor)]
-    # A session of its own: a Ctrl-C reaches the parent alone, which tells the others in order.
-    return subprocess.Popen(command, env=environment, pass_fds=[descriptor], start_new_session=True)
+    return _start(command, environment, descriptor)
 
 
 def _granian(settings: Settings, environment: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -104,7 +122,7 @@ def _granian(settings: Settings, environment: dict[str, str]) -> subprocess.Pope
     command += ["--workers-kill-timeout", "10", "--log-level", "warning", "--http", "1"]
     # Of headers it takes so much, as waitress does; by itself 400 KiB.
     command += ["--http1-buffer-size", "65536"]
-    return subprocess.Popen(command, env=environment, start_new_session=True)
+    return _start(command, environment)
 
 
 def _answers(host: str, port: int) -> bool:

@@ -585,6 +585,18 @@ def _rows_in_sql(house: Path, collection: str, wanted: int) -> list[Record] | No
     return [row | {"bytes_signature": bytes.fromhex(row["hex_signature"][2:]).decode("latin-1")} for row in rows]
 
 
+def test_who_kills_the_parent_ends_the_server(tmp_path: Path) -> None:
+    """Workers that went on by themselves would keep the port, and nobody would replace them."""
+    with serving(tmp_path / "house", fold_every=1) as server:
+        row = posted(server, "beforeTheParentDies()")
+        workers = server.workers()
+        server.process.kill()
+        server.process.wait(SAFETY_SECONDS)
+        until(lambda: True if not any(Path(f"/proc/{pid}").exists() for pid in workers) else None, "the workers' end")
+    with serving(tmp_path / "house") as server:
+        assert found(server.port, "beforeTheParentDies()") == [row]
+
+
 def test_a_port_that_is_taken_is_told_in_one_line(server: Server, tmp_path: Path) -> None:
     """A second server on the port ends with status 2 and a sentence."""
     command = [*command_line(), "serve", "--warehouse", str(tmp_path / "other"), "--port", str(server.port)]
