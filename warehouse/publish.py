@@ -60,6 +60,7 @@ from warehouse.snapshot import (
     last_import,
     newest_run,
     read_snapshot,
+    require_newest,
     transaction_name,
 )
 from warehouse.spill import Spill
@@ -156,6 +157,7 @@ class Publisher:
         if paths.log.is_dir():
             sync(paths.log)  # the last publisher may have died before it came to that
         self.snapshot = read_snapshot(paths)
+        require_newest(paths, self.snapshot, self.staging)
         named = {file.path for files in self.snapshot.files.values() for file in files}
         with self.staging.exclusive() as staging:
             for run in staging.unfinished():

@@ -26,7 +26,7 @@ from warehouse.files import FileLock, make_folder, remove
 from warehouse.mapped import Segment, index_name, segment_of, unused
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, HASH_BYTES, Collection
-from warehouse.snapshot import Snapshot, read_snapshot
+from warehouse.snapshot import Snapshot, read_snapshot, require_newest
 from warehouse.staging import StagedRow, Staging
 
 Array = npt.NDArray[Any]
@@ -136,6 +136,7 @@ class Reader:
         self._data_version = -1
         self._stamp, self._looked = self._staging.stamp(), time.monotonic()
         self._load()
+        require_newest(paths, self._snapshot, self._staging)
         self._view = self._read()
 
     def current(self) -> View:

@@ -23,7 +23,7 @@ from warehouse.errors import Unusable
 from warehouse.identity import usable_identity
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, Collection
-from warehouse.staging import NO_FLOORS, Floor
+from warehouse.staging import NO_FLOORS, Floor, Staging
 
 _LOOKED_AT = 200  # entries, some more than a checkpoint leaves to be read: 0.3 ms
 
@@ -111,6 +111,15 @@ def _require_whole(paths: Paths, snapshot: Snapshot) -> None:
             f"version {snapshot.version} of {paths.root} was vacuumed: {gone} of its {len(files)} data files are gone;"
             " `sigdir vacuum --dry-run` names the oldest version that is whole"
         )
+
+
+def require_newest(paths: Paths, snapshot: Snapshot, staging: Staging) -> None:
+    """Raise Unusable where the log has lost its end: the library opens what is left as if it were all."""
+    with staging.reading() as transaction:
+        published = transaction.version()
+    # One that came since the snapshot was read has its entry.
+    if published > snapshot.version and not paths.log_entry(published).exists():
+        raise Unusable(f"{paths.log} ends at version {snapshot.version}, but version {published} was published")
 
 
 def _refuse_empty_entries(paths: Paths, version: int) -> None:

@@ -254,3 +254,17 @@ def test_a_staging_file_that_breaks_while_it_is_open_is_named(paths: Paths) -> N
         with pytest.raises(Unusable, match=str(paths.staging)), use() as transaction:
             transaction.rows(SIGNATURES, 0)
     staging.close()
+
+
+def test_a_log_that_lost_its_end_is_told(paths: Paths) -> None:
+    """What is left looks like a whole table that is older: nobody reads it or publishes upon it unwarned."""
+    last = read_snapshot(paths).version
+    paths.log_entry(last).unlink()
+    told = f"ends at version {last - 1}, but version {last} was published"
+    with pytest.raises(Unusable, match=told):
+        Reader(paths)
+    with pytest.raises(Unusable, match=told):
+        Publisher(paths).__enter__()
+    result = call_command("fold", "--warehouse", paths.root)
+    assert result.exit_code == 2
+    assert told in result.output
