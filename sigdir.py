@@ -12,6 +12,7 @@ import click
 # Loaded when called: `sigdir --help` need not wait for the engines.
 _COMMANDS = {
     "import": "pipeline.commands:import_",
+    "export": "pipeline.commands:export",
     "serve": "serve.commands:serve",
     "fold": "warehouse.commands:fold",
     "rejects": "warehouse.commands:rejects",

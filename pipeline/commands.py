@@ -1,7 +1,8 @@
-"""The command that brings data in: import."""
+"""The commands that move data in and out: import, export, mirror."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -12,10 +13,13 @@ import orjson
 from rich.console import Console
 
 from pipeline.errors import PipelineError
+from pipeline.export import COLUMNS, OURS, STDOUT, run_export
+from pipeline.export import FORMATS as EXPORT_FORMATS
+from pipeline.export import Options as ExportOptions
 from pipeline.formats.table import FORMATS
 from pipeline.progress import reporter
 from pipeline.run import Options, run_import
-from warehouse.commands import Failure, warehouse_option
+from warehouse.commands import Failure, as_of_option, warehouse_option
 from warehouse.errors import Busy, WarehouseError
 from warehouse.schema import COLLECTIONS, SIGNATURES, Collection
 
@@ -97,6 +101,76 @@ def import_(
         click.echo(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2))
     else:
         report.print(Console(width=None if sys.stdout.isatty() else 110))
+
+
+def _export_formats_help() -> str:
+    return "; ".join(f"{format.name} ({format.about})" for format in EXPORT_FORMATS.values())
+
+
+@click.command(epilog=f"Formats: {_export_formats_help()}. A target that ends with .gz or .zst is packed.")
+@click.argument("format", type=click.Choice(list(EXPORT_FORMATS)), metavar="FORMAT")
+@click.argument("target")
+@warehouse_option
+@as_of_option
+@click.option(
+    "--collection",
+    "collections",
+    type=click.Choice(COLLECTIONS),
+    multiple=True,
+    help="Only this one.  [default: what the format has a place for; 4byte.json: signatures]",
+)
+@click.option(
+    "--columns", type=click.Choice(COLUMNS), default=OURS, show_default=True, help="Of Parquet: whose columns."
+)
+@click.option("--json", "as_json", is_flag=True, help="Report as JSON.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+def export(
+    format: str,
+    target: str,
+    folder: Path,
+    version: int | None,
+    collections: tuple[Collection, ...],
+    columns: str,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Export signatures as a file or tree of another program's shape.
+
+    TARGET is a file, for the trees a folder that is not there yet or a .tar, or - for standard
+    output (the report then goes to standard error). It appears when it is whole. Rows come in the
+    order of their ids. Exit status: 0 done, 2 the target or the warehouse cannot be used,
+    130 interrupted.
+
+    \b
+    Examples:
+      sigdir export 4byte.json 4byte.json.gz
+      sigdir export foundry ~/.foundry/cache/signatures
+      sigdir export topic0 topic0.tar.zst
+      sigdir export parquet functions.parquet --columns sourcify --collection signatures
+      sigdir export openchain - --as-of 3 | head
+    """
+    options = ExportOptions(format, target, folder, version, collections or None, columns)
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        with reporter(quiet) as progress:
+            report = run_export(options, progress)
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return
+    except (PipelineError, WarehouseError) as error:
+        raise Failure(str(error)) from error
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise Failure(f"{where}{error.strerror or error}; nothing was exported") from error
+    except KeyboardInterrupt:
+        click.echo("interrupted: nothing was exported", err=True)
+        sys.exit(INTERRUPTED_STATUS)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if as_json:
+        click.echo(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2), err=target == STDOUT)
+    else:
+        click.echo("\n".join(report.lines()), err=target == STDOUT)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -16,3 +16,10 @@ class BadInput(PipelineError):
 
 class BrokenJSON(BadInput):
     """An input that begins like a JSON document and is none."""
+
+
+class BadTarget(PipelineError):
+    """A target that cannot be written as asked; there is none then, or it is what it was."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name}: {reason}")
