@@ -13,6 +13,7 @@ import click
 _COMMANDS = {
     "import": "pipeline.commands:import_",
     "export": "pipeline.commands:export",
+    "mirror": "pipeline.commands:mirror",
     "serve": "serve.commands:serve",
     "fold": "warehouse.commands:fold",
     "rejects": "warehouse.commands:rejects",

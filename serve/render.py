@@ -12,7 +12,7 @@ import numpy.typing as npt
 from numba import njit
 
 from warehouse.mapped import Segment
-from warehouse.template import HEX, escaped, moment, number, put
+from warehouse.template import HEX, decimal, escaped, moment, put
 
 Array = npt.NDArray[Any]
 
@@ -47,13 +47,13 @@ def _render(ids: Array, created_at: Array, offsets: Array, text: Array, hashes: 
     out = np.empty(_size(offsets, rows, width), np.uint8)
     at = np.uint64(0)
     one = np.uint64(1)
-    for nth in range(len(rows)):
-        row = rows[nth]
-        if nth > 0:
+    for number in range(len(rows)):
+        row = rows[number]
+        if number > 0:
             out[at] = 0x2C
             at += one
         at = put(out, at, _ID)
-        at = number(out, at, ids[row])
+        at = decimal(out, at, ids[row])
         at = put(out, at, _CREATED)
         at = moment(out, at, created_at[row])
         at = put(out, at, _TEXT)

@@ -8,6 +8,7 @@
     staging.sqlite                  sequences and POSTed rows that are not folded yet
     publish.lock                    held by the one publisher
     cache/<data file>/              its columns and hash order, mapped by servers; built at will
+    mirrors/<directory>/            how far `sigdir mirror` is with it, and rows that are not imported yet
     tmp/<run>/                      a running import's spill; its lock file tells whether it lives
 """
 
@@ -50,6 +51,9 @@ class Paths:
     @property
     def tmp(self) -> Path:
         return self.root / "tmp"
+
+    def mirror(self, directory: str) -> Path:
+        return self.root / "mirrors" / directory
 
     def log_entry(self, version: int) -> Path:
         return self.log / f"{version:020d}.json"

@@ -39,7 +39,7 @@ def digits(out: Array, at: Any, value: int, width: int) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def number(out: Array, at: Any, value: int) -> Any:
+def decimal(out: Array, at: Any, value: int) -> Any:
     """Write a number that is not negative, with as many digits as it has."""
     places = 1
     rest = value // 10
@@ -173,7 +173,7 @@ def _fill(
                     out[at + one] = HEX[byte & 15]
                     at += np.uint64(2)
             elif piece == _ID:
-                at = number(out, at, ids[row])
+                at = decimal(out, at, ids[row])
             elif piece == _CREATED_AT:
                 at = moment(out, at, created_at[row])
             elif piece == _TEXT_JSON:
