@@ -34,6 +34,7 @@ from pipeline.errors import BadTarget
 from pipeline.progress import Reporter
 from pipeline.run import digest_column
 from pipeline.source import STDIN, printable
+from warehouse.errors import Unusable
 from warehouse.files import replacing, sync
 from warehouse.mapped import Segment, sorted_hashes
 from warehouse.parallel import in_background
@@ -163,8 +164,12 @@ class _Export:
 
     def _batches(self, collection: Collection, columns: list[str]) -> Iterator[pa.RecordBatch]:
         for file in self.snapshot.files[collection]:
-            with pq.ParquetFile(file.path, page_checksum_verification=True) as parquet:
-                yield from parquet.iter_batches(_BATCH_ROWS, columns=columns)
+            try:
+                with pq.ParquetFile(file.path, page_checksum_verification=True) as parquet:
+                    yield from parquet.iter_batches(_BATCH_ROWS, columns=columns)
+            except (pa.ArrowException, OSError) as error:
+                reason = str(error).partition("\n")[0]
+                raise Unusable(f"{file.path}: {reason}") from error
 
     def done(self, collection: Collection, rows: int, read: int) -> None:
         self.report.rows[collection] += rows
@@ -356,13 +361,19 @@ def _packed(out: BinaryIO, ending: str) -> Iterator[BinaryIO]:
 # The formats.
 
 
+def _write_all(out: BinaryIO, pieces: Iterator[bytes]) -> None:
+    """Write pieces that a thread of its own renders meanwhile."""
+    for piece in in_background(pieces, _AHEAD):  # noqa: FURB122 - zstandard's writer has no writelines
+        out.write(piece)
+
+
 def _lines(pattern: str, head: str = "") -> Callable[[_Export, BinaryIO], None]:
     """A form of one line a row."""
 
     def write(export: _Export, out: BinaryIO) -> None:
         out.write(head.encode())
         for collection in export.collections:
-            out.writelines(in_background(export.rendered(collection, pattern), _AHEAD))
+            _write_all(out, export.rendered(collection, pattern))
 
     return write
 
@@ -381,7 +392,7 @@ def _geth(export: _Export, out: BinaryIO) -> None:
             yield from export.rendered(collection, ',\n    "{hash}": "{text_json}"', export.oldest(collection))
 
     out.write(b"{")
-    out.writelines(in_background(_members(members()), _AHEAD))
+    _write_all(out, _members(members()))
     out.write(b"\n}\n")
 
 
@@ -396,7 +407,7 @@ def _foundry(export: _Export, out: BinaryIO) -> None:
         if collection in export.collections:
             keep = oldest if collection == SIGNATURES else None
             pieces = export.rendered(collection, ',"0x{hash}":"{text_json}"', keep, again=section == "errors")
-            out.writelines(in_background(_members(pieces), _AHEAD))
+            _write_all(out, _members(pieces))
     out.write(b"}}")
 
 
