@@ -12,7 +12,11 @@ import numpy.typing as npt
 from numba import njit
 
 from warehouse.mapped import Segment
-from warehouse.template import HEX, decimal, escaped, moment, put
+from warehouse.template import HEX as _HEX
+from warehouse.template import digits as _digits
+from warehouse.template import escaped as _escaped
+from warehouse.template import moment as _moment
+from warehouse.template import put as _put
 
 Array = npt.NDArray[Any]
 
@@ -52,34 +56,40 @@ def _render(ids: Array, created_at: Array, offsets: Array, text: Array, hashes: 
         if number > 0:
             out[at] = 0x2C
             at += one
-        at = put(out, at, _ID)
-        at = decimal(out, at, ids[row])
-        at = put(out, at, _CREATED)
-        at = moment(out, at, created_at[row])
-        at = put(out, at, _TEXT)
+        at = _put(out, at, _ID)
+        id = ids[row]
+        places = 1
+        rest = id // 10
+        while rest > 0:
+            places += 1
+            rest //= 10
+        at = _digits(out, at, id, places)
+        at = _put(out, at, _CREATED)
+        at = _moment(out, at, created_at[row])
+        at = _put(out, at, _TEXT)
         for k in range(np.uint64(offsets[row]), np.uint64(offsets[row + 1])):
             byte = text[k]
             if byte < 0x80 and (byte < 0x20 or byte == 0x22 or byte == 0x5C):
-                at = escaped(out, at, byte)
+                at = _escaped(out, at, byte)
             else:
                 out[at] = byte
                 at += one
-        at = put(out, at, _HASH)
+        at = _put(out, at, _HASH)
         for k in range(width):
             byte = hashes[row, k]
-            out[at] = HEX[byte >> 4]
-            out[at + one] = HEX[byte & 15]
+            out[at] = _HEX[byte >> 4]
+            out[at + one] = _HEX[byte & 15]
             at += np.uint64(2)
-        at = put(out, at, _BYTES)
+        at = _put(out, at, _BYTES)
         for k in range(width):
             byte = hashes[row, k]
             if byte < 0x80:
-                at = escaped(out, at, byte)
+                at = _escaped(out, at, byte)
             else:  # the character of that code, in UTF-8
                 out[at] = 0xC0 | (byte >> 6)
                 out[at + one] = 0x80 | (byte & 0x3F)
                 at += np.uint64(2)
-        at = put(out, at, _END)
+        at = _put(out, at, _END)
     return out[:at]
 
 
