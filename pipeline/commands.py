@@ -218,7 +218,7 @@ def mirror(
     URL is what stands before /api/v1/. A directory of this kind is asked for what has changed; of
     one that speaks as 4byte.directory does the pages are walked, newest first, up to the first one
     with nothing new. Run it again, from cron for example, to fetch what has come since; where it
-    was interrupted it goes on. Rows are checked and published as those of any import are.
+    was interrupted or failed it goes on. Rows are checked and published as those of any import are.
     Exit status: 0 done, 2 the directory or the warehouse cannot be used, 3 another process mirrors
     this directory (or publishes, with --no-wait), 130 interrupted.
 
@@ -238,10 +238,10 @@ def mirror(
         click.echo(f"Error: {error}", err=True)
         sys.exit(BUSY_STATUS)
     except (PipelineError, WarehouseError) as error:
-        raise Failure(f"{error}; what was fetched is kept") from error
+        raise Failure(str(error)) from error
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        raise Failure(f"{where}{error.strerror or error}; what was fetched is kept") from error
+        raise Failure(f"{where}{error.strerror or error}") from error
     except KeyboardInterrupt:
         click.echo("interrupted: run it again to go on", err=True)
         sys.exit(INTERRUPTED_STATUS)
