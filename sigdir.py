@@ -12,6 +12,8 @@ import click
 # Loaded when called: `sigdir --help` need not wait for the engines.
 _COMMANDS = {
     "import": "pipeline.commands:import_",
+    "export": "pipeline.commands:export",
+    "mirror": "pipeline.commands:mirror",
     "serve": "serve.commands:serve",
     "fold": "warehouse.commands:fold",
     "verify": "pipeline.upkeep:verify",

@@ -1,7 +1,8 @@
-"""The command that brings data in: import."""
+"""The commands that move data in and out: import, export, mirror."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -12,10 +13,16 @@ import orjson
 from rich.console import Console
 
 from pipeline.errors import PipelineError
+from pipeline.export import COLUMNS, OURS, STDOUT, run_export
+from pipeline.export import FORMATS as EXPORT_FORMATS
+from pipeline.export import Options as ExportOptions
+from pipeline.fetch import Manners
 from pipeline.formats.table import FORMATS
+from pipeline.mirror import Options as MirrorOptions
+from pipeline.mirror import Way, run_mirror
 from pipeline.progress import reporter
 from pipeline.run import Options, run_import
-from warehouse.commands import Failure, warehouse_option
+from warehouse.commands import Failure, as_of_option, warehouse_option
 from warehouse.errors import Busy, WarehouseError
 from warehouse.schema import COLLECTIONS, SIGNATURES, Collection
 
@@ -97,6 +104,153 @@ def import_(
         click.echo(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2))
     else:
         report.print(Console(width=None if sys.stdout.isatty() else 110))
+
+
+def _export_formats_help() -> str:
+    return "; ".join(f"{format.name} ({format.about})" for format in EXPORT_FORMATS.values())
+
+
+@click.command(epilog=f"Formats: {_export_formats_help()}. A target that ends with .gz or .zst is packed.")
+@click.argument("format", type=click.Choice(list(EXPORT_FORMATS)), metavar="FORMAT")
+@click.argument("target")
+@warehouse_option
+@as_of_option
+@click.option(
+    "--collection",
+    "collections",
+    type=click.Choice(COLLECTIONS),
+    multiple=True,
+    help="Only this one.  [default: what the format has a place for; 4byte.json: signatures]",
+)
+@click.option(
+    "--columns", type=click.Choice(COLUMNS), default=OURS, show_default=True, help="Of Parquet: whose columns."
+)
+@click.option("--json", "as_json", is_flag=True, help="Report as JSON.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+def export(
+    format: str,
+    target: str,
+    folder: Path,
+    version: int | None,
+    collections: tuple[Collection, ...],
+    columns: str,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Export signatures as a file or tree of another program's shape.
+
+    TARGET is a file, for the trees a folder that is not there yet or a .tar, or - for standard
+    output (the report then goes to standard error). It appears when it is whole. Rows come in the
+    order of their ids. Exit status: 0 done, 2 the target or the warehouse cannot be used,
+    130 interrupted.
+
+    \b
+    Examples:
+      sigdir export 4byte.json 4byte.json.gz
+      sigdir export foundry ~/.foundry/cache/signatures
+      sigdir export topic0 topic0.tar.zst
+      sigdir export parquet functions.parquet --columns sourcify --collection signatures
+      sigdir export openchain - --as-of 3 | head
+    """
+    options = ExportOptions(format, target, folder, version, collections or None, columns)
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        with reporter(quiet) as progress:
+            report = run_export(options, progress)
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return
+    except (PipelineError, WarehouseError) as error:
+        raise Failure(str(error)) from error
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise Failure(f"{where}{error.strerror or error}; nothing was exported") from error
+    except KeyboardInterrupt:
+        click.echo("interrupted: nothing was exported", err=True)
+        sys.exit(INTERRUPTED_STATUS)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if as_json:
+        click.echo(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2), err=target == STDOUT)
+    else:
+        click.echo("\n".join(report.lines()), err=target == STDOUT)
+
+
+@click.command()
+@click.argument("url")
+@warehouse_option
+@click.option(
+    "--collection", "collections", type=click.Choice(COLLECTIONS), multiple=True, help="Only this one.  [default: both]"
+)
+@click.option(
+    "--way",
+    type=click.Choice(["changes", "pages"]),
+    help="Follow the feed of changes, or walk the pages.  [default: the feed where there is one]",
+)
+@click.option(
+    "--rate", type=click.FloatRange(0, min_open=True), default=2.0, show_default=True, help="Requests a second."
+)
+@click.option(
+    "--tries", type=click.IntRange(1, 100), default=8, show_default=True, help="Of each request, ever further apart."
+)
+@click.option(
+    "--timeout", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds to wait for an answer."
+)
+@click.option("--restart", is_flag=True, help="Forget how far it came, and fetch everything again.")
+@click.option("--json", "as_json", is_flag=True, help="Report as JSON on standard output.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--no-wait", is_flag=True, help="Give up (status 3) where another process is publishing.")
+def mirror(
+    url: str,
+    folder: Path,
+    collections: tuple[Collection, ...],
+    way: Way | None,
+    rate: float,
+    tries: int,
+    timeout: float,
+    restart: bool,
+    as_json: bool,
+    quiet: bool,
+    no_wait: bool,
+) -> None:
+    """Keep a private copy of another directory.
+
+    URL is what stands before /api/v1/. A directory of this kind is asked for what has changed; of
+    one that speaks as 4byte.directory does the pages are walked, newest first, up to the first one
+    with nothing new. Run it again, from cron for example, to fetch what has come since; where it
+    was interrupted or failed it goes on. Rows are checked and published as those of any import are.
+    Exit status: 0 done, 2 the directory or the warehouse cannot be used, 3 another process mirrors
+    this directory (or publishes, with --no-wait), 130 interrupted.
+
+    \b
+    Examples:
+      sigdir mirror https://www.4byte.directory
+      sigdir mirror https://signatures.example.org --rate 10 --quiet
+      sigdir mirror http://127.0.0.1:8000 --collection event-signatures --json
+    """
+    manners = Manners(rate=rate, tries=tries, timeout=timeout)
+    options = MirrorOptions(url, folder, collections or COLLECTIONS, way, manners, restart, not no_wait)
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        with reporter(quiet) as progress:
+            report = run_mirror(options, progress)
+    except Busy as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(BUSY_STATUS)
+    except (PipelineError, WarehouseError) as error:
+        raise Failure(str(error)) from error
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise Failure(f"{where}{error.strerror or error}") from error
+    except KeyboardInterrupt:
+        click.echo("interrupted: run it again to go on", err=True)
+        sys.exit(INTERRUPTED_STATUS)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if as_json:
+        click.echo(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2))
+    else:
+        click.echo("\n".join(report.lines()))
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

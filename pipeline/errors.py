@@ -21,3 +21,10 @@ class BrokenJSON(BadInput):
 def _one_line(text: str) -> str:
     """The text with line breaks and other control characters escaped: names may have any."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+class BadTarget(PipelineError):
+    """A target that cannot be written as asked; there is none then, or it is what it was."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name}: {reason}")

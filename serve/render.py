@@ -12,10 +12,13 @@ import numpy.typing as npt
 from numba import njit
 
 from warehouse.mapped import Segment
+from warehouse.template import HEX as _HEX
+from warehouse.template import digits as _digits
+from warehouse.template import escaped as _escaped
+from warehouse.template import moment as _moment
+from warehouse.template import put as _put
 
 Array = npt.NDArray[Any]
-
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def _fixed(text: str) -> Array:
@@ -28,72 +31,10 @@ _TEXT = _fixed('Z","text_signature":"')
 _HASH = _fixed('","hex_signature":"0x')
 _BYTES = _fixed('","bytes_signature":"')
 _END = _fixed('"}')
-_ESCAPE = _fixed("\\u00")
 
 # Bytes of a record beside its text, id and hash; an id has at most 19 digits, a byte of the text or
 # of bytes_signature becomes at most six.
 _FRAME = 160
-
-
-@njit(nogil=True, cache=True)
-def _put(out: Array, at: Any, piece: Array) -> Any:
-    for k in range(np.uint64(len(piece))):
-        out[at + k] = piece[k]
-    return at + np.uint64(len(piece))
-
-
-@njit(nogil=True, cache=True)
-def _digits(out: Array, at: Any, value: int, width: int) -> Any:
-    """Write a number with leading zeros."""
-    for k in range(width):
-        out[at + np.uint64(width - 1 - k)] = 48 + value % 10
-        value //= 10
-    return at + np.uint64(width)
-
-
-@njit(nogil=True, cache=True)
-def _escaped(out: Array, at: Any, byte: int) -> Any:
-    """Write one ASCII byte as a JSON string has it; bytes above are the caller's business."""
-    if byte == 0x22 or byte == 0x5C:
-        out[at] = 0x5C
-        out[at + np.uint64(1)] = byte
-        return at + np.uint64(2)
-    if byte < 0x20:
-        at = _put(out, at, _ESCAPE)
-        out[at] = _HEX[byte >> 4]
-        out[at + np.uint64(1)] = _HEX[byte & 15]
-        return at + np.uint64(2)
-    out[at] = byte
-    return at + np.uint64(1)
-
-
-@njit(nogil=True, cache=True)
-def _moment(out: Array, at: Any, microseconds: int) -> Any:
-    """Write ``YYYY-MM-DDTHH:MM:SS.ffffff`` for microseconds since 1970."""
-    seconds, fraction = divmod(microseconds, 1_000_000)
-    days, second = divmod(seconds, 86_400)
-    # Days to a date in the calendar that begins its year in March, so that the leap day comes last.
-    days += 719_468
-    era, day_of_era = divmod(days, 146_097)
-    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    month_from_march = (5 * day_of_year + 2) // 153
-    day = day_of_year - (153 * month_from_march + 2) // 5 + 1
-    month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
-    year = year_of_era + era * 400 + (1 if month <= 2 else 0)
-    at = _digits(out, at, year, 4)
-    out[at] = 0x2D
-    at = _digits(out, at + np.uint64(1), month, 2)
-    out[at] = 0x2D
-    at = _digits(out, at + np.uint64(1), day, 2)
-    out[at] = 0x54
-    at = _digits(out, at + np.uint64(1), second // 3600, 2)
-    out[at] = 0x3A
-    at = _digits(out, at + np.uint64(1), second // 60 % 60, 2)
-    out[at] = 0x3A
-    at = _digits(out, at + np.uint64(1), second % 60, 2)
-    out[at] = 0x2E
-    return _digits(out, at + np.uint64(1), fraction, 6)
 
 
 @njit(nogil=True, cache=True)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 from warehouse.errors import Busy
 
@@ -38,19 +38,26 @@ def make_folder(path: Path) -> None:
     sync(path.parent)
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Put a small file in place: whole and on stable storage, or as it was before."""
-    new = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write beside ``path`` that takes its place, synced, where the block ends well."""
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        with new.open("wb") as file:
-            file.write(data)
+        with beside.open("wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        new.replace(path)
+        beside.replace(path)
     except BaseException:
-        new.unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Put a small file in place: whole and on stable storage, or as it was before."""
+    with replacing(path) as file:
+        file.write(data)
 
 
 class FileLock:

@@ -103,7 +103,7 @@ def write_data_file(path: Path, collection: Collection, tables: Iterable[pa.Tabl
     rows = 0
     first_id = last_id = first_created_at = last_created_at = 0
     with pq.ParquetWriter(path, FILE_SCHEMA, **options) as writer:
-        for group in _row_groups(tables):
+        for group in row_groups(tables):
             if rows == 0:
                 first_id, first_created_at = group["id"][0].as_py(), group["created_at"][0].value
             last_id, last_created_at = group["id"][-1].as_py(), group["created_at"][-1].value
@@ -147,7 +147,7 @@ def naming(path: Path) -> Iterator[None]:
         raise Unusable(f"{path}: {reason}") from error
 
 
-def _row_groups(tables: Iterable[pa.Table]) -> Iterable[pa.Table]:
+def row_groups(tables: Iterable[pa.Table]) -> Iterable[pa.Table]:
     """Cut a stream of tables into row groups of one size, the last one up to half as large again."""
     held: list[pa.Table] = []
     rows = 0

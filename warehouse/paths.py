@@ -9,6 +9,7 @@
     staging.sqlite                  sequences and POSTed rows that are not folded yet
     publish.lock                    held by the one publisher
     cache/<data file>/              its columns and hash order, mapped by servers; built at will
+    mirrors/<directory>/            how far `sigdir mirror` is with it, and rows that are not imported yet
     tmp/<run>/                      a running import's spill; its lock file tells whether it lives
 """
 
@@ -59,6 +60,9 @@ class Paths:
     @property
     def last_checkpoint(self) -> Path:
         return self.log / "_last_checkpoint"
+
+    def mirror(self, directory: str) -> Path:
+        return self.root / "mirrors" / directory
 
     def log_entry(self, version: int) -> Path:
         return self.log / f"{version:020d}.json"

@@ -1,0 +1,506 @@
+"""Exports: each shape read by something else than ours, and imported again without a difference."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import stat
+import subprocess
+import tarfile
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from click.testing import CliRunner
+from Crypto.Hash import keccak
+
+import warehouse
+from pipeline.formats.table import by_name
+from sigdir import main
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, import_files
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, VIEW_NAMES, Collection
+
+MADE = 3_500
+"""Functions beside the named ones; batches are cut to a thousand."""
+
+# The younger of two with one selector.
+YOUNGER = ["many_msg_babbage(bytes1)", "collate_propagate_storage(bytes16)"]
+OLDER = ["transfer(address,uint256)", "burn(uint256)"]
+
+
+class Row(NamedTuple):
+    id: int
+    created_at: str
+    text: str
+    hex: str
+
+
+def rows_of(house: Path, collection: Collection, version: int | None = None) -> list[Row]:
+    """All rows in id order, by SQL."""
+    query = (
+        "SELECT id, strftime(created_at, '%Y-%m-%dT%H:%M:%S.%fZ'), text_signature, hex_signature"
+        f" FROM {VIEW_NAMES[collection]} ORDER BY id"
+    )
+    return [Row(*row) for row in warehouse.open(house, version).sql(query).rows()]
+
+
+def pairs(house: Path, collection: Collection) -> list[tuple[str, str]]:
+    return [(row.text, row.hex) for row in rows_of(house, collection)]
+
+
+def oldest(rows: list[Row]) -> dict[str, str]:
+    """Hash to text, the oldest of each, in the order of ids."""
+    found: dict[str, str] = {}
+    for row in rows:
+        found.setdefault(row.hex, row.text)
+    return found
+
+
+def grouped(rows: list[Row]) -> dict[str, str]:
+    """What the trees' files hold, by name."""
+    found: dict[str, str] = {}
+    for row in rows:
+        name = row.hex[2:]
+        found[name] = f"{found[name]};{row.text}" if name in found else row.text
+    return found
+
+
+def digest(text: str) -> bytes:
+    return keccak.new(digest_bits=256, data=text.encode()).digest()
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two versions, several files a collection: shared selectors, a long text, tuples, all kinds of hashes."""
+    folder = tmp_path_factory.mktemp("export")
+    first, second = folder / "1.txt", folder / "2.txt"
+    plain = [f"made{number}(uint256,bytes32)" for number in range(MADE)]
+    long = f"long({','.join(['(address,uint256)'] * 40)})"
+    first.write_text("\n".join([*OLDER, *plain, long, "f((uint256,bool)[3],$a())"]))
+    second.write_text("\n".join([*YOUNGER, *(f"event Made{n}(address,bytes)" for n in range(1_500))]))
+    import_files([first], folder / "house")
+    import_files([second], folder / "house")
+    return folder / "house"
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.export._BATCH_ROWS", 1_000)
+
+
+class Done(NamedTuple):
+    status: int
+    out: bytes
+    err: str
+
+
+def run(house: Path, *arguments: str | Path) -> Done:
+    words = ["export", "--quiet", *map(str, arguments)]
+    result = CliRunner().invoke(main, words, prog_name="sigdir", env={"SIGDIR_WAREHOUSE": str(house)})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Done(result.exit_code, result.stdout_bytes, result.stderr)
+
+
+def export(house: Path, format: str, target: Path, *more: str) -> dict[str, Any]:
+    """The report of an export that goes well."""
+    done = run(house, format, target, "--json", *more)
+    assert done.status == 0, done.err
+    report: dict[str, Any] = json.loads(done.out)
+    assert report["bytes"] == sum(path.stat().st_size for path in [target, *target.rglob("*")] if path.is_file())
+    return report
+
+
+# What the shapes look like to others.
+
+
+def test_geths_object_has_the_oldest_text_of_each_selector(house: Path, tmp_path: Path) -> None:
+    report = export(house, "4byte.json", tmp_path / "4byte.json")
+    written = json.loads((tmp_path / "4byte.json").read_bytes())
+    rows = rows_of(house, SIGNATURES)
+    assert list(written.items()) == [(hex[2:], text) for hex, text in oldest(rows).items()]
+    assert written["a9059cbb"] == "transfer(address,uint256)"
+    assert report["rows"] == {SIGNATURES: len(written), EVENT_SIGNATURES: 0}
+    assert report["left_out"][SIGNATURES] == len(rows) - len(written) > 1
+
+
+def test_topics_in_geths_shape(house: Path, tmp_path: Path) -> None:
+    export(house, "4byte.json", tmp_path / "topics.json", "--collection", EVENT_SIGNATURES)
+    written = json.loads((tmp_path / "topics.json").read_bytes())
+    assert list(written.items()) == [(row.hex[2:], row.text) for row in rows_of(house, EVENT_SIGNATURES)]
+
+
+def test_openchain_lines(house: Path, tmp_path: Path) -> None:
+    report = export(house, "openchain", tmp_path / "all.txt")
+    expected = [f"{row.hex},{row.text}\n" for collection in COLLECTIONS for row in rows_of(house, collection)]
+    assert (tmp_path / "all.txt").read_text() == "".join(expected)
+    assert report["rows"] == {collection: len(rows_of(house, collection)) for collection in COLLECTIONS}
+    assert not any(report["left_out"].values())
+
+
+def test_csv(house: Path, tmp_path: Path) -> None:
+    export(house, "csv", tmp_path / "all.csv")
+    with (tmp_path / "all.csv").open(newline="") as file:
+        head, *written = csv.reader(file)
+    assert head == ["text_signature", "hex_signature", "created_at", "id"]
+    rows = [row for collection in COLLECTIONS for row in rows_of(house, collection)]
+    assert written == [[row.text, row.hex, row.created_at, str(row.id)] for row in rows]
+
+
+def test_ndjson_has_the_rows_of_the_api(house: Path, tmp_path: Path) -> None:
+    export(house, "ndjson", tmp_path / "all.ndjson")
+    with (tmp_path / "all.ndjson").open() as file:
+        written = [json.loads(line) for line in file]
+    rows = [row for collection in COLLECTIONS for row in rows_of(house, collection)]
+    assert written == [
+        {
+            "id": row.id,
+            "created_at": row.created_at,
+            "text_signature": row.text,
+            "hex_signature": row.hex,
+            "bytes_signature": bytes.fromhex(row.hex[2:]).decode("latin-1"),
+        }
+        for row in rows
+    ]
+
+
+def test_foundrys_cache(house: Path, tmp_path: Path) -> None:
+    """What its reader wants: all three objects, 0x and digits; every selector is found as either."""
+    report = export(house, "foundry", tmp_path / "signatures")
+    written = json.loads((tmp_path / "signatures").read_bytes())
+    functions = oldest(rows_of(house, SIGNATURES))
+    assert list(written) == ["functions", "errors", "events"]
+    assert list(written["functions"].items()) == list(functions.items())
+    assert written["errors"] == written["functions"]
+    assert written["events"] == oldest(rows_of(house, EVENT_SIGNATURES))
+    assert report["rows"] == {SIGNATURES: len(functions), EVENT_SIGNATURES: 1_500}
+
+
+def test_foundrys_cache_of_events_alone_has_all_three_objects(house: Path, tmp_path: Path) -> None:
+    export(house, "foundry", tmp_path / "signatures", "--collection", EVENT_SIGNATURES)
+    written = json.loads((tmp_path / "signatures").read_bytes())
+    assert (written["functions"], written["errors"], len(written["events"])) == ({}, {}, 1_500)
+
+
+def test_parquet_with_our_columns(house: Path, tmp_path: Path) -> None:
+    export(house, "parquet", tmp_path / "all.parquet")
+    written = pq.read_table(tmp_path / "all.parquet")
+    assert written.column_names == ["id", "created_at", "text_signature", "hash", "import_id"]
+    rows = [row for collection in COLLECTIONS for row in rows_of(house, collection)]
+    assert written["id"].to_pylist() == [row.id for row in rows]
+    assert written["text_signature"].to_pylist() == [row.text for row in rows]
+    assert ["0x" + value.hex() for value in written["hash"].to_pylist()] == [row.hex for row in rows]
+    moments = [moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") for moment in written["created_at"].to_pylist()]
+    assert moments == [row.created_at for row in rows]
+
+
+@pytest.mark.parametrize("collection", COLLECTIONS)
+def test_parquet_with_sourcifys_columns(house: Path, tmp_path: Path, collection: Collection) -> None:
+    more = ["--collection", collection] if collection != SIGNATURES else []
+    export(house, "parquet", tmp_path / "s.parquet", "--columns", "sourcify", *more)
+    written = pq.read_table(tmp_path / "s.parquet")
+    rows = rows_of(house, collection)
+    types = {field.name: str(field.type) for field in written.schema}
+    assert types == {
+        "signature_hash_32": "binary",
+        "signature_hash_4": "binary",
+        "signature": "string",
+        "created_at": "timestamp[ns]",
+    }
+    assert written["signature"].to_pylist() == [row.text for row in rows]
+    digests = [digest(row.text) for row in rows]
+    assert written["signature_hash_32"].to_pylist() == digests
+    assert written["signature_hash_4"].to_pylist() == [value[:4] for value in digests]
+    expected = [int(datetime.fromisoformat(row.created_at).timestamp()) for row in rows]
+    assert [value // 10**9 for value in written["created_at"].cast("int64").to_pylist()] == expected
+
+
+def of_folder(target: Path) -> dict[str, bytes]:
+    assert [path.name for path in target.iterdir()] == ["signatures"]
+    return {path.name: path.read_bytes() for path in (target / "signatures").iterdir()}
+
+
+def of_tar(target: Path) -> dict[str, bytes]:
+    with tarfile.open(target) as tar:
+        found = {}
+        for member in tar:
+            content = tar.extractfile(member)
+            assert content is not None
+            folder, _, name = member.name.partition("/")
+            assert (folder, stat.S_IMODE(member.mode)) == ("signatures", 0o644)
+            found[name] = content.read()
+        return found
+
+
+@pytest.mark.parametrize(
+    ("name", "look", "format", "collection"),
+    [
+        ("tree", of_folder, "topic0", EVENT_SIGNATURES),
+        ("tree.tar", of_tar, "4bytes", SIGNATURES),
+        ("tree.tar.gz", of_tar, "topic0", EVENT_SIGNATURES),
+    ],
+)
+def test_trees(
+    house: Path, tmp_path: Path, name: str, look: Callable[[Path], Mapping[str, bytes]], format: str,
+    collection: Collection,
+) -> None:  # fmt: skip
+    report = export(house, format, tmp_path / name)
+    written = {name: content.decode() for name, content in look(tmp_path / name).items()}
+    assert written == grouped(rows_of(house, collection))
+    assert report["files"] == len(written)
+    assert report["rows"][collection] == len(rows_of(house, collection))
+
+
+def test_a_tree_of_functions_has_the_texts_of_a_selector_in_one_file(tmp_path: Path) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("\n".join([*OLDER, "f()", *YOUNGER]))
+    import_files([source], tmp_path / "house")
+    export(tmp_path / "house", "4bytes", tmp_path / "tree")
+    files = of_folder(tmp_path / "tree")
+    assert files == {
+        "a9059cbb": b"transfer(address,uint256);many_msg_babbage(bytes1)",
+        "42966c68": b"burn(uint256);collate_propagate_storage(bytes16)",
+        digest("f()")[:4].hex(): b"f()",
+    }
+
+
+@pytest.mark.parametrize(
+    ("format", "expected"),
+    [
+        ("4byte.json", b"{\n}\n"),
+        ("openchain", b""),
+        ("csv", b"text_signature,hex_signature,created_at,id\n"),
+        ("ndjson", b""),
+        ("foundry", b'{"functions":{},"errors":{},"events":{}}'),
+    ],
+)
+def test_an_empty_warehouse(tmp_path: Path, format: str, expected: bytes) -> None:
+    done = run(tmp_path / "none", format, "-")
+    assert (done.status, done.out) == (0, expected)
+    assert not (tmp_path / "none").exists()
+
+
+def test_an_empty_warehouse_as_parquet_and_tree(tmp_path: Path) -> None:
+    for columns in ("ours", "sourcify"):
+        export(tmp_path / "none", "parquet", tmp_path / columns, "--columns", columns)
+        assert pq.read_table(tmp_path / columns).num_rows == 0
+    export(tmp_path / "none", "4bytes", tmp_path / "tree")
+    assert of_folder(tmp_path / "tree") == {}
+    export(tmp_path / "none", "4bytes", tmp_path / "tree.tar")
+    assert of_tar(tmp_path / "tree.tar") == {}
+
+
+# There and back.
+
+TREE = pytest.mark.skipif(by_name("tree") is None, reason="sigdir import has no format for trees yet")
+FOUNDRY = pytest.mark.skipif(by_name("foundry-cache") is None, reason="sigdir import does not read Foundry's cache yet")
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("format", ["openchain", "csv", "ndjson"])
+def test_lines_come_back_as_they_were(house: Path, tmp_path: Path, format: str, ending: str) -> None:
+    target = tmp_path / f"out.{format}{ending}"
+    export(house, format, target)
+    report = import_files([target], tmp_path / "again")
+    assert report.total("rejected") == report.total("duplicate") == 0
+    for collection in COLLECTIONS:
+        assert pairs(tmp_path / "again", collection) == pairs(house, collection)
+
+
+def test_parquet_comes_back_as_it_was(house: Path, tmp_path: Path) -> None:
+    export(house, "parquet", tmp_path / "out.parquet")
+    assert import_files([tmp_path / "out.parquet"], tmp_path / "again").total("rejected") == 0
+    for collection in COLLECTIONS:
+        assert pairs(tmp_path / "again", collection) == pairs(house, collection)
+
+
+def test_sourcifys_parquet_comes_back_as_it_was(house: Path, tmp_path: Path) -> None:
+    for collection in COLLECTIONS:
+        target = tmp_path / f"{collection}.parquet"
+        export(house, "parquet", target, "--columns", "sourcify", "--collection", collection)
+        report = import_files([target], tmp_path / "again", collection=collection)
+        assert report.total("rejected") == 0
+        assert pairs(tmp_path / "again", collection) == pairs(house, collection)
+
+
+def test_geths_object_comes_back_without_the_younger_texts(house: Path, tmp_path: Path) -> None:
+    for collection in COLLECTIONS:
+        target = tmp_path / f"{collection}.json.gz"
+        export(house, "4byte.json", target, "--collection", collection)
+        assert import_files([target], tmp_path / "again").total("rejected") == 0
+        expected = [(text, hex) for hex, text in oldest(rows_of(house, collection)).items()]
+        assert pairs(tmp_path / "again", collection) == expected
+
+
+@FOUNDRY
+def test_foundrys_cache_comes_back_without_the_younger_texts(house: Path, tmp_path: Path) -> None:
+    export(house, "foundry", tmp_path / "signatures")
+    assert import_files([tmp_path / "signatures"], tmp_path / "again").total("rejected") == 0
+    for collection in COLLECTIONS:
+        expected = [(text, hex) for hex, text in oldest(rows_of(house, collection)).items()]
+        assert pairs(tmp_path / "again", collection) == expected
+
+
+@TREE
+@pytest.mark.parametrize(
+    ("format", "target", "collection"),
+    [("4bytes", "tree.tar.gz", SIGNATURES), ("topic0", "tree", EVENT_SIGNATURES)],
+)
+def test_trees_come_back_with_the_same_rows(
+    house: Path, tmp_path: Path, format: str, target: str, collection: Collection
+) -> None:
+    """Files come in the order of their names or of the tar; the texts of one in the order of their ids."""
+    export(house, format, tmp_path / target)
+    assert import_files([tmp_path / target], tmp_path / "again").total("rejected") == 0
+    assert grouped(rows_of(tmp_path / "again", collection)) == grouped(rows_of(house, collection))
+
+
+# Versions, targets, errors.
+
+
+def test_an_older_version_is_exported_as_it_was(house: Path, tmp_path: Path) -> None:
+    report = export(house, "openchain", tmp_path / "old", "--as-of", "1")
+    assert report["version"] == 1
+    expected = [f"{row.hex},{row.text}\n" for row in rows_of(house, SIGNATURES, 1)]
+    assert (tmp_path / "old").read_text() == "".join(expected)
+    assert len(expected) == len(rows_of(house, SIGNATURES)) - len(YOUNGER)
+
+
+def test_posted_rows_come_once_they_are_folded(tmp_path: Path) -> None:
+    from warehouse.paths import Paths
+    from warehouse.publish import fold
+    from warehouse.staging import NO_FLOORS, Staging
+
+    source = tmp_path / "in.txt"
+    source.write_text("a()\nb()")
+    import_files([source], tmp_path / "house")
+    paths = Paths(tmp_path / "house")
+    staging = Staging(paths.staging)
+    with staging.exclusive() as transaction:
+        transaction.stage(SIGNATURES, "posted()", digest("posted()"), NO_FLOORS[SIGNATURES])
+    staging.close()
+    assert b"posted" not in run(paths.root, "openchain", "-").out
+    fold(paths)
+    import_files([write(tmp_path / "more.txt", "c()")], tmp_path / "house")
+    texts = [line.partition(b",")[2] for line in run(paths.root, "openchain", "-").out.splitlines()]
+    assert texts == [b"a()", b"b()", b"posted()", b"c()"]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_standard_output_has_what_a_file_has_and_the_report_goes_to_standard_error(house: Path, tmp_path: Path) -> None:
+    for format in ("csv", "topic0", "parquet"):
+        target = tmp_path / f"{format}.tar"
+        export(house, format, target)
+        done = run(house, format, "-", "--json")
+        assert done.out == target.read_bytes()
+        report = json.loads(done.err)
+        assert (report["target"], report["bytes"]) == ("standard output", None)
+
+
+def test_packed_by_the_ending_the_same_bytes_each_time(house: Path, tmp_path: Path) -> None:
+    plain = run(house, "csv", "-").out
+    for ending, unpack in ((".gz", gzip.decompress), (".zst", unzstd)):
+        one, two = tmp_path / f"one{ending}", tmp_path / f"two{ending}"
+        export(house, "csv", one)
+        export(house, "csv", two)
+        assert unpack(one.read_bytes()) == plain
+        assert one.read_bytes() == two.read_bytes()
+
+
+def unzstd(packed: bytes) -> bytes:
+    unpacked: bytes = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(packed)).read()
+    return unpacked
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A warehouse one of whose later files is cut short."""
+    for number in range(2):
+        import_files([write(tmp_path / "in.txt", f"f{number}()")], tmp_path / "damaged")
+    file = max((tmp_path / "damaged" / "table" / f"collection={SIGNATURES}").iterdir())
+    file.write_bytes(file.read_bytes()[:-20])
+    return tmp_path / "damaged"
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet", "4byte.json", "4bytes"])
+def test_an_export_that_fails_leaves_the_target_as_it_was(damaged: Path, tmp_path: Path, format: str) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    target = folder / "target"
+    if format != "4bytes":
+        target.write_text("what was there")
+    before = {path: path.read_bytes() for path in folder.rglob("*")}
+    done = run(damaged, format, target)
+    assert done.status == 2
+    assert done.err.startswith("Error: ")
+    assert done.err.count("\n") == 1
+    assert {path: path.read_bytes() for path in folder.rglob("*")} == before
+
+
+def test_a_link_stays_a_link_and_a_pipe_a_pipe(house: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    assert run(house, "openchain", tmp_path / "link").status == 0
+    assert (tmp_path / "link").is_symlink()
+    expected = (tmp_path / "real").read_bytes()
+    os.mkfifo(tmp_path / "pipe")
+    command = [*command_line(), "export", "--quiet", "openchain", str(tmp_path / "pipe")]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment(house), stdout=subprocess.DEVNULL)
+    assert (tmp_path / "pipe").read_bytes() == expected
+    assert process.wait(SAFETY_SECONDS) == 0
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_reader_that_has_seen_enough(house: Path) -> None:
+    command = [*command_line(), "export", "--quiet", "ndjson", "-"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(house), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b'{"id":1,')
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(SAFETY_SECONDS) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["4bytes", "{full}"], "is there already; name a folder that is not"),
+        (["csv", "{full}"], "is a folder"),
+        (["csv", "{tmp}/none/a.csv"], "No such file or directory"),
+        (["topic0", "{tmp}/t", "--collection", "signatures"], "topic0: has no place for signatures"),
+        (["csv", "{tmp}/t", "--columns", "sourcify"], "--columns sourcify is for parquet"),
+        (["csv", "{tmp}/t", "--as-of", "77"], "has no version 77"),
+    ],
+)
+def test_errors_are_one_line(house: Path, tmp_path: Path, arguments: list[str], told: str) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "file").touch()
+    done = run(house, *(argument.format(full=full, tmp=tmp_path) for argument in arguments))
+    assert done.status == 2
+    assert told in done.err
+    assert done.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["full"]
+
+
+def test_the_report_for_people(house: Path, tmp_path: Path) -> None:
+    out = run(house, "4byte.json", tmp_path / "out.json").out.decode()
+    rows = rows_of(house, SIGNATURES)
+    kept = len(oldest(rows))
+    assert f"signatures: {kept:,} rows, {len(rows) - kept} left out: the selector has an older text" in out
+    assert f"{kept:,} rows of version 2 in " in out
+    assert str(tmp_path / "out.json") in out

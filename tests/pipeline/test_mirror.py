@@ -1,0 +1,594 @@
+"""Mirrors of our own server on a port, page by page and by its feed, and of servers that misbehave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from Crypto.Hash import keccak
+
+import warehouse
+from pipeline.errors import PipelineError
+from pipeline.fetch import Fetcher, FetchError, Manners, TooLarge, checked_base
+from pipeline.mirror import MirrorReport, Options, Way, run_mirror
+from pipeline.progress import Reporter
+from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
+from tests.serve.support import EVENTS_PATH, HOST, SIGNATURES_PATH, Server, get, post_text, serving, until, whole
+from warehouse.errors import Busy, Unusable
+from warehouse.files import FileLock
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, VIEW_NAMES, Collection
+
+EAGER = Manners(rate=1e6, tries=3, delay=0.01, timeout=20)
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+
+
+def digest(text: str) -> bytes:
+    return keccak.new(digest_bits=256, data=text.encode()).digest()
+
+
+def texts(house: Path, collection: Collection = SIGNATURES) -> list[str]:
+    """In the order of ids."""
+    rows = warehouse.open(house).sql(f"SELECT text_signature FROM {VIEW_NAMES[collection]} ORDER BY id").rows()
+    return [text for (text,) in rows]
+
+
+def served(server: Server, collection: Collection = SIGNATURES) -> list[str]:
+    return [row["text_signature"] for row in whole(server.port, collection)]
+
+
+def url_of(server: Server) -> str:
+    return f"http://{HOST}:{server.port}"
+
+
+def mirror(url: str, house: Path, **options: Any) -> MirrorReport:
+    return run_mirror(Options(url, house, manners=options.pop("manners", EAGER), **options), Reporter())
+
+
+def state_of(house: Path, collection: Collection = SIGNATURES) -> dict[str, Any]:
+    """What a mirror notes of how far it is; nothing before its first note."""
+    files = list(house.glob(f"mirrors/*/{collection}.json"))
+    state: dict[str, Any] = json.loads(files[0].read_bytes()) if files else {}
+    return state
+
+
+def fill(house: Path, tmp_path: Path) -> None:
+    """Twelve pages of functions in two versions, two of events."""
+    for name, lines in (
+        ("1", [f"first{number}(uint256)" for number in range(700)]),
+        ("2", [f"second{number}()" for number in range(450)] + [f"event E{number}(address)" for number in range(130)]),
+    ):
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines))
+        import_files([tmp_path / f"{name}.txt"], house)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for all tests: they add to it, and compare with what it has then."""
+    folder = tmp_path_factory.mktemp("mirror")
+    fill(folder / "original", folder)
+    with serving(folder / "original", workers=1) as server:
+        yield server
+
+
+def feeds(server: Server) -> bool:
+    return get(server.port, "/api/v1/changes/?collection=signatures&limit=1").status == 200
+
+
+@pytest.fixture(params=["pages", "changes"])
+def way(request: pytest.FixtureRequest, original: Server) -> Way:
+    found: Way = request.param
+    if found == "changes" and not feeds(original):
+        pytest.skip("the server has no /api/v1/changes/ yet")
+    return found
+
+
+# Our own server.
+
+
+def test_a_copy_has_the_same_rows_in_the_same_order_and_stays_so(original: Server, way: Way, house: Path) -> None:
+    report = mirror(url_of(original), house, way=way)
+    for collection in COLLECTIONS:
+        assert texts(house, collection) == served(original, collection)
+        assert report.fetched[collection] == len(served(original, collection)) >= 130
+    assert [entry["source"] for entry in warehouse.open(house).history()] == [url_of(original)] * 2
+
+    version = warehouse.open(house).version
+    again = mirror(url_of(original), house, way=way)
+    assert (again.requests, again.fetched.total(), again.version) == (2, 0, None)
+    assert warehouse.open(house).version == version
+
+    for number in range(3):
+        assert post_text(original.port, f"{way}{number}()").status == 201
+    assert post_text(original.port, f"{way}(bytes)", EVENTS_PATH).status == 201
+    third = mirror(url_of(original), house, way=way)
+    assert third.fetched == {SIGNATURES: 3, EVENT_SIGNATURES: 1}
+    for collection in COLLECTIONS:
+        assert texts(house, collection) == served(original, collection)
+
+
+def test_the_command(original: Server, sigdir: Sigdir, house: Path) -> None:
+    done = sigdir("mirror", url_of(original), "--rate", "1000", "--collection", EVENT_SIGNATURES, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["way"] == "changes" if feeds(original) else "pages"
+    rows = len(served(original, EVENT_SIGNATURES))
+    counts = {"fetched": rows, "read": rows, "imported": rows, "duplicate": 0, "rejected": 0}
+    assert report["collections"] == {EVENT_SIGNATURES: counts}
+    told = sigdir("mirror", url_of(original), "--rate", "1000", "--collection", EVENT_SIGNATURES)
+    assert b"event-signatures: 0 fetched, 0 imported, 0 duplicate, 0 rejected" in told.stdout
+    assert texts(house, EVENT_SIGNATURES) == served(original, EVENT_SIGNATURES)
+
+
+@contextmanager
+def started(server: Server, house: Path, way: Way, rate: float, fault: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    command = [*command_line(), "mirror", url_of(server), "--way", way, "--rate", str(rate), "--quiet"]
+    variables = environment(house) | ({"SIGDIR_FAULT": fault} if fault else {})
+    process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_killed_in_the_middle_of_a_walk_it_goes_on_and_misses_nothing(original: Server, house: Path) -> None:
+    """Rows come in before the kill and between the runs: they move the others to later pages."""
+    before = served(original)
+    posted = [f"late{number}(bool)" for number in range(150)]
+    with started(original, house, "pages", 15) as process:
+        until(lambda: state_of(house).get("pages", 0) >= 2, "two pages")
+        for text in posted[:20]:
+            post_text(original.port, text)
+        until(lambda: state_of(house)["pages"] >= 4 or process.poll() is not None, "two more")
+        process.kill()
+        process.wait(SAFETY_SECONDS)
+    pages = state_of(house)["pages"]
+    assert 4 <= pages < len(before) // 100
+    assert warehouse.open(house).version == -1
+    for text in posted[20:]:
+        post_text(original.port, text)
+    report = mirror(url_of(original), house, way="pages", collections=(SIGNATURES,))
+    found = texts(house)
+    assert found[: len(before)] == before
+    assert found == served(original)
+    # The rest of the pages, two or three of what has been posted, one where nothing is new.
+    assert report.requests <= -(-len(found) // 100) - pages + 3 + 1
+
+
+def test_killed_at_any_step_it_goes_on(original: Server, way: Way, house: Path) -> None:
+    for fault in ("spooled", "imported", "committed", "spooled"):
+        with started(original, house, way, 1000, fault) as process:
+            process.wait(SAFETY_SECONDS)
+            assert process.returncode == -signal.SIGKILL, fault
+    mirror(url_of(original), house, way=way)
+    for collection in COLLECTIONS:
+        assert texts(house, collection) == served(original, collection)
+
+
+def test_a_copy_taken_while_rows_are_posted_and_imported(
+    original: Server, way: Way, house: Path, tmp_path: Path
+) -> None:
+    """Whatever comes while it runs is there after one more run. Only the feed is sure of imports."""
+    stop = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            post_text(original.port, f"meanwhile{number}(address)")
+            post_text(original.port, f"Meanwhile{number}(address)", EVENTS_PATH)
+            number += 1
+            if way == "changes" and number % 20 == 10:
+                lines = "\n".join(f"imported{number}x{row}()" for row in range(50))
+                (tmp_path / "more.txt").write_text(lines)
+                import_files([tmp_path / "more.txt"], original.folder)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(4):
+            mirror(url_of(original), house, way=way, manners=Manners(rate=100, tries=3, delay=0.01))
+    finally:
+        stop.set()
+        writer.join(SAFETY_SECONDS)
+    mirror(url_of(original), house, way=way)
+    for collection in COLLECTIONS:
+        assert sorted(texts(house, collection)) == sorted(served(original, collection))
+        assert len(texts(house, collection)) > 150
+
+
+# Servers that are told what to answer.
+
+Reply = tuple[int, dict[str, str], bytes]
+Script = Callable[[str, dict[str, str]], Reply]
+
+
+class Scripted(ThreadingHTTPServer):
+    """A server on a free port that answers as a function says; ``asked`` has the paths."""
+
+    daemon_threads = True
+
+    def __init__(self, script: Script) -> None:
+        super().__init__((HOST, 0), _Handler)
+        self.script = script
+        self.asked: list[str] = []
+        self.url = f"http://{HOST}:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Scripted
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
+        status, headers, body = self.server.script(urlsplit(self.path).path, query)
+        self.send_response(status)
+        for name, value in ({"Content-Length": str(len(body)), "Connection": "close"} | headers).items():
+            self.send_header(name, value)
+        self.end_headers()
+        with suppress(ConnectionError):  # who asked may have read enough
+            self.wfile.write(body)
+        self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def scripted(script: Script) -> Iterator[Scripted]:
+    server = Scripted(script)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join(SAFETY_SECONDS)
+        server.server_close()
+
+
+def row(id: int, text: str, width: int = 4) -> dict[str, Any]:
+    return {"id": id, "text_signature": text, "hex_signature": "0x" + digest(text)[:width].hex()}
+
+
+def reply(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
+    return status, headers or {}, json.dumps(value).encode()
+
+
+NOT_THERE: Reply = (404, {}, b"not here")
+EMPTY = reply({"count": 0, "next": None, "previous": None, "results": []})
+
+
+def pages_of(rows: list[dict[str, Any]], path: str, query: dict[str, str], size: int = 2) -> Reply:
+    """As 4byte.directory answers, newest first."""
+    if path == EVENTS_PATH:
+        return EMPTY
+    if path != SIGNATURES_PATH:
+        return NOT_THERE
+    assert query["ordering"] == "-created_at"
+    number = int(query["page"])
+    here = rows[::-1][(number - 1) * size : number * size]
+    if not here:
+        return NOT_THERE
+    return reply(
+        {"count": len(rows), "next": "http://elsewhere/" if number * size < len(rows) else None, "results": here}
+    )
+
+
+def test_busy_answers_are_asked_for_again(house: Path) -> None:
+    rows = [row(number + 1, f"f{number}()") for number in range(5)]
+    faults = iter(
+        [
+            reply({}, 429, {"Retry-After": "0"}),
+            reply({}, 503, {"Retry-After": "soon"}),
+            None,
+            (200, {"Content-Length": "5000"}, b'{"count"'),
+            None,
+            reply({}, 500),
+            (200, {"Transfer-Encoding": "chunked", "Content-Length": ""}, b"ff\r\n{"),
+        ]
+    )
+
+    def script(path: str, query: dict[str, str]) -> Reply:
+        fault = next(faults, None) if path == SIGNATURES_PATH else None
+        return fault or pages_of(rows, path, query)
+
+    with scripted(script) as server:
+        mirror(server.url, house)
+    assert texts(house) == [f"f{number}()" for number in range(5)]
+
+
+def test_it_gives_up_after_so_many_tries_and_keeps_what_it_has(house: Path) -> None:
+    rows = [row(number + 1, f"f{number}()") for number in range(6)]
+    broken = threading.Event()
+
+    def script(path: str, query: dict[str, str]) -> Reply:
+        if query.get("page") == "2" and not broken.is_set():
+            return reply({}, 502)
+        return pages_of(rows, path, query)
+
+    with scripted(script) as server:
+        with pytest.raises(FetchError, match=r"page=2: 502 Bad Gateway, 3 times$"):
+            mirror(server.url, house)
+        assert server.asked[-4:] == [f"{SIGNATURES_PATH}?ordering=-created_at&page={page}" for page in (1, 2, 2, 2)]
+        broken.set()
+        server.asked.clear()
+        mirror(server.url, house, way="pages", collections=(SIGNATURES,))
+        assert [path[-1] for path in server.asked] == ["2", "3", "1"]
+    assert texts(house) == [f"f{number}()" for number in range(6)]
+
+
+def test_rows_that_are_no_signatures_are_counted_and_kept_as_rejects(house: Path) -> None:
+    rows = [
+        row(1, "good()"),
+        row(2, "bad(uint7)"),
+        {"id": 3, "text_signature": "other()", "hex_signature": "0x00000000"},
+        {"id": 4, "text_signature": None, "hex_signature": ["x"]},
+        {"id": 5},
+        row(6, "also(bool)"),
+    ]
+    with scripted(lambda path, query: pages_of(rows, path, query)) as server:
+        report = mirror(server.url, house)
+    assert texts(house) == ["good()", "also(bool)"]
+    assert report.totals[SIGNATURES] == {"read": 6, "imported": 2, "duplicate": 0, "rejected": 4}
+    reasons = warehouse.open(house).sql("SELECT reason FROM rejects ORDER BY line").rows()
+    assert [reason for (reason,) in reasons] == ["bad_width", "hash_mismatch", "bad_entry", "bad_entry"]
+
+
+def test_rows_taken_away_meanwhile_end_the_walk(house: Path) -> None:
+    rows = [row(number + 1, f"f{number}()") for number in range(6)]
+
+    def script(path: str, query: dict[str, str]) -> Reply:
+        return NOT_THERE if query.get("page") == "3" else pages_of(rows, path, query)
+
+    with scripted(script) as server:
+        mirror(server.url, house)
+    assert texts(house) == ["f2()", "f3()", "f4()", "f5()"]
+
+
+FEED = [row(number * 3 + 1, f"g{number}(bytes)") for number in range(50)]
+
+
+def feed_of(rows: list[dict[str, Any]], path: str, query: dict[str, str], most: int = 1000) -> Reply:
+    """As our server answers: rows behind the cursor, then a line with the next one."""
+    if path != "/api/v1/changes/":
+        return NOT_THERE
+    if query["collection"] != SIGNATURES:
+        return 200, {}, b'{"next":"e0","more":false}\n'
+    after = int(query.get("after", "s0")[1:], 16)
+    left = [row for row in rows if row["id"] > after]
+    here = left[: min(int(query["limit"]), most)]
+    last = {"next": f"s{here[-1]['id'] if here else after:x}", "more": len(here) < len(left)}
+    return 200, {}, b"".join(json.dumps(line).encode() + b"\n" for line in [*here, last])
+
+
+def test_the_feed_is_followed_to_its_end_and_from_there(house: Path) -> None:
+    rows = FEED[:30]
+    with scripted(lambda path, query: feed_of(rows, path, query, 7)) as server:
+        report = mirror(server.url, house)
+        assert (report.way, report.fetched[SIGNATURES]) == ("changes", 30)
+        rows += FEED[30:]
+        server.asked.clear()
+        assert mirror(server.url, house).fetched[SIGNATURES] == 20
+        assert "after=s58" in server.asked[1]
+    assert texts(house) == [row["text_signature"] for row in FEED]
+
+
+def test_an_answer_that_is_too_large_is_asked_for_in_smaller_parts(
+    house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.mirror.CHANGES_BYTES", 500)
+    with scripted(lambda path, query: feed_of(FEED, path, query)) as server:
+        mirror(server.url, house, collections=(SIGNATURES,))
+    assert texts(house) == [row["text_signature"] for row in FEED]
+
+
+def test_a_long_feed_is_imported_in_parts(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.mirror.IMPORT_BYTES", 1_000)
+    with scripted(lambda path, query: feed_of(FEED, path, query, 7)) as server:
+        mirror(server.url, house, collections=(SIGNATURES,))
+    assert texts(house) == [row["text_signature"] for row in FEED]
+    assert len(warehouse.open(house).history()) > 2
+
+
+def test_one_mirror_of_a_directory_at_a_time(house: Path, sigdir: Sigdir) -> None:
+    with scripted(lambda path, query: feed_of(FEED, path, query)) as server:
+        mirror(server.url, house)
+        (lock,) = house.glob("mirrors/*/lock")
+        with FileLock(lock):
+            with pytest.raises(Busy):
+                mirror(server.url, house)
+            done = sigdir("mirror", server.url)
+    assert done.returncode == 3
+    assert f"is held by process {os.getpid()}".encode() in done.stderr
+
+
+def test_restart_fetches_everything_again(house: Path) -> None:
+    with scripted(lambda path, query: feed_of(FEED, path, query)) as server:
+        mirror(server.url, house)
+        again = mirror(server.url, house, restart=True)
+    assert again.fetched[SIGNATURES] == len(FEED)
+    assert again.totals[SIGNATURES]["duplicate"] == len(FEED)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"format": 1}', '{"format": 1, "url": 3}', '{"format": 9}', "nonsense"])
+def test_a_broken_state_is_told_in_one_line(house: Path, content: str) -> None:
+    with scripted(lambda path, query: feed_of(FEED, path, query)) as server:
+        mirror(server.url, house)
+        (state,) = house.glob("mirrors/*/signatures.json")
+        state.write_text(content)
+        with pytest.raises(Unusable, match=r"signatures\.json"):
+            mirror(server.url, house)
+        assert mirror(server.url, house, restart=True).fetched[SIGNATURES] == len(FEED)
+
+
+def test_a_spool_that_lost_rows_is_fetched_anew(house: Path) -> None:
+    rows = [row(number + 1, f"f{number}()") for number in range(10)]
+    broken = iter([True])
+
+    def script(path: str, query: dict[str, str]) -> Reply:
+        return reply({}, 403) if query.get("page") == "4" and next(broken, False) else pages_of(rows, path, query)
+
+    with scripted(script) as server:
+        with pytest.raises(FetchError, match="403"):
+            mirror(server.url, house)
+        (spool,) = house.glob("mirrors/*/signatures.ndjson")
+        os.truncate(spool, 100)
+        mirror(server.url, house)
+    assert texts(house) == [f"f{number}()" for number in range(10)]
+
+
+def test_the_way_may_change_in_the_middle(house: Path) -> None:
+    """What a walk has spooled is imported whichever way the next run goes."""
+    rows = [row(number + 1, f"f{number}()") for number in range(10)]
+    upgraded = threading.Event()
+
+    def script(path: str, query: dict[str, str]) -> Reply:
+        if upgraded.is_set() and path == "/api/v1/changes/":
+            return feed_of(rows[:2], path, query)
+        return reply({}, 403) if query.get("page") == "4" else pages_of(rows, path, query)
+
+    with scripted(script) as server:
+        with pytest.raises(FetchError, match="403"):
+            mirror(server.url, house)
+        upgraded.set()
+        assert mirror(server.url, house).way == "changes"
+    assert sorted(texts(house)) == [f"f{number}()" for number in (0, 1, 4, 5, 6, 7, 8, 9)]
+
+
+BAD_PAGES: list[tuple[Reply, str]] = [
+    (NOT_THERE, "404 Not Found"),
+    ((200, {}, b"<html>"), "the answer is no JSON"),
+    ((200, {}, b'{"next":null,"results":[{"id":1}'), "the answer is no JSON"),
+    ((200, {}, b"[" * 1_900), "the answer is no JSON"),
+    (reply([]), "not a page of rows"),
+    (reply({"results": []}), "not a page of rows"),
+    (reply({"next": None, "results": {}}), "not a page of rows"),
+    (reply({"next": "x", "results": []}), "an empty page that is not the last"),
+    (reply({"next": None, "results": [7]}), "a row without an id"),
+    (reply({"next": None, "results": [{"id": "7"}]}), "a row without an id"),
+    (reply({"next": None, "results": [{"id": True}]}), "a row without an id"),
+    (reply({"next": None, "results": [{"id": 2**70}]}), "a row without an id"),
+    (reply({"detail": "no"}, 403), "403 Forbidden"),
+    (reply({}, 302, {"Location": "http://127.0.0.1:1/"}), "redirects to http://127.0.0.1:1/"),
+    (reply({}, 301, {"Location": "file:///etc/passwd"}), "redirects to file:///etc/passwd"),
+    (reply({}, 307, {"Location": "//[x/"}), "redirects to"),
+    (reply({}, 308, {"Location": "?again"}), "over 5 redirects"),
+    ((200, {}, b" " * 3000), "an answer of over 2,000 bytes"),
+    ((200, {"Content-Length": "x"}, b" " * 3000), "an answer of over 2,000 bytes"),
+]
+
+
+@pytest.mark.parametrize(("answer", "told"), BAD_PAGES)
+def test_what_is_no_page_stops_the_walk(house: Path, monkeypatch: pytest.MonkeyPatch, answer: Reply, told: str) -> None:
+    monkeypatch.setattr("pipeline.mirror.PAGE_BYTES", 2_000)
+    with scripted(lambda *_: answer) as server, pytest.raises(PipelineError) as error:
+        mirror(server.url, house, way="pages")
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+    assert warehouse.open(house).version == -1
+
+
+BAD_FEEDS: list[tuple[bytes, str]] = [
+    (b"", "no rows that end with a cursor"),
+    (b'{"id":1,"text_signature":"f()"}\n', "no rows that end with a cursor"),
+    (b'{"next":"s1"}\n', "no rows that end with a cursor"),
+    (b'{"next":7,"more":false}\n', "no rows that end with a cursor"),
+    (b'{"next":"s1","more":true}\n', "no rows, and more to come"),
+    (b'7\n{"next":"s1","more":true}\n', "a row that is no object"),
+    (b'{"id":1}\n{"next":"","more":true}\n', "the cursor does not move"),
+    (b'{"id":1}\n{"next":', "the answer is no JSON"),
+]
+
+
+@pytest.mark.parametrize(("body", "told"), BAD_FEEDS)
+def test_what_is_no_feed_stops_it(house: Path, body: bytes, told: str) -> None:
+    with scripted(lambda *_: (200, {}, body)) as server, pytest.raises(PipelineError, match=told):
+        mirror(server.url, house, way="changes")
+    assert warehouse.open(house).version == -1
+
+
+def test_redirects_on_the_same_host_are_followed(house: Path) -> None:
+    rows = [row(1, "f()")]
+
+    def script(path: str, query: dict[str, str]) -> Reply:
+        if path.startswith("/api/"):
+            where = f"/moved{path}?" + "&".join(f"{name}={value}" for name, value in query.items())
+            return 302, {"Location": where}, b"x" * 100_000
+        return pages_of(rows, path.removeprefix("/moved"), query)
+
+    with scripted(script) as server:
+        mirror(server.url, house)
+    assert texts(house) == ["f()"]
+
+
+def test_nobody_answers(sigdir: Sigdir) -> None:
+    done = sigdir("mirror", "http://127.0.0.1:1", "--tries", "1", "--quiet")
+    assert done.returncode == 2
+    assert b"Connection refused, 1 times\n" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_silence_is_not_waited_for_longer_than_said() -> None:
+    quiet = threading.Event()
+
+    def script(path: str, query: dict[str, str]) -> Reply:
+        quiet.wait(SAFETY_SECONDS)
+        return EMPTY
+
+    with scripted(script) as server:
+        with pytest.raises(FetchError, match=r"no answer in 0\.1 s, 2 times"):
+            Fetcher(Manners(rate=1e6, tries=2, delay=0.01, timeout=0.1)).get(server.url, 1000)
+        quiet.set()
+
+
+def test_requests_keep_their_distance_and_retries_grow_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is the test's: sleeping moves it, and nothing else does."""
+    now = [100.0]
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr("pipeline.fetch.time.sleep", sleep)
+    monkeypatch.setattr("pipeline.fetch.time.monotonic", lambda: now[0])
+    answers = iter([EMPTY, EMPTY, reply({}, 503), reply({}, 429, {"Retry-After": "50"}), reply({}, 503), EMPTY])
+    with scripted(lambda *_: next(answers)) as server:
+        fetcher = Fetcher(Manners(rate=2))
+        for _ in range(3):
+            fetcher.get(server.url, 1000)
+    assert [seconds for seconds in slept if seconds] == [0.5, 0.5, 1, 50, 4]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "4byte.directory", "ftp://a/", "file:///etc/passwd", "http://", "http://a:x/", "http://a:99999/",
+        "http://me:secret@a/", "http://a/?x=1", "http://a/#x", "http://[::1/", "http://a b/", "http://a\n/",
+    ],
+)  # fmt: skip
+def test_what_is_no_directory(url: str) -> None:
+    with pytest.raises(FetchError) as error:
+        checked_base(url)
+    assert "\n" not in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+def test_a_directory_may_have_a_path() -> None:
+    assert checked_base("https://a.example:8443/mount/") == "https://a.example:8443/mount"
+    assert issubclass(TooLarge, FetchError)
