@@ -28,7 +28,8 @@ from pipeline.candidates import Entry, pack
 from pipeline.grammar import GrammarError
 from pipeline.judge import judge
 from serve import body as bodies
-from serve import imports
+from serve import changes, dumps, imports, resolve
+from serve.cursors import InvalidCursor
 from serve.errors import Refusal, detail, field_error, not_found
 from serve.negotiate import HTML, JSON, representation, takes_gzip
 from serve.post import NewText, Writer, new_text
@@ -84,8 +85,12 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
     )
     app.add_route("/healthz", HealthResource(reader, look=False))
     app.add_route("/readyz", HealthResource(reader, look=True))
+    changes.add_routes(app, settings, reader, writer)
+    resolve.add_routes(app, settings, reader, writer)
+    dumps.add_routes(app, settings, reader, writer)
     app.add_sink(_unknown_path, "/")  # the sink that was added last is asked first
-    app.add_sink(_add_slash, r"^/api/v1/(?:(?:event-)?signatures(?:/[^/]+)?|import-(?:abi|solidity))$")
+    app.add_sink(_add_slash, r"^/api/v1/(?:(?:event-)?signatures(?:/[^/]+)?|import-(?:abi|solidity)|resolve|changes)$")
+    app.add_sink(_add_slash, r"^/dumps(?:/(?:\d+|latest))?$")
     return app
 
 
@@ -169,6 +174,8 @@ class ListResource(_Resource):
             return page_of(view, self._collection, query, address).body()
         except InvalidPage:
             raise detail(404, "Invalid page.") from None
+        except InvalidCursor:
+            raise detail(404, "Invalid cursor.") from None
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         fields = bodies.fields_of(req, self._settings.max_body)
@@ -350,6 +357,8 @@ def warm() -> None:
     segment = Segment.of(1, numbers, numbers, np.array([0, len(text)]), text, hash, {})
     render_rows(segment, numbers)
     segment.with_text("uint"), segment.with_hex("0")
+    resolve.warm()
+    dumps.warm()
 
 
 @lru_cache(maxsize=1)

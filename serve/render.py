@@ -105,7 +105,9 @@ def _size(offsets: Array, rows: Array, width: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _render(ids: Array, created_at: Array, offsets: Array, text: Array, hashes: Array, rows: Array) -> Array:
+def _render(
+    ids: Array, created_at: Array, offsets: Array, text: Array, hashes: Array, rows: Array, separator: int
+) -> Array:
     width = hashes.shape[1]
     out = np.empty(_size(offsets, rows, width), np.uint8)
     at = np.uint64(0)
@@ -113,7 +115,7 @@ def _render(ids: Array, created_at: Array, offsets: Array, text: Array, hashes: 
     for number in range(len(rows)):
         row = rows[number]
         if number > 0:
-            out[at] = 0x2C
+            out[at] = separator
             at += one
         at = _put(out, at, _ID)
         id = ids[row]
@@ -152,8 +154,11 @@ def _render(ids: Array, created_at: Array, offsets: Array, text: Array, hashes: 
     return out[:at]
 
 
-def render_rows(segment: Segment, rows: Array) -> bytes:
-    """The records of some rows (int64, in the order wanted), joined by commas."""
-    out = _render(segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash, rows)
+COMMA, NEWLINE = 0x2C, 0x0A
+
+
+def render_rows(segment: Segment, rows: Array, separator: int = COMMA) -> bytes:
+    """The records of some rows (int64, in the order wanted), joined by commas or another byte."""
+    out = _render(segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash, rows, separator)
     rendered: bytes = out.tobytes()
     return rendered

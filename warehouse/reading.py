@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ import numpy.typing as npt
 from warehouse.files import FileLock, make_folder
 from warehouse.mapped import Segment, index_name, remove_unused, segment_of
 from warehouse.paths import Paths
+from warehouse.scan import digest_name
 from warehouse.schema import COLLECTIONS, HASH_BYTES, Collection
 from warehouse.snapshot import Snapshot, read_snapshot
 from warehouse.staging import StagedRow, Staging
@@ -30,6 +31,8 @@ Array = npt.NDArray[Any]
 
 # Every commit of ours changes the stamp; this is how long a change by other means may stay unseen.
 _LOOK_SECONDS = 0.25
+
+_ALL = 2**63 - 1
 
 # Indexes that take less than a quarter of the memory are brought in as a whole when they are mapped.
 _ROW_BYTES = 80
@@ -48,6 +51,8 @@ class View:
     token: str
     next_log_entry: str
     """The path of the log's entry that would make a newer version."""
+    settled: Mapping[Collection, int] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, _ALL))
+    """Up to this id all rows that ever will be are there; above it a publish in work may bring more in between."""
 
     def is_overtaken(self) -> bool:
         """Whether a newer version is there."""
@@ -183,6 +188,7 @@ class Reader:
                 for collection, tail in self._tails.items():
                     above = max(tail.last_id(), self._snapshot.floors[collection].id)
                     tail.extend(staging.rows(collection, above))
+                held = {c: staging.first_held_back(c, self._snapshot.floors[c]) for c in COLLECTIONS}
             if not os.path.exists(self._next_log_entry):
                 break
             self._snapshot = read_snapshot(self._paths)
@@ -193,7 +199,8 @@ class Reader:
             for c in COLLECTIONS
         }
         marks = ".".join(str(self._tails[c].last_id() or self._snapshot.floors[c].id) for c in COLLECTIONS)
-        return View(self._snapshot, segments, f"{self._snapshot.version}.{marks}", self._next_log_entry)
+        settled = {c: _ALL if first is None else first - 1 for c, first in held.items()}
+        return View(self._snapshot, segments, f"{self._snapshot.version}.{marks}", self._next_log_entry, settled)
 
     def close(self) -> None:
         self._staging.close()
@@ -211,4 +218,5 @@ def tidy(paths: Paths) -> None:
 def _remove_unused(paths: Paths) -> None:
     snapshot = read_snapshot(paths)
     used = {index_name(collection, file.path) for collection, files in snapshot.files.items() for file in files}
+    used |= {digest_name(name) for name in used}
     remove_unused(paths.cache, used)
