@@ -215,12 +215,14 @@ def _gone() -> Refusal:
 class _Stream:
     """An answer that is made while it is sent; it holds one of the places for such until it is closed."""
 
+    _places: threading.BoundedSemaphore | None = None
+
     def __init__(self, places: threading.BoundedSemaphore, chunks: Iterator[bytes]) -> None:
         if not places.acquire(blocking=False):
             refusal = detail(503, "Too many downloads at once.")
             refusal.headers["Retry-After"] = "10"
             raise refusal
-        self._places: threading.BoundedSemaphore | None = places
+        self._places = places
         self._chunks = chunks
 
     def __iter__(self) -> Iterator[bytes]:
