@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import bench_hash, bench_import, bench_live, bench_search, bench_serve, servers
+from benchmarks import bench_bulk, bench_hash, bench_import, bench_live, bench_search, bench_serve, servers
 from benchmarks.measure import ROOT, Figure, kept, machine, save
 
 
@@ -37,7 +37,10 @@ def _markdown(figures: list[Figure]) -> str:
 @click.option("--rows", default=10_000_000, show_default=True, help="Size of the large corpora.")
 @click.option("--rounds", default=3, show_default=True, help="Times each pair is run; the best counts.")
 @click.option(
-    "--only", type=click.Choice(["hash", "search", "import", "serve", "live"]), multiple=True, help="[default: all]"
+    "--only",
+    type=click.Choice(["hash", "search", "import", "serve", "live", "bulk"]),
+    multiple=True,
+    help="[default: all]",
 )
 @click.option("--show", is_flag=True, help="Print what is kept as Markdown, and measure nothing.")
 @click.option("--corpora", type=click.Path(path_type=Path), default=ROOT.parent / "shared" / "corpora")
@@ -56,6 +59,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "import": lambda: bench_import.figures(rows, rounds, present),
         "serve": lambda: [f for server in servers.installed() for f in bench_serve.figures(rows, rounds, server)],
         "live": lambda: [f for server in servers.installed() for f in bench_live.figures(rows, server)],
+        "bulk": lambda: [f for server in servers.installed() for f in bench_bulk.figures(rows, rounds, server)],
     }
     figures: list[Figure] = []
     for name, measured in parts.items():

@@ -34,7 +34,7 @@ DEFAULT_LIMIT = 10_000
 MAX_LIMIT = 50_000
 """Rows of one answer: about 8 MB of signatures, which a worker sends without keeping a thread waiting."""
 
-_CHUNK_ROWS = 8192
+_CHUNK_ROWS = 4096
 
 
 def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer) -> None:

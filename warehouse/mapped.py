@@ -103,7 +103,7 @@ class Segment:
         return (self.hashes[first:last] & _ROW_MASK).astype(np.int64) if last > first else _NO_ROWS
 
     def with_prefixes(self, prefixes: Array) -> tuple[Array, Array, Array]:
-        """Where the rows stand whose hash begins with each of these four bytes (uint32), asked all at once.
+        """Where the rows stand whose hash begins with each of these four bytes (uint32), best in rising order.
 
         Gives ``order, first, last``: those of the n-th prefix are the low halves of
         ``order[first[n]:last[n]]``, rising.
@@ -170,22 +170,29 @@ class _Needle:
 def _ranges(hashes: Array, keys: Array) -> tuple[Array, Array]:
     """For each key, a prefix in its upper half, the range of the sorted ``hashes`` that have it.
 
-    2.3 M keys a second in 10 M hashes; numpy's searchsorted, which leaves the range's end open, 0.8 M.
+    A key is looked for from the place of the one before, by steps that double, then halve: where keys
+    rise the steps are short and stay where the last ones were.
     """
     first, last = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
+    low = 0
     for n in range(len(keys)):
         key = keys[n]
-        low, high = 0, len(hashes)
+        if n > 0 and key < keys[n - 1]:
+            low = 0
+        step = 1
+        while low + step <= len(hashes) and hashes[low + step - 1] < key:
+            low += step
+            step *= 2
+        high = min(low + step - 1, len(hashes))
         while low < high:
             middle = (low + high) >> 1
             if hashes[middle] < key:
                 low = middle + 1
             else:
                 high = middle
-        first[n] = low
-        while low < len(hashes) and hashes[low] ^ key <= _ROW_MASK:
-            low += 1
-        last[n] = low
+        first[n] = last[n] = low
+        while last[n] < len(hashes) and hashes[last[n]] ^ key <= _ROW_MASK:
+            last[n] += 1
     return first, last
 
 
