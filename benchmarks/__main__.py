@@ -10,7 +10,16 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import bench_hash, bench_import, bench_live, bench_search, bench_serve, bench_upkeep, servers
+from benchmarks import (
+    bench_bulk,
+    bench_hash,
+    bench_import,
+    bench_live,
+    bench_search,
+    bench_serve,
+    bench_upkeep,
+    servers,
+)
 from benchmarks.measure import ROOT, Figure, kept, machine, save
 
 
@@ -38,7 +47,7 @@ def _markdown(figures: list[Figure]) -> str:
 @click.option("--rounds", default=3, show_default=True, help="Times each pair is run; the best counts.")
 @click.option(
     "--only",
-    type=click.Choice(["hash", "search", "import", "upkeep", "serve", "live"]),
+    type=click.Choice(["hash", "search", "import", "upkeep", "serve", "live", "bulk"]),
     multiple=True,
     help="[default: all]",
 )
@@ -60,6 +69,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "upkeep": lambda: bench_upkeep.figures(rows, rounds),
         "serve": lambda: [f for server in servers.installed() for f in bench_serve.figures(rows, rounds, server)],
         "live": lambda: [f for server in servers.installed() for f in bench_live.figures(rows, server)],
+        "bulk": lambda: [f for server in servers.installed() for f in bench_bulk.figures(rows, rounds, server)],
     }
     figures: list[Figure] = []
     for name, measured in parts.items():

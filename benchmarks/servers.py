@@ -63,7 +63,7 @@ class Server:
 
     def private_mib(self) -> float:
         """The private memory of its largest process: what is no file's, and so in nobody's cache."""
-        return max(_private_kib(pid) for pid in _family(self.pid)) / 1024
+        return max(_private_kib(pid) for pid in family(self.pid)) / 1024
 
 
 def installed() -> list[str]:
@@ -129,7 +129,7 @@ def _answers(port: int, path: str) -> bool:
         connection.close()
 
 
-def _family(pid: int) -> list[int]:
+def family(pid: int) -> list[int]:
     """A process and all below it."""
     family = [pid]
     for parent in family:

@@ -28,7 +28,8 @@ from pipeline.candidates import Entry, pack
 from pipeline.grammar import GrammarError
 from pipeline.judge import judge
 from serve import body as bodies
-from serve import imports, openapi, openchain, static
+from serve import changes, dumps, imports, openapi, openchain, resolve, static
+from serve.cursors import InvalidCursor
 from serve.errors import Refusal, detail, field_error, not_found
 from serve.negotiate import HTML, JSON, packed, preflight, representation
 from serve.post import NewText, Writer, new_text
@@ -59,7 +60,7 @@ _SWITCH_SECONDS = 0.0002
 _TOLD_EVERY_SECONDS = 2.0
 
 # What pages of any origin may read and write.
-_OPEN_PATHS = ("/api/", "/signature-database/", "/signatures/", "/topic0/")
+_OPEN_PATHS = ("/api/", "/dumps/", "/signature-database/", "/signatures/", "/topic0/")
 _RETRY_SECONDS = 10
 
 # The words of the contract, per collection.
@@ -93,8 +94,12 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
     document.write(openapi.document(routes))
     for path, resource in routes:
         app.add_route(path, resource)
+    changes.add_routes(app, settings, reader, writer)
+    resolve.add_routes(app, settings, reader, writer)
+    dumps.add_routes(app, settings, reader, writer)
     app.add_sink(_unknown_path, "/")  # the sink that was added last is asked first
-    app.add_sink(_add_slash, r"^/api/v1/(?:(?:event-)?signatures(?:/[^/]+)?|import-(?:abi|solidity))$")
+    app.add_sink(_add_slash, r"^/api/v1/(?:(?:event-)?signatures(?:/[^/]+)?|import-(?:abi|solidity)|resolve|changes)$")
+    app.add_sink(_add_slash, r"^/dumps(?:/(?:\d+|latest))?$")
     openchain.add_routes(app, settings, reader, writer)  # behind the sinks: it has the list's path without its slash
     static.add_routes(app, settings, reader, writer)
     return app
@@ -178,6 +183,8 @@ class ListResource(_Resource):
             return page_of(view, self._collection, query, address).body()
         except InvalidPage:
             raise detail(404, "Invalid page.") from None
+        except InvalidCursor:
+            raise detail(404, "Invalid cursor.") from None
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         fields = bodies.fields_of(req, self._settings.max_body)
@@ -386,6 +393,8 @@ def warm() -> None:
     render_rows(segment, numbers)
     render_lines(segment, 0, 1)
     segment.with_text("uint"), segment.with_hex("0"), segment.like("w*", 1)
+    resolve.warm()
+    dumps.warm()
 
 
 @lru_cache(maxsize=1)

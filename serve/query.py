@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from serve.cursors import cursor_at, id_of
 from serve.render import render_rows
 from warehouse.mapped import Segment
 from warehouse.reading import View
@@ -43,6 +44,7 @@ class Filter:
     """
 
     hex: str | None = None
+    hashes: frozenset[bytes] | None = None
     text: str | None = None
     first: int | None = None
     last: int | None = None
@@ -62,6 +64,8 @@ class Query:
     page: str
     page_size: int
     format: str
+    cursor: str | None = None
+    """Given where pages are told by the last row seen instead of by number; empty to begin."""
 
 
 @lru_cache(maxsize=1024)
@@ -80,6 +84,7 @@ def parse(query_string: str) -> Query:
         page=last.get("page", "1"),
         page_size=_page_size(last.get("page_size", "")),
         format=last.get("format", ""),
+        cursor=last.get("cursor"),
     )
 
 
@@ -128,6 +133,13 @@ def _hex(value: str) -> dict[str, Any]:
     return {"hex": digits} if re.fullmatch("[0-9a-f]{1,64}", digits) else _NOTHING
 
 
+def _hashes(value: str) -> dict[str, Any]:
+    """A list with commas, whole hashes; what is none of them matches nothing."""
+    digits = (part.strip().lower().removeprefix("0x") for part in value.split(","))
+    hashes = frozenset(bytes.fromhex(part) for part in digits if re.fullmatch("[0-9a-f]{8}|[0-9a-f]{64}", part))
+    return {"hashes": hashes} if hashes else _NOTHING
+
+
 def _text(value: str) -> dict[str, Any]:
     fragment = value.strip()
     if not fragment:
@@ -174,6 +186,7 @@ def _bound(key: str, shift: int) -> Callable[[str], dict[str, Any]]:
 
 FILTERS: dict[str, Callable[[str], dict[str, Any]]] = {
     "hex_signature": _hex,
+    "hex_signature__in": _hashes,
     "text_signature": _text,
     "created_at__gte": _bound("first", 0),
     "created_at__gt": _bound("first", 1),
@@ -202,6 +215,13 @@ class Selection:
             return np.arange(self.first + start, self.first + stop, dtype=np.int64)
         return self.rows[start:stop]
 
+    def upto(self, id: int) -> int:
+        """How many of the selected rows have this id or a lower one."""
+        row = int(self.segment.ids[: self.segment.rows].searchsorted(id, side="right"))
+        if self.rows is None:
+            return min(max(row, self.first), self.last) - self.first
+        return int(self.rows.searchsorted(row))
+
 
 def select(segment: Segment, collection: Collection, wanted: Filter | None) -> Selection:
     """Apply a filter to one segment."""
@@ -224,6 +244,10 @@ def select(segment: Segment, collection: Collection, wanted: Filter | None) -> S
             return Selection(segment, 0, 0)
         else:
             rows = segment.with_hex(wanted.hex)
+    if wanted.hashes is not None:
+        fitting = [segment.with_hash(hash) for hash in wanted.hashes if len(hash) == HASH_BYTES[collection]]
+        found = np.sort(np.concatenate(fitting)) if fitting else np.empty(0, np.int64)
+        rows = found if rows is None else np.intersect1d(rows, found, assume_unique=True)
     if wanted.text is not None:
         if rows is not None and len(rows) < 1000:
             fragment = wanted.text.lower()
@@ -273,8 +297,13 @@ def page_number(asked: str, pages: int) -> int:
 
 
 def page_of(view: View, collection: Collection, query: Query, url: str) -> Page:
-    """Answer a list request; ``url`` is its absolute address without the query. Raises InvalidPage."""
+    """Answer a list request; ``url`` is its absolute address without the query.
+
+    Raises InvalidPage or InvalidCursor.
+    """
     selections = [select(segment, collection, query.filter) for segment in view.segments[collection]]
+    if query.cursor is not None:
+        return _page_behind(selections, collection, query, query.cursor, url)
     count = sum(selection.count for selection in selections)
     size = query.page_size
     pages = max(1, -(-count // size))
@@ -285,6 +314,31 @@ def page_of(view: View, collection: Collection, query: Query, url: str) -> Page:
         link(url, query.pairs, number - 1) if number > 1 else None,
         _records(selections, (number - 1) * size, size, query.oldest_first),
     )
+
+
+def _page_behind(selections: list[Selection], collection: Collection, query: Query, cursor: str, url: str) -> Page:
+    """The page behind a cursor. Rows that come meanwhile move none of the others to another page."""
+    count = sum(selection.count for selection in selections)
+    start = 0
+    if cursor:
+        seen = id_of(collection, cursor)
+        upto = sum(selection.upto(seen if query.oldest_first else seen - 1) for selection in selections)
+        start = upto if query.oldest_first else count - upto
+    end = start + query.page_size
+    following = None
+    if end < count:
+        last_id = _id_at(selections, end - 1 if query.oldest_first else count - end)
+        following = _link_with(url, query.pairs, "cursor", cursor_at(collection, last_id))
+    return Page(count, following, None, _records(selections, start, query.page_size, query.oldest_first))
+
+
+def _id_at(selections: list[Selection], place: int) -> int:
+    """The id of the selected row that has so many older ones."""
+    for selection in selections:
+        if place < selection.count:
+            return int(selection.segment.ids[selection.slice(place, place + 1)[0]])
+        place -= selection.count
+    raise IndexError(place)
 
 
 def _records(selections: list[Selection], start: int, size: int, oldest_first: bool) -> bytes:
@@ -307,10 +361,14 @@ def _records(selections: list[Selection], start: int, size: int, oldest_first: b
 
 def link(url: str, pairs: tuple[tuple[str, str], ...], number: int) -> str:
     """The address of another page: the same parameters, sorted by name, with ``page`` set."""
-    kept = [pair for pair in pairs if pair[0] != "page"]
+    return _link_with(url, pairs, "page", str(number))
+
+
+def _link_with(url: str, pairs: tuple[tuple[str, str], ...], name: str, value: str) -> str:
+    kept = [pair for pair in pairs if pair[0] not in ("page", "cursor")]
     if not kept:
-        return f"{url}?page={number}"
-    kept.append(("page", str(number)))
+        return f"{url}?{name}={value}"
+    kept.append((name, value))
     kept.sort(key=lambda pair: pair[0])
     return url + "?" + "&".join(f"{_quoted(name)}={_quoted(value)}" for name, value in kept)
 

@@ -12,25 +12,21 @@ import numpy.typing as npt
 from numba import njit
 
 from warehouse.mapped import Segment
-from warehouse.template import HEX as _HEX
-from warehouse.template import digits as _digits
-from warehouse.template import escaped as _escaped
-from warehouse.template import moment as _moment
-from warehouse.template import put as _put
+from warehouse.template import HEX, digits, escaped, moment, put
 
 Array = npt.NDArray[Any]
 
 
-def _fixed(text: str) -> Array:
+def fixed(text: str) -> Array:
     return np.frombuffer(text.encode(), np.uint8)
 
 
-_ID = _fixed('{"id":')
-_CREATED = _fixed(',"created_at":"')
-_TEXT = _fixed('Z","text_signature":"')
-_HASH = _fixed('","hex_signature":"0x')
-_BYTES = _fixed('","bytes_signature":"')
-_END = _fixed('"}')
+_ID = fixed('{"id":')
+_CREATED = fixed(',"created_at":"')
+_TEXT = fixed('Z","text_signature":"')
+_HASH = fixed('","hex_signature":"0x')
+_BYTES = fixed('","bytes_signature":"')
+_END = fixed('"}')
 
 # Bytes of a record beside its text, id and hash; an id has at most 19 digits, a byte of the text or
 # of bytes_signature becomes at most six.
@@ -46,7 +42,9 @@ def _size(offsets: Array, rows: Array, width: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _render(ids: Array, created_at: Array, offsets: Array, text: Array, hashes: Array, rows: Array) -> Array:
+def _render(
+    ids: Array, created_at: Array, offsets: Array, text: Array, hashes: Array, rows: Array, separator: int
+) -> Array:
     width = hashes.shape[1]
     out = np.empty(_size(offsets, rows, width), np.uint8)
     at = np.uint64(0)
@@ -54,48 +52,51 @@ def _render(ids: Array, created_at: Array, offsets: Array, text: Array, hashes: 
     for number in range(len(rows)):
         row = rows[number]
         if number > 0:
-            out[at] = 0x2C
+            out[at] = separator
             at += one
-        at = _put(out, at, _ID)
+        at = put(out, at, _ID)
         id = ids[row]
         places = 1
         rest = id // 10
         while rest > 0:
             places += 1
             rest //= 10
-        at = _digits(out, at, id, places)
-        at = _put(out, at, _CREATED)
-        at = _moment(out, at, created_at[row])
-        at = _put(out, at, _TEXT)
+        at = digits(out, at, id, places)
+        at = put(out, at, _CREATED)
+        at = moment(out, at, created_at[row])
+        at = put(out, at, _TEXT)
         for k in range(np.uint64(offsets[row]), np.uint64(offsets[row + 1])):
             byte = text[k]
             if byte < 0x80 and (byte < 0x20 or byte == 0x22 or byte == 0x5C):
-                at = _escaped(out, at, byte)
+                at = escaped(out, at, byte)
             else:
                 out[at] = byte
                 at += one
-        at = _put(out, at, _HASH)
+        at = put(out, at, _HASH)
         for k in range(width):
             byte = hashes[row, k]
-            out[at] = _HEX[byte >> 4]
-            out[at + one] = _HEX[byte & 15]
+            out[at] = HEX[byte >> 4]
+            out[at + one] = HEX[byte & 15]
             at += np.uint64(2)
-        at = _put(out, at, _BYTES)
+        at = put(out, at, _BYTES)
         for k in range(width):
             byte = hashes[row, k]
             if byte < 0x80:
-                at = _escaped(out, at, byte)
+                at = escaped(out, at, byte)
             else:  # the character of that code, in UTF-8
                 out[at] = 0xC0 | (byte >> 6)
                 out[at + one] = 0x80 | (byte & 0x3F)
                 at += np.uint64(2)
-        at = _put(out, at, _END)
+        at = put(out, at, _END)
     return out[:at]
 
 
-def render_rows(segment: Segment, rows: Array) -> bytes:
-    """The records of some rows (int64, in the order wanted), joined by commas."""
-    out = _render(segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash, rows)
+COMMA, NEWLINE = 0x2C, 0x0A
+
+
+def render_rows(segment: Segment, rows: Array, separator: int = COMMA) -> bytes:
+    """The records of some rows (int64, in the order wanted), joined by commas or another byte."""
+    out = _render(segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash, rows, separator)
     rendered: bytes = out.tobytes()
     return rendered
 
@@ -116,8 +117,8 @@ def _lines(offsets: Array, text: Array, hashes: Array, first: int, last: int) ->
         at += np.uint64(2)
         for k in range(width):
             byte = hashes[row, k]
-            out[at] = _HEX[byte >> 4]
-            out[at + one] = _HEX[byte & 15]
+            out[at] = HEX[byte >> 4]
+            out[at + one] = HEX[byte & 15]
             at += np.uint64(2)
         out[at] = 0x2C
         at += one

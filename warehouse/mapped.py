@@ -106,6 +106,22 @@ class Segment:
             last += 1
         return (self.hashes[first:last] & _ROW_MASK).astype(np.int64) if last > first else _NO_ROWS
 
+    def with_prefixes(self, prefixes: Array) -> tuple[Array, Array, Array]:
+        """Where the rows stand whose hash begins with each of these four bytes (uint32), best in rising order.
+
+        Gives ``order, first, last``: those of the n-th prefix are the low halves of
+        ``order[first[n]:last[n]]``, rising.
+        """
+        if isinstance(self.hashes, np.ndarray):
+            order = _frozen(self.hashes)
+            return order, *_ranges(order, prefixes.astype(np.uint64) << _PREFIX_SHIFT)
+        raw = prefixes.astype(">u4").tobytes()
+        found = [self.hashes.get(raw[at : at + 4], ()) for at in range(0, len(raw), 4)]
+        rows = [[row for row in known if row < self.rows] for known in found]
+        last = np.cumsum([len(known) for known in rows], dtype=np.int64)
+        order = np.array([row for known in rows for row in known], np.uint64)
+        return _frozen(order), np.concatenate([[0], last[:-1]]).astype(np.int64), last
+
     def with_hex(self, digits: str) -> Array:
         """The rows whose hash has these hex digits (lower-case) anywhere, rising."""
         nibbles = np.array([int(digit, 16) for digit in digits], np.uint8)
@@ -170,6 +186,36 @@ class _Needle:
         order = sorted(range(len(fragment)), key=rarity.__getitem__)
         first, second = (order[0], order[1]) if len(order) > 1 else (0, 0)
         return cls(wanted, masks, first, second)
+
+
+@njit(nogil=True, cache=True)
+def _ranges(hashes: Array, keys: Array) -> tuple[Array, Array]:
+    """For each key, a prefix in its upper half, the range of the sorted ``hashes`` that have it.
+
+    A key is looked for from the place of the one before, by steps that double, then halve: where keys
+    rise the steps are short and stay where the last ones were.
+    """
+    first, last = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
+    low = 0
+    for n in range(len(keys)):
+        key = keys[n]
+        if n > 0 and key < keys[n - 1]:
+            low = 0
+        step = 1
+        while low + step <= len(hashes) and hashes[low + step - 1] < key:
+            low += step
+            step *= 2
+        high = min(low + step - 1, len(hashes))
+        while low < high:
+            middle = (low + high) >> 1
+            if hashes[middle] < key:
+                low = middle + 1
+            else:
+                high = middle
+        first[n] = last[n] = low
+        while last[n] < len(hashes) and hashes[last[n]] ^ key <= _ROW_MASK:
+            last[n] += 1
+    return first, last
 
 
 @njit(nogil=True, cache=True)

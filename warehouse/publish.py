@@ -4,6 +4,8 @@ Invariants
     One publisher at a time: it holds ``publish.lock``, which the kernel drops with its process.
     Nothing is visible before the commit, everything of the batch after it.
     An id or time that was reserved is never handed out again, whether the publish succeeds or not.
+    Rows POSTed during a publish are there before the batch's, whose ids are lower: staging tells from
+    which id on rows may still come in between (``View.settled``), until the commit or ``recover``.
     POST is held up only by the two short staging transactions, never by the writing between them.
 
 Protocol
@@ -278,6 +280,8 @@ class _Publication:
                 batch = batches.get(collection)
                 rows = batch.rows if batch is not None else 0
                 place = staging.reserve(collection, rows, floor)
+                if rows:
+                    staging.hold_back(self.run, collection, place.first_id)
                 folded[collection] = staging.rows(collection, floor.id, place.first_id - 1)
                 self.parts[collection] = self.plan(batch, place) if batch is not None and rows else []
                 self.watermarks[collection] = max(floor.id, place.first_id + rows - 1)

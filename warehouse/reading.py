@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from warehouse.errors import Unusable
 from warehouse.files import FileLock, make_folder, remove
 from warehouse.mapped import Segment, index_name, segment_of, unused
 from warehouse.paths import Paths
+from warehouse.scan import digest_name
 from warehouse.schema import COLLECTIONS, HASH_BYTES, Collection
 from warehouse.snapshot import Snapshot, read_snapshot, require_newest
 from warehouse.staging import StagedRow, Staging
@@ -33,6 +34,8 @@ Array = npt.NDArray[Any]
 
 # Every commit of ours changes the stamp; this is how long a change by other means may stay unseen.
 _LOOK_SECONDS = 0.25
+
+_ALL = 2**63 - 1
 
 # Indexes that take less than a quarter of the memory are brought in as a whole when they are mapped.
 _ROW_BYTES = 80
@@ -51,6 +54,8 @@ class View:
     token: str
     next_log_entry: str
     """The path of the log's entry that would make a newer version."""
+    settled: Mapping[Collection, int] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, _ALL))
+    """Up to this id all rows that ever will be are there; above it a publish in work may bring more in between."""
 
     def is_overtaken(self) -> bool:
         """Whether a newer version is there."""
@@ -200,6 +205,7 @@ class Reader:
                 for collection, tail in self._tails.items():
                     above = max(tail.last_id(), self._snapshot.floors[collection].id)
                     tail.extend(staging.rows(collection, above))
+                held = {c: staging.first_held_back(c, self._snapshot.floors[c]) for c in COLLECTIONS}
             if not os.path.exists(self._next_log_entry):
                 break
             self._load()
@@ -209,7 +215,8 @@ class Reader:
             for c in COLLECTIONS
         }
         marks = ".".join(str(self._tails[c].last_id() or self._snapshot.floors[c].id) for c in COLLECTIONS)
-        return View(self._snapshot, segments, f"{self._snapshot.version}.{marks}", self._next_log_entry)
+        settled = {c: _ALL if first is None else first - 1 for c, first in held.items()}
+        return View(self._snapshot, segments, f"{self._snapshot.version}.{marks}", self._next_log_entry, settled)
 
     def close(self) -> None:
         self._staging.close()
@@ -228,4 +235,5 @@ def tidy(paths: Paths) -> None:
 def unused_indexes(paths: Paths, snapshot: Snapshot) -> list[Path]:
     """The indexes of files that are not in the newest snapshot, which is given."""
     used = {index_name(collection, file.path) for collection, files in snapshot.files.items() for file in files}
+    used |= {digest_name(name) for name in used}
     return unused(paths.cache, used)

@@ -61,6 +61,16 @@ CREATE TRIGGER IF NOT EXISTS advance AFTER INSERT ON staged BEGIN
 END
 """
 
+# Made beside the trigger: files that were there before it get it when they are opened.
+_RESERVED = """
+CREATE TABLE IF NOT EXISTS reserved (
+    run TEXT NOT NULL,
+    collection TEXT NOT NULL,
+    first_id INTEGER NOT NULL,
+    PRIMARY KEY (run, collection)
+) WITHOUT ROWID
+"""
+
 _ADVANCE = "UPDATE sequence SET last_id = ?, last_created_at = ? WHERE collection = ?"
 
 # Looked up, numbered and added by one statement, which moves the sequence along: with four of them and a
@@ -203,8 +213,25 @@ class Transaction:
         """Note that files named after ``run`` may exist without a commit that names them."""
         self._connection.execute("INSERT OR IGNORE INTO unfinished VALUES (?)", (run,))
 
+    def hold_back(self, run: str, collection: Collection, first_id: int) -> None:
+        """Note that ``run`` has reserved ids from ``first_id`` on, and that its rows are not there yet."""
+        self._connection.execute("INSERT INTO reserved VALUES (?, ?, ?)", (run, collection, first_id))
+
+    def first_held_back(self, collection: Collection, floor: Floor) -> int | None:
+        """The lowest id that is reserved and whose row may still come; None where none is.
+
+        A reservation at or below the snapshot's highest id was published: one run publishes at a
+        time, and what a dead one had reserved is forgotten before the next reserves.
+        """
+        (first,) = self._connection.execute(
+            "SELECT min(first_id) FROM reserved WHERE collection = ? AND first_id > ?", (collection, floor.id)
+        ).fetchone()
+        return None if first is None else int(first)
+
     def end_publish(self, run: str) -> None:
+        """Forget the run: its rows are there, or never will be."""
         self._connection.execute("DELETE FROM unfinished WHERE run = ?", (run,))
+        self._connection.execute("DELETE FROM reserved WHERE run = ?", (run,))
 
     def unfinished(self) -> list[str]:
         return [run for (run,) in self._connection.execute("SELECT run FROM unfinished")]
@@ -299,6 +326,7 @@ class Staging:
             for collection in COLLECTIONS:
                 execute("INSERT INTO sequence VALUES (?, 0, 0)", (collection,))
         execute(_TRIGGER)
+        execute(_RESERVED)
         (found,) = execute("SELECT format FROM about").fetchone()
         if found != FORMAT:
             raise Unusable(f"{path} has format {found}; this version reads format {FORMAT}")

@@ -1,0 +1,300 @@
+"""The change feed and the lists' cursors: whoever follows has every row once, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from pipeline.run import digest_column
+from serve.changes import changes
+from serve.cursors import InvalidCursor, cursor_at, id_of
+from serve.query import page_of, parse
+from tests.conftest import ROOT, command_line, environment, import_files
+from tests.serve.support import (
+    EVENTS_PATH,
+    LISTS,
+    SIGNATURES_PATH,
+    Row,
+    Server,
+    get,
+    local,
+    post_text,
+    record_of,
+    segment_of,
+    serving,
+    until,
+    view_of,
+    whole,
+)
+from tests.warehouse.support import Run
+from warehouse.paths import Paths
+from warehouse.publish import Publisher, fold
+from warehouse.reading import Reader
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from warehouse.snapshot import read_snapshot
+
+CHANGES_PATH = "/api/v1/changes/"
+
+
+def step(port: int, collection: Collection, after: str, limit: int) -> tuple[list[dict[str, Any]], str, bool]:
+    """One answer of the feed: rows, the cursor to go on with, whether there is more now."""
+    answer = get(port, f"{CHANGES_PATH}?collection={collection}&after={after}&limit={limit}")
+    assert answer.status == 200, answer.body
+    assert answer.header("Content-Type") == "application/x-ndjson"
+    *rows, told = [json.loads(line) for line in answer.body.splitlines()]
+    assert set(told) == {"next", "more"}
+    return rows, told["next"], told["more"]
+
+
+def follow(port: int, collection: Collection, limit: int = 1000, after: str = "") -> list[dict[str, Any]]:
+    """All that the feed has now."""
+    found: list[dict[str, Any]] = []
+    more = True
+    while more:
+        rows, after, more = step(port, collection, after, limit)
+        found += rows
+    return found
+
+
+# Without a server.
+
+ROWS = [Row(id, 10**15 + id, f"f{id}(uint256)", id.to_bytes(4, "big")) for id in (1, 2, 3, 7, 8, 20, 21, 30)]
+SEGMENTS = [segment_of(ROWS[:3], by_hash=True), segment_of(ROWS[3:6], by_hash=True), segment_of(ROWS[6:], slack=3)]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 8, 100])
+def test_the_feed_gives_all_rows_in_order_whatever_the_limit(limit: int) -> None:
+    view = view_of(SEGMENTS)
+    seen: list[bytes] = []
+    after, more = 0, True
+    while more:
+        found = changes(view, SIGNATURES, after, limit)
+        lines = b"".join(found.lines()).splitlines()
+        assert len(lines) == min(limit, len(ROWS) - len(seen))
+        seen += lines
+        after, more = found.last_id, found.more
+    assert [json.loads(line) for line in seen] == [record_of(row) for row in ROWS]
+    rest = changes(view, SIGNATURES, after, limit)
+    assert (rest.parts, rest.last_id, rest.more) == ((), 30, False)
+
+
+def test_a_cursor_between_ids_or_ahead_of_them_is_one_like_any_other() -> None:
+    view = view_of(SEGMENTS)
+    assert changes(view, SIGNATURES, 5, 1).last_id == 7
+    assert changes(view, SIGNATURES, 99, 1).last_id == 99
+
+
+@pytest.mark.parametrize("collection", COLLECTIONS)
+@pytest.mark.parametrize("id", [0, 1, 255, 2**59])
+def test_a_cursor_reads_back_in_its_own_collection(collection: Collection, id: int) -> None:
+    cursor = cursor_at(collection, id)
+    assert id_of(collection, cursor) == id
+    (other,) = set(COLLECTIONS) - {collection}
+    for wrong in (f"{cursor} ", cursor.upper(), cursor[1:], "", "s-1", "s01", "s" + "f" * 40):
+        with pytest.raises(InvalidCursor):
+            id_of(collection, wrong)
+    with pytest.raises(InvalidCursor):
+        id_of(other, cursor)
+
+
+@pytest.mark.parametrize("ordering", ["", "&ordering=created_at"])
+@pytest.mark.parametrize("wanted", ["", "&text_signature=f2", "&created_at__gt=2001-09-09T01:46:40.000002Z"])
+def test_pages_by_cursor_have_every_row_once(ordering: str, wanted: str) -> None:
+    view = view_of(SEGMENTS)
+    address = "http://a/"
+    plain = json.loads(page_of(view, SIGNATURES, parse(f"page_size=1000{wanted}{ordering}"), address).body())
+    assert plain["results"]
+    for size in (1, 2, 3, 5, 1000):
+        rows, query = [], f"cursor=&page_size={size}{wanted}{ordering}"
+        while True:
+            page = json.loads(page_of(view, SIGNATURES, parse(query), address).body())
+            assert (page["count"], page["previous"]) == (plain["count"], None)
+            rows += page["results"]
+            if page["next"] is None:
+                break
+            query = page["next"].removeprefix(f"{address}?")
+        assert rows == plain["results"]
+
+
+def test_rows_that_come_meanwhile_move_nothing_to_another_page() -> None:
+    """Newest first, with a row more before the second page: by number a row would come twice."""
+    before, after = view_of(SEGMENTS), view_of([*SEGMENTS, segment_of([Row(31, 10**16, "new()", b"abcd")])])
+    first = json.loads(page_of(before, SIGNATURES, parse("cursor=&page_size=3"), "").body())
+    second = json.loads(page_of(after, SIGNATURES, parse(first["next"].partition("?")[2]), "").body())
+    assert [row["id"] for row in first["results"] + second["results"]] == [30, 21, 20, 8, 7, 3]
+
+
+# What a publish holds back.
+
+
+def held_back(paths: Paths) -> dict[Collection, int]:
+    reader = Reader(paths)
+    try:
+        return dict(reader.current().settled)
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize("point", ["reserved", "written"])
+def test_what_a_dead_import_reserved_holds_the_feed_back_until_the_next_publisher(house: Path, point: str) -> None:
+    paths = Paths(house)
+    import_lines(house, ["old()", "event Old()"])
+    killed = import_process(house, ["new()", "newer()"], SIGDIR_FAULT=point)
+    assert killed.wait() < 0
+    settled = held_back(paths)
+    assert settled[SIGNATURES] == 1
+    assert settled[EVENT_SIGNATURES] > 10**18  # it had no event
+    assert fold(paths) is None
+    assert held_back(paths)[SIGNATURES] > 10**18
+
+
+def test_an_import_that_died_behind_its_commit_holds_nothing_back(house: Path) -> None:
+    killed = import_process(house, ["new()", "newer()"], SIGDIR_FAULT="committed")
+    assert killed.wait() < 0
+    assert read_snapshot(Paths(house)).count(SIGNATURES) == 2
+    assert held_back(Paths(house))[SIGNATURES] > 10**18
+
+
+def import_lines(house: Path, lines: list[str]) -> None:
+    path = house.with_name("lines.txt")
+    path.write_text("\n".join(lines) + "\n")
+    import_files([path], house)
+
+
+def import_process(house: Path, lines: list[str], **variables: str) -> subprocess.Popen[bytes]:
+    """An import as a process of its own."""
+    path = house.with_name(f"{lines[0]}.txt")
+    path.write_text("\n".join(lines) + "\n")
+    return subprocess.Popen(
+        [*command_line(), "import", str(path), "--quiet"], cwd=ROOT, env=environment(house) | variables,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+# Over HTTP.
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("changes") / "house") as running:
+        yield running
+
+
+def test_what_is_asked_wrongly_is_refused(server: Server) -> None:
+    for query, name in (("collection=x", "collection"), ("after=x", "after"), ("after=e1", "after")):
+        answer = get(server.port, f"{CHANGES_PATH}?{query}")
+        assert (answer.status, list(answer.json())) == (400, [name])
+    for limit in ("0", "-1", "x"):
+        assert get(server.port, f"{CHANGES_PATH}?limit={limit}").status == 400
+    assert get(server.port, f"{SIGNATURES_PATH}?cursor=x").status == 404
+    assert get(server.port, f"{EVENTS_PATH}?cursor=s1").status == 404
+    assert get(server.port, CHANGES_PATH[:-1]).header("Location") == CHANGES_PATH
+
+
+def test_a_row_posted_while_an_import_is_in_work_waits_for_it(server: Server) -> None:
+    """The import has reserved its ids; the POSTed row lies above them and is in the lists at once."""
+    import_lines(server.folder, [f"before{n}()" for n in range(3)])
+    _, start, _ = step(server.port, SIGNATURES, "", 1000)
+    paths = Paths(server.folder)
+    with Publisher(paths) as publisher:
+        with publisher.staging.exclusive() as staging:
+            staging.begin_publish("run")
+            place = staging.reserve(SIGNATURES, 10, publisher.snapshot.floors[SIGNATURES])
+            staging.hold_back("run", SIGNATURES, place.first_id)
+        row = post_text(server.port, "while()").json()
+        assert row["id"] == place.first_id + 10
+        assert get(server.port, f"{SIGNATURES_PATH}?page_size=1").json()["results"] == [row]
+        assert step(server.port, SIGNATURES, start, 1000) == ([], start, False)
+        with publisher.staging.exclusive() as staging:
+            staging.end_publish("run")
+    assert step(server.port, SIGNATURES, start, 1000) == ([row], cursor_at(SIGNATURES, row["id"]), False)
+
+
+class Traffic:
+    """Threads that POST to a server, and mirrors that follow it; each ends with what it failed by."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.mirrors: dict[Collection, list[dict[str, Any]]] = {collection: [] for collection in COLLECTIONS}
+        self._posted = [0, 0]
+        self._posting, self._following = threading.Event(), threading.Event()
+        self._pool = ThreadPoolExecutor(4)
+
+    def __enter__(self) -> Self:
+        self._posters = [self._pool.submit(self._post, number) for number in range(2)]
+        self._followers = [
+            self._pool.submit(self._follow, c, limit) for c, limit in ((SIGNATURES, 7), (EVENT_SIGNATURES, 900))
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stop, threads in ((self._posting, self._posters), (self._following, self._followers)):
+            stop.set()
+            for thread in threads:
+                thread.result()
+        self._pool.shutdown()
+
+    def _post(self, number: int) -> None:
+        while not self._posting.is_set():
+            for path in LISTS.values():
+                assert post_text(self.port, f"posted{number}_{self._posted[number]}(uint256)", path).status == 201
+            self._posted[number] += 1
+            time.sleep(0.01)
+
+    def _follow(self, collection: Collection, limit: int) -> None:
+        after = ""
+        while True:
+            is_last = self._following.is_set()
+            rows, after, more = step(self.port, collection, after, limit)
+            self.mirrors[collection] += rows
+            if is_last and not more:
+                return
+
+    def await_posts(self, rows: int = 2) -> None:
+        """Return when some more rows have been POSTed."""
+        wanted = sum(self._posted) + rows
+        until(lambda: sum(self._posted) >= wanted or any(poster.done() for poster in self._posters), "POSTs")
+
+
+def test_a_mirror_has_every_row_once_whatever_is_posted_imported_and_killed(tmp_path: Path) -> None:
+    """Mirrors of both collections beside POSTs, folds, imports, and imports that are killed.
+
+    Every import that lives writes for as long as some rows are POSTed, which are shown before its own
+    although their ids are higher. At the end the mirrors are the table, row by row.
+    """
+    with serving(tmp_path / "house", workers=2) as server:
+        paths = Paths(server.folder)
+        with Traffic(server.port) as traffic:
+            for turn, point in enumerate(("reserved", "written", "committed")):
+                lines = [f"{kind}turn{turn}_{n}(uint256)" for n in range(50) for kind in ("", "event ")]
+                traffic.await_posts()
+                assert import_process(server.folder, lines, SIGDIR_FAULT=point).wait() < 0
+                traffic.await_posts()
+                fold(paths)
+                texts = [f"lived{turn}_{n}(uint256)" for n in range(100)]
+                with Run(paths, [texts], [texts], digest=digest_column) as run:
+                    run.publish(tick=lambda _: traffic.await_posts())
+                fold(paths)
+        for collection in COLLECTIONS:
+            final = whole(server.port, collection)
+            assert len({row["id"] for row in final}) == len(final) > 350
+            assert follow(server.port, collection) == final
+            assert traffic.mirrors[collection] == final
+        assert server.faults() == []
+
+
+def test_cursor_links_walk_the_server(server: Server) -> None:
+    rows, link = [], f"{SIGNATURES_PATH}?cursor=&page_size=2"
+    while link:
+        page = get(server.port, local(link)).json()
+        rows += page["results"]
+        link = page["next"]
+    assert rows == whole(server.port)[::-1]

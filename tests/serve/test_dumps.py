@@ -1,0 +1,328 @@
+"""Dumps: what is listed, files with ranges as Parquet readers ask for them, whole collections."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from serve.dumps import _Stream, byte_range
+from serve.errors import Refusal
+from tests.conftest import import_files
+from tests.serve.support import (
+    EVENTS_PATH,
+    Answer,
+    Server,
+    get,
+    post_text,
+    request,
+    serving,
+    whole,
+)
+from warehouse.paths import Paths
+from warehouse.publish import fold
+from warehouse.reading import tidy
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+from warehouse.snapshot import read_snapshot
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Version 1 has one file a collection, version 2 two files of signatures; an event is POSTed and not folded."""
+    folder = tmp_path_factory.mktemp("dumps")
+    for number, more in enumerate((["event E(uint256)"], [])):
+        lines = folder / f"{number}.txt"
+        lines.write_text("\n".join([f"f{number}_{n}(address,uint256)" for n in range(20_000)] + more) + "\n")
+        import_files([lines], folder / "house")
+    with serving(folder / "house") as running:
+        assert post_text(running.port, "Posted(uint256)", EVENTS_PATH).status == 201
+        yield running
+        assert running.faults() == []
+
+
+def listed(server: Server, version: str = "latest") -> dict[str, Any]:
+    answer = followed(server, f"/dumps/{version}/")
+    assert answer.status == 200
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def followed(server: Server, path: str) -> Answer:
+    """The answer behind redirections."""
+    answer = get(server.port, path)
+    while answer.status in (301, 302):
+        answer = get(server.port, answer.header("Location"))
+    return answer
+
+
+def a_file(server: Server) -> tuple[str, bytes]:
+    """The address of a file and its bytes."""
+    file = read_snapshot(Paths(server.folder)).files[SIGNATURES][0]
+    return f"/dumps/2/signatures/{file.path.name}", file.path.read_bytes()
+
+
+def test_each_version_lists_its_files(server: Server) -> None:
+    front = get(server.port, "/dumps/").json()
+    assert [one["version"] for one in front["versions"]] == [2, 1]
+    assert [one["kind"] for one in front["versions"]] == ["import", "import"]
+    assert front["latest"] == listed(server) == listed(server, "2")
+    for version, of_signatures in ((1, 20_000), (2, 40_000)):
+        told = listed(server, str(version))
+        assert (told["version"], told["rows"]) == (version, {SIGNATURES: of_signatures, EVENT_SIGNATURES: 1})
+        snapshot = read_snapshot(Paths(server.folder), version)
+        files = [file for collection in COLLECTIONS for file in snapshot.files[collection]]
+        assert len(told["files"]) == len(files) == version + 1
+        for one, file in zip(told["files"], files, strict=True):
+            data = followed(server, one["url"]).body
+            assert data == file.path.read_bytes()
+            assert (one["bytes"], one["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+            assert (one["rows"], one["first_id"], one["last_id"]) == (file.rows, file.first_id, file.last_id)
+            assert pq.read_table(io.BytesIO(data)).num_rows == one["rows"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "3/", "x/", "-1/", "01/", "latest/x", "2/x.ndjson", "2/signatures.x", "2/signatures/x.parquet",
+        "2/signatures/", "2/signatures/../../../staging.sqlite", "2/signatures/..%2F..%2F..%2Fstaging.sqlite",
+        "2/signatures/%2Fetc%2Fpasswd", "2/../../../../etc/passwd", "9999999999999999999/",
+    ],
+)  # fmt: skip
+def test_nothing_else_is_served(server: Server, path: str) -> None:
+    assert followed(server, f"/dumps/{path}").status == 404
+
+
+def test_a_file_is_served_for_the_versions_that_name_it(server: Server) -> None:
+    newest = read_snapshot(Paths(server.folder)).files[SIGNATURES][1].path.name
+    assert get(server.port, f"/dumps/2/signatures/{newest}").status == 200
+    assert get(server.port, f"/dumps/1/signatures/{newest}").status == 404
+    assert get(server.port, f"/dumps/2/event-signatures/{newest}").status == 404
+
+
+def test_latest_leads_to_the_newest_version(server: Server) -> None:
+    for path in ("", "signatures.csv", "signatures/x.parquet"):
+        answer = get(server.port, f"/dumps/latest/{path}")
+        assert (answer.status, answer.header("Location")) == (302, f"/dumps/2/{path}")
+    assert get(server.port, "/dumps/latest").header("Location") == "/dumps/latest/"
+    assert get(server.port, "/dumps").header("Location") == "/dumps/"
+
+
+# Ranges.
+
+
+@pytest.mark.parametrize(
+    ("header", "wanted"),
+    [
+        ("bytes=0-0", (0, 1)),
+        ("bytes=0-", (0, 100)),
+        ("bytes=99-", (99, 100)),
+        ("bytes=10-19", (10, 20)),
+        ("bytes = 10 - 1000", (10, 100)),
+        ("bytes=-1", (99, 100)),
+        ("bytes=-1000", (0, 100)),
+        ("", None),
+        ("bytes=", None),
+        ("bytes=-", None),
+        ("bytes=20-10", None),
+        ("bytes=0-1,5-6", None),
+        ("rows=0-1", None),
+        ("bytes=a-b", None),
+        ("bytes=\u0661-", None),
+    ],
+)
+def test_a_range_header_is_one_range_or_nothing(header: str, wanted: tuple[int, int] | None) -> None:
+    assert byte_range(header, 100) == wanted
+
+
+@pytest.mark.parametrize(
+    ("header", "size"), [("bytes=100-", 100), ("bytes=100-200", 100), ("bytes=-0", 100), ("bytes=0-", 0)]
+)
+def test_a_range_without_a_byte_is_an_error(header: str, size: int) -> None:
+    with pytest.raises(ValueError, match="bytes"):
+        byte_range(header, size)
+
+
+@pytest.mark.parametrize(("header", "first", "end"), [("0-99", 0, 100), ("1000-", 1000, None), ("-8", -8, None)])
+def test_a_range_of_a_file_is_its_bytes(server: Server, header: str, first: int, end: int | None) -> None:
+    url, data = a_file(server)
+    answer = get(server.port, url, {"Range": f"bytes={header}"})
+    assert (answer.status, answer.body) == (206, data[first:end])
+    start = first % len(data)
+    assert answer.header("Content-Range") == f"bytes {start}-{start + len(answer.body) - 1}/{len(data)}"
+    assert answer.header("Content-Length") == str(len(answer.body))
+
+
+def test_a_range_past_the_end_is_refused(server: Server) -> None:
+    url, data = a_file(server)
+    answer = get(server.port, url, {"Range": f"bytes={len(data)}-"})
+    assert (answer.status, answer.header("Content-Range")) == (416, f"bytes */{len(data)}")
+    assert "immutable" not in answer.header("Cache-Control")
+
+
+def test_a_range_holds_while_the_file_is_the_one_meant(server: Server) -> None:
+    url, data = a_file(server)
+    head = request(server.port, "HEAD", url)
+    assert (head.status, head.body, head.header("Content-Length")) == (200, b"", str(len(data)))
+    assert head.header("Accept-Ranges") == "bytes"
+    tag, dated = head.header("ETag"), head.header("Last-Modified")
+    assert parsedate_to_datetime(dated).tzinfo is not None
+    for condition, status in ((tag, 206), (dated, 206), ('"other"', 200), (f"W/{tag}", 200)):
+        answer = get(server.port, url, {"Range": "bytes=0-3", "If-Range": condition})
+        assert (answer.status, answer.body) == (status, data[:4] if status == 206 else data)
+    for known in (tag, f"W/{tag}", f'"x", {tag}', "*"):
+        assert get(server.port, url, {"If-None-Match": known}).status == 304
+    assert request(server.port, "POST", url, b"").status == 405
+
+
+@dataclass
+class _Remote(io.RawIOBase):
+    """A file behind an address, as a Parquet reader elsewhere sees it: nothing but ranges."""
+
+    port: int
+    url: str
+    at: int = 0
+    fetched: int = 0
+
+    def __post_init__(self) -> None:
+        self.size = int(request(self.port, "HEAD", self.url).header("Content-Length"))
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self.at = offset + (0, self.at, self.size)[whence]
+        return self.at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self.size if size < 0 else min(self.size, self.at + size)
+        if end <= self.at:
+            return b""
+        answer = get(self.port, self.url, {"Range": f"bytes={self.at}-{end - 1}"})
+        assert answer.status == 206
+        self.at += len(answer.body)
+        self.fetched += len(answer.body)
+        return answer.body
+
+
+def test_a_reader_elsewhere_fetches_the_columns_that_it_wants(server: Server) -> None:
+    url, data = a_file(server)
+    remote = _Remote(server.port, url)
+    ids = pq.ParquetFile(pa.PythonFile(remote, mode="r")).read(columns=["id"])["id"]
+    assert ids.to_pylist() == list(range(1, 20_001))
+    footer = 65_536  # it takes so much of the end before it knows more
+    assert remote.fetched - footer < len(data) / 4
+
+
+# Whole collections.
+
+
+def lines_of(server: Server, path: str) -> list[dict[str, Any]]:
+    answer = followed(server, path)
+    assert (answer.status, answer.header("Content-Type")) == (200, "application/x-ndjson")
+    return [json.loads(line) for line in answer.body.splitlines()]
+
+
+def test_a_collection_as_ndjson_is_what_the_lists_have(server: Server) -> None:
+    rows = whole(server.port)
+    assert lines_of(server, "/dumps/latest/signatures.ndjson") == rows
+    assert lines_of(server, "/dumps/1/signatures.ndjson") == rows[:20_000]
+    assert lines_of(server, "/dumps/0/signatures.ndjson") == []
+
+
+def test_a_collection_as_csv_has_the_same_rows(server: Server) -> None:
+    names = ["id", "created_at", "text_signature", "hex_signature"]
+    answer = followed(server, "/dumps/latest/signatures.csv")
+    assert (answer.status, answer.header("Content-Type")) == (200, "text/csv; charset=utf-8")
+    header, *rows = csv.reader(io.StringIO(answer.body.decode(), newline=""))
+    assert header == names
+    assert rows == [[str(row[name]) for name in names] for row in whole(server.port)]
+
+
+def test_a_collection_of_one_file_as_parquet_is_that_file(server: Server) -> None:
+    assert pq.read_table(io.BytesIO(followed(server, "/dumps/1/signatures.parquet").body)).num_rows == 20_000
+    several = followed(server, "/dumps/2/signatures.parquet")
+    assert (several.status, several.json()) == (404, {"detail": "Version 2 has 2 files of signatures: see /dumps/2/"})
+
+
+def test_head_of_a_collection_tells_its_kind_and_no_length(server: Server) -> None:
+    answer = request(server.port, "HEAD", "/dumps/2/signatures.ndjson")
+    assert (answer.status, answer.body, answer.header("Content-Length")) == (200, b"", "")
+
+
+def test_a_dump_and_the_changes_behind_it_are_everything(server: Server) -> None:
+    """What was POSTed and not folded is in no version, but behind the cursor that the version carries."""
+    after = listed(server)["changes_after"][EVENT_SIGNATURES]
+    dumped = lines_of(server, "/dumps/latest/event-signatures.ndjson")
+    answer = get(server.port, f"/api/v1/changes/?collection=event-signatures&after={after}")
+    *rest, _ = [json.loads(line) for line in answer.body.splitlines()]
+    assert (len(dumped), len(rest)) == (1, 1)
+    assert dumped + rest == whole(server.port, EVENT_SIGNATURES)
+
+
+def test_a_file_that_is_not_kept_any_more_is_gone(tmp_path: Path) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_text("f(uint256)\n")
+    house = tmp_path / "house"
+    import_files([lines], house)
+    with serving(house, workers=1) as server:
+        file = read_snapshot(Paths(house)).files[SIGNATURES][0].path
+        file.unlink()
+        for path in (f"signatures/{file.name}", "signatures.ndjson"):
+            assert get(server.port, f"/dumps/1/{path}").status == 410
+        assert listed(server)["files"][0]["sha256"] is None
+        assert server.faults() == []
+
+
+def test_digests_are_kept_for_as_long_as_their_files_are_used(server: Server) -> None:
+    paths = Paths(server.folder)
+    listed(server)
+    kept = {path.name: path.read_text() for path in paths.cache.glob("*.sha256")}
+    assert len(kept) == 3
+    tidy(paths)
+    assert {path.name: path.read_text() for path in paths.cache.glob("*.sha256")} == kept
+
+
+def test_only_so_many_stream_at_once() -> None:
+    places = threading.BoundedSemaphore(2)
+    first, second = (_Stream(places, iter([b"a", b"b"])) for _ in range(2))
+    with pytest.raises(Refusal) as refused:
+        _Stream(places, iter([]))
+    assert (refused.value.status, "Retry-After" in refused.value.headers) == (503, True)
+    assert list(first) == [b"a", b"b"]  # its end frees the place
+    third = _Stream(places, iter([b"c"]))
+    second.close()
+    second.close()  # once is enough
+    fourth = _Stream(places, iter([]))
+    with pytest.raises(Refusal):
+        _Stream(places, iter([]))
+    third.close()
+    fourth.close()
+    with pytest.raises(ValueError, match="released too many"):
+        places.release()
+
+
+def test_a_version_published_meanwhile_is_the_newest_at_once(tmp_path: Path) -> None:
+    with serving(tmp_path / "house", workers=1) as server:
+        assert get(server.port, "/dumps/").json() == {"latest": None, "versions": []}
+        assert get(server.port, "/dumps/latest/").status == 404
+        assert post_text(server.port, "a()").status == 201
+        fold(Paths(server.folder))
+        assert listed(server)["rows"] == {SIGNATURES: 1, EVENT_SIGNATURES: 0}
+        assert lines_of(server, "/dumps/latest/signatures.ndjson") == whole(server.port)

@@ -1,0 +1,228 @@
+"""Many hashes in one request, beside a plain dictionary; and lists filtered by many."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from serve.errors import Refusal
+from serve.query import page_of, parse
+from serve.resolve import MAX_HASHES, Asked, resolved
+from tests.conftest import import_files
+from tests.serve.support import (
+    EVENTS_PATH,
+    SIGNATURES_PATH,
+    Row,
+    Server,
+    get,
+    post_text,
+    request,
+    segment_of,
+    serving,
+)
+from warehouse.reading import View
+from warehouse.schema import EVENT_SIGNATURES, SIGNATURES
+from warehouse.snapshot import Snapshot
+
+RESOLVE_PATH = "/api/v1/resolve/"
+NEITHER = "neither 8 nor 64 hex digits"
+
+Line = dict[str, Any]
+
+
+def rows_of(width: int, seed: int) -> list[Row]:
+    """Rows of which many share a hash, and many more its first four bytes."""
+    draw = random.Random(seed)
+    hashes = [draw.randbytes(2) + b"\0\xff" + bytes([draw.randrange(3)]) * (width - 4) for _ in range(40)]
+    hashes += [b"\0" * width, b"\xff" * width]
+    texts = ["f(uint256)", 'odd"\\\n\x01(ä)', "long" * 200, ""]
+    return [Row(id, id, f"{id}{draw.choice(texts)}", draw.choice(hashes)) for id in range(1, 200)]
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, list[Row]]:
+    return {SIGNATURES: rows_of(4, 1), EVENT_SIGNATURES: rows_of(32, 2)}
+
+
+@pytest.fixture(scope="module")
+def view(rows: dict[str, list[Row]]) -> View:
+    """Two files and staged rows in each collection."""
+    segments = {}
+    for collection, width in ((SIGNATURES, 4), (EVENT_SIGNATURES, 32)):
+        mine = rows[collection]
+        segments[collection] = (
+            segment_of(mine[:90], width=width, by_hash=True),
+            segment_of(mine[90:100], width=width, by_hash=True),
+            segment_of(mine[100:], width=width, slack=5),
+        )
+    return View(Snapshot(), segments, "token", "")
+
+
+def answer(view: View, body: bytes, content_type: str = "") -> list[Line]:
+    return [json.loads(line) for line in b"".join(resolved(view, Asked.of(body, content_type))).splitlines()]
+
+
+def expected(rows: dict[str, list[Row]], asked: str) -> Line:
+    """What a dictionary would say."""
+    digits = asked.strip().lower().removeprefix("0x")
+    collection = {8: SIGNATURES, 64: EVENT_SIGNATURES}[len(digits)]
+    texts = [row.text for row in rows[collection] if row.hash == bytes.fromhex(digits)]
+    return {"hash": f"0x{digits}", "texts": texts}
+
+
+def questions(rows: dict[str, list[Row]], count: int) -> list[str]:
+    """Known and unknown hashes, topics that share their beginning with known ones, in all spellings."""
+    draw = random.Random(3)
+    found = []
+    for _ in range(count):
+        hash = draw.choice([*rows[SIGNATURES], *rows[EVENT_SIGNATURES]]).hash
+        kind = draw.randrange(4)
+        if kind == 0:
+            hash = draw.randbytes(len(hash))
+        elif kind == 1:
+            hash = hash[:-1] + bytes([hash[-1] ^ 1])
+        spelled = hash.hex() if draw.random() < 0.5 else hash.hex().upper()
+        found.append(draw.choice(["", "0x", "0X"]) + spelled)
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 50, 40_000])
+def test_every_hash_is_answered_as_a_dictionary_would(view: View, rows: dict[str, list[Row]], count: int) -> None:
+    """In order, repeated ones too, in as many pieces as it takes."""
+    asked = questions(rows, count)
+    lines = answer(view, "\n".join(asked).encode())
+    known = {one: expected(rows, one) for one in set(asked)}
+    assert lines == [known[one] for one in asked]
+
+
+def test_a_hash_that_many_texts_have_is_answered_whole_and_in_bounded_pieces(view: View) -> None:
+    """Ten thousand times a hash of some texts: no piece holds them all."""
+    row = Row(1, 1, "f()", b"\0\0\0\1")
+    crowded = segment_of([Row(id, id, f"f{id}()", row.hash) for id in range(1, 101)], by_hash=True)
+    view = View(Snapshot(), {SIGNATURES: (crowded,), EVENT_SIGNATURES: ()}, "", "")
+    pieces = list(resolved(view, Asked.of(b"00000001\n" * 10_000, "")))
+    assert max(map(len, pieces)) < 1 << 20
+    lines = b"".join(pieces).splitlines()
+    assert len(lines) == 10_000
+    assert {json.loads(line)["texts"][99] for line in lines} == {"f100()"}
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("", b'["0xAABBCCDD", "zz"]'),
+        ("application/x-www-form-urlencoded", b' \n["0xAABBCCDD", "zz"]'),
+        ("application/json; charset=utf-8", b'["0xAABBCCDD", "zz"]'),
+        ("", b'"0xAABBCCDD"\n\n"zz"\n'),
+        ("", b'{"hash": "aabbccdd"}\r\n{"hash": "zz", "more": 1}'),
+        ("application/x-ndjson", b'"aabbccdd"\nzz'),
+        ("", b"0xaabbccdd\r\n \t\r\n  zz  \n\n"),
+        ("text/plain", b"aabbccdd\nzz"),
+    ],
+)
+def test_a_body_is_a_list_lines_of_json_or_plain_lines(view: View, content_type: str, body: bytes) -> None:
+    assert answer(view, body, content_type) == [{"hash": "0xaabbccdd", "texts": []}, {"hash": "zz", "error": NEITHER}]
+
+
+@pytest.mark.parametrize(
+    ("item", "told"),
+    [
+        (5, "5"),
+        (None, "null"),
+        ("", ""),
+        ("0x", "0x"),
+        ("0xaabbccd", "0xaabbccd"),
+        ("0xaabbccdg", "0xaabbccdg"),
+        ("aabb\nccdd", "aabb ccdd"),
+        ({"hash": "aabbccdd"}, '{"hash":"aabbccdd"}'),
+        ('"\\\x01ä', '"\\\x01??'),
+        ("a" * 200, "a" * 80),
+    ],
+)
+def test_what_is_no_hash_gets_a_line_that_says_so(view: View, item: Any, told: str) -> None:
+    body = json.dumps(["aabbccdd", item, "aabbccdd"]).encode()
+    plain = {"hash": "0xaabbccdd", "texts": []}
+    assert answer(view, body) == [plain, {"hash": told, "error": NEITHER}, plain]
+
+
+@pytest.mark.parametrize("body", [b"", b"\n\n", b"[]", b" "])
+def test_nothing_asked_is_nothing_answered(view: View, body: bytes) -> None:
+    assert answer(view, body) == []
+
+
+@pytest.mark.parametrize("body", [b"[", b'["aabbccdd",]', b"\xff", b'{"a": 1}', b'"aabbccdd"', b"5"])
+def test_json_that_is_no_list_is_refused(body: bytes) -> None:
+    with pytest.raises(Refusal) as refused:
+        Asked.of(body, "application/json")
+    assert refused.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("begin", "one", "between", "end"),
+    [(b"", b"aabbccdd", b"\n", b""), (b"[", b'"aabbccdd"', b",", b"]"), (b"", b'"aabbccdd"', b"\n", b"\n")],
+)
+def test_more_than_the_limit_is_refused(begin: bytes, one: bytes, between: bytes, end: bytes) -> None:
+    assert len(Asked.of(begin + between.join([one] * MAX_HASHES) + end, "").kinds) == MAX_HASHES
+    with pytest.raises(Refusal) as refused:
+        Asked.of(begin + between.join([one] * (MAX_HASHES + 1)) + end, "")
+    assert refused.value.status == 413
+
+
+def test_a_list_is_filtered_by_many_hashes(view: View, rows: dict[str, list[Row]]) -> None:
+    wanted = [row.hash for row in rows[SIGNATURES][::40]]
+    asked = ",".join(["zz", "0x" + "ab" * 32, *(f"0x{hash.hex().upper()}" for hash in wanted)])
+
+    def ids(more: str = "", hashes: str = asked) -> list[int]:
+        query = parse(f"page_size=1000&hex_signature__in={hashes}{more}")
+        return [row["id"] for row in json.loads(page_of(view, SIGNATURES, query, "").body())["results"]]
+
+    found = [row for row in reversed(rows[SIGNATURES]) if row.hash in wanted]
+    assert ids() == [row.id for row in found]
+    assert ids("&text_signature=long") == [row.id for row in found if "long" in row.text]
+    assert ids(f"&hex_signature={wanted[0].hex()}") == [row.id for row in found if row.hash == wanted[0]]
+    for nothing in ("zz", ",", "ab" * 32, "aabb"):
+        assert ids(hashes=nothing) == []
+
+
+# Over HTTP.
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("resolve")
+    lines = folder / "lines.txt"
+    lines.write_text("transfer(address,uint256)\nevent Transfer(address,address,uint256)\n")
+    import_files([lines], folder / "house")
+    with serving(folder / "house", "--max-import-body", "10000", workers=1) as running:
+        yield running
+
+
+def test_rows_in_files_and_rows_just_posted_are_found(server: Server) -> None:
+    posted = [
+        post_text(server.port, f"{kind}(uint8)", path).json()
+        for kind, path in (("a", SIGNATURES_PATH), ("A", EVENTS_PATH))
+    ]
+    transfer = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+    asked = ["0xa9059cbb", "?", posted[1]["hex_signature"], transfer, posted[0]["hex_signature"]]
+    got = request(server.port, "POST", RESOLVE_PATH, json.dumps(asked).encode())
+    assert (got.status, got.header("Content-Type")) == (200, "application/x-ndjson")
+    assert [json.loads(line) for line in got.body.splitlines()] == [
+        {"hash": asked[0], "texts": ["transfer(address,uint256)"]},
+        {"hash": "?", "error": NEITHER},
+        {"hash": asked[2], "texts": ["A(uint8)"]},
+        {"hash": transfer, "texts": ["Transfer(address,address,uint256)"]},
+        {"hash": asked[4], "texts": ["a(uint8)"]},
+    ]
+    page = get(server.port, f"{SIGNATURES_PATH}?hex_signature__in=a9059cbb,{posted[0]['hex_signature']}").json()
+    assert [row["text_signature"] for row in page["results"]] == ["a(uint8)", "transfer(address,uint256)"]
+
+
+def test_bodies_and_methods_are_bounded(server: Server) -> None:
+    assert request(server.port, "POST", RESOLVE_PATH, b"aabbccdd\n" * 1111).status == 200
+    assert request(server.port, "POST", RESOLVE_PATH, b"aabbccdd\n" * 1112).status == 413
+    assert get(server.port, RESOLVE_PATH).status == 405
+    assert server.faults() == []
