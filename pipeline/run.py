@@ -143,20 +143,22 @@ class _Run:
 
     def work(self, sources: list[Source]) -> Iterator[Work]:
         together: dict[str, Together] = {}
-        for source in opened(sources, self.progress.advance, self.options.format):
-            format = self.format_of(source)
-            if format is None:
-                self.report.skipped.append(source.name)
-                continue
-            source.number = len(self.files)
-            file = self.files[source.number] = FileReport(source.name, format.name, leaves=source.leaves)
-            if format.together is None:
-                yield from format.read(source)
-            else:
-                together.setdefault(format.name, format.together()).add(source)
-            file.bytes, file.sha256 = source.finish()
-        for gathered in together.values():
-            with gathered:
+        with ExitStack() as stack:
+            for source in opened(sources, self.progress.advance, self.options.format):
+                format = self.format_of(source)
+                if format is None:
+                    self.report.skipped.append(source.name)
+                    continue
+                source.number = len(self.files)
+                file = self.files[source.number] = FileReport(source.name, format.name, leaves=source.leaves)
+                if format.together is None:
+                    yield from format.read(source)
+                else:
+                    if format.name not in together:
+                        together[format.name] = stack.enter_context(format.together())
+                    together[format.name].add(source)
+                file.bytes, file.sha256 = source.finish()
+            for gathered in together.values():
                 yield from gathered.read()
 
     def format_of(self, source: Source) -> Format | None:

@@ -185,8 +185,8 @@ class Source:
             try:
                 self._stream = _unpacked(buffered, self.path)
                 self.packed = self._stream is not buffered
-            except OSError as error:
-                raise BadInput(self.name, error.strerror or str(error)) from error
+            except UNPACK_ERRORS as error:
+                raise BadInput(self.name, getattr(error, "strerror", None) or str(error)) from error
             self.head = b"".join(self._pieces(HEAD_BYTES)).removeprefix(b"\xef\xbb\xbf")
             yield
         finally:
@@ -200,7 +200,10 @@ class Source:
 
     def finish(self) -> tuple[int, str]:
         """The size and sha256 (hex) of the whole input as it is stored."""
-        self._raw.drain()
+        try:
+            self._raw.drain()
+        except UNPACK_ERRORS as error:
+            raise BadInput(self.name, str(error) or type(error).__name__) from error
         return self._raw.bytes, self._raw.sha256.hexdigest()
 
     def first_line(self) -> bytes | None:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from pipeline.candidates import BATCH_ROWS, Candidates, Entry, pack
 from pipeline.errors import BadInput
-from pipeline.formats.hashes import collection_of, digest_of
+from pipeline.formats.hashes import collection_of, parse_hash
 from pipeline.formats.tabular import HASH_COLUMNS, TEXT_COLUMNS
 from pipeline.grammar import BAD_ENTRY, HASH_MISMATCH, OK, UNSAID
 from pipeline.source import Source
@@ -73,14 +73,21 @@ def _entry(text: Any, hash_32: Any, hash_4: Any, other: Any, number: int) -> Ent
     if not isinstance(raw, bytes):
         return Entry(b"", number, fault=BAD_ENTRY)
     if hash_32 is not None or hash_4 is not None:
-        declared = digest_of(hash_32 if hash_32 is not None else hash_4)
+        declared = _digest(hash_32 if hash_32 is not None else hash_4)
         fault = BAD_ENTRY if declared is None else OK
-        if declared and hash_32 is not None and hash_4 is not None and declared[:4] != digest_of(hash_4):
+        if declared and hash_32 is not None and hash_4 is not None and declared[:4] != _digest(hash_4):
             fault = HASH_MISMATCH
         return Entry(raw, number, UNSAID, declared or b"", fault)
     if other is None:
         return Entry(raw, number)
-    declared = digest_of(other)
+    declared = _digest(other)
     if declared is None:
         return Entry(raw, number, fault=BAD_ENTRY)
     return Entry(raw, number, collection_of(declared), declared)
+
+
+def _digest(value: Any) -> bytes | None:
+    """4 or 32 bytes from a binary column or from a column of hex digits; None where it is neither."""
+    if not isinstance(value, bytes):
+        return None
+    return value if len(value) in (4, 32) else parse_hash(value.decode("latin-1"))

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from pipeline.candidates import Candidates, Entry, pack
 from pipeline.errors import BadInput
-from pipeline.formats.hashes import collection_of, digest_of
+from pipeline.formats.hashes import collection_of, parse_hash
 from pipeline.formats.tabular import HASH_COLUMNS, TEXT_COLUMNS
 from pipeline.grammar import BAD_ENTRY
 from pipeline.source import Source
@@ -48,15 +48,15 @@ def _entries(source: Source) -> Iterator[Entry]:
                 database.text_factory = bytes  # which need not be UTF-8
                 number = 0
                 for query in _queries(database, source):
-                    for text, written in database.execute(query):
+                    for text, written, kind in database.execute(query):
                         number += 1
-                        yield _entry(text, written, number)
+                        yield _entry(text, written, kind == b"blob", number)
         except (sqlite3.Error, OverflowError) as error:
             raise BadInput(source.name, f"broken SQLite: {error}") from None
 
 
 def _queries(database: sqlite3.Connection, source: Source) -> list[str]:
-    """One for each table with a text column: text and hash."""
+    """One for each table with a text column: text, hash, and what SQLite holds the hash as."""
     queries = []
     # Virtual tables would load what their definition names.
     tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name"
@@ -67,18 +67,27 @@ def _queries(database: sqlite3.Connection, source: Source) -> list[str]:
         written = next((name for name in _HASH_COLUMNS if name in names), "NULL")
         if text is not None:
             quoted = table.decode("utf-8", "replace").replace('"', '""')
-            queries.append(f'SELECT {text}, {written} FROM "{quoted}"')
+            queries.append(f'SELECT {text}, {written}, typeof({written}) FROM "{quoted}"')
     if not queries:
         raise BadInput(source.name, f"no table has a column {', '.join(_TEXT_COLUMNS[:-1])} or {_TEXT_COLUMNS[-1]}")
     return queries
 
 
-def _entry(text: Any, written: Any, number: int) -> Entry:
+def _entry(text: Any, written: Any, is_blob: bool, number: int) -> Entry:
     if not isinstance(text, bytes):
         return Entry(str(text).encode(), number, fault=BAD_ENTRY)
     if written is None:
         return Entry(text, number)
-    declared = digest_of(written)
+    declared = _digest(written, is_blob)
     if declared is None:
         return Entry(text, number, fault=BAD_ENTRY)
     return Entry(text, number, collection_of(declared), declared)
+
+
+def _digest(value: Any, is_blob: bool) -> bytes | None:
+    """4 or 32 bytes, of a blob or of hex digits; None where it is neither."""
+    if not isinstance(value, bytes):
+        return None
+    if is_blob and len(value) in (4, 32):
+        return value
+    return parse_hash(value.decode("latin-1"))
