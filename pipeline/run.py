@@ -9,6 +9,9 @@
 Reading runs in this thread and one behind it that unpacks; judging (grammar and hash) in as many
 threads as there are cores, in order, a bounded number of batches ahead. What was accepted goes to
 the run's spill files, what was refused to its rejects file, so memory does not grow with the input.
+
+An archive's members and a folder's files are inputs alike. Formats whose inputs need each other
+(Solidity) take what they need as theirs come by, and are read when all others are.
 """
 
 from __future__ import annotations

@@ -837,7 +837,10 @@ def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:
     yield [str(folder / "missing.txt")], f"{folder}/missing.txt: no such file or folder"
     [good] = write(folder / "known", {"a.txt": "a()\n"})
     yield [str(good), str(folder / "missing")], f"{folder}/missing: no such file or folder"
-    yield ["--format", "nonsense", str(good)], "nonsense: no such format; there are parquet, panoramix, rows, map"
+    yield (
+        ["--format", "nonsense", str(good)],
+        "nonsense: no such format; there are tree, solidity, sqlite, parquet, panoramix",
+    )
     write(folder / "unknown", {"a.bin": "\0", "b/README.md": "x"})
     yield [str(folder / "unknown")], f"{folder}/unknown: nothing of a known format (2 files looked at)"
     (folder / "empty").mkdir()

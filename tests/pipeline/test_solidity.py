@@ -50,12 +50,11 @@ def judged(entries: Iterator[Entry]) -> Judged:
 def judged_batch(batch: Candidates) -> Judged:
     verdicts = judge(batch)
     rejected = verdicts.rejected
-    texts = [
-        verdicts.accepted[collection].text.to_pylist() if collection in verdicts.accepted else []
-        for collection in (SIGNATURES, EVENT_SIGNATURES)
-    ]
+    texts: dict[str, list[str]] = {SIGNATURES: [], EVENT_SIGNATURES: []}
+    texts |= {collection: rows.text.to_pylist() for collection, rows in verdicts.accepted.items()}
     reasons = [REASONS[code] for code in rejected.reasons]
-    return Judged(*texts, list(zip(rejected.text.to_pylist(), reasons, strict=True)))
+    rejects = list(zip(rejected.text.to_pylist(), reasons, strict=True))
+    return Judged(texts[SIGNATURES], texts[EVENT_SIGNATURES], rejects)
 
 
 def declared(source: str) -> Judged:
@@ -308,9 +307,9 @@ def test_what_parses_is_found_among_errors(source: str, expected: list[str]) -> 
 
 def project(folder: Path, files: dict[str, str], *paths: str) -> dict[str, Judged]:
     """Write the files and read them together, or those below ``paths``; by name what became of each."""
-    for name, source in files.items():
+    for name, code in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(source)
+        (folder / name).write_text(code)
     found: dict[str, Judged] = {}
     with Project() as sources:
         for source in find([str(folder / path) for path in paths or [""]]):
@@ -319,9 +318,10 @@ def project(folder: Path, files: dict[str, str], *paths: str) -> dict[str, Judge
             found[str(Path(source.path).relative_to(folder))] = Judged([], [], [])
         for each, work in zip(found.values(), sources.read(), strict=True):
             assert callable(work)
-            for batch in work():
-                for whole, part in zip(each, judged_batch(batch), strict=True):
-                    whole += part
+            for part in map(judged_batch, work()):
+                each.functions.extend(part.functions)
+                each.events.extend(part.events)
+                each.rejects.extend(part.rejects)
     return found
 
 
