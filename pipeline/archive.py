@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import posixpath
 import stat
+import struct
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
@@ -116,6 +117,8 @@ def _content(member: _Member, archive: Source) -> bytes:
 
 # Zip.
 
+_ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, struct.error)
+
 
 def _is_zip(source: Source) -> bool:
     return source.head.startswith((b"PK\x03\x04", b"PK\x05\x06"))
@@ -125,14 +128,14 @@ def _zip_members(source: Source) -> Iterator[_Member]:
     with source.seekable() as file:
         try:
             archive = zipfile.ZipFile(file)
-        except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError) as error:
+        except _ZIP_ERRORS as error:
             raise BadInput(source.name, f"broken zip: {error}") from None
         # No more comes out of a member than the list says, so the list is all that has to be asked.
         _refuse_bombs(source, sum(member.file_size for member in archive.infolist()), file.seek(0, 2))
         for member in archive.infolist():
             # The upper half of the attributes is the mode, where the archive was made on Unix.
             kind = stat.S_IFMT(member.external_attr >> 16)
-            if not member.is_dir() and kind in (0, stat.S_IFREG):
+            if not member.filename.endswith("/") and kind in (0, stat.S_IFREG):
                 name = _named(member.filename, source)[1]
                 yield _Member(member.filename, member.file_size, partial(_open_zipped, archive, member, name))
 
@@ -142,7 +145,7 @@ def _open_zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -
         raise BadInput(name, "encrypted; unpack the archive first")
     try:
         return archive.open(member)
-    except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError) as error:
+    except _ZIP_ERRORS as error:
         raise BadInput(name, f"broken zip: {error}") from None
 
 

@@ -116,6 +116,10 @@ def _unpacked(raw: Any, name: str) -> Any:
     return raw
 
 
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
 class _Zstandard(io.RawIOBase):
     """A zstd stream of one or more frames that notices when the last one is cut short."""
 
@@ -186,7 +190,7 @@ class Source:
                 self._stream = _unpacked(buffered, self.path)
                 self.packed = self._stream is not buffered
             except UNPACK_ERRORS as error:
-                raise BadInput(self.name, getattr(error, "strerror", None) or str(error)) from error
+                raise BadInput(self.name, _reason(error)) from error
             self.head = b"".join(self._pieces(HEAD_BYTES)).removeprefix(b"\xef\xbb\xbf")
             yield
         finally:
@@ -203,7 +207,7 @@ class Source:
         try:
             self._raw.drain()
         except UNPACK_ERRORS as error:
-            raise BadInput(self.name, str(error) or type(error).__name__) from error
+            raise BadInput(self.name, _reason(error)) from error
         return self._raw.bytes, self._raw.sha256.hexdigest()
 
     def first_line(self) -> bytes | None:
@@ -224,7 +228,7 @@ class Source:
                 piece = self._stream.read(min(limit, _READ_BYTES))
             except UNPACK_ERRORS as error:
                 place = f"after {self._unpacked_bytes:,} bytes unpacked" if self.packed else ""
-                raise BadInput(self.name, str(error) or type(error).__name__, place) from error
+                raise BadInput(self.name, _reason(error), place) from error
             if not piece:
                 return
             self._unpacked_bytes += len(piece)

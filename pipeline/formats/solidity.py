@@ -33,6 +33,7 @@ Source: the Solidity documentation, "Contract ABI Specification" (Mapping Solidi
 from __future__ import annotations
 
 import ctypes
+import os
 import posixpath
 import re
 import sys
@@ -129,7 +130,7 @@ class Project:
 
     def add(self, source: Source) -> None:
         """Take the code and the definitions of an open source."""
-        code, path = source.whole("Solidity source"), posixpath.normpath(source.path)
+        code, path = source.whole("Solidity source"), os.path.abspath(source.path)
         self._units[path] = _Tree(code).unit(path)
         self._codes.write(code)
         self._waiting.append((source.number, path, len(code)))
@@ -526,9 +527,11 @@ _DECLARE: dict[str, Callable[[_Tree, Node, _Scope], _Declared | None]] = {
 
 _STEP = 16
 """The room that a struct member takes, or a contract looked in."""
+_LOOK = 4
+"""The room that looking into a file takes."""
 _MOST_BASES = 256
 """How many contracts a name is looked up in. Real ones inherit from some dozens."""
-_KEYWORD = re.compile(r"u?int[0-9]*|bytes[0-9]*|address|bool|string|byte|function")
+_KEYWORD = re.compile(r"u?int[0-9]*|bytes[0-9]*|address|bool|string|function")
 """Types that no source can give another meaning."""
 
 
@@ -681,7 +684,7 @@ class _Types:
     def _exported(self, file: str, name: str) -> Definition | None:
         places, seen = [(file, name)], {(file, name)}
         for place in places:  # which grows meanwhile
-            self._room -= _STEP
+            self._room -= _LOOK
             if self._room < 0:
                 return None
             file, name = place

@@ -51,7 +51,7 @@ def _entries(source: Source) -> Iterator[Entry]:
                     for text, written, kind in database.execute(query):
                         number += 1
                         yield _entry(text, written, kind == b"blob", number)
-        except (sqlite3.Error, OverflowError) as error:
+        except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
             raise BadInput(source.name, f"broken SQLite: {error}") from None
 
 
