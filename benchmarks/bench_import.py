@@ -20,6 +20,8 @@ from pipeline.keccak import keccak256
 
 _NEW_ROWS = 100_000
 _SAMPLE = 2_000
+_FILES = 50_000
+_FILES_A_SECOND = 20_000
 
 _DUCKDB = """
 import sys, duckdb
@@ -36,6 +38,13 @@ import lzma, sys
 with lzma.open(sys.argv[1]) as file:
     while file.read(1 << 20):
         pass
+"""
+
+_READ_FILES = """
+import os, sys
+for entry in os.scandir(sys.argv[1]):
+    with open(entry.path, "rb") as file:
+        file.read()
 """
 
 
@@ -147,7 +156,36 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
         )
         shutil.rmtree(house)
     found.append(_memory(rows, fresh, house))
+    found.append(_tree(rounds, house))
     return found
+
+
+def _tree(rounds: int, house: Path) -> Figure:
+    """A folder of files named by their hash, beside a process that opens and reads the same files."""
+    folder = _folder(f"tree-{_FILES}")
+    texts: dict[str, list[bytes]] = {}
+    for text in corpus.lines(_FILES).read_bytes().split():
+        texts.setdefault(keccak256(text)[:4].hex(), []).append(text)
+    if not folder.exists():
+        folder.mkdir()
+        for name, same in texts.items():
+            (folder / name).write_bytes(b";".join(same))
+    mine, theirs = [], []
+    for _ in range(rounds):
+        theirs.append(python(_READ_FILES, str(folder)).seconds)
+        mine.append(_import(folder, house, imported=_FILES, fresh=True).seconds)
+    shutil.rmtree(house)
+    ours, yardstick = len(texts) / min(mine), len(texts) / min(theirs)
+    return Figure(
+        f"import a tree of {len(texts):,} files, beside reading them",
+        f"{ours:,.0f} files/s",
+        f"{yardstick:,.0f} files/s",
+        ours / yardstick,
+        f">= {_FILES_A_SECOND:,} files/s",
+        ours >= _FILES_A_SECOND,
+        mine,
+        theirs,
+    )
 
 
 def _memory(rows: int, single: Run, house: Path) -> Figure:

@@ -34,7 +34,9 @@ def _formats_help() -> str:
     return "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
 
 
-@click.command("import", epilog=f"Formats: {_formats_help()}. Any of them plain, gzip, xz, zstd or bzip2.")
+@click.command(
+    "import", epilog=f"Formats: {_formats_help()}. Any of them plain, gzip, xz, zstd or bzip2, in folders, zip or tar."
+)
 @click.argument("paths", nargs=-1, required=True)
 @warehouse_option
 @click.option(
@@ -65,7 +67,7 @@ def import_(
     threads: int | None,
     memory_limit: str,
 ) -> None:
-    """Import signatures from files, folders, or standard input (-).
+    """Import signatures from files, folders, archives, or standard input (-).
 
     Candidates are normalised, hashed, compared with what is there, and published in one new
     version, all or nothing. What cannot be normalised is counted and kept: see `sigdir rejects`.
@@ -77,6 +79,7 @@ def import_(
       sigdir import samples
       sigdir import 4byte.json.gz --source geth
       sigdir import topics.txt --collection event-signatures
+      sigdir import 4bytes-master.zip contracts/ build-output.tar.gz
       curl -s https://example.org/list.txt | sigdir import - --dry-run
     """
     options = Options(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,12 @@ class FileReport:
     accepted: Counter[Collection] = field(default_factory=Counter)
     imported: Counter[Collection] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
+    leaves: Sequence[str] | None = None
+    """The names of a tree's files, which are its lines."""
+
+    def place(self, line: int) -> tuple[str, int]:
+        """The file and the line in it, where this input's ``line`` is."""
+        return (self.path, line) if self.leaves is None else (f"{self.path}/{self.leaves[line - 1]}", 1)
 
     @property
     def duplicate(self) -> int:

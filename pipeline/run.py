@@ -9,6 +9,9 @@
 Reading runs in this thread and one behind it that unpacks; judging (grammar and hash) in as many
 threads as there are cores, in order, a bounded number of batches ahead. What was accepted goes to
 the run's spill files, what was refused to its rejects file, so memory does not grow with the input.
+
+An archive's members and a folder's files are inputs alike. Formats whose inputs need each other
+(Solidity) take what they need as theirs come by, and are read when all others are.
 """
 
 from __future__ import annotations
@@ -28,9 +31,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.archive import opened
 from pipeline.candidates import Candidates, Work
 from pipeline.errors import BadInput
-from pipeline.formats.table import FORMATS, Format, by_name, detect
+from pipeline.formats.table import FORMATS, Format, Together, by_name, detect
 from pipeline.grammar import REASONS
 from pipeline.judge import COLLECTION_CODES, Verdicts, judge
 from pipeline.keccak import keccak256_rows
@@ -143,15 +147,24 @@ class _Run:
         faults.point("read")
 
     def work(self, sources: list[Source]) -> Iterator[Work]:
-        for source in sources:
-            with source.open(self.progress.advance):
+        together: dict[str, Together] = {}
+        with ExitStack() as stack:
+            for source in opened(sources, self.progress.advance, self.options.format):
                 format = self.format_of(source)
                 if format is None:
                     self.report.skipped.append(source.name)
                     continue
-                file = self.files[source.number] = FileReport(source.name, format.name)
-                yield from format.read(source)
+                source.number = len(self.files)
+                file = self.files[source.number] = FileReport(source.name, format.name, leaves=source.leaves)
+                if format.together is None:
+                    yield from format.read(source)
+                else:
+                    if format.name not in together:
+                        together[format.name] = stack.enter_context(format.together())
+                    together[format.name].add(source)
                 file.bytes, file.sha256 = source.finish()
+            for gathered in together.values():
+                yield from gathered.read()
 
     def format_of(self, source: Source) -> Format | None:
         if self.options.format is not None:
@@ -184,12 +197,16 @@ class _Run:
             shown = sum(example.reason == reason for example in self.report.examples)
             for row in np.flatnonzero(rejected.reasons == code)[: _EXAMPLES_A_REASON - shown].tolist():
                 text, position = rejected.text[row].as_py()[:200], int(rejected.columns[row])
-                line = int(rejected.lines[row])
-                self.report.examples.append(Example(reason, text, position, file.path, line))
+                self.report.examples.append(Example(reason, text, position, *file.place(int(rejected.lines[row]))))
             file.reasons[reason] += int(counts[code])
         reasons = pa.DictionaryArray.from_arrays(rejected.reasons.astype(np.int8), list(REASONS))
-        name = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [file.path])
-        columns = [rejected.collections, rejected.text, reasons, rejected.columns, name, rejected.lines]
+        if file.leaves is None:
+            names, lines = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [file.path]), rejected.lines
+        else:
+            places = [file.place(line) for line in rejected.lines.tolist()]
+            names = pa.array([name for name, _ in places]).dictionary_encode()
+            lines = np.array([line for _, line in places], np.int64)
+        columns = [rejected.collections, rejected.text, reasons, rejected.columns, names, lines]
         self.rejects.append(pa.table(columns, schema=REJECT_SCHEMA))
 
     # Holding the lock: dedupe, publish.

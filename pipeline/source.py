@@ -2,6 +2,9 @@
 
 Whatever an input is packed with (gzip, xz, zstd, bzip2: told by its first bytes, not its name), a
 reader sees plain bytes. The bytes as they lie on disk are counted and hashed on the way.
+
+Files that are named by a hash come by tens of thousands in a folder. They are one input, a tree, of
+lines `name,content`: an input each would cost 0.8 ms for what takes 10 microseconds to read.
 """
 
 from __future__ import annotations
@@ -13,11 +16,16 @@ import io
 import json
 import lzma
 import os
+import re
+import stat
 import sys
+import tarfile
 import tempfile
+import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -39,12 +47,18 @@ UNPACKED_RATIO = 1000
 """How many times its packed size an input may unpack to, beyond the first GiB. Lists of signatures
 come to 10; gzip can do 1,030 and bzip2 a million, and would keep an import busy for days."""
 
+LEAF_BYTES = 1 << 16
+"""The largest file of a tree; a larger one that has a hash for a name is some other file."""
+
 STDIN = "-"
 
 _READ_BYTES = 1 << 20
 _FREE_BYTES = 1 << 30
 _WINDOW_BYTES = 1 << 27  # what unpacking may look back on; xz -9 takes half of it
-_UNPACK_ERRORS = (EOFError, OSError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
+UNPACK_ERRORS = (
+    EOFError, OSError, lzma.LZMAError, zlib.error, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile,
+)  # fmt: skip
+_LEAF_NAME = re.compile(r"[0-9a-fA-F]{8}(?:[0-9a-fA-F]{56})?")
 
 
 class _Raw(io.RawIOBase):
@@ -71,6 +85,27 @@ class _Raw(io.RawIOBase):
         """Read what is left, so that count and hash are the whole file's."""
         while self.read(_READ_BYTES):
             pass
+
+
+class Stream(io.RawIOBase):
+    """Pieces of bytes as a file, read from front to back."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._held = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._held:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._held = piece
+        piece, self._held = self._held[: len(buffer)], self._held[len(buffer) :]
+        buffer[: len(piece)] = piece
+        return len(piece)
 
 
 def _unpacked(raw: Any, name: str) -> Any:
@@ -125,6 +160,10 @@ class _Streams(io.RawIOBase):
                 return piece
 
 
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
 class _Zstandard(io.RawIOBase):
     """A zstd stream of one or more frames that notices when the last one is cut short."""
 
@@ -158,15 +197,26 @@ class _Zstandard(io.RawIOBase):
 
 
 class Source:
-    """One input. Opened once, read once from front to back."""
+    """One input. Opened once, read once from front to back.
 
-    def __init__(self, path: str, number: int, asked: bool) -> None:
-        self.name = "standard input" if path == STDIN else printable(path)
+    A file, or standard input, or whatever ``stream`` gives when it is opened.
+    """
+
+    number = 0
+    """What its candidates know it by; the import gives it."""
+
+    def __init__(
+        self, path: str, asked: bool, name: str = "", size: int | None = None, stream: Callable[[], Any] | None = None
+    ) -> None:
+        self.name = name or ("standard input" if path == STDIN else printable(path))
         self.path = path
-        self.number = number
+        """Where it lies; of a member the archive's path and its own, which no file need have."""
         self.asked = asked
-        """Whether the user named it, or it was met in a folder."""
-        self.size = 0 if path == STDIN else os.path.getsize(path)
+        """Whether the user named it, or it was met in a folder or an archive."""
+        self.size = size if size is not None else 0 if path == STDIN else os.path.getsize(path)
+        self.leaves: Sequence[str] | None = None
+        """Of a tree the names of the files that are its lines, as far as they are read."""
+        self._stream_of = stream
         self._unpacked_bytes = 0
         self._document: Any = None
 
@@ -174,7 +224,7 @@ class Source:
     def open(self, advance: Callable[[int], None]) -> Iterator[None]:
         """Hold the input open. Raises BadInput for what cannot be opened or unpacked."""
         try:
-            file = sys.stdin.buffer if self.path == STDIN else Path(self.path).open("rb")  # noqa: SIM115
+            file = self._file()
         except OSError as error:
             raise BadInput(self.name, error.strerror or str(error)) from error
         try:
@@ -183,17 +233,25 @@ class Source:
             try:
                 self._stream = _unpacked(buffered, self.path)
                 self.packed = self._stream is not buffered
-            except OSError as error:
-                raise BadInput(self.name, error.strerror or str(error)) from error
+            except UNPACK_ERRORS as error:
+                raise BadInput(self.name, _reason(error)) from error
             self.head = b"".join(self._pieces(HEAD_BYTES)).removeprefix(b"\xef\xbb\xbf")
             yield
         finally:
             if self.path != STDIN:
                 file.close()
 
+    def _file(self) -> Any:
+        if self._stream_of is not None:
+            return self._stream_of()
+        return sys.stdin.buffer if self.path == STDIN else Path(self.path).open("rb")
+
     def finish(self) -> tuple[int, str]:
         """The size and sha256 (hex) of the whole input as it is stored."""
-        self._raw.drain()
+        try:
+            self._raw.drain()
+        except UNPACK_ERRORS as error:
+            raise BadInput(self.name, _reason(error)) from error
         return self._raw.bytes, self._raw.sha256.hexdigest()
 
     def first_line(self) -> bytes | None:
@@ -212,9 +270,9 @@ class Source:
         while limit > 0:
             try:
                 piece = self._stream.read(min(limit, _READ_BYTES))
-            except _UNPACK_ERRORS as error:
+            except UNPACK_ERRORS as error:
                 place = f"after {self._unpacked_bytes:,} bytes unpacked" if self.packed else ""
-                raise BadInput(self.name, str(error) or type(error).__name__, place) from error
+                raise BadInput(self.name, _reason(error), place) from error
             if not piece:
                 return
             self._unpacked_bytes += len(piece)
@@ -261,6 +319,10 @@ class Source:
             yield chunk
             chunk = b""
 
+    def unpacked(self) -> Iterator[tuple[bytes, int]]:
+        """The input in pieces, each with how many bytes of what is stored were read by then."""
+        return ((chunk, self._raw.bytes) for chunk in self._chunks())
+
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """The lines that are not blank, without the space round them, and their numbers."""
         for block, first_line in self.blocks():
@@ -299,17 +361,34 @@ class Source:
 
     @contextmanager
     def seekable(self) -> Iterator[BinaryIO]:
-        """The unpacked input as a file that can be searched, copied to disk where it is packed."""
-        with tempfile.TemporaryFile() as copy:
-            if self.packed or self.path == STDIN:
-                copy.write(self.head)
-                for piece in self._pieces(sys.maxsize):
-                    copy.write(piece)
+        """The unpacked input as a file that can be searched, copied to disk where it is none as it is."""
+        if self._is_plain_file():
+            with Path(self.path).open("rb") as file:
+                yield file
+        else:
+            with tempfile.TemporaryFile() as copy:
+                self._copy_to(copy)
                 copy.seek(0)
                 yield copy
-            else:
-                with Path(self.path).open("rb") as file:
-                    yield file
+
+    @contextmanager
+    def on_disk(self) -> Iterator[str]:
+        """The same as the path of a file, for those who open it themselves."""
+        if self._is_plain_file():
+            yield self.path
+        else:
+            with tempfile.NamedTemporaryFile(prefix="sigdir-") as copy:
+                self._copy_to(copy)
+                copy.flush()
+                yield copy.name
+
+    def _is_plain_file(self) -> bool:
+        return not self.packed and self._stream_of is None and self.path != STDIN
+
+    def _copy_to(self, file: Any) -> None:
+        file.write(self.head)
+        for piece in self._pieces(sys.maxsize):
+            file.write(piece)
 
 
 def count_lines(block: bytes) -> int:
@@ -338,28 +417,82 @@ def printable(name: str) -> str:
 def find(paths: list[str]) -> list[Source]:
     """The inputs that the paths name, folders searched in name order; raises BadInput.
 
-    Hidden files and folders are passed over, and links to folders are not followed.
+    Hidden files and folders are passed over, and links to folders are not followed. Files of a folder
+    that are named by a hash are one input, a tree, where the first of them stands.
     """
-    found: list[tuple[str, bool]] = []
+    found: list[Source] = []
     for path in paths:
         if path == STDIN:
-            found.append((path, True))
+            found.append(Source(path, asked=True))
         elif os.path.isdir(path):
-            found += [(file, False) for file in _walk(path)]
+            found += _walk(path)
         elif os.path.exists(path):
-            found.append((path, True))
+            found.append(Source(path, asked=True))
         else:
             raise BadInput(printable(path), "no such file or folder")
-    return [Source(path, number, asked) for number, (path, asked) in enumerate(found)]
+    return found
 
 
-def _walk(folder: str) -> Iterator[str]:
+def _walk(folder: str) -> Iterator[Source]:
     def refuse(error: OSError) -> None:
         raise BadInput(printable(error.filename), error.strerror or str(error))
 
     for where, folders, files in os.walk(folder, onerror=refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        leaves: list[str] = []
+        size = 0
+        sources: list[Source | None] = []
         for name in sorted(files):
-            path = os.path.join(where, name)
-            if not name.startswith(".") and os.path.isfile(path):
-                yield path
+            try:
+                told = os.stat(os.path.join(where, name))
+            except OSError:  # a link to nowhere
+                continue
+            if name.startswith(".") or not stat.S_ISREG(told.st_mode):
+                continue
+            if is_leaf(name, told.st_size):
+                if not leaves:
+                    sources.append(None)
+                leaves.append(name)
+                size += told.st_size
+            else:
+                sources.append(Source(os.path.join(where, name), asked=False, size=told.st_size))
+        yield from (
+            source or tree_source(where, printable(where), leaves, _leaves(where, leaves), size) for source in sources
+        )
+
+
+def is_leaf(name: str, size: int) -> bool:
+    """Whether a file may be one of a tree, by its name and its size in bytes."""
+    return size <= LEAF_BYTES and _LEAF_NAME.fullmatch(name) is not None
+
+
+def tree_source(path: str, name: str, names: Sequence[str], files: Iterable[tuple[str, bytes]], size: int) -> Source:
+    """Files named by hashes as one input of lines `name,content`; the line breaks in a file become `;`."""
+
+    def lines() -> Iterator[bytes]:
+        for leaf, content in files:
+            yield b"%b,%b\n" % (leaf.encode(), content.strip().replace(b"\n", b";"))
+
+    source = Source(path, False, name, size, lambda: Stream(_joined(lines())))
+    source.leaves = names
+    return source
+
+
+def _joined(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Many at once, for a reader takes a piece at a time."""
+    while piece := b"".join(islice(lines, 4096)):
+        yield piece
+
+
+def _leaves(folder: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
+    for name in names:
+        path = os.path.join(folder, name)
+        # A file object takes three times as long as the three calls below it.
+        try:
+            file = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise BadInput(printable(path), error.strerror or str(error)) from error
+        try:
+            yield name, os.read(file, LEAF_BYTES)
+        finally:
+            os.close(file)

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.errors import Unusable
-from warehouse.mapped import Segment, bytes_of, index_name
+from warehouse.mapped import Segment, index_name
+from warehouse.parquet import bytes_of
 from warehouse.schema import HASH_BYTES, Collection
 
 _PIECE_ROWS = 1 << 14

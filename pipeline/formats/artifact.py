@@ -28,7 +28,7 @@ def read(source: Source) -> Iterator[Candidates]:
     abi = _abi(document)
     if not isinstance(abi, list):
         raise BadInput(source.name, "no list under abi")
-    return pack(_entries(abi, document.get("methodIdentifiers")), source.number)
+    return pack(contract_entries(abi, document.get("methodIdentifiers")), source.number)
 
 
 def _abi(document: Any) -> Any:
@@ -42,7 +42,8 @@ def _abi(document: Any) -> Any:
     return abi
 
 
-def _entries(abi: list[Any], identifiers: Any) -> Iterator[Entry]:
+def contract_entries(abi: list[Any], identifiers: Any) -> Iterator[Entry]:
+    """The candidates of an ABI, and behind it those of the object from text to selector, if it is one."""
     yield from abi_entries(abi)
     if not isinstance(identifiers, dict):
         return

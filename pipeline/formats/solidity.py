@@ -10,10 +10,16 @@ Invariants
 Theory
     A source is parsed once and its members are gone over twice: first for definitions, because a
     name may be used before it is defined, then for declarations. A Definition is text and holds no
-    node of the tree, so those of one source can serve another (``elsewhere``).
+    node of the tree, so those of one source, its Unit, can serve others.
+
+    The sources of one import are a Project: their definitions are gathered while the import goes over
+    its inputs, and their declarations are read when there are no more. Until then their code waits in
+    a temporary file, so memory holds definitions and nothing else.
 
     A name is looked up in the contract where it stands and in those that it inherits from, then in
-    the file. In the ABI a struct is the tuple of its members, an enum `uint8`, a contract
+    the file, then in what the file imports, each of them in its own file's terms. An import names a
+    file by a path; one that is not relative may have been remapped, so that among the given files
+    the one counts which shares most of the path's end (``_target``). In the ABI a struct is the tuple of its members, an enum `uint8`, a contract
     `address`, a user value type its base. The functions of a library are the exception: solc makes
     their selectors from the names of structs, enums and contracts, and keeps `storage`. Written
     so, the grammar tells them apart (``library_type``).
@@ -28,12 +34,16 @@ Source: the Solidity documentation, "Contract ABI Specification" (Mapping Solidi
 from __future__ import annotations
 
 import ctypes
+import os
+import posixpath
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Literal, NamedTuple
+from types import TracebackType
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import tree_sitter_solidity
@@ -53,14 +63,10 @@ def looks_like(source: Source) -> bool:
 
 
 def read(source: Source) -> Iterator[Work]:
-    code = source.whole("Solidity source")
-    if has_too_many_tokens(code):
-        raise BadInput(source.name, f"a Solidity source of over {MAX_TOKENS:,} words and marks")
-    yield partial(_read_whole, code, source.number)
-
-
-def _read_whole(code: bytes, file: int) -> Iterator[Candidates]:
-    return pack(declarations(code), file)
+    """The candidates of one source by itself."""
+    with Project() as project:
+        project.add(source)
+        yield from project.read()
 
 
 MAX_TOKENS = 1 << 20
@@ -98,13 +104,107 @@ class Definition:
     scope: str
     """The contract that it stands in, nothing for the file. Its own names are looked up from there."""
     name: str
-    kind: Literal["struct", "enum", "contract", "value type", "constant"]
+    kind: Literal["struct", "enum", "contract", "value type", "constant", "file"]
     text: str = ""
     """What it is in a signature: a type, or the number that a constant is. A struct has members."""
     members: tuple[Written, ...] = ()
     """The types of a struct's members."""
     bases: tuple[str, ...] = ()
     """The contracts that a contract inherits from, as written."""
+    file: str = ""
+    """The file that it stands in; of a file that was given a name, that file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """What a source imports from a file: names, all of it, or all of it under a name."""
+
+    path: str
+    """The file, as written."""
+    names: tuple[tuple[str, str], ...] | None = None
+    """Names here and there; None for all."""
+    prefix: str = ""
+    """The name that stands for the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a source has for others and takes from them."""
+
+    definitions: dict[tuple[str, str], Definition]
+    """By scope and name."""
+    imports: list[Import]
+
+
+class Project:
+    """The sources of one import: each is resolved through the others."""
+
+    def __init__(self) -> None:
+        self._units: dict[str, Unit] = {}
+        self._waiting: list[tuple[int, str, int]] = []  # number, path, size
+        self._codes = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the project
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._codes.close()
+
+    def add(self, source: Source) -> None:
+        """Take the code and the definitions of an open source."""
+        code, path = source.whole("Solidity source"), os.path.abspath(source.path)
+        if has_too_many_tokens(code):
+            raise BadInput(source.name, f"a Solidity source of over {MAX_TOKENS:,} words and marks")
+        self._units[path] = _Tree(code).unit(path)
+        self._codes.write(code)
+        self._waiting.append((source.number, path, len(code)))
+
+    def read(self) -> Iterator[Work]:
+        """The candidates of all sources."""
+        files = _linked(self._units)
+        self._codes.seek(0)
+        for number, path, size in self._waiting:
+            yield partial(_read_code, self._codes.read(size), number, files, path)
+
+
+def _read_code(code: bytes, number: int, files: Mapping[str, Unit], path: str) -> Iterator[Candidates]:
+    return pack(declarations(code, files, path), number)
+
+
+def _linked(units: Mapping[str, Unit]) -> dict[str, Unit]:
+    """The same with the paths of imports replaced by those of the files that they mean, where these are given."""
+    by_name: dict[str, list[str]] = {}
+    for path in units:
+        by_name.setdefault(posixpath.basename(path), []).append(path)
+    linked = {}
+    for path, unit in units.items():
+        targets = [(imported, _target(imported.path, path, by_name)) for imported in unit.imports]
+        imports = [replace(imported, path=target) for imported, target in targets if target is not None]
+        linked[path] = Unit(unit.definitions, imports)
+    return linked
+
+
+def _target(written: str, importer: str, by_name: Mapping[str, list[str]]) -> str | None:
+    """The given file that an import means; None where it is none or may be several.
+
+    A relative path says it exactly. Any other may begin with what a tool put in the place of a
+    folder (`@openzeppelin/contracts/` for `contracts/`), so the file counts that shares the most of
+    its end, and among several the one that lies nearest to the importer.
+    """
+    alike = by_name.get(posixpath.basename(written), [])
+    if written.startswith(("./", "../")):
+        exact = posixpath.normpath(posixpath.join(posixpath.dirname(importer), written))
+        return exact if exact in alike else None
+    parts, near = posixpath.normpath(written).split("/")[::-1], importer.split("/")
+    ranked = sorted(((_shared(parts, p.split("/")[::-1]), _shared(near, p.split("/")), p) for p in alike), reverse=True)
+    return ranked[0][2] if len(ranked) == 1 or (ranked and ranked[0][:2] != ranked[1][:2]) else None
+
+
+def _shared(a: list[str], b: list[str]) -> int:
+    """How many parts two paths have in common at the beginning."""
+    return next((at for at, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
 
 
 def qualified(scope: str, name: str) -> str:
@@ -112,14 +212,14 @@ def qualified(scope: str, name: str) -> str:
     return f"{scope}.{name}" if scope else name
 
 
-def declarations(code: bytes, elsewhere: Mapping[str, Definition] | None = None) -> Iterator[Entry]:
+def declarations(code: bytes, files: Mapping[str, Unit] | None = None, path: str = "") -> Iterator[Entry]:
     """The functions, getters, events and errors of a source, in its order.
 
-    ``elsewhere`` is what other sources define, by full name; the source's own definitions come
-    before it.
+    ``files`` are the sources that it may import from, by path, itself under ``path``; without them
+    it stands alone.
     """
     tree = _Tree(code)
-    types = _Types(tree.definitions(), elsewhere or {}, room=(1 << 20) + 8 * len(code))
+    types = _Types(files or {path: tree.unit(path)}, path, room=(1 << 20) + 8 * len(code))
     for scope, node in tree.members():
         declare = _DECLARE.get(node.type)
         declared = declare(tree, node, scope) if declare else None
@@ -204,7 +304,7 @@ class _Tree:
             kind = node.type
             if kind in _CONTAINERS:
                 waiting += reversed(list(self._inside(node, scope)))
-            if kind in _DEFINE or kind in _DECLARE:
+            if kind in _DEFINE or kind in _DECLARE or kind == "import_directive":
                 yield scope, node
 
     def _inside(self, node: Node, scope: _Scope) -> Iterator[tuple[_Scope, Node]]:
@@ -222,15 +322,41 @@ class _Tree:
                 scope, keyword = _Scope(sys.intern(self.text(child)), keyword == "library"), ""
             yield scope, child
 
-    def definitions(self) -> dict[tuple[str, str], Definition]:
-        """By scope and name; of several the first."""
+    def unit(self, path: str) -> Unit:
+        """What the source at ``path`` defines, of several of a name the first, and what it imports."""
         found: dict[tuple[str, str], Definition] = {}
+        imports = []
         for scope, node in self.members():
+            if node.type == "import_directive":
+                imports += self._import(node)
+                continue
             define = _DEFINE.get(node.type)
             definition = define(self, node, scope.contract) if define else None
             if definition is not None:
-                found.setdefault((definition.scope, definition.name), definition)
-        return found
+                found.setdefault((definition.scope, definition.name), replace(definition, file=path))
+        return Unit(found, imports)
+
+    def _import(self, node: Node) -> list[Import]:
+        """One, or nothing where it does not parse."""
+        source = node.child_by_field_name("source")
+        if source is None or node.has_error:
+            return []
+        path = self.text(source)[1:-1]
+        names: list[tuple[str, str]] = []
+        prefix, is_alias = "", False
+        for child in node.children:
+            name = self.text(child)
+            if child.type == "as":
+                is_alias = True
+            elif child.type == "identifier":
+                if not is_alias:
+                    names.append((name, name))
+                elif names:
+                    names[-1] = (name, names[-1][1])
+                else:
+                    prefix = name
+                is_alias = False
+        return [Import(path, tuple(names) if names else None, prefix)]
 
     def text(self, node: Node | None) -> str:
         return self._code[node.start_byte : node.end_byte].decode(*_ENCODING) if node is not None else ""
@@ -433,13 +559,17 @@ _DECLARE: dict[str, Callable[[_Tree, Node, _Scope], _Declared | None]] = {
 
 _STEP = 16
 """The room that a struct member takes, or a contract looked in."""
+_LOOK = 4
+"""The room that looking into a file takes."""
 _MOST_BASES = 256
 """How many contracts a name is looked up in. Real ones inherit from some dozens."""
+_KEYWORD = re.compile(r"u?int[0-9]*|bytes[0-9]*|address|bool|string|function")
+"""Types that no source can give another meaning."""
 
 
 def _plain(definition: Definition | None, written: str) -> str:
     """A type that needs no expanding, as it was written where nothing is known of it."""
-    if definition is None or definition.kind in ("struct", "constant"):
+    if definition is None or definition.kind in ("struct", "constant", "file"):
         return written
     return definition.text
 
@@ -448,18 +578,20 @@ class _Types:
     """The types of a source's declarations. Scopes are names of contracts, nothing for the file.
 
     ``room`` bounds the work, in characters: those of all types together, and for each struct member
-    and each contract that a name is looked up in as many as take about as long. When it is used up,
-    types stay as written. It is there because a struct of two structs of two structs doubles with
-    each, and a function of 20 bytes can name it; OpenZeppelin's sources use 0.2 of their size at most.
+    and each contract or file that a name is looked up in as many as take about as long. When it is
+    used up, types stay as written. It is there because a struct of two structs of two structs doubles
+    with each, and a function of 20 bytes can name it; OpenZeppelin's sources use 0.2 of their size at
+    most.
     """
 
-    def __init__(self, own: dict[tuple[str, str], Definition], elsewhere: Mapping[str, Definition], room: int) -> None:
-        self._own = own
-        self._elsewhere = elsewhere
+    def __init__(self, files: Mapping[str, Unit], path: str, room: int) -> None:
+        self._files = files
+        self._path = path
         self._room = room
-        self._found: dict[tuple[str, str], Definition | None] = {}
-        self._lineages: dict[str, list[str]] = {}
-        self._tuples: dict[tuple[str, str], str] = {}
+        self._found: dict[tuple[str, str, str], Definition | None] = {}
+        self._global: dict[tuple[str, str], Definition | None] = {}
+        self._lineages: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        self._tuples: dict[tuple[str, str, str], str] = {}
 
     def listed(self, declared: _Declared, scope: str) -> str:
         """The parameters of a declaration in that scope."""
@@ -468,17 +600,17 @@ class _Types:
     def _text(self, written: Written, scope: str, by_name: bool) -> str:
         if self._room < 0:
             return written.base + "".join(f"[{length}]" for length in written.lengths)
-        definition = self._find(written.base, scope)
+        definition = self._find(written.base, self._path, scope)
         if by_name and definition is not None and definition.kind in ("struct", "enum", "contract"):
             text = qualified(definition.scope, definition.name)
         elif definition is not None and definition.kind == "struct":
-            key = definition.scope, definition.name
+            key = _key(definition)
             if key not in self._tuples:
                 self._tuples[key] = self._tuple(definition)
             text = self._tuples[key]
         else:
             text = _plain(definition, written.base)
-        text += self._lengths(written, scope)
+        text += self._lengths(written, self._path, scope)
         self._room -= len(text)
         return text
 
@@ -489,22 +621,22 @@ class _Types:
         """
         parts, size = ["("], 0
         opened = [(struct, iter(struct.members), ")")]
-        names = {(struct.scope, struct.name)}
+        inside = {_key(struct)}
         while opened and size <= MAX_TEXT_BYTES:
             outer, members, closing = opened[-1]
             member = next(members, None)
             if member is None:
                 opened.pop()
-                names.remove((outer.scope, outer.name))
+                inside.remove(_key(outer))
                 parts.append(closing)
                 continue
             if parts[-1] != "(":
                 parts.append(",")
-            lengths = self._lengths(member, outer.scope)
-            inner = self._find(member.base, outer.scope)
-            if inner is not None and inner.kind == "struct" and (inner.scope, inner.name) not in names:
+            lengths = self._lengths(member, outer.file, outer.scope)
+            inner = self._find(member.base, outer.file, outer.scope)
+            if inner is not None and inner.kind == "struct" and _key(inner) not in inside:
                 opened.append((inner, iter(inner.members), ")" + lengths))
-                names.add((inner.scope, inner.name))
+                inside.add(_key(inner))
                 parts.append("(")
             else:
                 parts.append(_plain(inner, member.base) + lengths)
@@ -512,54 +644,97 @@ class _Types:
         self._room -= _STEP * len(parts)
         return "".join(parts)
 
-    def _lengths(self, written: Written, scope: str) -> str:
-        return "".join([f"[{self._length(length, scope)}]" for length in written.lengths])
+    def _lengths(self, written: Written, file: str, scope: str) -> str:
+        return "".join([f"[{self._length(length, file, scope)}]" for length in written.lengths])
 
-    def _length(self, written: str, scope: str) -> str:
+    def _length(self, written: str, file: str, scope: str) -> str:
         """The length of an array as a number, where it is one or a constant's name."""
         if not written:
             return ""
         if (number := _number(written)) is not None:
             return number
-        definition = self._find(written, scope)
+        definition = self._find(written, file, scope)
         return definition.text if definition is not None and definition.kind == "constant" else written
 
-    def _find(self, path: str, scope: str) -> Definition | None:
-        """What a path such as `Lib.S` names in that scope."""
-        if (path, scope) not in self._found:
-            self._found[path, scope] = self._resolved(path, scope)
-        return self._found[path, scope]
+    def _find(self, path: str, file: str, scope: str) -> Definition | None:
+        """What a path such as `Lib.S` names in that scope of that file."""
+        key = path, file, scope
+        if key not in self._found:
+            self._found[key] = None if _KEYWORD.fullmatch(path) else self._resolved(path, file, scope)
+        return self._found[key]
 
-    def _resolved(self, path: str, scope: str) -> Definition | None:
+    def _resolved(self, path: str, file: str, scope: str) -> Definition | None:
         first, *rest = path.split(".")
-        found = self._member(scope, first) or self._get("", first)
+        found = self._member(file, scope, first) or self._in_file(file, first)
         for name in rest:
-            found = self._member(found.name, name) if found and found.kind == "contract" else None
+            if found is None or found.kind not in ("contract", "file"):
+                return None
+            found = (
+                self._in_file(found.file, name) if found.kind == "file" else self._member(found.file, found.name, name)
+            )
         return found
 
-    def _member(self, scope: str, name: str) -> Definition | None:
+    def _member(self, file: str, contract: str, name: str) -> Definition | None:
         """What a contract, or one that it inherits from, defines by that name."""
-        lineage = self._lineage(scope)
+        lineage = self._lineage(file, contract)
         self._room -= _STEP * len(lineage)
-        found = (self._get(contract, name) for contract in lineage)
+        found = (self._get(file, contract, name) for file, contract in lineage)
         return next(filter(None, found), None)
 
-    def _lineage(self, contract: str) -> list[str]:
-        """The contract and all that it inherits from, as far as they are known."""
-        lineage = self._lineages.get(contract)
+    def _lineage(self, file: str, contract: str) -> list[tuple[str, str]]:
+        """The contract and all that it inherits from, as far as they are known, with their files."""
+        key = file, contract
+        lineage = self._lineages.get(key)
         if lineage is None:
-            lineage, seen = [contract], {contract}
-            for name in lineage:  # which grows meanwhile
-                definition = self._get("", name)
-                for base in definition.bases if definition else ():
-                    if base not in seen and len(lineage) < _MOST_BASES:
+            lineage = self._lineages[key] = [key] if contract else []
+            seen = {key}
+            for where, name in lineage:  # which grows meanwhile
+                definition = self._get(where, "", name)
+                for base in map(partial(self._base, where), definition.bases if definition else ()):
+                    if base is not None and base not in seen and len(lineage) < _MOST_BASES:
                         seen.add(base)
                         lineage.append(base)
-            self._lineages[contract] = lineage
         return lineage
 
-    def _get(self, scope: str, name: str) -> Definition | None:
-        found = self._own.get((scope, name))
-        if found is None and self._elsewhere:
-            found = self._elsewhere.get(qualified(scope, name))
-        return found
+    def _base(self, file: str, path: str) -> tuple[str, str] | None:
+        """The contract that is named as a base, which can stand in a file that has a name, but in no contract."""
+        found: Definition | None = None
+        for name in path.split("."):
+            found = self._in_file(file, name)
+            if found is None:
+                return None
+            file = found.file
+        return (found.file, found.name) if found is not None and found.kind == "contract" else None
+
+    def _in_file(self, file: str, name: str) -> Definition | None:
+        """What a name means outside of contracts: in the file, or in what that imports."""
+        key = file, name
+        if key not in self._global:
+            self._global[key] = self._exported(file, name)
+        return self._global[key]
+
+    def _exported(self, file: str, name: str) -> Definition | None:
+        places, seen = [(file, name)], {(file, name)}
+        for place in places:  # which grows meanwhile
+            self._room -= _LOOK
+            if self._room < 0:
+                return None
+            file, name = place
+            if (found := self._get(file, "", name)) is not None:
+                return found
+            for imported in self._files[file].imports:
+                if imported.prefix:
+                    if imported.prefix == name:
+                        return Definition("", name, "file", file=imported.path)
+                    continue
+                named = [(imported.path, there) for here, there in imported.names or [(name, name)] if here == name]
+                places += [place for place in named if place not in seen]
+                seen.update(named)
+        return None
+
+    def _get(self, file: str, scope: str, name: str) -> Definition | None:
+        return self._files[file].definitions.get((scope, name))
+
+
+def _key(definition: Definition) -> tuple[str, str, str]:
+    return definition.file, definition.scope, definition.name

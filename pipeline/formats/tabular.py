@@ -17,12 +17,17 @@ ROW_CHARACTERS = 4 * BLOCK_BYTES
 
 
 def looks_like(source: Source) -> bool:
-    first_line = source.head.partition(b"\n")[0]
-    try:
-        names = _names(next(csv.reader([first_line.decode("utf-8", "replace")]), []))
-    except csv.Error:
-        return False
+    names = _names(next(iter(head_rows(source, 1)), []))
     return any(name in names for name in TEXT_COLUMNS)
+
+
+def head_rows(source: Source, count: int) -> list[list[str]]:
+    """The first lines as rows; none where they are no CSV."""
+    lines = source.head.split(b"\n", count)[:count]
+    try:
+        return list(csv.reader(line.decode("utf-8", "replace") for line in lines))
+    except csv.Error:
+        return []
 
 
 def read(source: Source) -> Iterator[Candidates]:
@@ -67,30 +72,38 @@ class _Lines:
             yield from (line + mend + "\n" for line in text.removesuffix("\n").split("\n"))
 
 
-def _entries(source: Source) -> Iterator[Entry]:
+def table_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
+    """The names of the columns in small letters, then the rows that are not blank, with their lines."""
     csv.field_size_limit(ROW_CHARACTERS)
     lines = _Lines(source)
     rows = csv.reader(lines)
     try:
-        names = _names(next(rows, []))
-        text_at = next((names.index(name) for name in TEXT_COLUMNS if name in names), None)
-        hash_at = next((names.index(name) for name in HASH_COLUMNS if name in names), None)
-        if text_at is None:
-            raise BadInput(source.name, f"no column is named {' or '.join(TEXT_COLUMNS)}", "line 1")
+        yield 1, _names(next(rows, []))
         line = rows.line_num + 1
         for row in rows:
             if row:
-                yield _entry(row, line, text_at, hash_at)
+                yield line, row
             line = rows.line_num + 1
             lines.row_done()
     except csv.Error as error:
         raise BadInput(source.name, f"broken CSV: {error}", f"line {rows.line_num:,}") from None
 
 
+def _entries(source: Source) -> Iterator[Entry]:
+    rows = table_rows(source)
+    _, names = next(rows)
+    text_at = next((names.index(name) for name in TEXT_COLUMNS if name in names), None)
+    hash_at = next((names.index(name) for name in HASH_COLUMNS if name in names), None)
+    if text_at is None:
+        raise BadInput(source.name, f"no column is named {' or '.join(TEXT_COLUMNS)}", "line 1")
+    for line, row in rows:
+        yield _entry(row, line, text_at, hash_at)
+
+
 def _entry(row: list[str], line: int, text_at: int, hash_at: int | None) -> Entry:
     if len(row) <= text_at:
-        return Entry(_encoded(",".join(row)), line, fault=BAD_ENTRY)
-    text = _encoded(row[text_at])
+        return Entry(encoded(",".join(row)), line, fault=BAD_ENTRY)
+    text = encoded(row[text_at])
     written = row[hash_at].strip() if hash_at is not None and hash_at < len(row) else ""
     if not written:
         return Entry(text, line)
@@ -100,5 +113,6 @@ def _entry(row: list[str], line: int, text_at: int, hash_at: int | None) -> Entr
     return Entry(text, line, collection_of(declared), declared)
 
 
-def _encoded(text: str) -> bytes:
+def encoded(text: str) -> bytes:
+    """Text of a field as the bytes that it was."""
     return text.encode("utf-8", "surrogateescape")

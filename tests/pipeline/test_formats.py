@@ -8,11 +8,13 @@ is lost between the two.
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import io
 import json
 import lzma
 import random
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -438,6 +440,134 @@ TEXT_COLUMN_READING = Reading(
     [Reject("hash_mismatch", "approve(address,uint256)", 0, 4), Reject("bad_entry", "odd()", 0, 5)],
 )
 
+DATA = Path(__file__).parent / "data"
+# `Token.sol` compiled with solc 0.8.37 (the npm package `solc`): standard JSON with outputSelection
+# {"*": {"*": ["abi", "evm.methodIdentifiers"]}}, as it came.
+STANDARD_JSON = (DATA / "Token.json").read_text()
+_CLOSED, _PLACE = "Closed((address,uint128,uint8[2]))", "place((address,uint128,uint8[2]),uint8)"
+_PLACED, _RAW = "Placed((address,uint128,uint8[2]),uint8)", "Raw(bytes)"
+STANDARD_JSON_READING = Reading(
+    "standard-json",
+    [_CLOSED, TRANSFER, TRANSFER, _CLOSED, "Denied(address)", *([_PLACE, "placed(address,uint8)", TRANSFER] * 2)],
+    [MOVED, _PLACED, _RAW, MOVED],
+    [Reject("library_type", "insert(Book.Order storage,uint256)", 8, 2)],
+)
+
+# The identifiers that solc gave for the same source, put under the headings that `solc --hashes` prints.
+SOLC_HASHES = f"""
+======= contracts/Token.sol:Book =======
+Function signatures:
+97833677: insert(Book.Order storage,uint256)
+
+Error signatures:
+3554498b: {_CLOSED}
+
+======= contracts/Token.sol:Empty =======
+Function signatures:
+
+======= contracts/Token.sol:Token =======
+Function signatures:
+5933d8cb: {_PLACE}
+18c83130: placed(address,uint8)
+a9059cbb: approve(address,uint256)
+
+Error signatures:
+e7d05e27: Denied(address)
+e7d05e27
+
+Event signatures:
+ad6d442fc097cce7b1765ef040984b6a10e3e05763505afd4961295807d6a949: {_PLACED}
+ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef: {MOVED}
+"""
+SOLC_HASHES_READING = Reading(
+    "solc-hashes",
+    [_CLOSED, _PLACE, "placed(address,uint8)", "Denied(address)"],
+    [_PLACED, MOVED],
+    [
+        Reject("library_type", "insert(Book.Order storage,uint256)", 8, 4),
+        Reject("hash_mismatch", "approve(address,uint256)", 0, 16),
+        Reject("bad_entry", "e7d05e27", 0, 20),
+    ],
+)
+
+# As Foundry writes it: sorted, one line, empty where a hash was asked for and not found.
+FOUNDRY_CACHE = json.dumps(
+    {
+        "functions": {"0x00000001": "", "0x18160ddd": "totalSupply()", "0xa9059cbb": TRANSFER, "0xa9": "a()"},
+        "errors": {selector("Denied(address)"): "Denied(address)", "0x4e487b71": "Panic(uint)", "0x4e487b72": None},
+        "events": {topic("Lost()"): "", topic(MOVED): MOVED, "0xa9059cbb": TRANSFER},
+    },
+    separators=(",", ":"),
+)
+FOUNDRY_CACHE_READING = Reading(
+    "foundry-cache",
+    ["totalSupply()", TRANSFER, "Denied(address)", "Panic(uint256)"],
+    [MOVED],
+    [
+        Reject("bad_entry", '{"0xa9": "a()"}', 0, 4),
+        Reject("bad_entry", '{"0x4e487b72": null}', 0, 7),
+        Reject("bad_entry", json.dumps({"0xa9059cbb": TRANSFER}), 0, 10),
+    ],
+)
+
+# Its table `signature` as PostgreSQL writes it to CSV, joined with the kind; no 0x, 32 bytes each.
+ETHERFACE = f"""\
+id,text,hash,added_at,kind
+1,"{TRANSFER}",{topic(TRANSFER)[2:]},2022-04-01 10:00:00+00,function
+2,"{MOVED}",{topic(MOVED)[2:]},2022-04-01 10:00:00+00,event
+3,bare(),{topic("bare()")[2:]},2022-04-01 10:00:00+00,
+4,"approve(address,uint256)",{topic("bare()")[2:]},2022-04-01 10:00:00+00,function
+5,odd(),,2022-04-01 10:00:00+00,error
+6
+7,Denied(address),{topic("Denied(address)")[2:]},2022-04-01 10:00:00+00,error
+"""
+ETHERFACE_READING = Reading(
+    "etherface",
+    [TRANSFER, "bare()", "Denied(address)"],
+    [MOVED],
+    [
+        Reject("hash_mismatch", "approve(address,uint256)", 0, 5),
+        Reject("bad_entry", "odd()", 0, 6),
+        Reject("bad_entry", "6", 0, 7),
+    ],
+)
+
+
+def sqlite_bytes(*statements: str, rows: Iterable[tuple[Any, Any]] = ()) -> bytes:
+    """A database as a file, with these rows in its last table."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        for statement in statements:
+            database.execute(statement)
+        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid").fetchall()
+        last = tables[-1][0].replace('"', '""')
+        database.executemany(f'INSERT INTO "{last}" VALUES (?, ?)', rows)
+        database.commit()
+        return database.serialize()
+
+
+# The table as mythril's support/signatures.py makes it.
+MYTHRIL_TABLE = "CREATE TABLE IF NOT EXISTS signatures(byte_sig VARCHAR(10), text_sig VARCHAR(255),PRIMARY KEY (byte_sig, text_sig))"
+MYTHRIL = sqlite_bytes(
+    "CREATE TABLE other (a, b)", MYTHRIL_TABLE,
+    rows=[
+        ("0xa9059cbb", TRANSFER), ("0xa9059cbb", "many_msg_babbage(bytes1)"), ("0xa9059cbb", "approve(address,uint256)"),
+        ("0x18160ddd", "totalSupply)"), ("0x12", "odd()"), (None, "bare(uint)"), ("0x0dbe671f", None),
+        (digest(MOVED), MOVED), (7, "seven()"),
+    ],
+)  # fmt: skip
+MYTHRIL_READING = Reading(
+    "sqlite",
+    [TRANSFER, "many_msg_babbage(bytes1)", "bare(uint256)"],
+    [MOVED],
+    [
+        Reject("hash_mismatch", "approve(address,uint256)", 0, 3),
+        Reject("unbalanced", "totalSupply)", 12, 4),
+        Reject("bad_entry", "odd()", 0, 5),
+        Reject("bad_entry", "None", 0, 7),
+        Reject("bad_entry", "seven()", 0, 9),
+    ],
+)
+
 SAMPLES: dict[str, tuple[str | bytes, Reading]] = {
     "text": (TEXT, TEXT_READING),
     "4byte.json": (FOURBYTE, FOURBYTE_READING),
@@ -455,8 +585,13 @@ SAMPLES: dict[str, tuple[str | bytes, Reading]] = {
     "foundry": (FOUNDRY, FOUNDRY_READING),
     "sourcify": (SOURCIFY, SOURCIFY_READING),
     "text column": (TEXT_COLUMN, TEXT_COLUMN_READING),
+    "standard json": (STANDARD_JSON, STANDARD_JSON_READING),
+    "solc hashes": (SOLC_HASHES, SOLC_HASHES_READING),
+    "foundry cache": (FOUNDRY_CACHE, FOUNDRY_CACHE_READING),
+    "etherface": (ETHERFACE, ETHERFACE_READING),
+    "mythril": (MYTHRIL, MYTHRIL_READING),
 }
-OF_LINES = ["text", "openchain", "csv", "rows, lines", "panoramix"]
+OF_LINES = ["text", "openchain", "csv", "rows, lines", "panoramix", "solc hashes", "etherface"]
 AS_TEXT = [name for name, (data, _) in SAMPLES.items() if isinstance(data, str)]
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -490,8 +625,9 @@ def test_format_may_be_named(read: Read, name: str) -> None:
 
 
 def test_every_format_has_a_sample() -> None:
-    """A format that is added to the table cannot stay untested here."""
-    assert {expected.format for _, expected in SAMPLES.values()} == {format.name for format in FORMATS}
+    """A format that is added to the table cannot stay untested here, but for those that names tell."""
+    by_content = {format.name for format in FORMATS} - {"tree", "solidity"}
+    assert {expected.format for _, expected in SAMPLES.values()} == by_content
 
 
 @pytest.mark.parametrize("packed", ["", ".gz", ".xz", ".zst", ".bz2"])
@@ -530,7 +666,10 @@ def test_content_comes_before_the_name(tmp_path: Path, ending: str) -> None:
     ("name", "content"),
     [
         ("README.md", "transfer(address,uint256)\n"),
-        ("Token.sol", "event Paid(address who);\n"),
+        ("Token.vy", "event Paid(address who);\n"),
+        ("words", "text,hash\nhello,12345678\n"),
+        ("other.json", '{"contracts": {"a": {"b": {"abi": 7}}}}'),
+        ("caches.json", '{"functions": [], "events": []}'),
         ("notes", "some words\nand more of them\n"),
         ("package.json", '{"name": "token", "version": "1.0.0"}'),
         ("tsconfig.json", "{}"),
@@ -544,6 +683,57 @@ def test_other_files_are_of_no_known_format(tmp_path: Path, name: str, content: 
     path = tmp_path / name
     path.write_text(content)
     assert detected(path) is None
+
+
+def test_sqlite_of_other_things(tmp_path: Path) -> None:
+    """A database without signatures is passed over in a folder, and told what it lacks when it is asked for."""
+    (tmp_path / "places.sqlite").write_bytes(sqlite_bytes("CREATE TABLE places (url, signatures)"))
+    [source] = find([str(tmp_path)])
+    with source.open(lambda _: None):
+        assert detect(source) is None
+    with pytest.raises(BadInput, match=r"places.sqlite: no table has a column text_sig, text_signature or signature"):
+        read_path(tmp_path / "places.sqlite")
+
+
+def test_sqlite_is_left_as_it_is(tmp_path: Path) -> None:
+    """Reading a database with a write-ahead log changes no file, makes none and waits for no lock."""
+    path = tmp_path / "signatures.db"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA journal_mode = wal")
+        database.execute(MYTHRIL_TABLE)
+        database.execute("INSERT INTO signatures VALUES ('0xa9059cbb', ?)", [TRANSFER])
+        database.commit()
+        database.execute("PRAGMA wal_checkpoint(truncate)")
+        database.execute("BEGIN EXCLUSIVE")
+        before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+        assert read_path(path) == Reading("sqlite", [TRANSFER])
+        assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_hostile_sqlite(tmp_path: Path) -> None:
+    """Odd names are names, virtual tables are not opened, and a broken file is an error of one line."""
+    path = tmp_path / "odd.db"
+    path.write_bytes(
+        sqlite_bytes(
+            "CREATE VIRTUAL TABLE find USING fts5(signature)",
+            'CREATE TABLE "a""b; DROP TABLE c" (selector, TEXT_SIG)',
+            rows=[("0xa9059cbb", TRANSFER)],
+        )
+    )
+    assert read_path(path) == Reading("sqlite", [TRANSFER])
+    data = sqlite_bytes(MYTHRIL_TABLE, rows=[(None, f"f{n}()") for n in range(10_000)])
+    path.write_bytes(data[:50_000])
+    with pytest.raises(BadInput, match=r"odd.db: broken SQLite: database disk image is malformed$"):
+        read_path(path)
+
+
+def test_source_and_output_of_solc_agree() -> None:
+    """The source read by itself comes to what solc made of it."""
+    source = read_path(DATA / "Token.sol")
+    assert source.format == "solidity"
+    assert set(source.functions) == set(STANDARD_JSON_READING.functions)
+    assert set(source.events) == set(STANDARD_JSON_READING.events)
+    assert source.rejects == [Reject("library_type", "insert(Book.Order storage,uint256)", 8, 14)]
 
 
 # Line ends, byte order marks, packing.

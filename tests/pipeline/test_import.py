@@ -408,7 +408,7 @@ def test_folders_are_searched(tmp_path: Path, house: Path) -> None:
         {
             "a.txt": "a()\n", "deep/er/b.txt.gz": gzip.compress(b"b()\n"), ".hidden.txt": "c()\n",
             ".git/d.txt": "d()\n", "deep/.cache/e.txt": "e()\n", "README.md": "f()\n", "deep/x.bin": b"\0\1",
-            "Token.sol": "event E();\n",
+            "Token.vy": "event E();\n",
         },
     )  # fmt: skip
     (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")
@@ -417,7 +417,7 @@ def test_folders_are_searched(tmp_path: Path, house: Path) -> None:
     report = import_files([tmp_path / "in"], house)
     assert texts(house) == ["a()", "b()"]
     assert [Path(file.path).name for file in report.files] == ["a.txt", "link.txt", "b.txt.gz"]
-    assert [Path(name).name for name in report.skipped] == ["README.md", "Token.sol", "x.bin"]
+    assert [Path(name).name for name in report.skipped] == ["README.md", "Token.vy", "x.bin"]
 
 
 def test_hidden_file_is_read_when_named(tmp_path: Path, house: Path) -> None:
@@ -837,7 +837,10 @@ def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:
     yield [str(folder / "missing.txt")], f"{folder}/missing.txt: no such file or folder"
     [good] = write(folder / "known", {"a.txt": "a()\n"})
     yield [str(good), str(folder / "missing")], f"{folder}/missing: no such file or folder"
-    yield ["--format", "nonsense", str(good)], "nonsense: no such format; there are parquet, panoramix, rows, map"
+    yield (
+        ["--format", "nonsense", str(good)],
+        "nonsense: no such format; there are tree, solidity, sqlite, parquet, panoramix",
+    )
     write(folder / "unknown", {"a.bin": "\0", "b/README.md": "x"})
     yield [str(folder / "unknown")], f"{folder}/unknown: nothing of a known format (2 files looked at)"
     (folder / "empty").mkdir()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 from pipeline.candidates import Candidates, Entry, pack
 from pipeline.formats.abi import abi_entries
-from pipeline.formats.solidity import Definition, Written, declarations, looks_like, read
+from pipeline.formats.solidity import Project, declarations, looks_like, read
 from pipeline.grammar import EVENTS, FUNCTIONS, REASONS
 from pipeline.judge import judge
 from pipeline.source import BLOCK_BYTES, find
@@ -41,14 +40,21 @@ def judged(entries: Iterator[Entry]) -> Judged:
     events: list[str] = []
     rejects: list[tuple[str, str]] = []
     for batch in pack(entries, file=0):
-        verdicts = judge(batch)
-        for collection, texts in ((SIGNATURES, functions), (EVENT_SIGNATURES, events)):
-            if collection in verdicts.accepted:
-                texts += verdicts.accepted[collection].text.to_pylist()
-        rejected = verdicts.rejected
-        reasons = [REASONS[code] for code in rejected.reasons]
-        rejects += zip(rejected.text.to_pylist(), reasons, strict=True)
+        found = judged_batch(batch)
+        functions += found.functions
+        events += found.events
+        rejects += found.rejects
     return Judged(functions, events, rejects)
+
+
+def judged_batch(batch: Candidates) -> Judged:
+    verdicts = judge(batch)
+    rejected = verdicts.rejected
+    texts: dict[str, list[str]] = {SIGNATURES: [], EVENT_SIGNATURES: []}
+    texts |= {collection: rows.text.to_pylist() for collection, rows in verdicts.accepted.items()}
+    reasons = [REASONS[code] for code in rejected.reasons]
+    rejects = list(zip(rejected.text.to_pylist(), reasons, strict=True))
+    return Judged(texts[SIGNATURES], texts[EVENT_SIGNATURES], rejects)
 
 
 def declared(source: str) -> Judged:
@@ -296,15 +302,139 @@ def test_what_parses_is_found_among_errors(source: str, expected: list[str]) -> 
     assert texts(source) == expected
 
 
-def test_definitions_from_elsewhere() -> None:
-    """Other sources' definitions come behind the source's own, and may name both."""
-    elsewhere = {
-        "Token": Definition("", "Token", "contract", "address"),
-        "Far": Definition("", "Far", "contract", "address", bases=("Farther",)),
-        "Farther.S": Definition("Farther", "S", "struct", members=(Written("Own", ("2",)), Written("Token"))),
+# Several sources.
+
+
+def project(folder: Path, files: dict[str, str], *paths: str) -> dict[str, Judged]:
+    """Write the files and read them together, or those below ``paths``; by name what became of each."""
+    for name, code in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(code)
+    found: dict[str, Judged] = {}
+    with Project() as sources:
+        for source in find([str(folder / path) for path in paths or [""]]):
+            with source.open(lambda _: None):
+                sources.add(source)
+            found[str(Path(source.path).relative_to(folder))] = Judged([], [], [])
+        for each, work in zip(found.values(), sources.read(), strict=True):
+            assert callable(work)
+            for part in map(judged_batch, work()):
+                each.functions.extend(part.functions)
+                each.events.extend(part.events)
+                each.rejects.extend(part.rejects)
+    return found
+
+
+LIBRARY = """
+    type Id is bytes32; enum Kind { A } uint constant N = 2; struct Far { Id id; Near[N] nears; }
+    struct Near { uint8 x; } interface Token { struct Info { Near near; } }
+    contract Base is Deeper { struct Inherited { Near near; } } contract Deeper { enum Deep { A } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "written", "expected"),
+    [
+        (
+            'import "./lib/b.sol";',
+            "Far f, Kind k, Token t, Token.Info i",
+            "(bytes32,(uint8)[2]),uint8,address,((uint8))",
+        ),
+        ('import "./lib/../lib/b.sol";', "Near n", "(uint8)"),
+        ('import {Far} from "./lib/b.sol";', "Far f", "(bytes32,(uint8)[2])"),
+        ('import {Far as F, Id} /* , */ from "./lib/b.sol";', "F f, Id i", "(bytes32,(uint8)[2]),bytes32"),
+        ('import "./lib/b.sol" as B;', "B.Far f, B.Token.Info i", "(bytes32,(uint8)[2]),((uint8))"),
+        ('import * as B from "./lib/b.sol";', "B.Kind k, uint[B.N] memory", "uint8,uint256[2]"),
+        ('import "./between.sol";', "Near n", "(uint8)"),
+        ('import "./renames.sol";', "Renamed n", "(uint8)"),
+        ('import {Renamed as Again} from "./renames.sol";', "Again n", "(uint8)"),
+        ('import "lib/b.sol";', "Near n", "(uint8)"),
+        ('import "@vendor/contracts/lib/b.sol";', "Near n", "(uint8)"),
+        ('import "b.sol";', "Near n", "(uint8)"),
+        ('import "./lib/b.sol"; struct Near { bool own; }', "Near n, Far f", "(bool),(bytes32,(uint8)[2])"),
+    ],
+)
+def test_imports(tmp_path: Path, imports: str, written: str, expected: str) -> None:
+    """Names come from where the imports say, whatever the other file calls them, and mean there what they mean there."""
+    files = {
+        "a.sol": f"{imports} contract C {{ function f({written}) external {{}} }}",
+        "between.sol": 'import "./a.sol"; import "./lib/b.sol";',
+        "renames.sol": 'import {Near as Renamed} from "./lib/b.sol";',
+        "lib/b.sol": LIBRARY,
+        "unrelated.sol": "struct Far { bool no; } struct Near { bool no; }",
     }
-    source = b"struct Own { bool b; } struct Token { uint8 a; } contract C is Far { function f(S s, Far[] f) {} }"
-    assert judged(declarations(source, elsewhere)).functions == ["f(((bool)[2],(uint8)),address[])"]
+    assert project(tmp_path, files)["a.sol"] == Judged([f"f({expected})"], [], [])
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "",
+        'import "./b.sol";',
+        'import "../lib/b.sol";',
+        'import "./lib/gone.sol";',
+        'import {Near} from "./lib/b.sol";',
+        'import {Far as Other} from "./lib/b.sol";',
+        'import "./lib/b.sol" as B;',
+        'import {Far from "./lib/b.sol";',
+        'import "twice.sol";',
+    ],
+)
+def test_what_is_not_imported_is_not_known(tmp_path: Path, imports: str) -> None:
+    """A name that no import brings is refused, although some file defines it: nothing is guessed."""
+    files = {
+        "a.sol": f"{imports} contract C {{ function f(Far f) external {{}} }}", "lib/b.sol": LIBRARY,
+        "x/twice.sol": LIBRARY, "y/twice.sol": LIBRARY,
+    }  # fmt: skip
+    assert project(tmp_path, files)["a.sol"] == Judged([], [], [("f(Far)", "unknown_type")])
+
+
+def test_inheritance_across_files(tmp_path: Path) -> None:
+    """What a base in another file defines is known, and so is what its base in a third one does."""
+    files = {
+        "a.sol": """import {Middle as M} from "./b.sol"; import * as X from "./x.sol";
+            contract C is M, X.Y { function f(S s, E[] calldata e, M.S t, Z z) external {} S[] public all; }""",
+        "b.sol": 'import "./c.sol"; contract Middle is Base { enum E { A } }',
+        "c.sol": "contract Base { struct S { Own own; } } struct Own { bool b; }",
+        "x.sol": "contract Y { type Z is int8; } struct S { string no; }",
+    }
+    assert project(tmp_path, files)["a.sol"].functions == ["f(((bool)),uint8[],((bool)),int8)", "all(uint256)"]
+
+
+def test_nearest_of_several_files(tmp_path: Path) -> None:
+    """A path that several files end with means the one that lies nearest to the importer."""
+    importer = 'import "@v/lib/b.sol"; contract C {{ function {}(S s) external {{}} }}'
+    files = {
+        "one/src/a.sol": importer.format("f"), "one/lib/b.sol": "struct S { bool b; }",
+        "two/src/a.sol": importer.format("g"), "two/lib/b.sol": "struct S { int8 b; }",
+    }  # fmt: skip
+    found = project(tmp_path, files)
+    assert found["one/src/a.sol"].functions == ["f((bool))"]
+    assert found["two/src/a.sol"].functions == ["g((int8))"]
+
+
+def test_libraries_of_other_files(tmp_path: Path) -> None:
+    """A library's functions go by names wherever these are defined, and are refused for that."""
+    files = {
+        "a.sol": 'import "./b.sol"; library L { function f(Far f, Id i) external {} function g(Id i) external {} }',
+        "b.sol": LIBRARY,
+    }
+    assert project(tmp_path, files)["a.sol"] == Judged(["g(bytes32)"], [], [("f(Far,bytes32)", "unknown_type")])
+
+
+def test_files_that_are_not_given(tmp_path: Path) -> None:
+    """Only what is given in one import counts."""
+    files = {"a.sol": 'import "./b.sol"; contract C { function f(Id i) external {} }', "b.sol": LIBRARY}
+    assert project(tmp_path, files, "a.sol")["a.sol"].rejects == [("f(Id)", "unknown_type")]
+    assert project(tmp_path, {}, "a.sol", "b.sol")["a.sol"].functions == ["f(bytes32)"]
+
+
+def test_imports_in_a_circle_and_in_a_chain(tmp_path: Path) -> None:
+    """Files that import each other, and a chain of a thousand, are gone through once."""
+    files = {f"f{n}.sol": f'import "./f{n + 1}.sol"; import "./f0.sol";' for n in range(1000)}
+    files["f0.sol"] += "contract C { function f(Last l) external {} function g(Never n) external {} }"
+    files["f1000.sol"] = "type Last is bool;"
+    assert project(tmp_path, files)["f0.sol"] == Judged(["f(bool)"], [], [("g(Never)", "unknown_type")])
 
 
 def test_structs_within_themselves() -> None:
@@ -428,57 +558,34 @@ def test_a_line_of_any_length(tmp_path: Path) -> None:
 # OpenZeppelin: sources beside what the compiler made of them.
 
 
-class Contract(NamedTuple):
-    """An artifact: its contract's source, and the canonical texts of its ABI."""
-
-    name: str
-    source: Path
-    abi: set[str]
-
-
-def contracts() -> list[Contract]:
-    found = []
-    for path in sorted((CORPORA / "artifacts").glob("*.json")):
-        artifact = json.loads(path.read_bytes())
-        source = CORPORA / "solidity" / artifact["sourceName"].removeprefix("contracts/")
-        found.append(Contract(artifact["contractName"], source, accepted(judged(abi_entries(artifact["abi"])))))
-    return found
-
-
-def sources() -> dict[Path, Judged]:
-    paths = sorted((CORPORA / "solidity").rglob("*.sol"))
-    return {path: judged(declarations(path.read_bytes())) for path in paths}
-
-
 def accepted(found: Judged) -> set[str]:
     """Functions and errors as they are, events with their keyword."""
     return {*found.functions, *(f"event {text}" for text in found.events)}
 
 
 @needs_corpora
-def test_corpus_without_imports() -> None:
-    """Contracts that need no other file are found in full: every entry of the compiler's ABI."""
-    found = sources()
-    alone = [c for c in contracts() if not re.search(rb"^import\b", c.source.read_bytes(), re.MULTILINE)]
-    assert len(alone) > 50
-    assert {c.name: c.abi - accepted(found[c.source]) for c in alone} == {c.name: set() for c in alone}
+def test_corpus_is_found_whole(tmp_path: Path) -> None:
+    """From the 248 sources together comes every entry of the compiler's 257 ABIs, and nothing else."""
+    found = project(CORPORA, {}, "solidity")
+    assert len(found) == 248
+    assert [reject for each in found.values() for reject in each.rejects] == []
+    from_sources = set().union(*map(accepted, found.values()))
+    abis = {
+        path.name: accepted(judged(abi_entries(json.loads(path.read_bytes())["abi"])))
+        for path in (CORPORA / "artifacts").glob("*.json")
+    }
+    assert sum(map(len, abis.values())) == 3473
+    assert {name: abi - from_sources for name, abi in abis.items()} == {name: set() for name in abis}
+    assert from_sources == set().union(*abis.values())
 
 
 @needs_corpora
-def test_corpus_invents_nothing() -> None:
-    """Every text that is accepted is in some ABI, so no type was resolved wrongly."""
-    compiled = set().union(*(contract.abi for contract in contracts()))
-    assert len(compiled) > 600
-    assert set().union(*map(accepted, sources().values())) <= compiled
-
-
-@needs_corpora
-def test_corpus_misses_only_types_of_other_files() -> None:
-    """An ABI entry found in no source is one that was rejected there for a type imported from another."""
-    compiled = set().union(*(contract.abi for contract in contracts()))
-    found = sources().values()
-    rejects = [reject for each in found for reject in each.rejects]
-    missing = compiled.difference(*map(accepted, found))
-    assert {reason for _, reason in rejects} <= {"unknown_type", "library_type"}
-    assert {text.partition("(")[0] for text in missing} <= {text.partition("(")[0] for text, _ in rejects}
-    assert len(missing) < 10
+def test_corpus_contract_by_contract() -> None:
+    """What an artifact's own source declares outright is in that artifact's ABI or in that of a neighbour."""
+    found = project(CORPORA, {}, "solidity")
+    abis: dict[str, set[str]] = {}
+    for path in (CORPORA / "artifacts").glob("*.json"):
+        artifact = json.loads(path.read_bytes())
+        name = "solidity/" + artifact["sourceName"].removeprefix("contracts/")
+        abis.setdefault(name, set()).update(accepted(judged(abi_entries(artifact["abi"]))))
+    assert {name: accepted(found[name]) - abi for name, abi in abis.items()} == {name: set() for name in abis}

@@ -1,0 +1,48 @@
+"""Etherface's signatures as CSV: its table with the columns ``text`` and ``hash``, perhaps ``kind``.
+
+The hash is all 32 bytes of a function's digest too, so it does not say what a row is; ``kind``
+(function, error, event) does, where the table was joined with it.
+
+Source: the tables ``signature`` and ``mapping_signature_*`` in Etherface's migrations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipeline.candidates import Candidates, Entry, pack
+from pipeline.errors import BadInput
+from pipeline.formats.hashes import parse_hash
+from pipeline.formats.tabular import encoded, head_rows, table_rows
+from pipeline.grammar import BAD_ENTRY, EVENTS, FUNCTIONS, UNSAID
+from pipeline.source import Source
+
+_COLLECTIONS = {"function": FUNCTIONS, "error": FUNCTIONS, "event": EVENTS}
+
+
+def looks_like(source: Source) -> bool:
+    """By the first row too: columns of these names may hold anything."""
+    rows = head_rows(source, 2)
+    row = dict(zip(map(str.lower, rows[0]), rows[1], strict=False)) if len(rows) == 2 else {}
+    return parse_hash(row.get("hash", "")) is not None and "(" in row.get("text", "")
+
+
+def read(source: Source) -> Iterator[Candidates]:
+    return pack(_entries(source), source.number)
+
+
+def _entries(source: Source) -> Iterator[Entry]:
+    rows = table_rows(source)
+    _, names = next(rows)
+    if not ("text" in names and "hash" in names):
+        raise BadInput(source.name, "no columns text and hash", "line 1")
+    text_at, hash_at = names.index("text"), names.index("hash")
+    kind_at = names.index("kind") if "kind" in names else None
+    for line, row in rows:
+        if len(row) <= max(text_at, hash_at):
+            yield Entry(encoded(",".join(row)), line, fault=BAD_ENTRY)
+            continue
+        declared = parse_hash(row[hash_at].strip())
+        kind = row[kind_at].strip() if kind_at is not None and kind_at < len(row) else ""
+        text, said = encoded(row[text_at]), _COLLECTIONS.get(kind, UNSAID)
+        yield Entry(text, line, said, declared) if declared else Entry(text, line, fault=BAD_ENTRY)

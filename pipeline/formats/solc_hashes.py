@@ -1,0 +1,48 @@
+"""What ``solc --hashes`` prints: `hash: text` lines under headings, for contract after contract.
+
+::
+
+    ======= contracts/Token.sol:Token =======
+    Function signatures:
+    a9059cbb: transfer(address,uint256)
+
+    Error signatures:
+    ...
+    Event signatures:
+    ...
+
+Source: ``CommandLineInterface::handleSignatureHashes`` of solc 0.8, and what its tests expect.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pipeline.candidates import Candidates, Entry, pack
+from pipeline.formats.hashes import collection_of, parse_hash
+from pipeline.grammar import BAD_ENTRY
+from pipeline.source import Source
+
+_HEADING = re.compile(rb"(?:Function|Error|Event) signatures:|======= .* =======")
+_BEGINNING = re.compile(rb"\s*(?:======= [^\n]* =======\s*)?(?:Function|Error|Event) signatures:\s*?(?:\n|\Z)")
+
+
+def looks_like(source: Source) -> bool:
+    return _BEGINNING.match(source.head) is not None
+
+
+def read(source: Source) -> Iterator[Candidates]:
+    return pack(_entries(source), source.number)
+
+
+def _entries(source: Source) -> Iterator[Entry]:
+    for number, line in source.lines():
+        if _HEADING.fullmatch(line):
+            continue
+        written, colon, text = line.partition(b":")
+        declared = parse_hash(written.decode("latin-1"))
+        if not colon or declared is None:
+            yield Entry(line, number, fault=BAD_ENTRY)
+        else:
+            yield Entry(text.strip(), number, collection_of(declared), declared)

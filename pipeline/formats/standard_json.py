@@ -1,0 +1,52 @@
+"""solc's standard JSON output: ``contracts[file][name]`` with ``abi`` and ``evm.methodIdentifiers``.
+
+Entries are counted through the whole document, contract by contract, the identifiers behind the ABI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipeline.candidates import Candidates, Entry, pack
+from pipeline.errors import BadInput
+from pipeline.formats.abi import is_abi
+from pipeline.formats.artifact import contract_entries
+from pipeline.formats.documents import is_document, pairs
+from pipeline.source import Source
+
+
+def looks_like(source: Source) -> bool:
+    """Whether there is a contract with an ABI or with identifiers; solc gives what it is asked for."""
+    if not is_document(source, "{"):
+        return False
+    return any(is_abi(abi) or isinstance(identifiers, dict) for abi, identifiers in _contracts(source.document()))
+
+
+def read(source: Source) -> Iterator[Candidates]:
+    document = source.document()
+    if not isinstance(document, dict) or not isinstance(document.get("contracts"), dict):
+        raise BadInput(source.name, "no object under contracts")
+    return pack(_entries(document), source.number)
+
+
+def _contracts(document: Any) -> Iterator[tuple[Any, Any]]:
+    """The ABI and the identifiers of each contract, whatever they are."""
+    for _, file in _members(document.get("contracts") if isinstance(document, dict) else None):
+        for _, contract in _members(file):
+            if isinstance(contract, dict):
+                evm = contract.get("evm")
+                yield contract.get("abi"), evm.get("methodIdentifiers") if isinstance(evm, dict) else None
+
+
+def _members(value: Any) -> Any:
+    return pairs(value) if isinstance(value, dict) else ()
+
+
+def _entries(document: dict[str, Any]) -> Iterator[Entry]:
+    before = 0
+    for abi, identifiers in _contracts(document):
+        abi = abi if isinstance(abi, list) else []
+        for entry in contract_entries(abi, identifiers):
+            yield entry._replace(line=before + entry.line)
+        before += len(abi) + len(_members(identifiers))

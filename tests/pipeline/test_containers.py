@@ -1,0 +1,401 @@
+"""Archives and trees: many inputs in one file, and one input of many files."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import random
+import tarfile
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+import warehouse
+from pipeline.archive import opened
+from pipeline.errors import BadInput
+from pipeline.formats.table import detect
+from pipeline.report import ImportReport
+from pipeline.source import DOCUMENT_BYTES, LEAF_BYTES, find
+from tests.conftest import import_files
+
+TRANSFER = "transfer(address,uint256)"
+MOVED = "Transfer(address,address,uint256)"
+TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+
+# As ethereum-lists/4bytes has them: no line end, several with `;`, named ones with a blank in places.
+LEAVES = {
+    "signatures/18160ddd": "totalSupply()",
+    "signatures/a9059cbb": "transfer(address,uint256);many_msg_babbage(bytes1)",
+    "signatures/a9059cbc": "transfer(address,uint256)",
+    "with_parameter_names/a9059cbb": "transfer(address _to,uint256 _value);transfer(address to,uint val)",
+    f"topic0/{TOPIC}": "Transfer(address indexed from, address indexed to, uint value)\n",
+}
+
+
+def write(folder: Path, files: dict[str, Any]) -> Path:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
+
+
+def texts(house: Path) -> list[str]:
+    opened_house = warehouse.open(house)
+    views = ("signatures", "event_signatures")
+    return [
+        text for view in views for (text,) in opened_house.sql(f"SELECT text_signature FROM {view} ORDER BY id").rows()
+    ]
+
+
+def inputs(report: ImportReport, folder: Path) -> list[tuple[str, str, int]]:
+    """Name, format and candidates of each input."""
+    return [(file.path.removeprefix(f"{folder}/"), file.format, file.read) for file in report.files]
+
+
+def rejects(house: Path) -> list[tuple[str, str, str, int]]:
+    rows = warehouse.open(house).sql("SELECT reason, text, file, line FROM rejects ORDER BY file, line").rows()
+    return [(reason, text, file, line) for reason, text, file, line in rows]
+
+
+# Trees.
+
+
+def test_tree(tmp_path: Path, house: Path) -> None:
+    """Folders of files named by hashes are an input each, and a reject says which of the files it was."""
+    folder = write(tmp_path / "in", LEAVES | {"README.md": "# 4bytes", "signatures/notes.txt": "note(uint)\n"})
+    report = import_files([folder], house)
+    assert inputs(report, folder) == [
+        ("signatures", "tree", 4), ("signatures/notes.txt", "text", 1), ("topic0", "tree", 1),
+        ("with_parameter_names", "tree", 2),
+    ]  # fmt: skip
+    assert texts(house) == ["totalSupply()", TRANSFER, "many_msg_babbage(bytes1)", "note(uint256)", MOVED]
+    assert rejects(house) == [("hash_mismatch", TRANSFER, f"{folder}/signatures/a9059cbc", 1)]
+    assert (report.totals(), report.skipped) == (
+        {"read": 8, "imported": 5, "duplicate": 2, "rejected": 1}, [f"{folder}/README.md"],
+    )  # fmt: skip
+    assert [example.file for example in report.examples] == [f"{folder}/signatures/a9059cbc"]
+    # Its sha256 can be had without us: of lines of name and content.
+    lines = [f"{Path(name).name},{text}\n" for name, text in LEAVES.items() if name.startswith("signatures/")]
+    assert report.files[0].sha256 == hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def test_texts_of_a_tree(tmp_path: Path, house: Path) -> None:
+    """Line breaks part texts as `;` does; what is empty holds none; capitals in a name are no matter."""
+    folder = write(
+        tmp_path / "in",
+        {
+            "18160DDD": "totalSupply()\r\n",
+            "a9059cbb": f"\n{TRANSFER}\nx();;many_msg_babbage(bytes1) ; ",
+            "ffffffff": "",
+        },
+    )
+    report = import_files([folder], house)
+    assert texts(house) == ["totalSupply()", TRANSFER, "many_msg_babbage(bytes1)"]
+    assert rejects(house) == [("hash_mismatch", "x()", f"{folder}/a9059cbb", 1)]
+    assert report.total("read") == 4
+
+
+@pytest.mark.parametrize(
+    ("files", "formats"),
+    [
+        ({"deadbeef": "a()\nb()\n", "deadbeee": "c()\nd()\n"}, ["text", "text"]),
+        ({"deadbeef": '[{"type": "function", "name": "f"}]', "a": "a()\n"}, ["text", "abi"]),
+        ({"a9059cbb": f"{TRANSFER}\n" + "a()\n" * LEAF_BYTES}, ["text"]),
+        ({"a9059cbb.txt": TRANSFER, "a9059cbb0": TRANSFER, "0xa9059cbb": TRANSFER}, ["text"] * 3),
+        ({"a9059cbb": TRANSFER, "00000000": "a()"}, ["tree"]),
+        ({"a9059cbb": TRANSFER, "00000000": "a()", "00000001": "a()"}, ["text"] * 3),
+    ],
+)
+def test_what_only_looks_like_a_tree(tmp_path: Path, house: Path, files: dict[str, str], formats: list[str]) -> None:
+    """Files with hashes for names are a tree where their content hashes to these, and what they were otherwise."""
+    report = import_files([write(tmp_path / "in", files)], house)
+    assert [file.format for file in report.files] == formats
+
+
+def test_format_of_a_tree_may_be_named(tmp_path: Path, house: Path) -> None:
+    """As a tree all is read that has a hash for a name; as another format each file is."""
+    folder = write(tmp_path / "in", {"00000000": "a()", "a9059cbb": TRANSFER})
+    assert [(file.read, file.rejected) for file in import_files([folder], house, format="tree").files] == [(2, 1)]
+    report = import_files([folder], house, format="text", dry_run=True)
+    assert [(Path(file.path).name, file.duplicate + file.imported.total()) for file in report.files] == [
+        ("00000000", 1), ("a9059cbb", 1),
+    ]  # fmt: skip
+
+
+def test_large_tree(tmp_path: Path, house: Path) -> None:
+    """A tree of several blocks is read to its end, with the right file for every reject."""
+    names = [f"{number:08x}" for number in range(6_000)]
+    files = {name: f"f{name}({'uint256,' * 60}uint256)" for name in names} | {"a9059cbb": TRANSFER}
+    report = import_files([write(tmp_path / "in", files)], house, format="tree")
+    assert (report.total("read"), report.imported()) == (6_001, 1)
+    found = rejects(house)
+    assert [file for _, _, file, _ in found] == [f"{tmp_path}/in/{name}" for name in names]
+    assert all(text.startswith(f"f{Path(file).name}(") for _, text, file, _ in found)
+
+
+def test_file_of_a_tree_that_cannot_be_read(tmp_path: Path, house: Path) -> None:
+    """A file that is gone when its turn comes is an error that names it."""
+    folder = write(tmp_path / "in", {"a9059cbb": TRANSFER})
+    [source] = find([str(folder)])
+    (folder / "a9059cbb").unlink()
+    with pytest.raises(BadInput, match=r"in/a9059cbb: No such file or directory$"):
+        list(opened([source], lambda _: None, None))
+
+
+# Archives.
+
+
+def zipped(files: dict[str, Any], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", compression) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def tarred(files: dict[str, Any], format: int = tarfile.PAX_FORMAT) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=format) as archive:
+        for name, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
+            header = tarfile.TarInfo(name)
+            header.size = len(data)
+            archive.addfile(header, io.BytesIO(data))
+    return out.getvalue()
+
+
+ARCHIVES: dict[str, Callable[[dict[str, Any]], bytes]] = {
+    "zip": zipped,
+    "stored.zip": lambda files: zipped(files, zipfile.ZIP_STORED),
+    "lzma.zip": lambda files: zipped(files, zipfile.ZIP_LZMA),
+    "zip.gz": lambda files: gzip.compress(zipped(files)),
+    "tar": tarred,
+    "gnu.tar": lambda files: tarred(files, tarfile.GNU_FORMAT),
+    "old.tar": lambda files: tarred(files, tarfile.USTAR_FORMAT),
+    "tar.gz": lambda files: gzip.compress(tarred(files)),
+    "tar.xz": lambda files: lzma.compress(tarred(files)),
+}
+FILES = {
+    "README.md": "# read me",
+    "list.txt": "a()\nb(uint7)\n",
+    "abi/token.json": json.dumps([{"type": "function", "name": "c"}]),
+    "abi/packed.json.gz": gzip.compress(b'{"0dbe671f": "a()"}'),
+    "src/a.sol": 'import "./b.sol"; contract C { function d(S s) external {} }',
+    "src/b.sol": "struct S { bool b; }",
+    **LEAVES,
+    "src/.hidden.txt": "no()\n",
+    "__MACOSX/._list.txt": "no()\n",
+    "nested.zip": zipped({"no.txt": "no()\n"}, zipfile.ZIP_STORED),
+    "nested.tar": tarred({"no.txt": "no()\nno()\nno()\n"}),
+}
+
+
+@pytest.mark.parametrize("stdin", [False, True], ids=["file", "stdin"])
+@pytest.mark.parametrize("kind", ARCHIVES)
+def test_archive(tmp_path: Path, house: Path, kind: str, stdin: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The members of an archive are read as the same files in a folder are."""
+    path = tmp_path / f"in.{kind}"
+    path.write_bytes(ARCHIVES[kind](FILES))
+    with path.open("rb") as file, io.TextIOWrapper(file) as text:
+        monkeypatch.setattr("sys.stdin", text)
+        report = import_files(["-" if stdin else path], house)
+    name = "standard input" if stdin else str(path)
+    assert [(file.path.removeprefix(f"{name}:"), file.format, file.read) for file in report.files] == [
+        ("list.txt", "text", 2), ("abi/token.json", "abi", 1), ("abi/packed.json.gz", "map", 1),
+        ("src/a.sol", "solidity", 1), ("src/b.sol", "solidity", 0), ("signatures", "tree", 4),
+        ("with_parameter_names", "tree", 2), ("topic0", "tree", 1),
+    ]  # fmt: skip
+    assert report.skipped == [f"{name}:{skipped}" for skipped in ("README.md", "nested.zip", "nested.tar")]
+    assert texts(house) == ["a()", "c()", "totalSupply()", TRANSFER, "many_msg_babbage(bytes1)", "d((bool))", MOVED]
+    assert rejects(house) == [
+        ("bad_width", "b(uint7)", f"{name}:list.txt", 2),
+        ("hash_mismatch", TRANSFER, f"{name}:signatures/a9059cbc", 1),
+    ]
+    folder = tmp_path / "folder"
+    same = import_files([write(folder, {n: c for n, c in FILES.items() if "nested" not in n})], house, dry_run=True)
+    sha256s = {file.path.removeprefix(f"{folder}/"): file.sha256 for file in same.files}
+    assert sha256s == {file.path.removeprefix(f"{name}:"): file.sha256 for file in report.files}
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_names_are_only_names(tmp_path: Path, house: Path, kind: str) -> None:
+    """However a member is called, nothing is written and nothing is read but the member."""
+    files = {"../up.txt": "a()\n", "/etc/abs.txt": "b()\n", "x/../../y.txt": "c()\n", "\x1b[31m.txt": "d()\n"}
+    path = tmp_path / "in" / f"odd.{kind}"
+    path.parent.mkdir()
+    path.write_bytes(ARCHIVES[kind](files))
+    before = {str(found) for found in tmp_path.rglob("*")}
+    report = import_files([path], house, dry_run=True)
+    assert [file.path for file in report.files] == [f"{path}:{name}" for name in files]
+    assert {str(found) for found in tmp_path.rglob("*")} == before
+    assert report.imported() == 4
+
+
+def test_links_are_passed_over(tmp_path: Path, house: Path) -> None:
+    """Links, devices and folders in an archive are no members, wherever they lead."""
+    (tmp_path / "secret.txt").write_text("secret()\n")
+    with tarfile.open(tmp_path / "in.tar", "w") as archive:
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, tarfile.GNUTYPE_SPARSE):
+            header = tarfile.TarInfo("link.txt")
+            header.type, header.linkname = kind, str(tmp_path / "secret.txt")
+            archive.addfile(header)
+        archive.addfile(tarfile.TarInfo("empty.txt"))
+    with zipfile.ZipFile(tmp_path / "in.zip", "w") as zip_archive:
+        link = zipfile.ZipInfo("link.txt")
+        link.create_system, link.external_attr = 3, 0o120777 << 16
+        zip_archive.writestr(link, str(tmp_path / "secret.txt"))
+        zip_archive.writestr("folder/", "")
+        zip_archive.writestr("empty.txt", "")
+    report = import_files([tmp_path / "in.tar", tmp_path / "in.zip"], house)
+    assert [Path(file.path).name for file in report.files] == ["in.tar:empty.txt", "in.zip:empty.txt"]
+    assert report.total("read") == 0
+
+
+def test_format_is_that_of_the_members(tmp_path: Path, house: Path) -> None:
+    """A named format is how each member is read."""
+    path = tmp_path / "in.zip"
+    path.write_bytes(zipped({"a.md": "a()\n", "a9059cbb": TRANSFER}))
+    assert [file.format for file in import_files([path], house, format="text").files] == ["text", "text"]
+
+
+def spoiled(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
+
+
+PADDED = {"list.txt": "\n".join(os.urandom(30).hex() + "()" for _ in range(2_000)), "last.txt": "a()\n"}
+BROKEN = {
+    "cut.zip": (zipped(PADDED)[:-30], "in.cut.zip: broken zip: "),
+    "data.zip": (spoiled(zipped(PADDED), 5_000), "in.data.zip:list.txt: "),
+    "list.zip": (spoiled(zipped(PADDED), -100), "in.list.zip"),
+    "cut.tar": (tarred(PADDED)[:20_000], "in.cut.tar:list.txt: unexpected end of data"),
+    "header.tar": (
+        spoiled(tarred({"a.txt": "a()\n", "b.txt": "b()\n"}), 1024),
+        "in.header.tar: broken tar: bad checksum",
+    ),
+    "half.tar": (tarred({"a.txt": "a()\n", "b.txt": "b()\n"})[:1100], "in.half.tar: broken tar: truncated header"),
+    "cut.tar.gz": (gzip.compress(tarred(FILES))[:-6], "in.cut.tar.gz: "),
+    "data.tar.gz": (spoiled(gzip.compress(tarred(PADDED)), 5_000), "in.data.tar.gz"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_broken_archive_is_an_error(tmp_path: Path, house: Path, kind: str) -> None:
+    """An archive that cannot be read to its end is one line that names it, and nothing is published."""
+    data, told = BROKEN[kind]
+    path = tmp_path / f"in.{kind}"
+    path.write_bytes(data)
+    with pytest.raises(BadInput) as raised:
+        import_files([path], house)
+    assert str(raised.value).startswith(f"{tmp_path}/{told}")
+    assert "\n" not in str(raised.value)
+    assert warehouse.open(house).version == -1
+
+
+def test_damaged_archives_are_read_or_refused(tmp_path: Path) -> None:
+    """Whatever is cut from an archive or changed in it, the outcome is candidates or an error of one line."""
+    dice = random.Random(5)
+    archives = [pack(FILES) for pack in ARCHIVES.values()]
+    path = tmp_path / "damaged"
+    outcomes = Counter[str]()
+    for _ in range(400):
+        data = bytearray(dice.choice(archives))
+        at = dice.randrange(len(data))
+        match dice.randrange(3):
+            case 0:
+                del data[at:]
+            case 1:
+                del data[at : at + dice.randrange(600)]
+            case 2:
+                data[at : at + 4] = dice.choice([b"\xff\xff\xff\xff", bytes(4), b"7777", dice.randbytes(4)])
+        path.write_bytes(data)
+        try:
+            for source in opened(find([str(path)]), lambda _: None, None):
+                detect(source)
+                source.finish()
+            outcomes["read"] += 1
+        except BadInput as error:
+            outcomes[f"refused in {len(str(error).splitlines())} line"] += 1
+    assert outcomes.keys() == {"read", "refused in 1 line"}
+    assert min(outcomes.values()) > 20
+
+
+def test_encrypted_zip_is_an_error(tmp_path: Path, house: Path) -> None:
+    """A member behind a password stops the import with its name."""
+    data = bytearray(zipped({"a.txt": "a()\n", "b.txt": "b()\n"}))
+    for marker, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # the flag, in the member and in the list
+        data[data.rindex(marker) + at] |= 1
+    (tmp_path / "in.zip").write_bytes(data)
+    with pytest.raises(BadInput, match=r"in.zip:b.txt: encrypted; unpack the archive first$"):
+        import_files([tmp_path / "in.zip"], house)
+
+
+def test_bombs_are_refused(tmp_path: Path, house: Path) -> None:
+    """An archive that unpacks to much more than it is gives up before it has."""
+    bomb = bytearray(zipped({f"{number}.txt": "a()\n" for number in range(3)}))
+    at = bomb.index(b"PK\x01\x02") + 24  # the unpacked size, in the list
+    bomb[at : at + 4] = DOCUMENT_BYTES.to_bytes(4, "little")
+    (tmp_path / "bomb.zip").write_bytes(bomb)
+    header = tarfile.TarInfo("bomb.txt")
+    header.size = 1 << 40
+    zeros = bytes(1 << 20)
+    with zstandard.open(tmp_path / "bomb.tar.zst", "wb") as out:
+        out.write(header.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(DOCUMENT_BYTES // len(zeros) + 1):
+            out.write(zeros)
+    for name in ("bomb.zip", "bomb.tar.zst"):
+        with pytest.raises(BadInput, match=rf"{name}(:bomb.txt)?: .*unpacks to over 200 times its size"):
+            import_files([tmp_path / name], house)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_tar_with_a_huge_name(tmp_path: Path, house: Path, kind: bytes) -> None:
+    """Names and attributes that would fill the memory are refused by what they say of themselves."""
+    header = tarfile.TarInfo("a.txt")
+    header.type, header.size = kind, 1 << 33
+    (tmp_path / "in.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(2048))
+    with pytest.raises(BadInput, match=r"in.tar: broken tar: a header with a size of 8,589,934,592 bytes$"):
+        import_files([tmp_path / "in.tar"], house)
+
+
+def test_tar_of_headers_upon_headers(tmp_path: Path, house: Path) -> None:
+    """Thousands of attribute headers one behind the other are an error, not a crash."""
+    header = tarfile.TarInfo("a.txt")
+    header.type = tarfile.XHDTYPE
+    (tmp_path / "in.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) * 5_000)
+    with pytest.raises(BadInput, match=r"in.tar: broken tar: maximum recursion depth exceeded"):
+        import_files([tmp_path / "in.tar"], house)
+
+
+def test_archives_in_a_folder(tmp_path: Path, house: Path) -> None:
+    """Archives met in a folder are read in its order, beside its files."""
+    folder = write(tmp_path / "in", {"a.txt": "a()\n", "b.zip": zipped({"x.txt": "b()\n"}), "c.txt": "c()\n"})
+    report = import_files([folder], house)
+    assert inputs(report, folder) == [("a.txt", "text", 1), ("b.zip:x.txt", "text", 1), ("c.txt", "text", 1)]
+    assert texts(house) == ["a()", "b()", "c()"]
+    assert all(before.path < after.path for before, after in pairwise(report.files))
+
+
+def test_archive_of_nothing_known(tmp_path: Path, house: Path) -> None:
+    """An archive without any signatures is an error when nothing else was given."""
+    (tmp_path / "in.zip").write_bytes(zipped({"README.md": "# read me", "x.bin": b"\0"}))
+    with pytest.raises(BadInput, match=r"in.zip: nothing of a known format \(2 files looked at\)$"):
+        import_files([tmp_path / "in.zip"], house)
+
+
+def test_archive_is_no_format(tmp_path: Path) -> None:
+    """An archive by itself, as a member of another is met, is of no format."""
+    (tmp_path / "in.tar").write_bytes(tarred({"a.txt": "a()\n" * 9}))
+    [source] = find([str(tmp_path / "in.tar")])
+    with source.open(lambda _: None):
+        assert detect(source) is None
