@@ -97,10 +97,6 @@ def detect(source: Source) -> Format | None:
         name = name.removesuffix(ending)
     if os.path.splitext(name)[1] in _NOT_TEXT or is_archive(source):  # one inside of another
         return None
-    if source.head.startswith(b"PK\x03\x04") or source.head[257:262] == b"ustar":
-        if source.asked:
-            raise BadInput(source.name, "an archive; unpack it first")
-        return None
     if source.head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise BadInput(source.name, "UTF-16 text; write it as UTF-8")
     try:
