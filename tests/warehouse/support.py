@@ -44,7 +44,7 @@ from warehouse.schema import (
     SIGNATURES,
     Collection,
 )
-from warehouse.snapshot import Snapshot, read_snapshot
+from warehouse.snapshot import Snapshot, history, read_snapshot
 from warehouse.spill import Rows, Spill
 from warehouse.staging import StagedRow, Staging
 
@@ -281,7 +281,7 @@ def assert_clean(paths: Paths) -> None:
     snapshot = read_snapshot(paths)
     named = {file.path for files in snapshot.files.values() for file in files}
     assert set(paths.table.glob("collection=*/*")) == named
-    rejects = {Path(name) for name in imports_table(paths)["rejects_file"].to_pylist() if name}
+    rejects = {Path(name) for name in imports_table(paths, history(paths))["rejects_file"].to_pylist() if name}
     assert set(paths.rejects.glob("*")) == rejects
     assert list(paths.tmp.glob("*")) == []
     staging = Staging(paths.staging)

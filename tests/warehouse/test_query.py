@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -30,7 +31,7 @@ from warehouse import QueryError, Unusable
 from warehouse.files import remove_dead_runs
 from warehouse.paths import Paths
 from warehouse.query import Database
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, FILE_SCHEMA, SIGNATURES
 from warehouse.snapshot import read_snapshot
 
 ROW_COLUMNS = [
@@ -494,6 +495,15 @@ def shortened_data_file(paths: Paths) -> None:
     file.write_bytes(file.read_bytes()[:-20])
 
 
+def flipped_data_file(paths: Paths) -> None:
+    """One bit of a stored hash: the engine looks at no checksum, and would find another row or none."""
+    file = read_snapshot(paths).files[SIGNATURES][0].path
+    chunk = pq.read_metadata(file).row_group(0).column(FILE_SCHEMA.names.index("hash"))
+    content = bytearray(file.read_bytes())
+    content[chunk.data_page_offset + chunk.total_compressed_size - 1] ^= 0x10
+    file.write_bytes(content)
+
+
 def missing_rejects_file(paths: Paths) -> None:
     for file in paths.rejects.iterdir():
         file.unlink()
@@ -535,7 +545,7 @@ LOG_DAMAGES = [
     table_of_others,
     table_of_others_with_collections,
 ]
-DATA_DAMAGES = [missing_data_file, shortened_data_file]
+DATA_DAMAGES = [missing_data_file, shortened_data_file, flipped_data_file]
 
 
 @pytest.mark.parametrize("damage", LOG_DAMAGES)
