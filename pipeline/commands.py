@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -28,6 +30,29 @@ from warehouse.schema import COLLECTIONS, SIGNATURES, Collection
 
 BUSY_STATUS = 3
 INTERRUPTED_STATUS = 130
+
+
+@contextmanager
+def _told_in_a_line(state: str) -> Iterator[None]:
+    """Errors and interruptions of the work as one line and an exit status; ``state`` is how things stand then."""
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        yield
+    except Busy as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(BUSY_STATUS)
+    except (PipelineError, WarehouseError) as error:
+        raise Failure(str(error)) from error
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise Failure(f"{where}{error.strerror or error}; {state}") from error
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {state}", err=True)
+        sys.exit(INTERRUPTED_STATUS)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _formats_help() -> str:
@@ -86,23 +111,8 @@ def import_(
         list(paths), folder, collection, format, source, dry_run, not no_wait,
         **({"threads": threads} if threads else {}), memory_limit=memory_limit,
     )  # fmt: skip
-    before = signal.signal(signal.SIGTERM, _stop)
-    try:
-        with reporter(quiet) as progress:
-            report = run_import(options, progress)
-    except Busy as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(BUSY_STATUS)
-    except (PipelineError, WarehouseError) as error:
-        raise Failure(str(error)) from error
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        raise Failure(f"{where}{error.strerror or error}; nothing was published") from error
-    except KeyboardInterrupt:
-        click.echo("interrupted: nothing was published", err=True)
-        sys.exit(INTERRUPTED_STATUS)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with _told_in_a_line("nothing was published"), reporter(quiet) as progress:
+        report = run_import(options, progress)
     if as_json:
         click.echo(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2))
     else:
@@ -156,23 +166,12 @@ def export(
       sigdir export openchain - --as-of 3 | head
     """
     options = ExportOptions(format, target, folder, version, collections or None, columns)
-    before = signal.signal(signal.SIGTERM, _stop)
     try:
-        with reporter(quiet) as progress:
+        with _told_in_a_line("nothing was exported"), reporter(quiet) as progress:
             report = run_export(options, progress)
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return
-    except (PipelineError, WarehouseError) as error:
-        raise Failure(str(error)) from error
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        raise Failure(f"{where}{error.strerror or error}; nothing was exported") from error
-    except KeyboardInterrupt:
-        click.echo("interrupted: nothing was exported", err=True)
-        sys.exit(INTERRUPTED_STATUS)
-    finally:
-        signal.signal(signal.SIGTERM, before)
     if as_json:
         click.echo(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2), err=target == STDOUT)
     else:
@@ -233,23 +232,8 @@ def mirror(
     """
     manners = Manners(rate=rate, tries=tries, timeout=timeout)
     options = MirrorOptions(url, folder, collections or COLLECTIONS, way, manners, restart, not no_wait)
-    before = signal.signal(signal.SIGTERM, _stop)
-    try:
-        with reporter(quiet) as progress:
-            report = run_mirror(options, progress)
-    except Busy as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(BUSY_STATUS)
-    except (PipelineError, WarehouseError) as error:
-        raise Failure(str(error)) from error
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        raise Failure(f"{where}{error.strerror or error}") from error
-    except KeyboardInterrupt:
-        click.echo("interrupted: run it again to go on", err=True)
-        sys.exit(INTERRUPTED_STATUS)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with _told_in_a_line("run it again to go on"), reporter(quiet) as progress:
+        report = run_mirror(options, progress)
     if as_json:
         click.echo(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2))
     else:
