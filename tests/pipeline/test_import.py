@@ -925,12 +925,18 @@ def test_failed_run_leaves_the_version_before(tmp_path: Path, house: Path) -> No
 # Interruption.
 
 
+def _heeds_interrupts() -> None:
+    """A shell that starts the tests in the background lets them, and so their children, ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def _interrupted(house: Path, stop: signal.Signals, feed: Callable[[Any], None]) -> tuple[int, bytes]:
     """Import standard input, stop the command while ``feed`` writes to it: status and standard error."""
     command = [*command_line(), "import", "-"]
     with subprocess.Popen(
-        command, cwd=ROOT, env=environment(house), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+        command, cwd=ROOT, env=environment(house), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, preexec_fn=_heeds_interrupts,
+    ) as process:  # fmt: skip
         assert process.stdin is not None
         assert process.stderr is not None
         first = process.stderr.readline()

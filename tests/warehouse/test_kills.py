@@ -175,17 +175,21 @@ def assert_accounted(totals: dict[str, int]) -> None:
 # The points.
 
 
+MIRROR_POINTS = ("spooled", "imported")
+
+
 def test_the_points_are_those_of_the_source() -> None:
     """Each place at which a process can be killed by name is tried, a backup's in test_backup, and there is no other."""
     found = []
     for floor in ("warehouse", "pipeline", "serve"):
         for path in (REPOSITORY / floor).rglob("*.py"):
             found += re.findall(r'faults\.point\("?([^")]*)"?\)', path.read_text())
-    named = [*BEFORE_THE_COMMIT, *BEHIND_THE_COMMIT, *COMPACT_POINTS, *BACKUP_POINTS, "vacuum_removing"]
+    upkeep = [*COMPACT_POINTS, *BACKUP_POINTS, "vacuum_removing"]
+    named = [*BEFORE_THE_COMMIT, *BEHIND_THE_COMMIT, *upkeep, *MIRROR_POINTS]
     assert sorted(found) == sorted(named)
 
 
-@pytest.mark.parametrize("point", [*BEFORE_THE_COMMIT, *BEHIND_THE_COMMIT, *BACKUP_POINTS])
+@pytest.mark.parametrize("point", [*BEFORE_THE_COMMIT, *BEHIND_THE_COMMIT])
 def test_a_kill_at_a_point_loses_and_doubles_nothing(base: Base, tmp_path: Path, point: str) -> None:
     """All or nothing is visible, and the same import run again makes the rest of it good."""
     paths = base.copy(tmp_path)
