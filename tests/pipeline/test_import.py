@@ -935,7 +935,7 @@ def _interrupted(house: Path, stop: signal.Signals, feed: Callable[[Any], None])
     command = [*command_line(), "import", "-"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(house), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, preexec_fn=_heeds_interrupts,
+        stderr=subprocess.PIPE, preexec_fn=_heeds_interrupts,  # noqa: PLW1509 - one call, and no lock is taken
     ) as process:  # fmt: skip
         assert process.stdin is not None
         assert process.stderr is not None
