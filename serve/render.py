@@ -12,7 +12,7 @@ import numpy.typing as npt
 from numba import njit
 
 from warehouse.mapped import Segment
-from warehouse.template import HEX, digits, escaped, moment, put
+from warehouse.template import HEX, character, digits, escaped, moment, put
 
 Array = npt.NDArray[Any]
 
@@ -81,12 +81,7 @@ def _render(
         at = put(out, at, _BYTES)
         for k in range(width):
             byte = hashes[row, k]
-            if byte < 0x80:
-                at = escaped(out, at, byte)
-            else:  # the character of that code, in UTF-8
-                out[at] = 0xC0 | (byte >> 6)
-                out[at + one] = 0x80 | (byte & 0x3F)
-                at += np.uint64(2)
+            at = character(out, at, byte)
         at = put(out, at, _END)
     return out[:at]
 

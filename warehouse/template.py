@@ -66,6 +66,16 @@ def escaped(out: Array, at: Any, byte: int) -> Any:
 
 
 @njit(nogil=True, cache=True)
+def character(out: Array, at: Any, byte: int) -> Any:
+    """Write the character whose code a byte is, as a JSON string has it, in UTF-8."""
+    if byte < 0x80:
+        return escaped(out, at, byte)
+    out[at] = 0xC0 | (byte >> 6)
+    out[at + np.uint64(1)] = 0x80 | (byte & 0x3F)
+    return at + np.uint64(2)
+
+
+@njit(nogil=True, cache=True)
 def moment(out: Array, at: Any, microseconds: int) -> Any:
     """Write ``YYYY-MM-DDTHH:MM:SS.ffffff`` for microseconds since 1970."""
     seconds, fraction = divmod(microseconds, 1_000_000)
@@ -194,10 +204,5 @@ def _fill(
             else:
                 for k in range(width):
                     byte = hashes[row, k]
-                    if byte < 0x80:
-                        at = escaped(out, at, byte)
-                    else:  # the character of that code, in UTF-8
-                        out[at] = 0xC0 | (byte >> 6)
-                        out[at + one] = 0x80 | (byte & 0x3F)
-                        at += np.uint64(2)
+                    at = character(out, at, byte)
     return out[:at]
