@@ -34,7 +34,7 @@ from warehouse.paths import Paths
 from warehouse.publish import fold
 from warehouse.reading import tidy
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
-from warehouse.snapshot import read_snapshot
+from warehouse.snapshot import history, read_snapshot
 
 
 @pytest.fixture(scope="module")
@@ -286,17 +286,35 @@ def test_a_file_that_is_not_kept_any_more_is_gone(tmp_path: Path) -> None:
         file.unlink()
         for path in (f"signatures/{file.name}", "signatures.ndjson"):
             assert get(server.port, f"/dumps/1/{path}").status == 410
-        assert listed(server)["files"][0]["sha256"] is None
         assert server.faults() == []
 
 
-def test_digests_are_kept_for_as_long_as_their_files_are_used(server: Server) -> None:
+def test_digests_are_those_of_the_commits(server: Server) -> None:
+    """No file is read to tell its digest: a file that is damaged is told as it was written."""
     paths = Paths(server.folder)
-    listed(server)
-    kept = {path.name: path.read_text() for path in paths.cache.glob("*.sha256")}
-    assert len(kept) == 3
-    tidy(paths)
-    assert {path.name: path.read_text() for path in paths.cache.glob("*.sha256")} == kept
+    told = {"collection=" + one["url"].removeprefix("/dumps/2/"): one["sha256"] for one in listed(server)["files"]}
+    assert told == {name: digest for entry in history(paths) for name, digest in entry["sha256"].items()}
+    assert list(paths.cache.glob("*.sha256")) == []
+
+
+def test_digests_that_no_commit_tells_are_computed_and_kept(tmp_path: Path) -> None:
+    """The commits of older releases have none; what was computed stays for as long as the file is used."""
+    lines = tmp_path / "lines.txt"
+    lines.write_text("f(uint256)\nevent E(uint256)\n")
+    paths = Paths(tmp_path / "house")
+    import_files([lines], paths.root)
+    entry = paths.log_entry(1)
+    entry.write_text(entry.read_text().replace('\\"sha256\\": {\\"collection', '\\"before\\": {\\"collection'))
+    assert "sha256" not in history(paths)[-1]
+    with serving(paths.root, workers=1) as server:
+        for _ in range(2):
+            for one in listed(server)["files"]:
+                assert one["sha256"] == hashlib.sha256(get(server.port, one["url"]).body).hexdigest()
+        kept = {path.name: path.read_text() for path in paths.cache.glob("*.sha256")}
+        assert len(kept) == 2
+        tidy(paths)
+        assert {path.name: path.read_text() for path in paths.cache.glob("*.sha256")} == kept
+        assert server.faults() == []
 
 
 def test_only_so_many_stream_at_once() -> None:
