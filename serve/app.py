@@ -394,6 +394,7 @@ def warm() -> None:
     render_lines(segment, 0, 1)
     segment.with_text("uint"), segment.with_hex("0"), segment.like("w*", 1)
     resolve.warm()
+    dumps.warm()
 
 
 @lru_cache(maxsize=1)

@@ -28,6 +28,7 @@ from serve.post import Writer
 from serve.settings import Settings
 from warehouse.digests import Digests
 from warehouse.errors import Unusable
+from warehouse.mapped import Segment
 from warehouse.paths import Paths
 from warehouse.reading import Reader
 from warehouse.scan import pieces
@@ -243,6 +244,13 @@ def _lines(head: bytes, template: Template, collection: Collection, files: tuple
         for segment in pieces(collection, file.path):
             for first in range(0, segment.rows, _CHUNK_ROWS):
                 yield template.render(segment, np.arange(first, min(first + _CHUNK_ROWS, segment.rows)))
+
+
+def warm() -> None:
+    """Compile the kernel of many rows, or load it."""
+    numbers, text = np.zeros(1, np.int64), np.frombuffer(b"f()", np.uint8)
+    segment = Segment.of(1, numbers, numbers, np.array([0, 3]), text, np.zeros((1, 4), np.uint8), {})
+    _CSV.render(segment, np.zeros(_CHUNK_ROWS, np.int64))
 
 
 # Files.

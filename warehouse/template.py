@@ -148,6 +148,9 @@ _OF_TEXT = {_TEXT: 1, _TEXT_CSV: 2, _TEXT_JSON: 6}
 _OF_HASH = {_HASH: 2, _BYTES_JSON: 6}
 
 
+_SHORT_ROWS = 1024  # a tenth of a millisecond
+
+
 class Template:
     """A pattern that was cut up, ready to render rows."""
 
@@ -173,7 +176,8 @@ class Template:
 
         Without the last ``drop`` bytes: what stands between rows, and not behind the last one.
         """
-        out = _render(
+        kernel = _render_at_once if len(rows) <= _SHORT_ROWS else _render
+        out = kernel(
             self._pieces, self._literals, self._bounds, self._of_row, self._of_text, self._of_hash,
             segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash, rows,
         )  # fmt: skip
@@ -240,6 +244,15 @@ def _render(
                 for k in range(width):
                     at = character(out, at, hashes[row, k])
     return out[:at]
+
+
+@njit(cache=True)
+def _render_at_once(
+    pieces: Array, literals: Array, bounds: Array, of_row: int, of_text: int, of_hash: int,
+    ids: Array, created_at: Array, offsets: Array, text: Array, hashes: Array, rows: Array,
+) -> Array:  # fmt: skip
+    """The same, keeping the interpreter: to get it back would take a request longer than a page does."""
+    return _render(pieces, literals, bounds, of_row, of_text, of_hash, ids, created_at, offsets, text, hashes, rows)
 
 
 @njit(nogil=True, cache=True)
