@@ -7,7 +7,6 @@ a file has is computed once, and kept in the cache beside its index.
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from warehouse.mapped import index_name
 from warehouse.parquet import sha256_of
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, Collection
-from warehouse.snapshot import DataFile, Snapshot, commit_summary
+from warehouse.snapshot import DataFile, Snapshot, written_digests
 
 COMPUTED_BYTES = 1 << 30
 """What is read at most to compute digests for one question, about a second; the others are told the next time."""
@@ -26,38 +25,25 @@ class Digests:
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
-        self._lock = threading.Lock()
-        self._written: dict[str, str] = {}
-        self._first, self._last = 0, -1  # the entries of the log that were read
+        self._written: dict[Path, str | None] = {}
 
     def of(self, snapshot: Snapshot) -> dict[Path, str]:
         """The digests of a snapshot's files in hex; a file may be missing. Raises Unusable."""
-        names = {file.path: self._paths.in_table(file.path) for files in snapshot.files.values() for file in files}
-        with self._lock:
-            self._read(snapshot.version, set(names.values()))
-            found = {path: self._written[name] for path, name in names.items() if name in self._written}
+        found = {}
         left = COMPUTED_BYTES
+        if not self._written.keys() >= {file.path for files in snapshot.files.values() for file in files}:
+            written = written_digests(self._paths, snapshot)
+            for files in snapshot.files.values():
+                self._written.update({file.path: written.get(self._paths.in_table(file.path)) for file in files})
         for collection in COLLECTIONS:
             for file in snapshot.files[collection]:
-                if file.path not in found and left > 0 and file.path.exists():
-                    found[file.path] = self._computed(collection, file)
+                sha256 = self._written[file.path]
+                if sha256 is None and left > 0 and file.path.exists():
                     left -= file.size
+                    sha256 = self._computed(collection, file)
+                if sha256 is not None:
+                    found[file.path] = sha256
         return found
-
-    def _read(self, version: int, wanted: set[str]) -> None:
-        """Read what the log has of the wanted files, from its end: most files are of the last entries."""
-        if self._last < 0:
-            self._first, self._last = version + 1, version
-        for number in range(self._last + 1, version + 1):
-            self._read_entry(number)
-            self._last = number
-        while self._first > 0 and not wanted <= self._written.keys():
-            self._first -= 1
-            self._read_entry(self._first)
-
-    def _read_entry(self, version: int) -> None:
-        summary = commit_summary(self._paths, version) or {}
-        self._written.update(summary.get("sha256", {}))
 
     def _computed(self, collection: Collection, file: DataFile) -> str:
         """A data file never changes and its name is never used again, so neither does what is kept."""
