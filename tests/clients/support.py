@@ -29,6 +29,7 @@ HERE = Path(__file__).parent
 MODULES = HERE / "node_modules"
 CAST = MODULES / "@foundry-rs" / "cast-linux-amd64" / "bin" / "cast"
 WHATSABI = MODULES / "@shazow" / "whatsabi"
+DUCKDB = HERE / "duckdb" / "bin" / "python"
 HOSTS = ("api.4byte.sourcify.dev", "api.openchain.xyz", "www.4byte.directory")
 
 _IN_NAMESPACE = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"']
@@ -37,7 +38,7 @@ _IN_NAMESPACE = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts
 def need(client: Path, *programs: str) -> None:
     """Skip unless the client is installed, and what it runs on."""
     if not client.exists():
-        pytest.skip(f"{client.name} is not installed: npm install --prefix tests/clients")
+        pytest.skip(f"{client} is not installed: make -C tests/clients")
     for program in programs:
         if shutil.which(program) is None:
             pytest.skip(f"no {program} on this machine")
