@@ -189,12 +189,22 @@ class ViewPage:
     on_head = on_get
 
 
+_HEADINGS = {
+    301: "It is elsewhere", 403: "Not from there", 404: "Not found", 405: "Not this way", 413: "Too much",
+    414: "Too much", 503: "Not now",
+}  # fmt: skip
+
 # What an API's answer looks like in a browser.
 
 
 def send_answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
-    """Answer with a page that shows the JSON ``body``."""
+    """Answer with a page that shows the JSON ``body``, or tells what a page could not do."""
     value = orjson.loads(body)
+    status = falcon.http_status_to_code(resp.status)
+    if status >= 300 and not req.path.startswith("/api/"):
+        send(req, resp, rendered("error.html", status=status, heading=_HEADINGS.get(status, "That went wrong"),
+                                 told=str(value.get("detail", ""))))  # fmt: skip
+        return
     is_list = isinstance(value, dict) and "results" in value
     told = value if is_list else {}
     separator = "&" if req.query_string else ""
