@@ -118,6 +118,10 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True, lstrip_blocks=True, auto_reload=False,
     )  # fmt: skip
     made.globals |= {"asset": asset, "navigation": NAVIGATION}
+    frame = made.get_template("frame.html").module
+    made.globals |= {"head": frame.head(), "script": frame.script(), "foot": frame.foot()}  # type: ignore[attr-defined]
+    # What is the same on every page is a third of rendering a small one.
+    made.globals["masthead"] = lru_cache(maxsize=len(NAVIGATION) + 2)(frame.masthead)  # type: ignore[attr-defined]
     return made
 
 
