@@ -120,7 +120,7 @@ def _templates() -> jinja2.Environment:
     )  # fmt: skip
     made.globals |= {"asset": asset, "navigation": NAVIGATION}
     made.filters |= {"soft": parts.soft, "n": "{:,}".format}
-    made.globals |= {"listed": parts.listed, "copy": parts.copy, "time": parts.time}
+    made.globals |= {"listing": parts.listing, "heading": parts.heading, "copy": parts.copy, "time": parts.time}
     made.globals |= {"search": made.get_template("search_box.html").module.search}  # type: ignore[attr-defined]
     frame = made.get_template("frame.html").module
     made.globals |= {"head": frame.head(), "script": frame.script(), "foot": frame.foot()}  # type: ignore[attr-defined]

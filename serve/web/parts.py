@@ -5,9 +5,12 @@ A list of a hundred rows is 0.4 ms with these (benchmarks/bench_web.py). Everyth
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from markupsafe import Markup, escape
 
-from serve.web.rows import Marked, Row
+from serve.web.rows import SHORT, TITLES, Marked, Row
+from warehouse.schema import EVENT_SIGNATURES, Collection
 
 
 def soft(text: str) -> Markup:
@@ -35,6 +38,18 @@ def listed(row: Row, when: bool = False) -> Markup:
         f'<span class="hash"><span class="hex">{_marked(row.hex)}</span>{copy(hex, "hash")}</span>\n'
         f"{tag}{time(row) if when else ''}</li>\n"
     )
+
+
+def listing(rows: Iterable[Row], when: bool = False) -> Markup:
+    """A list of rows of one collection; a topic has a line of its own."""
+    found = list(rows)
+    kinds = (" dated" if when else "") + (" topics" if found[0].collection == EVENT_SIGNATURES else "")
+    return Markup(f'<ol class="rows{kinds}">\n{"".join(listed(row, when) for row in found)}</ol>\n')  # noqa: S704 - escaped
+
+
+def heading(collection: Collection, count: int) -> Markup:
+    """The heading of a collection's rows, which names the section that it stands in."""
+    return Markup(f'<h2 id="{SHORT[collection]}">{TITLES[collection]} <span class="count">{count:,}</span></h2>\n')  # noqa: S704 - ours
 
 
 def time(row: Row) -> Markup:

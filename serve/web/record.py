@@ -23,6 +23,7 @@ from warehouse.schema import HASH_BYTES, Collection
 
 _OTHERS = 50
 _NEIGHBOURS = 12
+_SHORT = 60
 
 _Place = tuple[int, Segment, int]
 
@@ -61,8 +62,8 @@ class RecordPage(ViewPage):
         same = self._names.rows(view, self._collection, name, _NEIGHBOURS + 1)
         neighbours = [row_of(self._collection, segment, at) for segment, at in same]
         return {
-            "word": self._word, "hex": "0x" + digest.hex(), "row": row, "others": others[:_OTHERS],
-            "count": len(rows), "name": name, "short": SHORT[self._collection],
+            "title": f"0x{digest.hex()[:8]} {_short(row.full)}", "word": self._word, "hex": "0x" + digest.hex(), "row": row,
+            "others": others[:_OTHERS], "count": len(rows), "short": SHORT[self._collection], "short_name": _short(name),
             "neighbours": [n for n in neighbours if n.id != row.id][:_NEIGHBOURS],
             "all_of_name": f"/search/?q={quote(name + '(')}&in={SHORT[self._collection]}",
             "defined": sources().get(digest) if not row.is_filtered else None,
@@ -70,6 +71,10 @@ class RecordPage(ViewPage):
             "abi": abi_json(self._collection, row.full),
             "json": f"/api/v1/{self._collection}/?hex_signature=0x{digest.hex()}&format=json",
         }  # fmt: skip
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHORT else text[:_SHORT] + "…"
 
 
 @lru_cache(maxsize=1024)
