@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pipeline.keccak import keccak256
 from serve.canonical import canonical
 from serve.errors import detail
-from serve.web.page import ViewPage, rendered
+from serve.web.page import Kept, ViewPage, rendered
 from serve.web.parts import heading
 from serve.web.rows import HASH_WORDS, NAMED, SHORT, TITLES, Row, hash_address, row_of, with_hash
 from serve.web.understand import Asked, understand
@@ -170,8 +170,8 @@ def _all_known(collection: Collection) -> list[tuple[bytes, str]]:
 class ResultsPage(ViewPage):
     """What was found, as a page of its own, or the part of it that the script puts into one."""
 
-    def __init__(self, reader: Reader, template: str) -> None:
-        super().__init__(reader)
+    def __init__(self, reader: Reader, kept: Kept, template: str) -> None:
+        super().__init__(reader, kept)
         self._template = template
 
     def render(self, view: View, req: falcon.Request, **_: str) -> bytes:
