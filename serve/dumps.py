@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -23,9 +23,10 @@ import orjson
 from serve.changes import NDJSON
 from serve.cursors import cursor_at
 from serve.errors import Refusal, detail, not_found
-from serve.negotiate import JSON
+from serve.negotiate import HTML, JSON, packed
 from serve.post import Writer
 from serve.settings import Settings
+from serve.web.page import rendered, send
 from warehouse.digests import Digests
 from warehouse.errors import Unusable
 from warehouse.mapped import Segment
@@ -40,6 +41,7 @@ _VERSIONS = 100
 """Versions that the list tells of; the others have their addresses as well."""
 
 _CHUNK_ROWS = 4096  # what is written of them stays in the processor's cache: a fifth faster than with 8192
+_METHODS = "GET, HEAD, OPTIONS"
 _FOREVER = "public, max-age=31536000, immutable"
 
 
@@ -102,7 +104,9 @@ class _Dumps:
 
 
 class VersionsResource:
-    """The newest version with its files, and the versions before it."""
+    """The newest version with its files, and the versions before it; a page for who prefers one."""
+
+    methods = _METHODS
 
     def __init__(self, dumps: _Dumps) -> None:
         self._dumps = dumps
@@ -111,7 +115,8 @@ class VersionsResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         newest = self._dumps.newest()
         latest = self._dumps.told(newest) if newest.version >= 0 else None
-        _tell(resp, {"latest": latest, "versions": self._versions(newest.version) if latest else []})
+        told = {"latest": latest, "versions": self._versions(newest.version) if latest else []}
+        _tell(req, resp, told, latest, told["versions"])
 
     on_head = on_get
 
@@ -129,21 +134,31 @@ def _versions(paths: Paths, newest: int) -> list[dict[str, Any]]:
 
 
 class VersionResource:
-    """One version's files."""
+    """One version's files; a page for who prefers one."""
+
+    methods = _METHODS
 
     def __init__(self, dumps: _Dumps) -> None:
         self._dumps = dumps
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, version: str) -> None:
-        _tell(resp, self._dumps.told(self._dumps.version(req, version)))
+        told = self._dumps.told(self._dumps.version(req, version))
+        _tell(req, resp, told, told)
 
     on_head = on_get
 
 
-def _tell(resp: falcon.Response, told: dict[str, Any]) -> None:
-    resp.content_type = JSON
+def _tell(
+    req: falcon.Request, resp: falcon.Response, told: dict[str, Any], shown: dict[str, Any] | None,
+    versions: Sequence[dict[str, Any]] = (),
+) -> None:  # fmt: skip
+    """Answer ``told`` as JSON, or the page of the version ``shown``, with links to all ``versions``."""
     _share(resp)
-    resp.data = orjson.dumps(told, option=orjson.OPT_INDENT_2)
+    if req.context.kind == HTML:
+        send(req, resp, rendered("dumps.html", shown=shown, versions=versions))
+    else:
+        resp.content_type = JSON
+        resp.data = packed(req, resp, orjson.dumps(told, option=orjson.OPT_INDENT_2))
 
 
 def _share(resp: falcon.Response, cache_control: str = "no-cache") -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import html
 import io
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -116,6 +118,30 @@ def test_latest_leads_to_the_newest_version(server: Server) -> None:
         assert (answer.status, answer.header("Location")) == (302, f"/dumps/2/{path}")
     assert get(server.port, "/dumps/latest").header("Location") == "/dumps/latest/"
     assert get(server.port, "/dumps").header("Location") == "/dumps/"
+
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+
+
+def test_a_browser_gets_a_page_with_all_of_it(server: Server) -> None:
+    """Each version, and each file with its address, size, rows and digest; others get JSON at the same place."""
+    for path, version in (("/dumps/", 2), ("/dumps/1/", 1)):
+        answer = get(server.port, path, BROWSER)
+        assert (answer.status, answer.header("Content-Type")) == (200, "text/html; charset=utf-8")
+        assert "Accept" in answer.header("Vary")
+        page = html.unescape(answer.body.decode())
+        for file in listed(server, str(version))["files"]:
+            assert f'href="{file["url"]}"' in page
+            assert all(f">{text}<" in page for text in (file["sha256"], f"{file['rows']:,}", f"{file['bytes']:,}"))
+        for collection in COLLECTIONS:
+            for ending in ("csv", "ndjson"):
+                assert get(server.port, f"/dumps/{version}/{collection}.{ending}").status == 200
+                assert f'href="/dumps/{version}/{collection}.{ending}"' in page
+        links = {link for link in re.findall(r'href="(/dumps/(?:[^"]*/)?)"', page) if "latest" not in link}
+        assert links == ({"/dumps/", "/dumps/1/", "/dumps/2/"} if path == "/dumps/" else {"/dumps/"})
+        assert get(server.port, f"{path}?format=json", BROWSER).json() == get(server.port, path).json()
+    assert get(server.port, "/dumps/latest/", BROWSER).header("Location") == "/dumps/2/"
+    assert get(server.port, "/dumps/9/", BROWSER).status == 404
 
 
 # Ranges.
@@ -339,6 +365,7 @@ def test_only_so_many_stream_at_once() -> None:
 def test_a_version_published_meanwhile_is_the_newest_at_once(tmp_path: Path) -> None:
     with serving(tmp_path / "house", workers=1) as server:
         assert get(server.port, "/dumps/").json() == {"latest": None, "versions": []}
+        assert "Nothing was published yet" in get(server.port, "/dumps/", BROWSER).body.decode()
         assert get(server.port, "/dumps/latest/").status == 404
         assert post_text(server.port, "a()").status == 201
         fold(Paths(server.folder))
