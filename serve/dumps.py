@@ -115,8 +115,8 @@ class VersionsResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         newest = self._dumps.newest()
         latest = self._dumps.told(newest) if newest.version >= 0 else None
-        told = {"latest": latest, "versions": self._versions(newest.version) if latest else []}
-        _tell(req, resp, told, latest, told["versions"])
+        versions = self._versions(newest.version) if latest else []
+        _tell(req, resp, {"latest": latest, "versions": versions}, latest, versions)
 
     on_head = on_get
 
