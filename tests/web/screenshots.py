@@ -38,14 +38,14 @@ def _type(page: Page) -> None:
     page.locator("#results mark").first.wait_for()
 
 
-PICTURES: dict[str, tuple[str, Callable[[Page], None] | None]] = {
-    "home": ("/", None),
-    "search": ("/", _type),
-    "record": ("/selector/0xa9059cbb/", None),
-    "preview": ("/submit/", _preview),
-    "status": ("/status/", None),
+_ALL = ("light", "dark", "phone")
+PICTURES: dict[str, tuple[str, Callable[[Page], None] | None, tuple[str, ...]]] = {
+    "home": ("/", None, _ALL),
+    "search": ("/", _type, ("light", "phone")),
+    "record": ("/selector/0xa9059cbb/", None, ("dark", "phone")),
+    "preview": ("/submit/", _preview, ("light", "dark")),
 }
-"""What is shown: a name, the path, and what is done there first."""
+"""What is shown: a name, the path, what is done there first, and in which windows."""
 
 _WINDOWS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1100, "height": 760}, "color_scheme": "light"},
@@ -66,7 +66,9 @@ def main(folder: Path) -> None:
             browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
             for window, options in _WINDOWS.items():
                 context = browser.new_context(base_url=f"http://{HOST}:{server.port}", **options)
-                for picture, (path, first) in PICTURES.items():
+                for picture, (path, first, shown_in) in PICTURES.items():
+                    if window not in shown_in:
+                        continue
                     page = context.new_page()
                     page.goto(path)
                     if first is not None:
@@ -75,7 +77,7 @@ def main(folder: Path) -> None:
                     page.close()
                 context.close()
             browser.close()
-    print(f"{len(_WINDOWS) * len(PICTURES)} pictures in {folder}")
+    print(f"{sum(len(shown_in) for _, _, shown_in in PICTURES.values())} pictures in {folder}")
 
 
 if __name__ == "__main__":
