@@ -3,7 +3,7 @@
 A client is started in a mount namespace of its own, in which /etc/hosts names a loopback address for the
 hosts it asks; there a TLS front with a certificate of a CA made for the test hands the bytes on to the
 server. Nothing outside of that process changes. The clients themselves are installed beforehand, never by
-a test: ``npm install --prefix tests/clients``.
+a test: ``make -C tests/clients``.
 """
 
 from __future__ import annotations
