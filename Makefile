@@ -9,10 +9,10 @@ BIN := $(VENV)/bin
 export SIGDIR_WAREHOUSE ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint format bench bench-quick torture fuzz clean
+.PHONY: help install run test lint format bench bench-quick torture fuzz second-machine screenshots clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Made again when the dependencies change. The package itself is installed editable.
 $(VENV)/.installed: pyproject.toml
@@ -53,6 +53,12 @@ SECONDS ?= 60
 fuzz: install ## fuzz grammar, readers and POST bodies by coverage (SECONDS=60 each)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	for target in grammar readers bodies; do $(BIN)/python -m tests.fuzz $$target $(SECONDS) || exit 1; done
+
+second-machine: install ## mirror, export and import again the real corpora, or WAREHOUSE=..., and compare all rows
+	$(BIN)/python -m tests.second_machine $(WAREHOUSE)
+
+screenshots: install ## pictures of the pages into docs/screenshots (needs chromium)
+	$(BIN)/python -m tests.web.screenshots docs/screenshots
 
 clean: ## remove the environment, caches and benchmark corpora; the warehouse stays
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/.cache

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
-# Loaded when called: `sigdir --help` need not wait for the engines.
+# Loaded when called.
 _COMMANDS = {
     "import": "pipeline.commands:import_",
     "export": "pipeline.commands:export",
@@ -37,6 +39,19 @@ class _Commands(click.Group):
         module, _, name = _COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """A line a command from its docstring, without loading it: all of them took 0.8 s."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _first_sentence(place)) for name, place in _COMMANDS.items()])
+
+
+def _first_sentence(place: str) -> str:
+    module, _, name = place.partition(":")
+    source = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
+    functions = (node for node in ast.parse(source.read_bytes()).body if isinstance(node, ast.FunctionDef))
+    told = next(ast.get_docstring(node) or "" for node in functions if node.name == name)
+    return told.partition("\n\n")[0].replace("\n", " ").partition(". ")[0].rstrip(".")
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -34,15 +34,15 @@ from pipeline.errors import BadTarget
 from pipeline.progress import Reporter
 from pipeline.run import digest_column
 from pipeline.source import STDIN, printable
-from warehouse.errors import Unusable
 from warehouse.files import replacing, sync
 from warehouse.mapped import Segment, sorted_hashes
 from warehouse.parallel import in_background
 from warehouse.parquet import row_groups
 from warehouse.paths import Paths
+from warehouse.scan import batches, hashes_of, pieces
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, FILE_SCHEMA, HASH_BYTES, SIGNATURES, Collection
 from warehouse.snapshot import Snapshot, read_snapshot
-from warehouse.template import Template
+from warehouse.template import RECORD, Template
 
 STDOUT = STDIN
 
@@ -58,7 +58,6 @@ SOURCIFY_SCHEMA = pa.schema(
 )
 """The columns of Sourcify's v2 export; its times have no zone and are UTC."""
 
-_BATCH_ROWS = 1 << 16
 _AHEAD = 2
 _ROW_MASK = np.uint64(0xFFFF_FFFF)
 
@@ -158,18 +157,15 @@ class _Export:
         self.progress = progress
         progress.stage("export", sum(map(snapshot.count, self.collections)))
 
-    def batches(self, collection: Collection) -> Iterator[pa.RecordBatch]:
-        """The rows in the order of their ids, unpacked by a thread of its own."""
-        return in_background(self._batches(collection, FILE_SCHEMA.names), _AHEAD)
-
-    def _batches(self, collection: Collection, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, collection: Collection, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Columns of the rows in the order of their ids."""
         for file in self.snapshot.files[collection]:
-            try:
-                with pq.ParquetFile(file.path, page_checksum_verification=True) as parquet:
-                    yield from parquet.iter_batches(_BATCH_ROWS, columns=columns)
-            except (pa.ArrowException, OSError) as error:
-                reason = str(error).partition("\n")[0]
-                raise Unusable(f"{file.path}: {reason}") from error
+            yield from batches(file.path, columns)
+
+    def segments(self, collection: Collection) -> Iterator[Segment]:
+        """The rows in the order of their ids, unpacked by a thread of its own."""
+        files = self.snapshot.files[collection]
+        return in_background(chain.from_iterable(pieces(collection, file.path) for file in files), _AHEAD)
 
     def done(self, collection: Collection, rows: int, read: int) -> None:
         self.report.rows[collection] += rows
@@ -180,8 +176,7 @@ class _Export:
     def chosen(self, collection: Collection, keep: Flags | None = None) -> Iterator[tuple[Segment, npt.NDArray[Any]]]:
         """The rows as segments, each with the numbers of its rows that are wanted."""
         at = 0
-        for batch in self.batches(collection):
-            segment = _segment(batch, HASH_BYTES[collection])
+        for segment in self.segments(collection):
             rows = np.arange(segment.rows) if keep is None else np.flatnonzero(keep[at : at + segment.rows])
             at += segment.rows
             yield segment, rows
@@ -200,8 +195,8 @@ class _Export:
         """The collection's rows as ``sorted_hashes`` has them."""
         hashes = np.empty((self.snapshot.count(collection), 4), np.uint8)
         at = 0
-        for batch in self._batches(collection, ["hash"]):
-            hashes[at : at + batch.num_rows] = _hashes(batch["hash"], HASH_BYTES[collection])[:, :4]
+        for batch in self.batches(collection, ["hash"]):
+            hashes[at : at + batch.num_rows] = hashes_of(batch["hash"], HASH_BYTES[collection])[:, :4]
             at += batch.num_rows
         return sorted_hashes(hashes)
 
@@ -272,29 +267,6 @@ def _write_small(folder: int, name: str, content: bytes) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
     finally:
         os.close(file)
-
-
-def _segment(batch: pa.RecordBatch, width: int) -> Segment:
-    text = batch["text_signature"]
-    _, offsets, data = text.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[text.offset : text.offset + len(text) + 1].astype(np.int64)
-    return Segment.of(
-        batch.num_rows,
-        batch["id"].to_numpy(),
-        batch["created_at"].view(pa.int64()).to_numpy(),
-        bounds - bounds[0],
-        np.frombuffer(data or b"", np.uint8)[bounds[0] : bounds[-1]],
-        _hashes(batch["hash"], width),
-        {},
-    )
-
-
-def _hashes(column: pa.Array, width: int) -> npt.NDArray[np.uint8]:
-    """A column of hashes of one width, uint8 of shape (rows, width)."""
-    _, offsets, data = column.buffers()
-    first = int(np.frombuffer(offsets, np.int32)[column.offset])
-    raw = np.frombuffer(data or b"", np.uint8)[first : first + len(column) * width]
-    return raw.reshape(-1, width)
 
 
 def _rows_flagged(by_hash: npt.NDArray[Any], wanted: Callable[[npt.NDArray[Any]], Flags]) -> Flags:
@@ -450,7 +422,7 @@ def _parquet(export: _Export, out: BinaryIO) -> None:
 
         def tables() -> Iterator[pa.Table]:
             for collection in export.collections:
-                for batch in export.batches(collection):
+                for batch in in_background(export.batches(collection, FILE_SCHEMA.names), _AHEAD):
                     yield table(collection, batch)
                     export.done(collection, batch.num_rows, batch.num_rows)
 
@@ -464,7 +436,7 @@ def _ours(collection: Collection, batch: pa.RecordBatch) -> pa.Table:
 
 def _sourcify(collection: Collection, batch: pa.RecordBatch) -> pa.Table:
     text = batch["text_signature"]
-    known = _hashes(batch["hash"], HASH_BYTES[collection])
+    known = hashes_of(batch["hash"], HASH_BYTES[collection])
     digests = digest_column(text) if collection == SIGNATURES else known
     times = batch["created_at"].view(pa.int64()).to_numpy() * 1000
     columns = [_binary(digests), _binary(digests[:, :4]), text, pa.array(times).view(pa.timestamp("ns"))]
@@ -493,10 +465,6 @@ class Format:
     packs: bool = True
 
 
-_NDJSON_ROW = (
-    '{{"id":{id},"created_at":"{created_at}Z","text_signature":"{text_json}",'
-    '"hex_signature":"0x{hash}","bytes_signature":"{bytes_json}"}}\n'
-)
 _CSV_HEAD = "text_signature,hex_signature,created_at,id\n"
 
 FORMATS = {
@@ -508,7 +476,7 @@ FORMATS = {
         Format("topic0", "the same for topics", None, (EVENT_SIGNATURES,), (EVENT_SIGNATURES,)),
         Format("foundry", "Foundry's cache of signatures", _foundry),
         Format("csv", "text_signature,hex_signature,created_at,id", _lines('"{text_csv}",0x{hash},{created_at}Z,{id}\n', _CSV_HEAD)),
-        Format("ndjson", "4byte.directory's rows", _lines(_NDJSON_ROW)),
+        Format("ndjson", "4byte.directory's rows", _lines(RECORD + "\n")),
         Format("parquet", "the table's columns, or Sourcify's", _parquet, packs=False),
     )
 }  # fmt: skip

@@ -22,7 +22,7 @@ import orjson
 from serve.cursors import InvalidCursor, cursor_at, id_of
 from serve.errors import field_error
 from serve.post import Writer
-from serve.render import NEWLINE, render_rows
+from serve.render import render_records
 from serve.settings import Settings
 from warehouse.mapped import Segment
 from warehouse.reading import Reader, View
@@ -53,7 +53,7 @@ class Changes:
         """A record a line, in pieces."""
         for segment, first, last in self.parts:
             for start in range(first, last, _CHUNK_ROWS):
-                yield render_rows(segment, np.arange(start, min(start + _CHUNK_ROWS, last)), NEWLINE) + b"\n"
+                yield render_records(segment, np.arange(start, min(start + _CHUNK_ROWS, last)))
 
 
 def changes(view: View, collection: Collection, after: int, limit: int) -> Changes:

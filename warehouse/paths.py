@@ -61,8 +61,12 @@ class Paths:
     def last_checkpoint(self) -> Path:
         return self.log / "_last_checkpoint"
 
+    @property
+    def mirrors(self) -> Path:
+        return self.root / "mirrors"
+
     def mirror(self, directory: str) -> Path:
-        return self.root / "mirrors" / directory
+        return self.mirrors / directory
 
     def log_entry(self, version: int) -> Path:
         return self.log / f"{version:020d}.json"

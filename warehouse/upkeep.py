@@ -112,6 +112,7 @@ _WHAT = {
     "log": "left-overs of killed commits",
     "run": "folders of dead imports",
     "index": "indexes of files that are not in the newest version",
+    "mirror": "left-overs of killed mirrors",
 }
 
 

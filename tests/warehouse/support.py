@@ -52,7 +52,7 @@ REPOSITORY = Path(__file__).parents[2]
 SAFETY_SECONDS = 120
 """After this long a subprocess is taken to hang. No test expects anything to be faster."""
 
-BACKUP_POINTS = ("brought", "logged", "replaced")
+BACKUP_POINTS = ("brought", "logged", "replaced", "mirrored")
 """Where a backup can be killed by name, in its order."""
 
 Batches = Sequence[Sequence[str]]

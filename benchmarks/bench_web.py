@@ -1,0 +1,82 @@
+"""HTML pages a second beside the same server answering a ready body of the page's size.
+
+The first page and a fragment's results are the same ones again, and of the pages of 2,000 selectors all are kept after a while. Pages of
+20,000 more are asked for once, most of them: what is measured there is making them. All are checked first.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+
+from benchmarks import servers
+from benchmarks.bench_serve import _RANDOM, _beside, _get, _wrk, warehouse_of
+from benchmarks.measure import Figure
+from benchmarks.servers import Server
+from warehouse.mapped import Segment, segment_of
+from warehouse.paths import Paths
+from warehouse.snapshot import read_snapshot
+
+_KEPT, _HASHES = 2_000, 22_000
+_SAMPLES = 50
+_WANTED = 0.5
+
+
+def figures(rows: int, rounds: int, server: str) -> list[Figure]:
+    if shutil.which("wrk") is None:
+        print("wrk is not installed; the figures of the pages are left out", file=sys.stderr)
+        return []
+    house = warehouse_of(rows)
+    with tempfile.TemporaryDirectory() as name, servers.ours(house, server) as ours:
+        known = _check(ours, house)
+        fragment = "/search/?q=transfer"
+        paths = {
+            "home": (["/"], _get('"/"')),
+            "results of a fragment": ([fragment], _get(f'"{fragment}"')),
+            "results of 2,000 selectors": _random(known[:_KEPT], "/search/?q=0x", ""),
+            "records of 2,000 selectors": _random(known[:_KEPT], "/selector/0x", "/"),
+            "results of 20,000 selectors": _random(known[_KEPT:], "/search/?q=0x", ""),
+            "records of 20,000 selectors": _random(known[_KEPT:], "/selector/0x", "/"),
+        }
+        sizes = {title: _size(ours, sample[:_SAMPLES]) for title, (sample, _) in paths.items()}
+        folder = Path(name)
+        with servers.ceiling(folder, server, tuple(sizes.values())) as ceiling:
+            return [
+                _beside(
+                    f"{server}: page: {title}, {sizes[title] / 1000:.1f} kB", partial(_wrk, folder, ours, script),
+                    partial(_wrk, folder, ceiling, _get(f'"/{sizes[title]}"')), _WANTED, rounds,
+                )
+                for title, (_, script) in paths.items()
+            ]  # fmt: skip
+
+
+def _random(known: list[str], before: str, behind: str) -> tuple[list[str], str]:
+    """Paths, and a script that asks for one of them after another."""
+    hashes = "{" + ",".join(f'"{value}"' for value in known) + "}"
+    paths = [f"{before}{value}{behind}" for value in known]
+    return paths, _RANDOM + f"local known = {hashes}\n" + _get(
+        f'"{before}" .. known[math.random(#known)] .. "{behind}"'
+    )
+
+
+def _size(server: Server, paths: list[str]) -> int:
+    return round(mean(len(server.body(path)) for path in paths))
+
+
+def _check(server: Server, house: Path) -> list[str]:
+    """Hashes that are there; some are asked for, and their page must have their text."""
+    paths = Paths(house)
+    (file, *_) = read_snapshot(paths).files["signatures"]
+    segment: Segment = segment_of(paths.cache, "signatures", file.path, file.rows)
+    picked = np.random.default_rng(5).integers(0, segment.rows, _HASHES).tolist()
+    known = [segment.hash[row].tobytes().hex() for row in picked]
+    for row, hash in zip(picked[:_SAMPLES], known, strict=False):
+        page = server.body(f"/selector/0x{hash}/").decode().replace("<wbr>", "")
+        assert segment.text_at(row) in page, f"{segment.text_at(row)} is not on its page"
+    return known
