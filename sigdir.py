@@ -23,7 +23,7 @@ _COMMANDS = {
     "rejects": "warehouse.commands:rejects",
     "history": "warehouse.commands:history",
     "stats": "warehouse.commands:stats",
-    "sql": "warehouse.commands:sql",
+    "sql": "pipeline.ask:sql",
 }
 
 
