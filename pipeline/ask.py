@@ -15,8 +15,8 @@ from pipeline.errors import PipelineError
 from pipeline.functions import FUNCTIONS
 from pipeline.target import STDOUT, opened
 from warehouse import Warehouse
-from warehouse.commands import Failure, as_of_option, format_option, warehouse_option
 from warehouse.errors import QueryError, WarehouseError
+from warehouse.options import Failure, as_of_option, format_option, warehouse_option
 from warehouse.output import WRITERS, write
 
 _INTERRUPTED_STATUS = 130

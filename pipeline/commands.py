@@ -24,8 +24,8 @@ from pipeline.mirror import Options as MirrorOptions
 from pipeline.mirror import Way, run_mirror
 from pipeline.progress import reporter
 from pipeline.run import Options, run_import
-from warehouse.commands import Failure, as_of_option, warehouse_option
 from warehouse.errors import Busy, WarehouseError
+from warehouse.options import Failure, as_of_option, warehouse_option
 from warehouse.schema import COLLECTIONS, SIGNATURES, Collection
 
 BUSY_STATUS = 3

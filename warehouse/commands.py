@@ -19,7 +19,8 @@ import orjson
 import warehouse
 from warehouse.compact import compact, due
 from warehouse.errors import Busy, WarehouseError
-from warehouse.output import FORMATS, write
+from warehouse.options import Failure, as_of_option, format_option, warehouse_option
+from warehouse.output import write
 from warehouse.paths import Paths
 from warehouse.publish import fold as fold_staged
 from warehouse.query import Result
@@ -28,35 +29,8 @@ from warehouse.schema import COLLECTIONS
 from warehouse.snapshot import Snapshot
 from warehouse.vacuum import vacuum
 
-warehouse_option = click.option(
-    "--warehouse",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    default="data",
-    show_default=True,
-    envvar="SIGDIR_WAREHOUSE",
-    show_envvar=True,
-    help="Folder of the warehouse.",
-)
-as_of_option = click.option("--as-of", "version", type=click.IntRange(min=0), help="Look at an older version.")
-format_option = click.option(
-    "--format",
-    "format",
-    type=click.Choice(FORMATS),
-    default="table",
-    show_default=True,
-    help="How to write the rows.",
-)
-
-
 # The log of the window is read for it: 0.6 s after a week of folds.
 _VACUUM_SECONDS = 3600.0
-
-
-class Failure(click.ClickException):
-    """An error told in one line, exit status 2."""
-
-    exit_code = 2
 
 
 def _open(folder: Path, version: int | None = None) -> warehouse.Warehouse:

@@ -13,6 +13,7 @@ import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from warehouse.errors import QueryError, Unusable, WarehouseError
+from warehouse.errors import QueryError, Unusable
 from warehouse.files import run_name
 from warehouse.parquet import sha256_of
 from warehouse.paths import Paths
@@ -120,24 +121,17 @@ class Result:
         """The rows as a stream of batches, computed while they are read; raises QueryError at any."""
         if self._relation is None:
             return pa.RecordBatchReader.from_batches(pa.schema([]), [])
-        try:
+        with self._database.telling():
             rows = self._relation.to_arrow_reader(batch_rows)
-        except duckdb.Error as error:
-            raise self._database.told(error) from error
         return pa.RecordBatchReader.from_batches(rows.schema, self._batches(rows))
 
     def _batches(self, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        """The batches, the engine's errors while it computes them turned into ours."""
-        try:
+        with self._database.telling():
             yield from rows
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise self._database.told(error) from error
 
     def __str__(self) -> str:
-        try:
+        with self._database.telling():
             return "" if self._relation is None else str(self._relation)
-        except duckdb.Error as error:
-            raise self._database.told(error) from error
 
 
 class Database:
@@ -195,28 +189,28 @@ class Database:
         Only what reads is run, unless ``unsafe``: the folder that the engine may read from could
         otherwise be written to as well, with COPY or ATTACH.
         """
-        try:
+        with self.telling():
             if not self._unsafe and not _reads(self._connection, query):
                 raise QueryError("one query that reads, please: SELECT, FROM, WITH, DESCRIBE, SUMMARIZE or SHOW")
             return Result(self, self._connection.sql(query, params=parameters or None))
-        except duckdb.Error as error:
-            raise self.told(error) from error
 
     def statements(self, script: str) -> list[str]:
         """A text of several statements, cut at its semicolons; raises QueryError."""
-        try:
+        with self.telling():
             return [statement.query.strip() for statement in self._connection.extract_statements(script)]
-        except duckdb.Error as error:
-            raise QueryError(str(error)) from error
 
-    def told(self, error: Exception) -> WarehouseError:
-        """An error of the engine's as one of ours; what went wrong in the log is told as it was."""
-        trouble, self._log.trouble = self._log.trouble, None
-        return trouble or QueryError(str(error))
-
-    def interrupt(self) -> None:
-        """Stop what the engine is computing; who reads it is raised a QueryError."""
-        self._connection.interrupt()
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """The engine's errors as ours, and Ctrl-C as it is; what was wrong with the log is told as it was."""
+        try:
+            yield
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            trouble, self._log.trouble = self._log.trouble, None
+            raise trouble or QueryError(str(error)) from error
+        except RuntimeError as error:  # the engine's own form of it
+            if "interrupted" in str(error):
+                raise KeyboardInterrupt from error
+            raise
 
     def close(self) -> None:
         self._connection.close()

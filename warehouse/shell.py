@@ -91,7 +91,6 @@ def _answer(house: Warehouse, text: str) -> None:
     except WarehouseError as error:
         click.echo(f"Error: {error}")
     except KeyboardInterrupt:
-        house.database.interrupt()
         click.echo("interrupted")
 
 
