@@ -22,7 +22,7 @@ from warehouse.output import WRITERS, write
 _INTERRUPTED_STATUS = 130
 
 
-class _Named(click.ParamType):
+class _Named(click.ParamType[tuple[str, str]]):
     """``name=value``, as a pair."""
 
     name = "name=value"

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from warehouse.errors import QueryError, Unusable
 from warehouse.files import run_name
@@ -159,8 +160,9 @@ class Database:
             raise Unusable(f"{paths.root}: {reason}") from error
         for name, function in (functions or {}).items():
             self._connection.create_function(
-                name, function, ["VARCHAR"], "VARCHAR", type="arrow", null_handling="special"
-            )
+                name, function, ["VARCHAR"], "VARCHAR",
+                type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
+            )  # fmt: skip
         named = {name: Path(file).absolute() for name, file in (files or {}).items()}
         for name, file in named.items():
             self._create_file_view(name, file)

@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from duckdb.func import PythonUDFType
 
 from warehouse.errors import WarehouseError
 from warehouse.parquet import naming
@@ -116,7 +117,7 @@ CREATE VIEW parameters AS
 
 def create_views(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot, log: LazyLog) -> None:
     """Create the macros and views; ``log`` is what imports and rejects are read through."""
-    connection.create_function("deep_types", _deep_types, ["VARCHAR"], "VARCHAR[]", type="arrow")
+    connection.create_function("deep_types", _deep_types, ["VARCHAR"], "VARCHAR[]", type=PythonUDFType.ARROW)
     connection.execute(_MACROS)
     for collection in COLLECTIONS:
         _create_rows_view(connection, collection, snapshot)
