@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,21 @@ from warehouse.output import WRITERS, write
 _INTERRUPTED_STATUS = 130
 
 
-class _Named(click.ParamType[tuple[str, str]]):
-    """``name=value``, as a pair."""
-
-    name = "name=value"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        name, equals, rest = value.partition("=")
+def _pairs(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """``NAME=VALUE`` options as a mapping."""
+    pairs: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
         if not name or not equals:
-            self.fail(f"{value!r} is not NAME=VALUE", param, ctx)
-        return name, rest
+            raise click.BadParameter(f"{text!r} is not {param.metavar}", ctx, param)
+        if name in pairs:
+            raise click.BadParameter(f"{name} is given twice", ctx, param)
+        pairs[name] = value
+    return pairs
+
+
+def _named(option: str, metavar: str, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(option, multiple=True, callback=_pairs, metavar=metavar, help=help)
 
 
 @click.command()
@@ -39,8 +44,8 @@ class _Named(click.ParamType[tuple[str, str]]):
 @click.argument("values", nargs=-1)
 @warehouse_option
 @as_of_option
-@click.option("--param", "named", type=_Named(), multiple=True, metavar="NAME=VALUE", help="What $NAME stands for.")
-@click.option("--file", "files", type=_Named(), multiple=True, metavar="NAME=PATH", help="A file to select from.")
+@_named("--param", "NAME=VALUE", "What $NAME stands for.")
+@_named("--file", "NAME=PATH", "A file to select from, by that name: .csv, .tsv, .json, .parquet, else lines of text.")
 @format_option
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--output", metavar="FILE", help="Write to a file: .csv, .json, .ndjson or .parquet; .gz and .zst pack.")
@@ -51,8 +56,8 @@ def sql(
     values: tuple[str, ...],
     folder: Path,
     version: int | None,
-    named: tuple[tuple[str, str], ...],
-    files: tuple[tuple[str, str], ...],
+    param: dict[str, str],
+    file: dict[str, str],
     format: str,
     as_json: bool,
     output: str | None,
@@ -92,7 +97,7 @@ def sql(
                  WHERE canonical(text) NOT IN (SELECT text_signature FROM signatures)"
       sigdir sql --unsafe "SELECT text_signature FROM signatures SEMI JOIN 'mine.csv' USING (hex_signature)"
     """
-    if values and named:
+    if values and param:
         raise click.UsageError("VALUES for ? or --param for $NAME, not both")
     if output is not None:
         format = _format_of(output, "json" if as_json else format)
@@ -100,7 +105,7 @@ def sql(
         format = "json"
     try:
         house = warehouse.open(
-            folder, version, unsafe=unsafe, functions=FUNCTIONS, files=dict(files), memory_limit=memory_limit
+            folder, version, unsafe=unsafe, functions=FUNCTIONS, files=file, memory_limit=memory_limit
         )
         if query is None and output is None and sys.stdin.isatty():
             from warehouse.shell import run_shell
@@ -108,7 +113,7 @@ def sql(
             run_shell(house)
             return
         script = sys.stdin.read() if query is None else query
-        _run(house, script, dict(named) or values, format, output or STDOUT)
+        _run(house, script, param or values, format, output or STDOUT)
     except (WarehouseError, PipelineError) as error:
         raise Failure(str(error)) from error
     except BrokenPipeError:  # the reader has seen enough

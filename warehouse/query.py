@@ -27,7 +27,7 @@ from warehouse.files import run_name
 from warehouse.parquet import sha256_of
 from warehouse.paths import Paths
 from warehouse.snapshot import Snapshot, written_digests
-from warehouse.views import LazyLog, create_views, quoted
+from warehouse.views import VIEWS, LazyLog, create_views, quoted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,10 +178,12 @@ class Database:
     def _create_file_view(self, name: str, file: Path) -> None:
         if not _NAME.fullmatch(name):
             raise QueryError(f"{name!r} is no name for a view: letters, digits and _, please")
+        if name.lower() in VIEWS:
+            raise QueryError(f"{name} is a view of the warehouse's own")
         if not file.is_file():
             raise QueryError(f"{file}: {'is no file' if file.exists() else 'no such file'}")
         try:
-            self._connection.execute(f"CREATE VIEW {name} AS FROM {_read_file(file)}")
+            self._connection.execute(f'CREATE VIEW "{name}" AS FROM {_read_file(file)}')
         except duckdb.Error as error:
             raise QueryError(f"{name}: {file}: {str(error).partition(chr(10))[0]}") from error
 

@@ -89,6 +89,8 @@ CREATE MACRO parameter_types(text) AS CASE
     ELSE deep_types(parameter_list(text)) END;
 """
 
+VIEWS = (*VIEW_NAMES.values(), "collisions", "names", "parameters", "imports", "rejects")
+
 MACROS = ("signature_name", "parameter_list", "parameter_types")
 """Of a canonical text: the name, what stands between its parentheses, and that as a list of types."""
 
