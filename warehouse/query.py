@@ -179,7 +179,7 @@ class Database:
         if not _NAME.fullmatch(name):
             raise QueryError(f"{name!r} is no name for a view: letters, digits and _, please")
         if name.lower() in VIEWS:
-            raise QueryError(f"{name} is a view of the warehouse's own")
+            raise QueryError(f"{name}: the warehouse has a view of that name")
         if not file.is_file():
             raise QueryError(f"{file}: {'is no file' if file.exists() else 'no such file'}")
         try:
