@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export SIGDIR_WAREHOUSE ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint format bench bench-quick torture fuzz second-machine screenshots clean
+.PHONY: help install run test lint format bench bench-quick cookbook torture fuzz second-machine screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ bench: install ## measure everything beside its yardstick (10 M rows, about 15 m
 
 bench-quick: install ## the same on a tenth of the rows
 	$(BIN)/python -m benchmarks --rows 1000000
+
+cookbook: install ## time the queries of docs/cookbook.md on the real corpora, and write them into it
+	$(BIN)/python -m benchmarks.cookbook
 
 torture: install ## kill its processes and see that nothing is lost (SEED=1 ROUNDS=200, 5 s a round)
 	$(BIN)/python -m torture --seed $(SEED) --rounds $(ROUNDS)

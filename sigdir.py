@@ -1,15 +1,26 @@
-"""The console command ``sigdir``: gathers the commands of the floors, and nothing else."""
+"""The front door: the console command ``sigdir``, which gathers the commands of the floors, and ``open``.
+
+::
+
+    import sigdir
+
+    sigdir.open("data").sql("SELECT text_signature FROM signatures WHERE hex_signature = selector('f(uint)')").df()
+"""
 
 from __future__ import annotations
 
 import ast
 import os
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+
+if TYPE_CHECKING:
+    from warehouse import Warehouse
 
 # Loaded when called.
 _COMMANDS = {
@@ -25,8 +36,19 @@ _COMMANDS = {
     "rejects": "warehouse.commands:rejects",
     "history": "warehouse.commands:history",
     "stats": "warehouse.commands:stats",
-    "sql": "warehouse.commands:sql",
+    "sql": "pipeline.ask:sql",
 }
+
+
+def open(
+    path: str | Path, version: int | None = None, *, unsafe: bool = False,
+    files: Mapping[str, str | Path] | None = None, memory_limit: str = "1GB",
+) -> Warehouse:  # fmt: skip
+    """Open a warehouse as ``warehouse.open`` does, with the pipeline's functions in its SQL."""
+    import warehouse
+    from pipeline.functions import FUNCTIONS
+
+    return warehouse.open(path, version, unsafe=unsafe, functions=FUNCTIONS, files=files, memory_limit=memory_limit)
 
 
 class _Commands(click.Group):
@@ -77,8 +99,8 @@ class _NoPandas:
 def _leave_pandas_out() -> None:
     """Let pyarrow find no pandas in this process, which has no use for it.
 
-    With the first array that it makes it would import pandas, which takes 0.4 s of an import's
-    time. It looks once; as a library, in other processes, nothing changes.
+    With the first array that it makes it would import pandas, which takes 0.4 s, a third of a short
+    import's or query's time. It looks once; as a library, in other processes, nothing changes.
     """
     finder: Any = _NoPandas()
     sys.meta_path.insert(0, finder)
@@ -88,7 +110,7 @@ def _leave_pandas_out() -> None:
 
 def console() -> NoReturn:
     """The command as a process of its own."""
-    if sys.argv[1:2] == ["import"]:
+    if sys.argv[1:2] in (["import"], ["sql"]):
         _leave_pandas_out()
     status: int | str | None = 0
     try:

@@ -10,31 +10,28 @@ text a selector is wanted. POSTed rows belong to a version once they are folded.
 from __future__ import annotations
 
 import errno
-import gzip
 import os
 import shutil
-import sys
 import tarfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-import zstandard
 
 from pipeline.errors import BadTarget
 from pipeline.progress import Reporter
 from pipeline.run import digest_column
-from pipeline.source import STDIN, printable
-from warehouse.files import replacing, sync
+from pipeline.source import printable
+from pipeline.target import STDOUT, opened
+from warehouse.files import sync
 from warehouse.mapped import Segment, sorted_hashes
 from warehouse.parallel import in_background
 from warehouse.parquet import row_groups
@@ -43,8 +40,6 @@ from warehouse.scan import batches, hashes_of, pieces
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, FILE_SCHEMA, HASH_BYTES, SIGNATURES, Collection
 from warehouse.snapshot import Snapshot, read_snapshot
 from warehouse.template import RECORD, Template
-
-STDOUT = STDIN
 
 OURS, SOURCIFY = COLUMNS = ("ours", "sourcify")
 
@@ -130,7 +125,7 @@ def run_export(options: Options, progress: Reporter) -> ExportReport:
     if format.write is None and not _is_tar(options.target):
         export.tree(Path(options.target))
     else:
-        with _opened(options.target, format.packs) as out:
+        with opened(options.target, format.packs) as out:
             (format.write or _tar)(export, out)
         if options.target != STDOUT and os.path.isfile(options.target):
             export.report.bytes = os.path.getsize(options.target)
@@ -295,39 +290,6 @@ def _in_larger_group(prefixes: npt.NDArray[Any]) -> Flags:
 
 def _is_tar(target: str) -> bool:
     return target == STDOUT or target.removesuffix(".gz").removesuffix(".zst").endswith(".tar")
-
-
-@contextmanager
-def _opened(target: str, packs: bool) -> Iterator[BinaryIO]:
-    """The target to write to, packed as its ending says; a regular file appears when it is whole."""
-    if target == STDOUT:
-        yield sys.stdout.buffer
-        sys.stdout.flush()
-        return
-    path = Path(os.path.realpath(target))  # what a link names is replaced, not the link
-    ending = path.suffix if packs else ""
-    if path.is_dir():
-        raise BadTarget(printable(target), "is a folder")
-    if path.exists() and not path.is_file():  # a pipe or a device stays what it is
-        with path.open("wb") as device, _packed(device, ending) as packed:
-            yield packed
-        return
-    with replacing(path) as out, _packed(out, ending) as packed:
-        yield packed
-
-
-@contextmanager
-def _packed(out: BinaryIO, ending: str) -> Iterator[BinaryIO]:
-    if ending == ".gz":
-        # No name and no time: the same rows give the same bytes.
-        with gzip.GzipFile("", "wb", 6, out, mtime=0) as packed:
-            yield cast(BinaryIO, packed)
-    elif ending == ".zst":
-        compressor = zstandard.ZstdCompressor(level=3, threads=os.cpu_count() or 1)
-        with compressor.stream_writer(out, closefd=False) as packed:
-            yield packed
-    else:
-        yield out
 
 
 # The formats.

@@ -12,8 +12,8 @@ import orjson
 from pipeline.judge import recheck
 from pipeline.mirror import faults_of_states
 from pipeline.progress import Reporter, reporter
-from warehouse.commands import Failure, warehouse_option
 from warehouse.errors import WarehouseError
+from warehouse.options import Failure, warehouse_option
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS
 from warehouse.verify import Finding, Report
