@@ -100,7 +100,7 @@ class Segment:
         if not isinstance(self.hashes, np.ndarray):
             known = self.hashes.get(prefix)
             return np.array([row for row in known if row < self.rows], np.int64) if known else NO_ROWS
-        first, last = _range(self.hashes, int.from_bytes(prefix, "big"))
+        first, last = prefix_range(self.hashes, int.from_bytes(prefix, "big"))
         return (self.hashes[first:last] & _ROW_MASK).astype(np.int64) if last > first else NO_ROWS
 
     def with_prefixes(self, prefixes: Array) -> tuple[Array, Array, Array]:
@@ -188,7 +188,7 @@ class _Needle:
 # The interpreter is kept: to let go of it for a microsecond and wait to get it back, once a segment, is what
 # a lookup on a busy server would spend half of its time with, and numpy's searchsorted does that.
 @njit(cache=True)
-def _range(hashes: Array, prefix: int) -> tuple[int, int]:
+def prefix_range(hashes: Array, prefix: int) -> tuple[int, int]:
     """The range of the sorted ``hashes`` that begin with these four bytes."""
     key = np.uint64(prefix) << _PREFIX_SHIFT
     low, high = 0, len(hashes)

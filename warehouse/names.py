@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from warehouse.mapped import Segment
+from warehouse.mapped import Segment, prefix_range
 from warehouse.reading import View
 from warehouse.schema import COLLECTIONS, Collection
 
@@ -90,16 +90,9 @@ def _keys(text: Array, offsets: Array, rows: int) -> Array:
 @njit(cache=True)
 def _find(text: Array, offsets: Array, order: Array, wanted: Array, rows: Array) -> int:
     """Fill ``rows`` with those whose text begins with ``wanted``, a name and its parenthesis: how many."""
-    key = _hash_of_name(wanted, 0, len(wanted)) << _SHIFT
-    low, high = 0, len(order)
-    while low < high:
-        middle = (low + high) >> 1
-        if order[middle] < key:
-            low = middle + 1
-        else:
-            high = middle
+    low, last = prefix_range(order, _hash_of_name(wanted, 0, len(wanted)))
     count = 0
-    while low < len(order) and order[low] ^ key <= _ROW_MASK and count < len(rows):
+    while low < last and count < len(rows):
         row = np.int64(order[low] & _ROW_MASK)
         at, end = offsets[row], offsets[row + 1]
         k = 0

@@ -9,13 +9,14 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
+from warehouse.errors import WarehouseError
 from warehouse.parquet import naming
 from warehouse.paths import Paths
 from warehouse.reading import View
@@ -28,7 +29,10 @@ _STEPS = 64  # commits between a row's time and its import's: those of others th
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An import, shortly. ``names`` are those of its first sources, of ``sources`` in all, without their folders."""
+    """An import, shortly. ``names`` are those of its first sources, of ``sources`` in all, without their folders.
+
+    A row that was POSTed has the import 0.
+    """
 
     number: int
     version: int
@@ -37,6 +41,9 @@ class Origin:
     names: tuple[str, ...]
     sources: int
     imported: int
+
+
+POSTED = Origin(0, -1, datetime.fromtimestamp(0, UTC), None, (), 0, 0)
 
 
 def origin_of(summary: dict[str, Any]) -> Origin:
@@ -60,18 +67,21 @@ class Origins:
         self._lock = threading.Lock()
 
     def of(self, view: View, collection: Collection, segment: int, row: int) -> Origin | None:
-        """The import of a row of the view's n-th segment; None where it was POSTed, or the log does not tell."""
+        """The import of a row of the view's n-th segment; None where the log or the data file does not tell."""
         files = view.snapshot.files[collection]
         if segment >= len(files):
+            return POSTED
+        try:
+            number = self._number(view, files[segment].path, row)
+            if number and number not in self._found:
+                created_at = int(view.segments[collection][segment].created_at[row])
+                found = self._look_for(number, created_at, view.snapshot.version)
+                if found is None:
+                    return None
+                self._found[number] = found
+        except (WarehouseError, OSError):  # the file was vacuumed, or is damaged: what is mapped of it is served still
             return None
-        number = self._number(view, files[segment].path, row)
-        if number and number not in self._found:
-            created_at = int(view.segments[collection][segment].created_at[row])
-            found = self._look_for(number, created_at, view.snapshot.version)
-            if found is None:
-                return None
-            self._found[number] = found
-        return self._found.get(number)
+        return self._found[number] if number else POSTED
 
     def _number(self, view: View, file: Path, row: int) -> int:
         runs = self._runs.get(file)

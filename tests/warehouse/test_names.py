@@ -9,16 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.keccak import keccak256
 from tests.conftest import import_files
 from tests.serve.support import Row, segment_of
 from warehouse import names
 from warehouse.compact import compact
 from warehouse.mapped import Segment
 from warehouse.names import Names, name_order
-from warehouse.origins import Origin, Origins
+from warehouse.origins import POSTED, Origin, Origins
 from warehouse.paths import Paths
+from warehouse.publish import fold
 from warehouse.reading import Reader, View
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+from warehouse.staging import Staging
 
 IMPORTS = [
     ["transfer(address)", "transferFrom()", "name()", "event transfer(bool)"],
@@ -102,3 +105,19 @@ def test_a_row_knows_its_import_when_files_were_merged(reader: Reader, house: Pa
     }
     assert by_name(merged, "transfer") == ["transfer(address)", "transfer()", "transfer(bytes)", "transfer(uint8)"]
     assert merged.count(EVENT_SIGNATURES) == 2
+
+
+def test_a_posted_row_has_no_import(reader: Reader, house: Path) -> None:
+    """Neither while it is staged nor when it was folded."""
+    with Staging(Paths(house).staging).exclusive() as staging:
+        staging.stage(SIGNATURES, "posted()", keccak256(b"posted()"), reader.current().snapshot.floors[SIGNATURES])
+    assert origins(reader.refreshed(), house)["posted()"] == POSTED
+    fold(Paths(house))
+    assert origins(reader.refreshed(), house)["posted()"] == POSTED
+
+
+def test_a_row_is_shown_although_its_file_is_gone(reader: Reader, house: Path) -> None:
+    """What is mapped is served; where it came from is not known."""
+    view = reader.current()
+    view.snapshot.files[SIGNATURES][0].path.unlink()
+    assert origins(view, house)["name()"] is None
