@@ -9,8 +9,8 @@ from datetime import datetime
 from serve import plots
 from warehouse.statistics import OTHER, SELECTORS, Chance, Source, Split, Statistics
 
-_SHOWN_TYPES = 12
-_SHOWN_PARAMETERS = 8
+_SHOWN_TYPES = 9
+_SHOWN_PARAMETERS = 9
 _SHOWN_CHANCES = 8
 _LISTED = 60  # rows of a table
 
@@ -37,7 +37,7 @@ def totals(statistics: Statistics) -> list[tuple[str, str]]:
         ("different parameter lists", _number(statistics.parameter_lists)),
         ("imports", _number(statistics.import_count)),
         ("refused candidates", _number(sum(rows for _, rows in statistics.reasons))),
-        ("on disk", f"{(statistics.bytes.signatures + statistics.bytes.events) / 1e6:,.1f} MB"),
+        ("on disk", _size(statistics.bytes.signatures + statistics.bytes.events)),
     ]
 
 
@@ -48,9 +48,9 @@ def figures(statistics: Statistics) -> list[Figure]:
         (_sources, any(source.read for source in statistics.sources)),
         (_types, statistics.types),
         (_parameters, statistics.total),
-        (_styles, statistics.total),
         (_shared, statistics.rows.signatures),
         (_zeros, statistics.rows.signatures),
+        (_styles, statistics.total),
         (_reasons, statistics.reasons),
     ]
     return [make(statistics) for make, something in makers if something]
@@ -82,11 +82,14 @@ def _growth(statistics: Statistics) -> Figure:
     elif posted:
         rows.append(("smaller imports, and posted one by one", "", "", _number(posted), "", ""))
     columns = ("import", "at (UTC)", "read", "new", "known", "refused")
-    svg = plots.steps([held.at for held in growth], lines)
+    marks = [(each.committed_at, str(each.import_id)) for each in statistics.imports]
+    svg = plots.steps([held.at for held in growth], lines, [(at, f"import {number}") for at, number in marks])
     return Figure("growth", "Growth", finding + ".", svg, columns, tuple(rows))
 
 
 def _between(first: datetime, last: datetime) -> str:
+    if f"{first:%F %H:%M}" == f"{last:%F %H:%M}":
+        return f" came on {_day(first)} at {first:%H:%M} UTC"
     if first.date() == last.date():
         return f" came on {_day(first)} between {first:%H:%M} and {last:%H:%M} UTC"
     return f" came between {_day(first)} and {_day(last)}"
@@ -115,7 +118,7 @@ def _sources(statistics: Statistics) -> Figure:
         ("refused", plots.BAD, [_percent(source.rejected, source.read) for source in sources]),
     ]
     svg = plots.stacked_bars(
-        [_cut(_source_name(source), 24) for source in sources], [f"{source.read:,}" for source in sources], parts
+        [_cut(_source_name(source), 22) for source in sources], [f"{source.read:,}" for source in sources], parts
     )
     rows = tuple(
         (
@@ -194,8 +197,8 @@ def _shared(statistics: Statistics) -> Figure:
     texts = statistics.rows.signatures
     found = sum(chance.found for chance in statistics.shared)
     expected = sum(chance.expected for chance in statistics.shared)
-    finding = f"{_counted(found, 'selector has', 'selectors have')} more than one text, where {_number(texts)} texts drawn"
-    finding += f" by lot from 2³² selectors would share {plots.short(expected)}"
+    finding = f"{_counted(found, 'selector has', 'selectors have')} more than one text, where chance would give "
+    finding += f"{plots.short(expected)} for {_number(texts)} texts and 2³² selectors"
     if statistics.most_shared:
         finding += f"; {statistics.most_shared} has most, {statistics.shared[-1].of:,}"
     labels = [f"{chance.of:,}" for chance in _shown(statistics.shared)]
@@ -207,12 +210,12 @@ def _shared(statistics: Statistics) -> Figure:
 def _zeros(statistics: Statistics) -> Figure:
     sixth = statistics.zeros[5]
     finding = f"{_counted(sixth.found, 'text has a selector', 'texts have selectors')} that begin"
-    finding += f"{'s' if sixth.found == 1 else ''} with six zeros or more, where chance gives {plots.short(sixth.expected)}"
+    finding += f"{'s' if sixth.found < 2 else ''} with six zeros or more, where chance gives {plots.short(sixth.expected)}"
     finding += ": such names are searched for, because zeros cost less gas" if sixth.found > 3 * sixth.expected + 1 else ""
     labels = [str(chance.of) for chance in statistics.zeros]
     return _chance_figure(
         "zeros", "Selectors that begin with zeros", finding + ".", labels, statistics.zeros,
-        "at least so many zero digits of eight", "texts",
+        "zero digits at the start, at least", "texts",
     )  # fmt: skip
 
 
@@ -235,11 +238,11 @@ def _split_figure(
     name: str, title: str, finding: str, what: str, shown: Sequence[Split], whole: Split, listed: Sequence[Split]
 ) -> Figure:
     """Bars in percent of each collection, and a table with the counts too."""
-    svg = plots.paired_bars(
-        [split.what for split in shown],
-        ("functions and errors", [_percent(split.signatures, whole.signatures) for split in shown]),
-        ("events", [_percent(split.events, whole.events) for split in shown]),
-    )
+    groups = [
+        ("functions and errors", plots.FIRST, [_percent(split.signatures, whole.signatures) for split in shown]),
+        ("events", plots.SECOND, [_percent(split.events, whole.events) for split in shown]),
+    ]
+    svg = plots.grouped_bars([split.what for split in shown], [group for group in groups if any(group[2])])
     rows = tuple(
         (
             split.what, _number(split.signatures), _share(split.signatures, whole.signatures),
@@ -291,8 +294,12 @@ def _number(value: int) -> str:
     return f"{value:,}"
 
 
+def _size(octets: int) -> str:
+    return f"{octets / 1e6:,.1f} MB" if octets >= 1e5 else f"{octets / 1e3:,.1f} kB"
+
+
 def _counted(value: int, one: str, many: str) -> str:
-    return f"{value:,} {one if value == 1 else many}"
+    return f"{value:,} {many}" if value > 1 else f"{'1' if value else 'No'} {one}"
 
 
 def _listing(parts: Sequence[str]) -> str:

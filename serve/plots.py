@@ -7,7 +7,7 @@ Invariants
     dark. Text is text, in the page's font. The same numbers give the same bytes.
 
 Matplotlib measures with DejaVu Sans, which is wider than what systems have, so labels fit. Drawings are
-400 units wide with text of 12: at a phone's width that is read without zooming.
+360 units wide with text of 10 to 12: at a phone's width that is read without zooming.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import io
 import logging
 import re
 import warnings
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -27,12 +28,12 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-WIDTH = 400
+WIDTH = 360
 """Units; a unit is a pixel where the page shows a drawing in its own size."""
 
 # The light colours, so that a drawing taken out of its page is right too; each is a class by its name.
 INK, QUIET, LINE, GROUND = "#1b1d22", "#5c606a", "#dddcd4", "#ffffff"
-FIRST, SECOND, THIRD, BAD = "#2453a6", "#d9730d", "#9aa0ab", "#b3261e"
+FIRST, SECOND, THIRD, BAD = "#2453a6", "#d9730d", "#868d99", "#b3261e"
 _CLASSES = {
     INK: "ink", QUIET: "quiet", LINE: "line", GROUND: "ground",
     FIRST: "first", SECOND: "second", THIRD: "third", BAD: "bad",
@@ -74,8 +75,13 @@ _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 
-def steps(times: Sequence[datetime], lines: Sequence[tuple[str, str, Sequence[int]]]) -> str:
-    """Counts that rise at moments; each line is a label, a colour and a value a time."""
+def steps(
+    times: Sequence[datetime], lines: Sequence[tuple[str, str, Sequence[int]]], marks: Sequence[tuple[datetime, str]]
+) -> str:
+    """Counts that rise at moments; each line is a label, a colour and a value a time.
+
+    ``marks`` are moments with a name that is told where there is room.
+    """
 
     def draw(axes: Axes) -> None:
         first, last = times[0].timestamp(), times[-1].timestamp()
@@ -85,8 +91,10 @@ def steps(times: Sequence[datetime], lines: Sequence[tuple[str, str, Sequence[in
             moments, heights = [ends[0], *times, ends[1]], [0, *values, values[-1]]
             axes.fill_between(moments, heights, step="post", color=colour, alpha=0.15, linewidth=0)
             axes.plot(moments, heights, drawstyle="steps-post", color=colour, label=label)
+        highest = [max(heights) for heights in zip(*(values for _, _, values in lines), strict=True)]
+        _marks(axes, times, highest, marks, (last - first + 2 * margin) / 9)
         axes.set_xlim(*ends)
-        axes.set_ylim(0)
+        axes.set_ylim(0, max(1, *(values[-1] for _, _, values in lines)) * 1.12)
         locator = AutoDateLocator(minticks=3, maxticks=6)
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=times[0].tzinfo))
@@ -98,19 +106,35 @@ def steps(times: Sequence[datetime], lines: Sequence[tuple[str, str, Sequence[in
     return _drawn(260, draw)
 
 
-def paired_bars(labels: Sequence[str], first: tuple[str, Sequence[float]], second: tuple[str, Sequence[float]]) -> str:
-    """Two bars for each label, top to bottom, in percent, with their value at the end."""
+def _marks(
+    axes: Axes, times: Sequence[datetime], heights: Sequence[int], marks: Sequence[tuple[datetime, str]], room: float
+) -> None:
+    """Dots on a line, named where the name before is ``room`` seconds away."""
+    told = float("-inf")
+    for moment, name in marks:
+        height = heights[max(0, bisect_right(times, moment) - 1)]
+        axes.plot([moment], [height], "o", color=FIRST, markeredgecolor=GROUND, markeredgewidth=1.5, markersize=8)
+        if moment.timestamp() - told >= room:
+            axes.annotate(
+                name, (moment, height), (-4, 7), textcoords="offset points", ha="right", color=QUIET, fontsize=10
+            )
+            told = moment.timestamp()
+
+
+def grouped_bars(labels: Sequence[str], groups: Sequence[tuple[str, str, Sequence[float]]]) -> str:
+    """A bar of each group for each label, top to bottom, in percent; a group has a name, a colour, its values."""
+    height = 0.76 / len(groups)
 
     def draw(axes: Axes) -> None:
-        for (name, values), colour, shift in ((first, FIRST, -0.2), (second, SECOND, 0.2)):
-            places = [place + shift for place in range(len(labels))]
-            bars = axes.barh(places, values, height=0.36, color=colour, label=name)
+        for number, (name, colour, values) in enumerate(groups):
+            places = [place + (number - (len(groups) - 1) / 2) * (height + 0.03) for place in range(len(labels))]
+            bars = axes.barh(places, values, height=height, color=colour, label=name)
             axes.bar_label(bars, [_percent(value) for value in values], padding=4, color=QUIET, fontsize=10)
-        axes.set_xlim(0, max([*first[1], *second[1], 1e-9]) * 1.16)
+        axes.set_xlim(0, max(1e-9, *(max(values) for _, _, values in groups)) * 1.16)
         _rows(axes, labels)
         _legend(axes)
 
-    return _drawn(60 + 32 * len(labels), draw)
+    return _drawn(60 + (16 + 8 * len(groups)) * len(labels), draw)
 
 
 def stacked_bars(labels: Sequence[str], ends: Sequence[str], parts: Sequence[tuple[str, str, Sequence[float]]]) -> str:
@@ -131,7 +155,7 @@ def stacked_bars(labels: Sequence[str], ends: Sequence[str], parts: Sequence[tup
 
 
 def log_dots(labels: Sequence[str], values: Sequence[int], ends: Sequence[str], colour: str) -> str:
-    """A dot for each label on a line, its distance the logarithm of a count above 0; ``ends`` stand behind."""
+    """A dot for each label at a count above 0, on a scale of logarithms; ``ends`` stand behind the dots."""
 
     def draw(axes: Axes) -> None:
         axes.set_xscale("log")
@@ -139,15 +163,18 @@ def log_dots(labels: Sequence[str], values: Sequence[int], ends: Sequence[str], 
         axes.plot(values, range(len(labels)), "o", color=colour, markersize=8, clip_on=False)
         for place, (value, end) in enumerate(zip(values, ends, strict=True)):
             axes.annotate(end, (value, place), (9, 0), textcoords="offset points", va="center", color=QUIET, fontsize=11)
-        axes.set_xlim(0.6, max(values) ** 1.3 * 4)
         _rows(axes, labels)
+        axes.set_xlim(0.6, max(values) ** 1.25 * 5)
+        axes.xaxis.set_major_locator(FixedLocator([10**digits for digits in range(0, len(str(max(values))), 2)]))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+        axes.grid(axis="x")
 
-    return _drawn(34 + 30 * len(labels), draw)
+    return _drawn(44 + 32 * len(labels), draw)
 
 
 def against_chance(labels: Sequence[str], found: Sequence[int], expected: Sequence[float], what: str) -> str:
     """What was found as dots, what chance gives as rings, on a scale of logarithms that ends at 1/10,000."""
-    floor = 1e-4
+    floor, nothing = 1e-4, 1e-5
 
     def draw(axes: Axes) -> None:
         axes.set_yscale("log")
@@ -163,18 +190,18 @@ def against_chance(labels: Sequence[str], found: Sequence[int], expected: Sequen
         )  # fmt: skip
         for place, (count, chance) in enumerate(zip(found, expected, strict=True)):
             above = 1 if count >= chance else -1
-            _beside(axes, place, count or floor, above if count else 1, f"{count:,}", FIRST)
+            _beside(axes, place, count or nothing, above if count else 1, _compact(count), FIRST)
             if chance >= floor:
-                _beside(axes, place, chance, -above if count else 1, short(chance), QUIET)
+                _beside(axes, place, chance, -above if count else 1, _compact(chance), QUIET)
         top = max([*found, *expected, 1.0])
-        axes.set_ylim(floor / 3, top * 30)
+        axes.set_ylim(nothing / 2 if 0 in found else floor / 3, top * 30)
         axes.set_xlim(-0.6, len(labels) - 0.4)
         axes.xaxis.set_major_locator(FixedLocator(range(len(labels))))
         axes.set_xticklabels(labels)
         axes.set_xlabel(what)
-        axes.yaxis.set_major_locator(LogLocator(base=100, numticks=8))
+        axes.yaxis.set_major_locator(LogLocator(base=100, numticks=9))
         axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value) if value > nothing else ""))
         axes.grid(axis="y")
         _legend(axes)
 
@@ -182,10 +209,20 @@ def against_chance(labels: Sequence[str], found: Sequence[int], expected: Sequen
 
 
 def short(value: float) -> str:
-    """A number in as few digits as tell it: 1,234, 136.6, 0.0115, 0.00025."""
+    """A number in as few digits as tell it: 1,234, 136.6, 0.011, 0.00025."""
+    if 0 < value < 1e-4 * (1 - 1e-9):
+        return "under 0.0001"
     if value >= 1000 or value == int(value):
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2g}" if value >= 1e-4 else f"{value:.1g}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2g}"
+
+
+def _compact(value: float) -> str:
+    """A number where there is room for few letters: 67.6 k, 1.2 M."""
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= 10 * unit or (value >= unit and unit > 1e3):
+            return f"{value / unit:.3g} {name}"
+    return short(value)
 
 
 def _columns(points: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:

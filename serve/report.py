@@ -95,5 +95,5 @@ def page(found: Statistics) -> bytes:
 def about(found: Statistics) -> str:
     """Which version these are the numbers of."""
     if found.version < 0 or not found.committed_at:
-        return "Nothing is imported yet, so there is nothing to show."
+        return "Nothing is imported yet, so there is nothing to show: sigdir import PATH... brings it."
     return f"Version {found.version:,}, newest row of {found.committed_at:%Y-%m-%d %H:%M} UTC."
