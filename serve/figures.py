@@ -48,7 +48,7 @@ def figures(statistics: Statistics) -> list[Figure]:
         (_sources, any(source.read for source in statistics.sources)),
         (_types, statistics.types),
         (_parameters, statistics.total),
-        (_shared, statistics.rows.signatures),
+        (_shared, any(chance.found or chance.expected >= 0.01 for chance in statistics.shared)),
         (_zeros, statistics.rows.signatures),
         (_styles, statistics.total),
         (_reasons, statistics.reasons),
