@@ -387,6 +387,7 @@ def warm() -> None:
     segment.with_text("uint"), segment.with_hex("0"), segment.like("w*", 1)
     resolve.warm()
     dumps.warm()
+    web.warm()
 
 
 def _refused(req: falcon.Request, resp: falcon.Response, error: Refusal, params: Any) -> None:
@@ -427,6 +428,8 @@ def _add_slash(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
 
 
 def _unknown_path(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
+    if (req.get_header("Accept") or "").startswith(HTML):  # as every browser's begins
+        req.context.kind = HTML
     raise not_found()
 
 

@@ -118,6 +118,10 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True, lstrip_blocks=True, auto_reload=False,
     )  # fmt: skip
     made.globals |= {"asset": asset, "navigation": NAVIGATION}
+    frame = made.get_template("frame.html").module
+    made.globals |= {"head": frame.head(), "script": frame.script(), "foot": frame.foot()}  # type: ignore[attr-defined]
+    # What is the same on every page is a third of rendering a small one.
+    made.globals["masthead"] = lru_cache(maxsize=len(NAVIGATION) + 2)(frame.masthead)  # type: ignore[attr-defined]
     return made
 
 
@@ -189,12 +193,22 @@ class ViewPage:
     on_head = on_get
 
 
+_HEADINGS = {
+    301: "It is elsewhere", 403: "Not from there", 404: "Not found", 405: "Not this way", 413: "Too much",
+    414: "Too much", 503: "Not now",
+}  # fmt: skip
+
 # What an API's answer looks like in a browser.
 
 
 def send_answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
-    """Answer with a page that shows the JSON ``body``."""
+    """Answer with a page that shows the JSON ``body``, or tells what a page could not do."""
     value = orjson.loads(body)
+    status = falcon.http_status_to_code(resp.status)
+    if status >= 300 and not req.path.startswith("/api/"):
+        send(req, resp, rendered("error.html", status=status, heading=_HEADINGS.get(status, "That went wrong"),
+                                 told=str(value.get("detail", ""))))  # fmt: skip
+        return
     is_list = isinstance(value, dict) and "results" in value
     told = value if is_list else {}
     separator = "&" if req.query_string else ""
