@@ -68,11 +68,12 @@ class Drawer:
         """The figures that there are, None before the first; starts a process where they should be newer."""
         with self._lock:
             drawing = self._read()
-            if drawing is None or drawing.code != _code():
-                self._start()
-            elif drawing.version != version and time.time() - self._kept_time / 1e9 > _EVERY_SECONDS:
+            if drawing is None or drawing.code != _code() or (drawing.version != version and self._is_old()):
                 self._start()
             return drawing
+
+    def _is_old(self) -> bool:
+        return time.time() - self._kept_time / 1e9 > _EVERY_SECONDS
 
     def _read(self) -> Drawing | None:
         try:

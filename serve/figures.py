@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from serve import plots
-from warehouse.statistics import OTHER, SELECTORS, Chance, Source, Split, Statistics
+from warehouse.statistics import OTHER, Chance, Import, Source, Split, Statistics
 
 _SHOWN_TYPES = 9
 _SHOWN_PARAMETERS = 9
@@ -71,7 +71,7 @@ def _growth(statistics: Statistics) -> Figure:
     ]
     rows = [
         (
-            f"import {each.import_id}" + (f": {each.source}" if each.source else ""), _time(each.committed_at),
+            _import_name(each), _time(each.committed_at),
             _number(each.read), _number(each.imported), _number(each.duplicate), _number(each.rejected),
         )
         for each in statistics.imports
@@ -95,10 +95,8 @@ def _between(first: datetime, last: datetime) -> str:
     return f" came between {_day(first)} and {_day(last)}"
 
 
-def _import_name(each: object) -> str:
-    source = getattr(each, "source", None)
-    number = f"import {getattr(each, 'import_id', '')}"
-    return f"{number} ({_last_parts(source)})" if source else number
+def _import_name(each: Import) -> str:
+    return f"import {each.import_id} ({each.source})" if each.source else f"import {each.import_id}"
 
 
 def _sources(statistics: Statistics) -> Figure:
@@ -122,7 +120,7 @@ def _sources(statistics: Statistics) -> Figure:
     )
     rows = tuple(
         (
-            source.path or "other files", _number(source.files), _number(source.read), _number(source.imported),
+            _source_name(source), _number(source.files), _number(source.read), _number(source.imported),
             _number(source.duplicate), _number(source.rejected),
         )
         for source in sources
@@ -132,15 +130,11 @@ def _sources(statistics: Statistics) -> Figure:
 
 
 def _source_name(source: Source) -> str:
+    """What a page says of a source: not where on this machine it was."""
     if source.path is None:
         return f"{source.files:,} other files"
-    name = _last_parts(source.path)
-    return f"{name} ({source.files:,} files)" if source.path.endswith("/") else name
-
-
-def _last_parts(path: str) -> str:
-    """The last name of a path, its slash kept where it is a folder's."""
-    return path.rstrip("/").rpartition("/")[2] + "/" * path.endswith("/")
+    name = source.path.rstrip("/").rpartition("/")[2]
+    return f"{name}/ ({source.files:,} files)" if source.path.endswith("/") else name
 
 
 def _types(statistics: Statistics) -> Figure:
@@ -173,7 +167,9 @@ def _parameters(statistics: Statistics) -> Figure:
             mean = sum(int(split.what) * getattr(split, collection) for split in parameters) / texts
             means.append(f"{name} have {mean:.2f}")
     finding = f"On average {_listing(means)} parameters; the longest list has {most:,}."
-    listed = (*parameters[: _LISTED - 1], _sum("more", parameters[_LISTED - 1 :])) if parameters[_LISTED:] else parameters
+    listed = (
+        (*parameters[: _LISTED - 1], _sum("more", parameters[_LISTED - 1 :])) if parameters[_LISTED:] else parameters
+    )
     return _split_figure("parameters", "Number of parameters", finding, "parameters", shown, all_texts, listed)
 
 
@@ -203,15 +199,25 @@ def _shared(statistics: Statistics) -> Figure:
         finding += f"; {statistics.most_shared} has most, {statistics.shared[-1].of:,}"
     labels = [f"{chance.of:,}" for chance in _shown(statistics.shared)]
     return _chance_figure(
-        "shared", "Selectors with several texts", finding + ".", labels, statistics.shared, "texts of a selector", "selectors"
+        "shared",
+        "Selectors with several texts",
+        finding + ".",
+        labels,
+        statistics.shared,
+        "texts of a selector",
+        "selectors",
     )
 
 
 def _zeros(statistics: Statistics) -> Figure:
     sixth = statistics.zeros[5]
     finding = f"{_counted(sixth.found, 'text has a selector', 'texts have selectors')} that begin"
-    finding += f"{'s' if sixth.found < 2 else ''} with six zeros or more, where chance gives {plots.short(sixth.expected)}"
-    finding += ": such names are searched for, because zeros cost less gas" if sixth.found > 3 * sixth.expected + 1 else ""
+    finding += (
+        f"{'s' if sixth.found < 2 else ''} with six zeros or more, where chance gives {plots.short(sixth.expected)}"
+    )
+    finding += (
+        ": such names are searched for, because zeros cost less gas" if sixth.found > 3 * sixth.expected + 1 else ""
+    )
     labels = [str(chance.of) for chance in statistics.zeros]
     return _chance_figure(
         "zeros", "Selectors that begin with zeros", finding + ".", labels, statistics.zeros,
@@ -228,7 +234,10 @@ def _reasons(statistics: Statistics) -> Figure:
         finding += f", {_share(others[0][1], refused)} as {others[0][0]}"
     shares = [_share(rows, refused) for _, rows in reasons]
     svg = plots.log_dots(
-        [reason for reason, _ in reasons], [rows for _, rows in reasons], [f"{rows:,}" for _, rows in reasons], plots.BAD
+        [reason for reason, _ in reasons],
+        [rows for _, rows in reasons],
+        [f"{rows:,}" for _, rows in reasons],
+        plots.BAD,
     )
     rows = tuple((reason, _number(rows), share) for (reason, rows), share in zip(reasons, shares, strict=True))
     return Figure("reasons", "Why candidates are refused", finding + ".", svg, ("reason", "candidates", "share"), rows)

@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
@@ -39,7 +39,7 @@ _CLASSES = {
     FIRST: "first", SECOND: "second", THIRD: "third", BAD: "bad",
 }  # fmt: skip
 
-_STYLE = {
+_STYLE: Any = {
     "axes.axisbelow": True,
     "axes.edgecolor": LINE,
     "axes.labelcolor": QUIET,
@@ -83,21 +83,23 @@ def steps(
     ``marks`` are moments with a name that is told where there is room.
     """
 
+    days = [float(date2num(at)) for at in times]
+    margin = max(30 / 86_400, (days[-1] - days[0]) / 20)
+    ends = (days[0] - margin, days[-1] + margin)
+
     def draw(axes: Axes) -> None:
-        first, last = times[0].timestamp(), times[-1].timestamp()
-        margin = max(30.0, (last - first) / 20)
-        ends = [datetime.fromtimestamp(moment, times[0].tzinfo) for moment in (first - margin, last + margin)]
         for label, colour, values in lines:
-            moments, heights = [ends[0], *times, ends[1]], [0, *values, values[-1]]
+            moments, heights = [ends[0], *days, ends[1]], [0, *values, values[-1]]
             axes.fill_between(moments, heights, step="post", color=colour, alpha=0.15, linewidth=0)
             axes.plot(moments, heights, drawstyle="steps-post", color=colour, label=label)
         highest = [max(heights) for heights in zip(*(values for _, _, values in lines), strict=True)]
-        _marks(axes, times, highest, marks, (last - first + 2 * margin) / 9)
+        points = [(float(date2num(at)), highest[max(0, bisect_right(times, at) - 1)], name) for at, name in marks]
+        _marks(axes, points, (ends[1] - ends[0]) / 9)
         axes.set_xlim(*ends)
-        axes.set_ylim(0, max(1, *(values[-1] for _, _, values in lines)) * 1.12)
-        locator = AutoDateLocator(minticks=3, maxticks=6)
+        axes.set_ylim(0, max(1, highest[-1]) * 1.12)
+        locator = AutoDateLocator(minticks=3, maxticks=6)  # type: ignore[no-untyped-call]
         axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=times[0].tzinfo))
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
         axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.grid(axis="y")
@@ -106,19 +108,16 @@ def steps(
     return _drawn(260, draw)
 
 
-def _marks(
-    axes: Axes, times: Sequence[datetime], heights: Sequence[int], marks: Sequence[tuple[datetime, str]], room: float
-) -> None:
-    """Dots on a line, named where the name before is ``room`` seconds away."""
+def _marks(axes: Axes, points: Sequence[tuple[float, float, str]], room: float) -> None:
+    """Dots with names, a name only where the one before is ``room`` away."""
     told = float("-inf")
-    for moment, name in marks:
-        height = heights[max(0, bisect_right(times, moment) - 1)]
+    for moment, height, name in points:
         axes.plot([moment], [height], "o", color=FIRST, markeredgecolor=GROUND, markeredgewidth=1.5, markersize=8)
-        if moment.timestamp() - told >= room:
+        if moment - told >= room:
             axes.annotate(
                 name, (moment, height), (-4, 7), textcoords="offset points", ha="right", color=QUIET, fontsize=10
             )
-            told = moment.timestamp()
+            told = moment
 
 
 def grouped_bars(labels: Sequence[str], groups: Sequence[tuple[str, str, Sequence[float]]]) -> str:
@@ -162,7 +161,9 @@ def log_dots(labels: Sequence[str], values: Sequence[int], ends: Sequence[str], 
         axes.hlines(range(len(labels)), 0.6, values, color=colour, linewidth=2)
         axes.plot(values, range(len(labels)), "o", color=colour, markersize=8, clip_on=False)
         for place, (value, end) in enumerate(zip(values, ends, strict=True)):
-            axes.annotate(end, (value, place), (9, 0), textcoords="offset points", va="center", color=QUIET, fontsize=11)
+            axes.annotate(
+                end, (value, place), (9, 0), textcoords="offset points", va="center", color=QUIET, fontsize=11
+            )
         _rows(axes, labels)
         axes.set_xlim(0.6, max(values) ** 1.25 * 5)
         axes.xaxis.set_major_locator(FixedLocator([10**digits for digits in range(0, len(str(max(values))), 2)]))
@@ -287,7 +288,9 @@ def _inlined(svg: str) -> str:
     shapes = {f"#{shape.get('id')}": shape for shape in root.iter() if shape.get("id")}
     view = root.get("viewBox", "")
     body = "".join(_element(child, shapes) for child in root)
-    return f'<svg viewBox="{view}" width="{WIDTH}" height="{float(view.split()[3]):.0f}" aria-hidden="true">{body}</svg>'
+    return (
+        f'<svg viewBox="{view}" width="{WIDTH}" height="{float(view.split()[3]):.0f}" aria-hidden="true">{body}</svg>'
+    )
 
 
 def _element(node: ElementTree.Element, shapes: dict[str, ElementTree.Element]) -> str:
@@ -305,10 +308,9 @@ def _element(node: ElementTree.Element, shapes: dict[str, ElementTree.Element]) 
     return ""  # metadata, definitions, clips: nothing is drawn outside its axes
 
 
-def _written(name: str, attributes: dict[str, str], style: str, text: str) -> str:
-    declared: dict[str, Any] = dict(
-        (part.strip() for part in declaration.split(":", 1)) for declaration in style.split(";") if ":" in declaration
-    )
+def _written(tag: str, attributes: dict[str, str], style: str, text: str) -> str:
+    parts = (declaration.partition(":") for declaration in style.split(";") if ":" in declaration)
+    declared = {name.strip(): value.strip() for name, _, value in parts}
     fill, stroke = declared.get("fill", INK), declared.get("stroke", "none")
     if fill == stroke == "none":
         return ""
@@ -317,7 +319,7 @@ def _written(name: str, attributes: dict[str, str], style: str, text: str) -> st
     if attributes.get("transform", "").startswith("rotate(-0"):
         del attributes["transform"]
     attributes |= {key: declared[key].removesuffix("px") for key in _KEPT_STYLES if key in declared}
-    made = ElementTree.Element(name, {"class": " ".join(classes)})
+    made = ElementTree.Element(tag, {"class": " ".join(classes)})
     for key, value in attributes.items():
         made.set(key, " ".join(_NUMBER.sub(lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), value).split()))
     if fill == "none":

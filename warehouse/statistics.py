@@ -51,7 +51,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """An import and its account; ``source`` is what it was called, or the one file that it read, or None."""
+    """An import and its account; ``source`` is what it was called, or the name of its one file, or None."""
 
     import_id: int
     committed_at: datetime
@@ -192,7 +192,8 @@ def _growth(house: Warehouse) -> tuple[Held, ...]:
 def _imports(house: Warehouse) -> tuple[Import, ...]:
     found = house.sql(
         """
-        SELECT import_id, committed_at, coalesce(source, CASE WHEN files = 1 THEN sources[1].path END),
+        SELECT import_id, committed_at,
+            coalesce(source, CASE WHEN files = 1 THEN regexp_extract(sources[1].path, '[^/]*$') END),
             files, "read", imported, duplicate, rejected
         FROM (FROM imports ORDER BY imported DESC, import_id LIMIT $most) ORDER BY import_id
         """,
@@ -338,6 +339,4 @@ def _zeros(house: Warehouse, texts: int) -> tuple[Chance, ...]:
         FROM (SELECT hex(hash) AS digits FROM signatures) GROUP BY 1
         """
     ).rows()
-    return tuple(
-        Chance(of, sum(count for zeros, count in found if zeros >= of), texts / 16**of) for of in range(1, 9)
-    )
+    return tuple(Chance(of, sum(count for zeros, count in found if zeros >= of), texts / 16**of) for of in range(1, 9))

@@ -35,7 +35,11 @@ class StatisticsPage:
         resp.set_header("Cache-Control", "no-store")
         if is_coming:
             resp.set_header("Refresh", str(_LOOK_AGAIN_SECONDS))
-        send(req, resp, rendered("statistics.html", here="/statistics/", drawing=None, version=version, is_coming=is_coming))
+        send(
+            req,
+            resp,
+            rendered("statistics.html", here="/statistics/", drawing=None, version=version, is_coming=is_coming),
+        )
 
     on_head = on_get
 
