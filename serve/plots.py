@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
@@ -83,7 +83,7 @@ def steps(
     ``marks`` are moments with a name that is told where there is room.
     """
 
-    days = [float(date2num(at)) for at in times]
+    days = [_days(at) for at in times]
     margin = max(30 / 86_400, (days[-1] - days[0]) / 20)
     ends = (days[0] - margin, days[-1] + margin)
 
@@ -93,7 +93,7 @@ def steps(
             axes.fill_between(moments, heights, step="post", color=colour, alpha=0.15, linewidth=0)
             axes.plot(moments, heights, drawstyle="steps-post", color=colour, label=label)
         highest = [max(heights) for heights in zip(*(values for _, _, values in lines), strict=True)]
-        points = [(float(date2num(at)), highest[max(0, bisect_right(times, at) - 1)], name) for at, name in marks]
+        points = [(_days(at), highest[max(0, bisect_right(times, at) - 1)], name) for at, name in marks]
         _marks(axes, points, (ends[1] - ends[0]) / 9)
         axes.set_xlim(*ends)
         axes.set_ylim(0, max(1, highest[-1]) * 1.12)
@@ -106,6 +106,11 @@ def steps(
         _legend(axes)
 
     return _drawn(260, draw)
+
+
+def _days(at: datetime) -> float:
+    """A time as matplotlib counts it."""
+    return at.timestamp() / 86_400
 
 
 def _marks(axes: Axes, points: Sequence[tuple[float, float, str]], room: float) -> None:

@@ -322,13 +322,12 @@ def _shared(house: Warehouse, texts: int) -> tuple[tuple[Chance, ...], str | Non
 def expected_shared(texts: int, of: int) -> float:
     """How many selectors have exactly ``of`` of so many texts, where each text draws its selector by lot.
 
-    The birthday question with Poisson's numbers, which differ from the binomial ones by less than 1e-9 of
-    themselves for a handful of texts a selector.
+    The birthday question: binomial, in logarithms because the factors leave a float's range.
     """
-    if not texts:
+    if of > texts:
         return 0.0
-    mean = texts / SELECTORS
-    return math.exp(math.log(SELECTORS) + of * math.log(mean) - math.lgamma(of + 1) - mean)
+    chosen = sum(math.log((texts - place) / (place + 1)) for place in range(of))
+    return math.exp(chosen + (1 - of) * math.log(SELECTORS) + (texts - of) * math.log1p(-1 / SELECTORS))
 
 
 def _zeros(house: Warehouse, texts: int) -> tuple[Chance, ...]:
