@@ -19,6 +19,7 @@ from typing import Any
 import falcon
 import jinja2
 import orjson
+from markupsafe import Markup, escape
 
 from serve.errors import not_found
 from serve.negotiate import HTML, not_modified, packed, takes_gzip
@@ -118,11 +119,17 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True, lstrip_blocks=True, auto_reload=False,
     )  # fmt: skip
     made.globals |= {"asset": asset, "navigation": NAVIGATION}
+    made.filters["soft"] = soft
     frame = made.get_template("frame.html").module
     made.globals |= {"head": frame.head(), "script": frame.script(), "foot": frame.foot()}  # type: ignore[attr-defined]
     # What is the same on every page is a third of rendering a small one.
     made.globals["masthead"] = lru_cache(maxsize=len(NAVIGATION) + 2)(frame.masthead)  # type: ignore[attr-defined]
     return made
+
+
+def soft(text: str) -> Markup:
+    """A signature that may be broken behind its commas."""
+    return Markup(escape(text).replace(",", Markup(",<wbr>")))  # noqa: S704 - escaped
 
 
 @lru_cache(maxsize=1)
