@@ -18,7 +18,7 @@ TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 PATHS = [
     "/", "/search/?q=transfer", "/search/?q=0x", f"/search/?q={TOPIC}", f"/search/?q=0xa9059cbb{'0' * 128}",
     "/search/?q=function%20nope(uint%20a)", "/search/?q=pagedRow&in=functions&page=2", "/browse/", "/browse/functions/",
-    "/browse/events/", "/selector/0xa9059cbb/", f"/topic/{TOPIC}/", "/submit/", "/status/",
+    "/browse/events/", "/selector/0xa9059cbb/", f"/topic/{TOPIC}/", "/submit/", "/statistics/", "/status/",
     "/api/v1/signatures/", "/api/v1/event-signatures/1/",
 ]  # fmt: skip
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
@@ -164,7 +164,10 @@ def test_a_list_is_shown_then_stored_then_found(page_of: Open, server: Server) -
     """Each line has its verdict, nothing is stored by looking, and what is confirmed is found at once."""
     new = "submittedByHand(uint256)"
     page = page_of("/submit/")
-    submit(page, f"function submittedByHand(uint a)\n{TRANSFER}\nsubmittedByHand(uint)\nf(uint7)\n\nevent Seen(address indexed a)")
+    submit(
+        page,
+        f"function submittedByHand(uint a)\n{TRANSFER}\nsubmittedByHand(uint)\nf(uint7)\n\nevent Seen(address indexed a)",
+    )
     cells = [row.split("\n")[0].split() for row in page.locator("tbody tr").all_inner_texts()]
     assert cells == [["1", "new", new], ["2", "known", TRANSFER], ["3", "again", new], ["4", "refused", "f(uint7)"],
                      ["6", "new", "Seen(address)"]]  # fmt: skip
@@ -182,17 +185,26 @@ def test_a_list_is_shown_then_stored_then_found(page_of: Open, server: Server) -
 def test_a_solidity_file_can_be_sent(page_of: Open, tmp_path: Path) -> None:
     """A file is told by what it is, structs are spelled out, and the lines are the file's."""
     source = tmp_path / "Desk.sol"
-    source.write_text("contract Desk {\n  struct S { uint a; bool b; }\n  function fromAFile(S[] calldata s) external {}\n}")
+    source.write_text(
+        "contract Desk {\n  struct S { uint a; bool b; }\n  function fromAFile(S[] calldata s) external {}\n}"
+    )
     page = page_of("/submit/")
     page.get_by_label("or a file").set_input_files(source)
     page.get_by_role("button", name="Preview").click()
-    assert page.locator("tbody tr").all_inner_texts()[0].split("\n")[0].split() == ["3", "new", "fromAFile((uint256,bool)[])"]
+    assert page.locator("tbody tr").all_inner_texts()[0].split("\n")[0].split() == [
+        "3",
+        "new",
+        "fromAFile((uint256,bool)[])",
+    ]
 
 
 def test_an_abi_can_be_pasted(page_of: Open) -> None:
     """JSON is told by itself; what has no selector is left out."""
     page = page_of("/submit/")
-    submit(page, '[{"type":"constructor","inputs":[]},{"type":"event","name":"FromJson","inputs":[{"type":"uint256","name":"a"}]}]')
+    submit(
+        page,
+        '[{"type":"constructor","inputs":[]},{"type":"event","name":"FromJson","inputs":[{"type":"uint256","name":"a"}]}]',
+    )
     assert page.locator("tbody tr").all_inner_texts()[0].split("\n")[0].split() == ["2", "new", "FromJson(uint256)"]
 
 
