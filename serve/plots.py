@@ -94,8 +94,8 @@ def steps(
             axes.plot(moments, heights, drawstyle="steps-post", color=colour, label=label)
         highest = [max(heights) for heights in zip(*(values for _, _, values in lines), strict=True)]
         points = [(_days(at), highest[max(0, bisect_right(times, at) - 1)], name) for at, name in marks]
-        _marks(axes, points, (ends[1] - ends[0]) / 9)
         axes.set_xlim(*ends)
+        _marks(axes, points, (ends[1] - ends[0]) / 9)
         axes.set_ylim(0, max(1, highest[-1]) * 1.12)
         locator = AutoDateLocator(minticks=3, maxticks=6)  # type: ignore[no-untyped-call]
         axes.xaxis.set_major_locator(locator)
@@ -114,8 +114,9 @@ def _days(at: datetime) -> float:
 
 
 def _marks(axes: Axes, points: Sequence[tuple[float, float, str]], room: float) -> None:
-    """Dots with names, a name only where the one before is ``room`` away."""
-    told = float("-inf")
+    """Dots with names, a name only where the one before, or the scale, is ``room`` away."""
+    left, _ = axes.get_xlim()
+    told = left + room  # a name stands to the left of its dot, where a line that rises leaves room
     for moment, height, name in points:
         axes.plot([moment], [height], "o", color=FIRST, markeredgecolor=GROUND, markeredgewidth=1.5, markersize=8)
         if moment - told >= room:
