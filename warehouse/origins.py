@@ -7,13 +7,13 @@ commit is found in the log by its time, which is not before the row's own, in as
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from warehouse.parquet import naming
@@ -21,8 +21,6 @@ from warehouse.paths import Paths
 from warehouse.reading import View
 from warehouse.schema import COLLECTIONS, Collection
 from warehouse.snapshot import commit_summary
-
-Array = npt.NDArray[Any]
 
 _SOURCES = 5
 _STEPS = 64  # commits between a row's time and its import's: those of others that came while it was written
@@ -57,7 +55,7 @@ class Origins:
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
-        self._runs: dict[Path, tuple[Array, Array]] = {}
+        self._runs: dict[Path, tuple[list[int], list[int]]] = {}
         self._found: dict[int, Origin] = {}
         self._lock = threading.Lock()
 
@@ -85,7 +83,7 @@ class Origins:
                     here = {file.path for collection in COLLECTIONS for file in view.snapshot.files[collection]}
                     self._runs = {path: kept for path, kept in self._runs.items() if path in here} | {file: runs}
         firsts, numbers = runs
-        return int(numbers[firsts.searchsorted(row, side="right") - 1])
+        return numbers[bisect_right(firsts, row) - 1]
 
     def _look_for(self, number: int, created_at: int, newest: int) -> Origin | None:
         """The commit of an import that has a row of this time."""
@@ -105,14 +103,16 @@ class Origins:
         return None
 
 
-def import_runs(file: Path) -> tuple[Array, Array]:
+def import_runs(file: Path) -> tuple[list[int], list[int]]:
     """The rows of a data file where another import begins, and the imports; raises Unusable, OSError."""
-    firsts, numbers, at = [], [], 0
+    firsts: list[int] = []
+    numbers: list[int] = []
+    at = 0
     with naming(file), pq.ParquetFile(file) as parquet:
         for batch in parquet.iter_batches(1 << 20, columns=["import_id"]):
             values = batch.column(0).to_numpy()
             changes = np.concatenate([[0], np.flatnonzero(values[1:] != values[:-1]) + 1])
-            firsts.append(changes + at)
-            numbers.append(values[changes])
+            firsts += (changes + at).tolist()
+            numbers += values[changes].tolist()
             at += len(values)
-    return np.concatenate(firsts), np.concatenate(numbers)
+    return firsts, numbers

@@ -19,10 +19,10 @@ from typing import Any
 import falcon
 import jinja2
 import orjson
-from markupsafe import Markup, escape
 
 from serve.errors import not_found
 from serve.negotiate import HTML, not_modified, packed, takes_gzip
+from serve.web import parts
 from warehouse.reading import Reader, View
 
 HTML_TYPE = "text/html; charset=utf-8"
@@ -119,17 +119,14 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True, lstrip_blocks=True, auto_reload=False,
     )  # fmt: skip
     made.globals |= {"asset": asset, "navigation": NAVIGATION}
-    made.filters["soft"] = soft
+    made.filters |= {"soft": parts.soft, "n": "{:,}".format}
+    made.globals |= {"listed": parts.listed, "copy": parts.copy, "time": parts.time}
+    made.globals |= {"search": made.get_template("search_box.html").module.search}  # type: ignore[attr-defined]
     frame = made.get_template("frame.html").module
     made.globals |= {"head": frame.head(), "script": frame.script(), "foot": frame.foot()}  # type: ignore[attr-defined]
     # What is the same on every page is a third of rendering a small one.
     made.globals["masthead"] = lru_cache(maxsize=len(NAVIGATION) + 2)(frame.masthead)  # type: ignore[attr-defined]
     return made
-
-
-def soft(text: str) -> Markup:
-    """A signature that may be broken behind its commas."""
-    return Markup(escape(text).replace(",", Markup(",<wbr>")))  # noqa: S704 - escaped
 
 
 @lru_cache(maxsize=1)

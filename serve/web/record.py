@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
 import falcon
+from markupsafe import Markup
 
 from serve.canonical import sources
 from serve.errors import Refusal, detail
@@ -15,7 +17,7 @@ from serve.web.page import ViewPage, rendered
 from serve.web.rows import HASH_WORDS, SHORT, Row, row_of, with_hash
 from warehouse.mapped import Segment
 from warehouse.names import Names
-from warehouse.origins import Origins
+from warehouse.origins import Origin, Origins
 from warehouse.reading import Reader, View
 from warehouse.schema import HASH_BYTES, Collection
 
@@ -64,10 +66,16 @@ class RecordPage(ViewPage):
             "neighbours": [n for n in neighbours if n.id != row.id][:_NEIGHBOURS],
             "all_of_name": f"/search/?q={quote(name + '(')}&in={SHORT[self._collection]}",
             "defined": sources().get(digest) if not row.is_filtered else None,
-            "origin": self._origins.of(view, self._collection, number, place),
+            "by": _by(self._origins.of(view, self._collection, number, place)),
             "abi": abi_json(self._collection, row.full),
             "json": f"/api/v1/{self._collection}/?hex_signature=0x{digest.hex()}&format=json",
         }  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _by(origin: Origin | None) -> Markup:
+    """Who brought a row, in a sentence that most rows share."""
+    return Markup(rendered("origin.html", origin=origin).decode())  # noqa: S704 - a template escapes
 
 
 def _chosen(rows: list[Row], id: str | None) -> int:

@@ -14,8 +14,10 @@ from tests.serve.support import HOST, Server, serving
 
 CHROMIUM = Path("/usr/bin/chromium")
 # Without these it asks hosts of its maker's at every start, and as root it does not start in a sandbox.
-_FLAGS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
-    --disable-component-update --disable-sync""".split()  # fmt: skip
+_FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 
 COLLIDING = "many_msg_babbage(bytes1)"
 PAGED = [f"pagedRow{number}(uint256)" for number in range(130)]

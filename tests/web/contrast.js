@@ -1,5 +1,5 @@
-// The visible texts of the page whose contrast with what is behind them is under 4.5 to 1.
-() => {
+// The visible texts of the page whose contrast with what is behind them is under so much to 1.
+(least) => {
   const parse = (colour) => colour.match(/[\d.]+/g).map(Number);
   const channel = (value) => (value / 255 <= 0.03928 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4);
   const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
@@ -19,7 +19,7 @@
     const ink = element.namespaceURI.endsWith("svg") ? style.fill : style.color;
     const [a, b] = [light(parse(ink)), light(ground(element))];
     const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (contrast < 4.5) found.push(`${texts.currentNode.data.trim()}: ${contrast.toFixed(2)}`);
+    if (contrast < least) found.push(`${texts.currentNode.data.trim()}: ${contrast.toFixed(2)}`);
   }
   return found;
 }
