@@ -38,11 +38,16 @@ def _type(page: Page) -> None:
     page.locator("#results mark").first.wait_for()
 
 
+def _drawn(page: Page) -> None:
+    page.locator("figure").last.wait_for()
+
+
 PICTURES: dict[str, tuple[str, Callable[[Page], None] | None]] = {
     "home": ("/", None),
     "search": ("/", _type),
     "record": ("/selector/0xa9059cbb/", None),
     "preview": ("/submit/", _preview),
+    "statistics": ("/statistics/", _drawn),
     "status": ("/status/", None),
 }
 """What is shown: a name, the path, and what is done there first."""
