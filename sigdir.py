@@ -33,6 +33,7 @@ _COMMANDS = {
     "backup": "warehouse.upkeep:backup",
     "compact": "warehouse.upkeep:compact",
     "vacuum": "warehouse.upkeep:vacuum",
+    "report": "serve.report:report",
     "rejects": "warehouse.commands:rejects",
     "history": "warehouse.commands:history",
     "stats": "warehouse.commands:stats",

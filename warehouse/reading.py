@@ -235,5 +235,5 @@ def tidy(paths: Paths) -> None:
 def unused_indexes(paths: Paths, snapshot: Snapshot) -> list[Path]:
     """The indexes of files that are not in the newest snapshot, which is given."""
     used = {index_name(collection, file.path) for collection, files in snapshot.files.items() for file in files}
-    used |= {digest_name(name) for name in used}
+    used |= {digest_name(name) for name in used} | {paths.statistics.name}
     return unused(paths.cache, used)
