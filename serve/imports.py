@@ -18,7 +18,7 @@ from serve.body import Upload, loads
 from serve.errors import field_error
 from serve.post import CODES, Writer
 from warehouse.schema import COLLECTIONS, Collection
-from warehouse.staging import StagedRow
+from warehouse.staging import NewText, StagedRow
 
 _AT_ONCE = 500
 
