@@ -12,7 +12,6 @@ SQLite, because several processes write it at once and each commit is durable by
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
 import sqlite3
@@ -27,7 +26,7 @@ from types import MappingProxyType
 from typing import Any
 
 from warehouse.errors import Unusable
-from warehouse.files import sync
+from warehouse.files import lock, sync, unlock
 from warehouse.identity import FORMAT, Identity, usable_identity, write_identity
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, HASH_BYTES, Collection
@@ -401,14 +400,14 @@ class Staging:
         """Keep all other writers out. Every statement is durable by itself: enough for one of them."""
         # Who waits for SQLite's own lock asks again and again, ever more seldom; in the kernel's queue
         # whoever waits is woken when the lock is free.
-        fcntl.flock(self._queue, fcntl.LOCK_EX)
+        lock(self._queue)
         try:
             yield Transaction(self._connection)
             self._stamp[:8] = struct.pack("<q", time.time_ns())
         except sqlite3.Error as error:
             raise Unusable(f"{self._path}: {error}") from error
         finally:
-            fcntl.flock(self._queue, fcntl.LOCK_UN)
+            unlock(self._queue)
 
     def _undo(self) -> None:
         if self._connection.in_transaction:  # SQLite may have undone it by itself
