@@ -84,6 +84,7 @@ def figures(rows: int, rounds: int, server: str) -> list[Figure]:
                     found.append(_beside(title, mine, partial(ask, little, in_little.script), _BESIDE_SMALL, rounds))
             found.append(_posts(server, large, ceiling, rounds, folder))
     sigdir("fold", "--warehouse", str(house))
+    sigdir("compact", "--warehouse", str(house))  # or each run would leave a segment more to look through
     return found
 
 
