@@ -22,10 +22,12 @@ import numpy.typing as npt
 import orjson
 from numba import njit
 
-from serve.changes import NDJSON
+from serve import openapi_bulk
 from serve.cursors import cursor_at
 from serve.errors import Refusal, detail, not_found
 from serve.negotiate import JSON
+from serve.openapi import Routes
+from serve.openapi_bulk import CSV, NDJSON, PARQUET
 from serve.post import Writer
 from serve.render import NEWLINE, fixed, render_rows
 from serve.settings import Settings
@@ -50,12 +52,14 @@ _CHUNK_ROWS = 4096  # what is written of them stays in the processor's cache: a 
 _FOREVER = "public, max-age=31536000, immutable"
 
 
-def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer) -> None:
+def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
     dumps = _Dumps(settings, reader)
-    app.add_route("/dumps/", VersionsResource(dumps))
-    app.add_route("/dumps/{version}/", VersionResource(dumps))
-    app.add_route("/dumps/{version}/{name}", CollectionResource(dumps))
-    app.add_route("/dumps/{version}/{name}/{file}", FileResource(dumps))
+    return [
+        ("/dumps/", VersionsResource(dumps)),
+        ("/dumps/{version}/", VersionResource(dumps)),
+        ("/dumps/{version}/{name}", CollectionResource(dumps)),
+        ("/dumps/{version}/{name}/{file}", FileResource(dumps)),
+    ]
 
 
 class _Dumps:
@@ -127,6 +131,9 @@ class VersionsResource:
 
     on_head = on_get
 
+    def described(self) -> dict[str, Any]:
+        return openapi_bulk.versions_item()
+
 
 def _versions(paths: Paths, newest: int) -> list[dict[str, Any]]:
     return [
@@ -150,6 +157,9 @@ class VersionResource:
         _tell(resp, self._dumps.told(self._dumps.version(req, version)))
 
     on_head = on_get
+
+    def described(self) -> dict[str, Any]:
+        return openapi_bulk.version_item()
 
 
 def _tell(resp: falcon.Response, told: dict[str, Any]) -> None:
@@ -192,6 +202,9 @@ class CollectionResource:
         raise not_found()
 
     on_head = on_get
+
+    def described(self) -> dict[str, Any]:
+        return openapi_bulk.collection_dump_item()
 
 
 def _parquet(snapshot: Snapshot, collection: Collection) -> Exception:
@@ -262,7 +275,7 @@ def _chunks(collection: Collection, files: tuple[DataFile, ...]) -> Iterator[tup
                 yield segment, np.arange(first, min(first + _CHUNK_ROWS, segment.rows))
 
 
-_KINDS = {".ndjson": (NDJSON, _ndjson), ".csv": ("text/csv; charset=utf-8", _csv)}
+_KINDS = {".ndjson": (NDJSON, _ndjson), ".csv": (f"{CSV}; charset=utf-8", _csv)}
 
 _QUOTE = fixed('Z,"')
 _HASH = fixed('",0x')
@@ -333,6 +346,9 @@ class FileResource:
 
     on_head = on_get
 
+    def described(self) -> dict[str, Any]:
+        return openapi_bulk.data_file_item()
+
 
 def _send(req: falcon.Request, resp: falcon.Response, path: Path) -> None:
     try:
@@ -360,7 +376,7 @@ def _send(req: falcon.Request, resp: falcon.Response, path: Path) -> None:
     resp.set_header("ETag", tag)
     resp.set_header("Last-Modified", dated)
     resp.set_header("Accept-Ranges", "bytes")
-    resp.content_type = "application/vnd.apache.parquet"
+    resp.content_type = PARQUET
     known = req.get_header("If-None-Match") or ""
     if known.strip() == "*" or tag in (one.strip().removeprefix("W/") for one in known.split(",")):
         data.close()
