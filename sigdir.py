@@ -24,6 +24,7 @@ _COMMANDS = {
     "history": "warehouse.commands:history",
     "stats": "warehouse.commands:stats",
     "sql": "warehouse.commands:sql",
+    "decode": "serve.commands:decode",
 }
 
 

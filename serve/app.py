@@ -28,7 +28,7 @@ from pipeline.candidates import Entry, pack
 from pipeline.grammar import GrammarError
 from pipeline.judge import judge
 from serve import body as bodies
-from serve import changes, dumps, imports, openapi, openchain, resolve, static
+from serve import changes, decode, dumps, imports, openapi, openchain, resolve, static
 from serve.cursors import InvalidCursor
 from serve.errors import Refusal, detail, field_error, not_found
 from serve.negotiate import HTML, JSON, packed, preflight, representation
@@ -89,7 +89,7 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
         ("/healthz", HealthResource(reader, look=False)),
         ("/readyz", HealthResource(reader, look=True)),
     ]
-    for part in (changes, resolve, dumps, openchain, static):
+    for part in (decode, changes, resolve, dumps, openchain, static):
         routes += part.routes(settings, reader, writer)
     document, older = DocumentResource(), openchain.OlderLookup(reader)
     routes.append((openapi.PATH, document))
@@ -97,7 +97,9 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
     for path, resource in routes:
         app.add_route(path, resource)
     app.add_sink(_unknown_path, "/")  # the sink that was added last is asked first
-    app.add_sink(_add_slash, r"^/api/v1/(?:(?:event-)?signatures(?:/[^/]+)?|import-(?:abi|solidity)|resolve|changes)$")
+    app.add_sink(
+        _add_slash, r"^/api/v1/(?:(?:event-)?signatures(?:/[^/]+)?|import-(?:abi|solidity)|decode|resolve|changes)$"
+    )
     app.add_sink(_add_slash, r"^/dumps(?:/(?:\d+|latest))?$")
     app.add_sink(older, f"^{older.path}$")
     return app

@@ -1,7 +1,8 @@
-"""The OpenAPI document's part for many rows at once: resolve, changes, dumps and the hash-named files."""
+"""The OpenAPI document's part for decode, resolve, changes, dumps and the hash-named files."""
 
 from __future__ import annotations
 
+from pipeline.decode import REASONS
 from serve.negotiate import JSON
 from serve.openapi import (
     BROKEN,
@@ -11,6 +12,7 @@ from serve.openapi import (
     UNAVAILABLE,
     VALIDATORS,
     Object,
+    body,
     closed,
     empty,
     header,
@@ -38,6 +40,62 @@ def _lines(about: str, line: Object, headers: Object | None = None) -> Object:
     """An answer in lines of JSON; OpenAPI 3.1 has no word for what a line is."""
     content = {NDJSON: {"schema": {"type": "string"}, "x-line": line}}
     return {"description": about, "headers": headers or {}, "content": content}
+
+
+def decode_item(most_bytes: int, most_texts: int) -> Object:
+    """Calldata to values."""
+    data = {
+        "type": "string", "pattern": r"^(0x)?([0-9a-fA-F]{2}){4,}$", "maxLength": 2 + 2 * most_bytes,
+        "description": "A selector and the arguments behind it, as hex digits.",
+        "examples": ["0xa9059cbb" + "11".zfill(64) + "3e8".zfill(64)],
+    }  # fmt: skip
+    text = {"text_signature": {"type": "string"}, "filtered": {"type": "boolean"}}
+    parameter_told = closed({"type": {"type": "string"}, "value": {}}, "A parameter.")
+    fits = closed(
+        text
+        | {
+            "decodes": {"const": True},
+            "exact": {"type": "boolean"},
+            "left_over": COUNT,
+            "parameters": {"type": "array", "items": parameter_told},
+        },
+        "A text that decodes the data: exactly, or with this many bytes left over.",
+    )
+    fault = {"decodes": {"const": False}, "reason": {"enum": list(REASONS)}, "detail": {"type": "string"}}
+    fits_not = closed(text | fault, "A text that does not.")
+    told = closed(
+        {
+            "selector": {"type": "string", "pattern": "^0x[0-9a-f]{8}$"},
+            "bytes": COUNT,
+            "texts": COUNT,
+            "candidates": {"type": "array", "items": {"anyOf": [fits, fits_not]}, "maxItems": most_texts},
+        },
+        "The texts of the data's selector, the best first.",
+    )
+    faults = {"schema": {"anyOf": [ref("Detail"), ref("FieldErrors")]}}
+    answers = {
+        "200": json_answer("What each text makes of it.", told, _CACHE),
+        **BROKEN,
+        "400": {"description": "No calldata.", "content": {JSON: faults}},
+        **UNAVAILABLE,
+    }
+    too_large = plain_refusal("A body over the server's limit.")
+    other = plain_refusal("A body of another type.")
+    return with_head(
+        {
+            "operationId": "decode",
+            "summary": "Calldata to values, by each text of its selector.",
+            "parameters": [parameter("data", "The calldata.", data) | {"required": True}],
+            "responses": answers,
+        }
+    ) | {
+        "post": {
+            "operationId": "decodeLong",
+            "summary": "The same for data that is longer than a query may be.",
+            "requestBody": body({"data": data}, ["data"]),
+            "responses": answers | {"413": too_large, "415": other},
+        }
+    }
 
 
 def resolve_item(most: int) -> Object:
