@@ -86,11 +86,11 @@ OPERATIONS = [
     *(f"{method} {path}" for path in (ABI_PATH, SOLIDITY_PATH) for method in ("POST", "OPTIONS")),
     *(f"{method} {path}" for path in ("/healthz", "/readyz") for method in ("GET", "HEAD")),
     *(f"{method} {path}" for path in (
-        "/api/v1/changes/", "/dumps/", "/dumps/{version}/", "/dumps/{version}/{name}", "/dumps/{version}/{name}/{file}",
+        "/api/v1/decode/", "/api/v1/changes/", "/dumps/", "/dumps/{version}/", "/dumps/{version}/{name}", "/dumps/{version}/{name}/{file}",
         "/signatures/{hash}", "/topic0/{hash}", "/api/v1/signatures",
         *(f"/signature-database/v1/{name}" for name in ("lookup", "search", "stats", "export")),
     ) for method in ("GET", "HEAD")),
-    *(f"POST {path}" for path in ("/api/v1/resolve/", "/signature-database/v1/import", "/api/v1/import")),
+    *(f"POST {path}" for path in ("/api/v1/decode/", "/api/v1/resolve/", "/signature-database/v1/import", "/api/v1/import")),
 ]  # fmt: skip
 """All but those of the document itself, which Schemathesis leaves out."""
 
@@ -155,6 +155,8 @@ FOUND: list[tuple[str, dict[str, str], dict[str, str], int]] = [
     ("/signature-database/v1/search", {}, {"query": "*ransfer(*"}, 200),
     ("/api/v1/signatures", {}, {"function": f"0x{SELECTOR}", "all": ""}, 200),
     ("/api/v1/signatures", {}, {}, 301),
+    ("/api/v1/decode/", {}, {"data": f"0x{SELECTOR}{'ab' * 20:0>64}{1000:064x}"}, 200),
+    ("/api/v1/decode/", {}, {"data": f"0x{SELECTOR}"}, 200),
     ("/api/v1/changes/", {}, {"collection": "event-signatures", "limit": "2"}, 200),
     ("/dumps/{version}/", {"version": "VERSION"}, {}, 200),
     ("/dumps/{version}/", {"version": "latest"}, {}, 302),
