@@ -18,6 +18,7 @@ from benchmarks import (
     bench_search,
     bench_serve,
     bench_upkeep,
+    bench_web,
     servers,
 )
 from benchmarks.measure import ROOT, Figure, kept, machine, save
@@ -47,7 +48,7 @@ def _markdown(figures: list[Figure]) -> str:
 @click.option("--rounds", default=3, show_default=True, help="Times each pair is run; the best counts.")
 @click.option(
     "--only",
-    type=click.Choice(["hash", "search", "import", "upkeep", "serve", "live", "bulk"]),
+    type=click.Choice(["hash", "search", "import", "upkeep", "serve", "live", "bulk", "web"]),
     multiple=True,
     help="[default: all]",
 )
@@ -70,6 +71,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "serve": lambda: [f for server in servers.installed() for f in bench_serve.figures(rows, rounds, server)],
         "live": lambda: [f for server in servers.installed() for f in bench_live.figures(rows, server)],
         "bulk": lambda: [f for server in servers.installed() for f in bench_bulk.figures(rows, rounds, server)],
+        "web": lambda: [f for server in servers.installed() for f in bench_web.figures(rows, rounds, server)],
     }
     figures: list[Figure] = []
     for name, measured in parts.items():

@@ -35,7 +35,7 @@ class Static:
         resp.content_type = "application/json"
         resp.data = self.body
 app = falcon.App()
-for size in (52, 200, 16800):
+for size in SIZES:
     app.add_route(f"/{size}", Static(size))
 if __name__ == "__main__":
     import waitress
@@ -51,11 +51,15 @@ class Server:
     port: int
     seconds: float
 
-    def json(self, path: str) -> dict[str, Any]:
+    def body(self, path: str) -> bytes:
         connection = HTTPConnection("127.0.0.1", self.port)
         connection.request("GET", path)
-        value: dict[str, Any] = json.loads(connection.getresponse().read())
+        body = connection.getresponse().read()
         connection.close()
+        return body
+
+    def json(self, path: str) -> dict[str, Any]:
+        value: dict[str, Any] = json.loads(self.body(path))
         return value
 
     def count(self) -> int:
@@ -80,17 +84,17 @@ def ours(house: Path, server: str, workers: int = 1) -> Iterator[Server]:
 
 
 @contextmanager
-def ceiling(folder: Path, server: str) -> Iterator[Server]:
-    """The same Falcon on the same server with as many threads: one route, a ready body."""
+def ceiling(folder: Path, server: str, sizes: tuple[int, ...] = (52, 200, 16_800)) -> Iterator[Server]:
+    """The same Falcon on the same server with as many threads: a route and a ready body for each size."""
     port = _free_port()
-    (folder / "ceiling.py").write_text(_CEILING)
+    (folder / "ceiling.py").write_text(_CEILING.replace("SIZES", repr(sizes)))
     if server == "waitress":
         command = [sys.executable, str(folder / "ceiling.py"), str(port), str(THREADS)]
     else:
         command = [sys.executable, "-m", "granian", "--interface", "wsgi", "ceiling:app", "--port", str(port)]
         command += ["--workers", "1", "--blocking-threads", str(THREADS), "--no-ws", "--http", "1"]
         command += ["--log-level", "critical"]
-    with _running(command, port, "/52", {"PYTHONPATH": str(folder)}) as running:
+    with _running(command, port, f"/{sizes[0]}", {"PYTHONPATH": str(folder)}) as running:
         yield running
 
 

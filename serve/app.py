@@ -14,13 +14,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import falcon
-import jinja2
 import numpy as np
 import orjson
 
@@ -28,10 +25,10 @@ from pipeline.candidates import Entry, pack
 from pipeline.grammar import GrammarError
 from pipeline.judge import judge
 from serve import body as bodies
-from serve import changes, decode, dumps, imports, openapi, openchain, resolve, static
+from serve import changes, decode, dumps, imports, openapi, openchain, resolve, static, web
 from serve.cursors import InvalidCursor
 from serve.errors import Refusal, detail, field_error, not_found
-from serve.negotiate import HTML, JSON, packed, preflight, representation
+from serve.negotiate import HTML, JSON, not_modified, packed, preflight, representation
 from serve.post import NewText, Writer, new_text
 from serve.query import InvalidPage, Query, page_of, parse
 from serve.render import render_lines, render_rows
@@ -102,6 +99,8 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
     )
     app.add_sink(_add_slash, r"^/dumps(?:/(?:\d+|latest))?$")
     app.add_sink(older, f"^{older.path}$")
+    web.add_routes(app, settings, reader, writer)
+    app.add_sink(_add_slash, web.WITHOUT_SLASH)
     return app
 
 
@@ -110,6 +109,7 @@ class _Front:
 
     def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
         req.context.failure = getattr(resource, "failure", None)
+        req.context.kind = getattr(resource, "kind", JSON)
         allowed = getattr(resource, "methods", None)
         if allowed is None:
             return
@@ -325,24 +325,16 @@ class DocumentResource:
 def _answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
     """Write a JSON body, or the page that shows it to a browser."""
     if req.context.kind == HTML:
-        body = _html(req, resp.status, body)
-        resp.content_type = "text/html; charset=utf-8"
-        resp.set_header("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'")
+        web.send_answer(req, resp, body)
     else:
         resp.content_type = JSON
-    resp.data = packed(req, resp, body)
+        resp.data = packed(req, resp, body)
 
 
 def _not_modified(req: falcon.Request, resp: falcon.Response, token: str, keep: str = "no-cache") -> bool:
     """Set the validators; True where the client has this state already."""
-    tag = f'"{token}-{req.context.kind[-4:]}"'
-    resp.set_header("ETag", "W/" + tag)
-    resp.set_header("Cache-Control", keep)
-    known = req.get_header("If-None-Match")
-    if known and (known.strip() == "*" or tag in (t.strip().removeprefix("W/") for t in known.split(","))):
-        resp.status = falcon.HTTP_304
-        return True
-    return False
+    page = f"-{web.build()}" if req.context.kind == HTML else ""
+    return not_modified(req, resp, f"{token}-{req.context.kind[-4:]}{page}", keep)
 
 
 class _Cache:
@@ -395,27 +387,7 @@ def warm() -> None:
     segment.with_text("uint"), segment.with_hex("0"), segment.like("w*", 1)
     resolve.warm()
     dumps.warm()
-
-
-@lru_cache(maxsize=1)
-def _template() -> jinja2.Template:
-    loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
-    return jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True).get_template("page.html")
-
-
-def _html(req: falcon.Request, status: str | int, body: bytes) -> bytes:
-    value = orjson.loads(body)
-    is_list = isinstance(value, dict) and "results" in value
-    title = req.path.removeprefix("/api/v1/").strip("/") or "signature directory"
-    separator = "&" if req.query_string else ""
-    page = _template().render(
-        title=title, method="GET" if req.method == "HEAD" else req.method, status=str(status), path=req.path,
-        address=req.path + ("?" + req.query_string if req.query_string else ""),
-        json_address=f"{req.path}?{req.query_string}{separator}format=json",
-        results=value["results"] if is_list else None, count=value.get("count"), next=value.get("next"),
-        previous=value.get("previous"), pretty=orjson.dumps(value, option=orjson.OPT_INDENT_2).decode(),
-    )  # fmt: skip
-    return page.encode()
+    web.warm()
 
 
 def _refused(req: falcon.Request, resp: falcon.Response, error: Refusal, params: Any) -> None:
@@ -456,6 +428,8 @@ def _add_slash(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
 
 
 def _unknown_path(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
+    if (req.get_header("Accept") or "").startswith(HTML):  # as every browser's begins
+        req.context.kind = HTML
     raise not_found()
 
 

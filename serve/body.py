@@ -19,9 +19,10 @@ _MAX_VALUES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file of a multipart form."""
+    """A file of a multipart form, and what the client calls it."""
 
     data: bytes
+    name: str = ""
 
 
 def read_body(request: falcon.Request, limit: int) -> bytes:
@@ -101,7 +102,7 @@ def _multipart(body: bytes, content_type: str) -> dict[str, Any]:
             data = part.get_data()
             if part.name is not None:
                 is_file = part.filename is not None
-                fields[part.name] = Upload(data) if is_file else data.decode("utf-8", "replace")
+                fields[part.name] = Upload(data, part.filename or "") if is_file else data.decode("utf-8", "replace")
     except falcon.HTTPError as error:
         raise detail(400, f"Multipart form parse error - {error.description or error.title}") from None
     except ValueError as error:

@@ -10,11 +10,22 @@ NO_TEXT = "-"
 
 
 @lru_cache(maxsize=1)
-def canonical() -> Mapping[bytes, str]:
-    """The canonical text of each listed selector; NO_TEXT where none is right."""
+def _entries() -> list[tuple[bytes, str, str]]:
     lines = Path(__file__).with_name("canonical.txt").read_text().splitlines()
     entries = (line.split(maxsplit=2) for line in lines if not line.startswith("#"))
-    return {bytes.fromhex(selector.removeprefix("0x")): text for selector, text, _ in entries}
+    return [(bytes.fromhex(selector.removeprefix("0x")), text, source) for selector, text, source in entries]
+
+
+@lru_cache(maxsize=1)
+def canonical() -> Mapping[bytes, str]:
+    """The canonical text of each listed selector; NO_TEXT where none is right."""
+    return {selector: text for selector, text, _ in _entries()}
+
+
+@lru_cache(maxsize=1)
+def sources() -> Mapping[bytes, str]:
+    """Where the text of each listed selector is defined."""
+    return {selector: source for selector, _, source in _entries()}
 
 
 def is_filtered(hash: bytes, text: str) -> bool:

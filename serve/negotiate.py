@@ -1,4 +1,4 @@
-"""Which of the two representations a request gets, as the contract says; packing; browsers' preflights."""
+"""Which of the two representations a request gets, as the contract says; validators; packing; browsers' preflights."""
 
 from __future__ import annotations
 
@@ -75,6 +75,18 @@ def packed(req: falcon.Request, resp: falcon.Response, body: bytes) -> bytes:
     resp.set_header("Content-Encoding", "gzip")
     packer = zlib.compressobj(1, wbits=31)
     return packer.compress(body) + packer.flush()
+
+
+def not_modified(req: falcon.Request, resp: falcon.Response, tag: str, keep: str = "no-cache") -> bool:
+    """Set the validators; True where the client has this state already."""
+    tag = f'"{tag}"'
+    resp.set_header("ETag", "W/" + tag)
+    resp.set_header("Cache-Control", keep)
+    known = req.get_header("If-None-Match")
+    if known and (known.strip() == "*" or tag in (t.strip().removeprefix("W/") for t in known.split(","))):
+        resp.status = falcon.HTTP_304
+        return True
+    return False
 
 
 def preflight(req: falcon.Request, resp: falcon.Response) -> None:

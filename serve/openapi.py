@@ -43,7 +43,7 @@ def document(routes: Iterable[tuple[str, Described]]) -> Object:
         "openapi": "3.1.0",
         "info": {
             "title": "Signature directory",
-            "version": _version(),
+            "version": package_version(),
             "summary": "Ethereum signatures and their hashes, as 4byte.directory serves them.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
@@ -53,7 +53,7 @@ def document(routes: Iterable[tuple[str, Described]]) -> Object:
     }
 
 
-def _version() -> str:
+def package_version() -> str:
     try:
         return version("signature-directory")
     except PackageNotFoundError:  # run from a checkout

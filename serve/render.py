@@ -33,7 +33,7 @@ _END = fixed('"}')
 _FRAME = 160
 
 
-@njit(nogil=True, cache=True)
+@njit(cache=True)
 def _size(offsets: Array, rows: Array, width: int) -> int:
     size = 0
     for row in rows:
@@ -41,7 +41,7 @@ def _size(offsets: Array, rows: Array, width: int) -> int:
     return size
 
 
-@njit(nogil=True, cache=True)
+@njit(cache=True)
 def _render(
     ids: Array, created_at: Array, offsets: Array, text: Array, hashes: Array, rows: Array, separator: int
 ) -> Array:

@@ -99,11 +99,7 @@ class Segment:
     def _with_prefix(self, prefix: bytes) -> Array:
         if not isinstance(self.hashes, np.ndarray):
             return np.array([row for row in self.hashes.get(prefix, ()) if row < self.rows], np.int64)
-        number = int.from_bytes(prefix, "big")
-        first = int(self.hashes.searchsorted(np.uint64(number << 32)))
-        last = first
-        while last < self.rows and int(self.hashes[last]) >> 32 == number:
-            last += 1
+        first, last = _range(self.hashes, int.from_bytes(prefix, "big"))
         return (self.hashes[first:last] & _ROW_MASK).astype(np.int64) if last > first else _NO_ROWS
 
     def with_prefixes(self, prefixes: Array) -> tuple[Array, Array, Array]:
@@ -186,6 +182,25 @@ class _Needle:
         order = sorted(range(len(fragment)), key=rarity.__getitem__)
         first, second = (order[0], order[1]) if len(order) > 1 else (0, 0)
         return cls(wanted, masks, first, second)
+
+
+# The interpreter is kept: to let go of it for a microsecond and wait to get it back, once a segment, is what
+# a lookup on a busy server would spend half of its time with, and numpy's searchsorted does that.
+@njit(cache=True)
+def _range(hashes: Array, prefix: int) -> tuple[int, int]:
+    """The range of the sorted ``hashes`` that begin with these four bytes."""
+    key = np.uint64(prefix) << _PREFIX_SHIFT
+    low, high = 0, len(hashes)
+    while low < high:
+        middle = (low + high) >> 1
+        if hashes[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    last = low
+    while last < len(hashes) and hashes[last] ^ key <= _ROW_MASK:
+        last += 1
+    return low, last
 
 
 @njit(nogil=True, cache=True)

@@ -170,7 +170,7 @@ def history(paths: Paths, version: int | None = None, newest: int | None = None)
         return []
     last = table.version()
     first = max(0, last + 1 - newest) if newest is not None else 0
-    entries = (_commit(paths, number) for number in range(first, last + 1))
+    entries = (commit_summary(paths, number) for number in range(first, last + 1))
     return [entry for entry in entries if entry is not None]
 
 
@@ -221,7 +221,7 @@ def _summary(version: int, actions: list[dict[str, Any]]) -> dict[str, Any] | No
     return summary
 
 
-def _commit(paths: Paths, version: int) -> dict[str, Any] | None:
+def commit_summary(paths: Paths, version: int) -> dict[str, Any] | None:
     """A commit's account of itself; None where it is not one of ours."""
     return _summary(version, log_actions(paths, version, only=("commitInfo",)))
 
@@ -236,7 +236,7 @@ def last_import(paths: Paths) -> int:
     """The number of the last import that the log names; reads it from its end up to there."""
     table = open_table(paths)
     for number in range(table.version(), -1, -1) if table is not None else ():
-        entry = _commit(paths, number)
+        entry = commit_summary(paths, number)
         if entry is not None and "import" in entry:
             return int(entry["import"])
     return 0

@@ -32,7 +32,7 @@ def looks_like(source: Source) -> bool:
     head = source.head
     if len(source.head) == HEAD_BYTES:  # the last line of it may be cut
         head = head[: head.rfind(b"\n") + 1]
-    block, _ = _without_comments(head, False)
+    block, _ = without_comments(head, False)
     data = np.frombuffer(block, np.uint8)
     starts, ends, _ = candidate_lines(data, 1)
     sample = [block[a:b] for a, b in zip(starts[:_SAMPLE_LINES], ends[:_SAMPLE_LINES], strict=True)]
@@ -53,7 +53,7 @@ def read(source: Source) -> Iterator[Work]:
     for block, first_line in source.blocks():
         # The star alone first: one byte is searched for at ten times the speed of two.
         if inside or (b"*" in block and b"/*" in block):
-            block, inside = _without_comments(block, inside)
+            block, inside = without_comments(block, inside)
         yield partial(_read_block, block, first_line, source.number)
 
 
@@ -67,7 +67,7 @@ def _read_block(block: bytes, first_line: int, file: int) -> list[Candidates]:
 _COMMENT = re.compile(rb"(?m)//[^\n]*|^[ \t\r]*#[^\n]*|/\*")
 
 
-def _without_comments(block: bytes, inside: bool) -> tuple[bytes, bool]:
+def without_comments(block: bytes, inside: bool) -> tuple[bytes, bool]:
     """The block with block comments turned to spaces, and whether one is open at its end."""
     parts = []
     at = 0

@@ -1,0 +1,49 @@
+"""The pages for people: rendered here, working without a script and better with it.
+
+``page.py`` is what all of them share; the other modules have one kind of page each. What a page shows comes from
+the view's mapped columns, as the API's answers do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from serve.post import Writer
+from serve.settings import Settings
+from serve.web.browse import BrowsePage
+from serve.web.home import HomePage
+from serve.web.page import AssetResource, build, send_answer
+from serve.web.record import RecordPage
+from serve.web.rows import HASH_WORDS
+from serve.web.search import ResultsPage
+from serve.web.status import StatusPage
+from serve.web.submit import StorePage, SubmitPage
+from warehouse.names import Names, warm
+from warehouse.origins import Origins
+from warehouse.paths import Paths
+from warehouse.reading import Reader
+from warehouse.schema import COLLECTIONS
+
+__all__ = ["WITHOUT_SLASH", "add_routes", "build", "send_answer", "warm"]
+
+WITHOUT_SLASH = (
+    r"^/(?:search|search/results|browse|browse/[^/]+|submit|decode|statistics|docs|status|(?:selector|topic)/[^/]+)$"
+)
+"""Paths of pages that lack the slash at their end."""
+
+
+def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer) -> None:
+    paths = Paths(settings.warehouse.absolute())
+    names, origins = Names(), Origins(paths)
+    app.add_route("/", HomePage(reader))
+    app.add_route("/assets/{name}", AssetResource())
+    app.add_route("/search/", ResultsPage(reader, "search.html"))
+    app.add_route("/search/results/", ResultsPage(reader, "results.html"))
+    app.add_route("/browse/", BrowsePage(reader))
+    app.add_route("/browse/{short}/", BrowsePage(reader))
+    for collection in COLLECTIONS:
+        page = RecordPage(collection, reader, names, origins)
+        app.add_route(f"/{HASH_WORDS[collection]}/{{hash}}/", page)
+    app.add_route("/submit/", SubmitPage(settings, reader))
+    app.add_route("/submit/store/", StorePage(settings, reader, writer))
+    app.add_route("/status/", StatusPage(reader, paths))

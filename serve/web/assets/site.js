@@ -1,0 +1,96 @@
+"use strict";
+// What makes the pages quicker to use. Each works without it.
+
+const box = document.querySelector("#q");
+const results = document.querySelector("#results");
+const told = document.querySelector("#told");
+const welcome = document.querySelector("#welcome");
+
+// Results as one types: the newest question counts, older ones are given up.
+
+const WAIT = 120; // milliseconds without a key before we ask
+let waiting = 0;
+let asking = null;
+let shown = box ? box.value.trim() : "";
+
+async function ask() {
+  const wanted = box.value.trim();
+  if (wanted === shown) return;
+  asking?.abort();
+  asking = new AbortController();
+  const address = new URLSearchParams({ q: wanted });
+  try {
+    const answer = await fetch(`/search/results/?${address}`, { signal: asking.signal });
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const found = answer.ok ? page.querySelector("[data-told]") : null;
+    results.replaceChildren(...(found && wanted ? [document.adoptNode(found)] : []));
+    told.textContent = found ? found.dataset.told : "The results could not be had.";
+    if (welcome) welcome.hidden = wanted !== "";
+    history.replaceState(null, "", wanted ? `/search/?${address}` : welcome ? "/" : "/search/");
+    shown = wanted;
+  } catch (error) {
+    if (error.name !== "AbortError") told.textContent = "The server does not answer.";
+  }
+}
+
+if (box && results && told) {
+  box.addEventListener("input", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(ask, WAIT);
+  });
+  // What was typed before this was read.
+  if (welcome && box.value.trim()) ask();
+}
+
+// Keys: / goes to the box, the arrows from it through what was found, Escape back.
+
+document.addEventListener("keydown", (event) => {
+  if (!box || event.ctrlKey || event.metaKey || event.altKey) return;
+  const here = document.activeElement;
+  const isTyping = here && here !== box && here.matches("input, textarea, select");
+  if (event.key === "/" && here !== box && !isTyping) {
+    event.preventDefault();
+    box.focus();
+    box.select();
+    return;
+  }
+  const links = results ? [...results.querySelectorAll(".rows a")] : [];
+  const at = links.indexOf(here);
+  if (!links.length || (here !== box && at < 0)) return;
+  if (event.key === "ArrowDown") (links[at + 1] ?? here).focus();
+  else if (event.key === "ArrowUp" && at >= 0) (links[at - 1] ?? box).focus();
+  else if (event.key === "Escape" && at >= 0) box.focus();
+  else return;
+  event.preventDefault();
+});
+
+// Copy buttons.
+
+async function copy(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = document.createElement("textarea"); // a page that did not come over TLS has no clipboard
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  if (!done) throw new Error("copying was refused");
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("button[data-copy]");
+  if (!button) return;
+  try {
+    await copy(button.dataset.copy);
+    button.textContent = "Copied";
+    button.classList.add("done");
+  } catch {
+    button.textContent = "Failed";
+  }
+  button.setAttribute("aria-live", "polite");
+  button.focus();
+  setTimeout(() => {
+    button.textContent = "Copy";
+    button.classList.remove("done");
+  }, 1600);
+});

@@ -1,0 +1,95 @@
+"""Rows by name, and where rows came from, over a warehouse on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import import_files
+from warehouse import names
+from warehouse.compact import compact
+from warehouse.names import Names
+from warehouse.origins import Origin, Origins
+from warehouse.paths import Paths
+from warehouse.reading import Reader, View
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+
+IMPORTS = [
+    ["transfer(address)", "transferFrom()", "name()", "event transfer(bool)"],
+    ["transfer()", "Transfer()", "names()", "tr()", "event Other()"],
+    ["transfer(bytes)", "function transfer(uint8)"],
+]
+
+
+@pytest.fixture
+def reader(house: Path, tmp_path: Path) -> Iterator[Reader]:
+    """Three imports, each with a file of its own."""
+    for number, lines in enumerate(IMPORTS, 1):
+        path = tmp_path / f"list{number}.txt"
+        path.write_text("\n".join(lines))
+        import_files([path], house, source=f"number {number}" if number > 1 else None)
+    opened = Reader(Paths(house))
+    yield opened
+    opened.close()
+
+
+def by_name(view: View, name: str, limit: int = 10) -> list[str]:
+    return [segment.text_at(row) for segment, row in Names().rows(view, SIGNATURES, name, limit)]
+
+
+@pytest.mark.parametrize("few", [0, 1 << 14])
+def test_a_name_is_found_as_a_whole(reader: Reader, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    """By the order and by looking through alike: the very name, in one collection, the oldest first."""
+    monkeypatch.setattr(names, "_FEW_ROWS", few)
+    view = reader.current()
+    assert by_name(view, "transfer") == ["transfer(address)", "transfer()", "transfer(bytes)", "transfer(uint8)"]
+    assert by_name(view, "transfer", 2) == ["transfer(address)", "transfer()"]
+    assert by_name(view, "tr") == ["tr()"]
+    assert by_name(view, "transf") == []
+
+
+def test_names_that_share_a_hash_are_told_apart(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal hashes are looked at again."""
+    monkeypatch.setattr(names, "_FEW_ROWS", 0)
+    monkeypatch.setattr(names, "_hash_of_name", lambda *_: 0)
+    monkeypatch.setattr(names, "_keys", lambda _text, _offsets, rows: names.np.arange(rows, dtype=names.np.uint64))
+    assert by_name(reader.current(), "transfer", 9) == [
+        "transfer(address)", "transfer()", "transfer(bytes)", "transfer(uint8)"
+    ]  # fmt: skip
+
+
+def origins(view: View, house: Path) -> dict[str, Origin | None]:
+    """The origin of each row, by its text."""
+    known = Origins(Paths(house))
+    return {
+        segment.text_at(row): known.of(view, collection, number, row)
+        for collection in COLLECTIONS
+        for number, segment in enumerate(view.segments[collection])
+        for row in range(segment.rows)
+    }
+
+
+def test_a_row_knows_its_import(reader: Reader, house: Path) -> None:
+    """Its number, label, sources and rows; folders are not told."""
+    found = origins(reader.current(), house)
+    for number, lines in enumerate(IMPORTS, 1):
+        for line in lines:
+            origin = found[line.split(maxsplit=1)[-1]]
+            assert origin is not None
+            assert (origin.number, origin.version) == (number, number)
+            assert origin.label == (f"number {number}" if number > 1 else None)
+            assert (origin.names, origin.sources, origin.imported) == ((f"list{number}.txt",), 1, len(lines))
+
+
+def test_a_row_knows_its_import_when_files_were_merged(reader: Reader, house: Path) -> None:
+    """Compaction puts rows of several imports into one file."""
+    compact(Paths(house))
+    merged = reader.refreshed()
+    assert len(merged.segments[SIGNATURES]) == 1
+    assert {text: origin and origin.number for text, origin in origins(merged, house).items()} == {
+        line.split(maxsplit=1)[-1]: number for number, lines in enumerate(IMPORTS, 1) for line in lines
+    }
+    assert by_name(merged, "transfer") == ["transfer(address)", "transfer()", "transfer(bytes)", "transfer(uint8)"]
+    assert merged.count(EVENT_SIGNATURES) == 2

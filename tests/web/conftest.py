@@ -1,0 +1,82 @@
+"""One server for all pages, and a real Chromium that nothing may complain in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.conftest import ROOT, import_files
+from tests.serve.support import HOST, Server, serving
+
+CHROMIUM = Path("/usr/bin/chromium")
+# Without these it asks hosts of its maker's at every start, and as root it does not start in a sandbox.
+_FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+COLLIDING = "many_msg_babbage(bytes1)"
+PAGED = [f"pagedRow{number}(uint256)" for number in range(130)]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The bundled samples, a text that collides with one of them, and rows enough for pages."""
+    folder = tmp_path_factory.mktemp("web")
+    (folder / "paged.txt").write_text("\n".join([COLLIDING, *PAGED]))
+    import_files([folder / "paged.txt"], folder / "house", source="rows for <b>pages</b>")
+    import_files([ROOT / "samples"], folder / "house")
+    with serving(folder / "house", workers=1) as running:
+        yield running
+        assert running.faults() == []
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if not CHROMIUM.exists():
+        pytest.skip(f"{CHROMIUM} is not there: apt-get install chromium")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=_FLAGS)
+        yield running
+        running.close()
+
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def page_of(browser: Browser, server: Server) -> Iterator[Open]:
+    """Opens a path in a window of its own; afterwards no window may have had anything to complain about.
+
+    Whatever breaks the policy for content, or cannot be loaded, is an error on the browser's console. ``expected``
+    is a part of those that are the test's own.
+    """
+    contexts = []
+    complaints: list[str] = []
+    asked: list[str] = []
+    base = f"http://{HOST}:{server.port}"
+
+    def open_page(path: str, expected: str = "", **options: Any) -> Page:
+        context = browser.new_context(base_url=base, **options)
+        contexts.append(context)
+        page = context.new_page()
+
+        def heard(text: str) -> None:
+            if not (expected and expected in text):
+                complaints.append(f"{page.url}: {text}")
+
+        page.on("console", lambda said: heard(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: heard(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(path)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert [url for url in asked if not url.startswith((base, "data:"))] == []

@@ -1,0 +1,295 @@
+"""The pages as a person meets them: in Chromium, with a script and without, by mouse, by keys, in the dark."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.conftest import ROOT
+from tests.serve.support import SIGNATURES_PATH, Server, found, get
+from tests.web.conftest import COLLIDING, PAGED, Open
+
+TRANSFER = "transfer(address,uint256)"
+TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+PATHS = [
+    "/", "/search/?q=transfer", "/search/?q=0x", f"/search/?q={TOPIC}", f"/search/?q=0xa9059cbb{'0' * 128}",
+    "/search/?q=function%20nope(uint%20a)", "/search/?q=pagedRow&in=functions&page=2", "/browse/", "/browse/functions/",
+    "/browse/events/", "/selector/0xa9059cbb/", f"/topic/{TOPIC}/", "/submit/", "/status/",
+    "/api/v1/signatures/", "/api/v1/event-signatures/1/",
+]  # fmt: skip
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+
+
+def rows(page: Page, heading: str) -> list[str]:
+    """The texts under a heading."""
+    section = page.get_by_role("region", name=re.compile(f"^{heading}"))
+    return section.locator(".rows .text").all_inner_texts()
+
+
+def results(page: Page) -> list[str]:
+    return page.locator("#results .rows .text").all_inner_texts()
+
+
+# Search.
+
+
+def test_results_come_as_one_types(page_of: Open) -> None:
+    """Typing is enough: rows of both collections, a spoken sentence, an address that can be kept, no reload."""
+    page = page_of("/")
+    page.evaluate("window.same = true")
+    page.get_by_role("searchbox").press_sequentially("transfer(addr", delay=15)
+    expect(page.get_by_role("status")).to_contain_text("found.")
+    expect(page.locator("#results .rows li").first).to_contain_text("transfer(address")
+    assert rows(page, "Functions and errors")[0] == TRANSFER
+    assert "Transfer(address,address,uint256)" in rows(page, "Events")
+    assert page.url.endswith("/search/?q=transfer%28addr")
+    assert page.evaluate("window.same")
+    expect(page.locator("#welcome")).to_be_hidden()
+    page.get_by_role("searchbox").fill("")
+    expect(page.locator("#welcome")).to_be_visible()
+    expect(page.locator("#results .rows")).to_have_count(0)
+
+
+def test_an_older_question_never_overwrites_a_newer_one(page_of: Open) -> None:
+    """The answer to the first letters comes late, and is not shown."""
+    page = page_of("/")
+
+    def late(route: Any) -> None:
+        page.wait_for_timeout(400)
+        route.continue_()
+
+    page.route("**/search/results/?q=pagedRow1", late)
+    box = page.get_by_role("searchbox")
+    box.fill("pagedRow1")
+    page.wait_for_timeout(200)
+    box.fill("balanceOf(")
+    expect(page.locator("#results .text").first).to_contain_text("balanceOf(")
+    page.wait_for_timeout(600)
+    assert all("balanceOf(" in text for text in results(page))
+
+
+@pytest.mark.parametrize("asked", ["0xa9059cbb", "a9059cbb", "0xA9059CBB" + "00" * 64, TRANSFER,
+                                   "function transfer(address to, uint amount) external returns (bool)"])  # fmt: skip
+def test_one_box_understands_all(page_of: Open, asked: str) -> None:
+    """A selector, calldata, a text and a declaration all lead to the same row, first of all."""
+    page = page_of("/")
+    page.get_by_role("searchbox").fill(asked)
+    page.get_by_role("button", name="Search").click()
+    page.wait_for_url("**/search/?q=*")
+    assert rows(page, "Functions and errors")[0] == TRANSFER
+
+
+def test_what_matched_is_marked(page_of: Open) -> None:
+    """The matching part is in <mark>, whatever its case, of a text or of a hash."""
+    page = page_of("/search/?q=TRANSFERfrom")
+    marks = page.locator("#results .text mark").all_inner_texts()
+    assert marks
+    assert {mark.lower() for mark in marks} == {"transferfrom"}
+    page.goto("/search/?q=0xa9059")
+    assert page.locator("#results .hex mark").first.inner_text() == "a9059"
+
+
+def test_results_have_pages(page_of: Open) -> None:
+    """Every row of a long result is on exactly one page, there and back."""
+    page = page_of("/search/?q=pagedRow")
+    page.get_by_role("link", name="All 130 functions and errors").click()
+    seen = results(page)
+    while page.get_by_role("link", name="Next").count():
+        page.get_by_role("link", name="Next").click()
+        seen += results(page)
+    assert sorted(seen) == sorted(PAGED)
+    expect(page.get_by_text("Page 3 of 3")).to_be_visible()
+    page.get_by_role("link", name="Previous").click()
+    expect(page.get_by_text("Page 2 of 3")).to_be_visible()
+
+
+def test_browsing_goes_down_and_up_again(page_of: Open) -> None:
+    """By links alone from the newest row to the oldest and back."""
+    page = page_of("/browse/functions/")
+    seen = page.locator(".rows .text").all_inner_texts()
+    first = list(seen)
+    steps = 0
+    while page.get_by_role("link", name="Older").count():
+        page.get_by_role("link", name="Older").click()
+        seen += page.locator(".rows .text").all_inner_texts()
+        steps += 1
+    assert len(seen) == len(set(seen))
+    assert set(PAGED) <= set(seen)
+    assert seen[-1] == COLLIDING
+    for _ in range(steps):
+        page.get_by_role("link", name="Newer").click()
+    assert page.locator(".rows .text").all_inner_texts() == first
+
+
+def test_copy_buttons_copy(page_of: Open) -> None:
+    """A button copies its hash and says so."""
+    page = page_of("/search/?q=0xa9059cbb", permissions=["clipboard-read", "clipboard-write"])
+    button = page.get_by_role("button", name="Copy hash").first
+    button.click()
+    expect(button).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == "0xa9059cbb"
+    expect(button).to_have_text("Copy")
+
+
+# A record.
+
+
+def test_a_record_has_all_that_is_known(page_of: Open) -> None:
+    """Its other texts, where it came from, its neighbours, its ABI."""
+    page = page_of("/selector/0xa9059cbb/")
+    expect(page.get_by_role("heading", level=1)).to_have_text(TRANSFER)
+    expect(page.get_by_text("ERC-20", exact=True)).to_be_visible()
+    expect(page.get_by_text(re.compile("import 2 of .* sources"))).to_be_visible()
+    assert rows(page, "Other texts") == [COLLIDING]
+    assert rows(page, "The same name") == ["transfer(address,uint256,uint256)"]
+    assert '"name": "transfer"' in page.locator("pre").inner_text()
+    page.get_by_role("link", name=COLLIDING).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(COLLIDING)
+    expect(page.get_by_text("import 1 “rows for <b>pages</b>” of 1 source: paged.txt.")).to_be_visible()
+
+
+# Submitting.
+
+
+def submit(page: Page, text: str) -> None:
+    page.get_by_label("Signatures, an ABI").fill(text)
+    page.get_by_role("button", name="Preview").click()
+
+
+def test_a_list_is_shown_then_stored_then_found(page_of: Open, server: Server) -> None:
+    """Each line has its verdict, nothing is stored by looking, and what is confirmed is found at once."""
+    new = "submittedByHand(uint256)"
+    page = page_of("/submit/")
+    submit(
+        page,
+        f"function submittedByHand(uint a)\n{TRANSFER}\nsubmittedByHand(uint)\nf(uint7)\n\nevent Seen(address indexed a)",
+    )
+    cells = [row.split("\n")[0].split() for row in page.locator("tbody tr").all_inner_texts()]
+    assert cells == [["1", "new", new], ["2", "known", TRANSFER], ["3", "again", new], ["4", "refused", "f(uint7)"],
+                     ["6", "new", "Seen(address)"]]  # fmt: skip
+    expect(page.get_by_text("no such width, at column 3")).to_be_visible()
+    assert page.locator("mark.fault").inner_text() == "uint7)"
+    assert get(server.port, f"{SIGNATURES_PATH}?text_signature=submittedByHand").json()["count"] == 0
+    page.get_by_role("button", name="Store 2 new").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Stored")
+    assert page.locator(".rows .text").all_inner_texts() == [new, "Seen(address)"]
+    assert [row["text_signature"] for row in found(server.port, "submittedByHand")] == [new]
+    page.get_by_role("link", name=new).click()
+    expect(page.get_by_text("somebody who submitted it here")).to_be_visible()
+
+
+def test_a_solidity_file_can_be_sent(page_of: Open, tmp_path: Path) -> None:
+    """A file is told by what it is, structs are spelled out, and the lines are the file's."""
+    source = tmp_path / "Desk.sol"
+    source.write_text(
+        "contract Desk {\n  struct S { uint a; bool b; }\n  function fromAFile(S[] calldata s) external {}\n}"
+    )
+    page = page_of("/submit/")
+    page.get_by_label("or a file").set_input_files(source)
+    page.get_by_role("button", name="Preview").click()
+    assert page.locator("tbody tr").all_inner_texts()[0].split("\n")[0].split() == [
+        "3",
+        "new",
+        "fromAFile((uint256,bool)[])",
+    ]
+
+
+def test_an_abi_can_be_pasted(page_of: Open) -> None:
+    """JSON is told by itself; what has no selector is left out."""
+    page = page_of("/submit/")
+    submit(
+        page,
+        '[{"type":"constructor","inputs":[]},{"type":"event","name":"FromJson","inputs":[{"type":"uint256","name":"a"}]}]',
+    )
+    assert page.locator("tbody tr").all_inner_texts()[0].split("\n")[0].split() == ["2", "new", "FromJson(uint256)"]
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment", "[{]", '{"no": "abi"}', "contract {"])
+def test_what_cannot_be_read_is_told_on_the_page(page_of: Open, text: str) -> None:
+    """An error is on the page beside what was given, which is kept."""
+    page = page_of("/submit/", expected="400 (Bad Request)")
+    submit(page, text)
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_label("Signatures, an ABI")).to_have_value(text)
+
+
+# Everybody.
+
+
+def test_all_works_without_a_script(page_of: Open, server: Server) -> None:
+    """Search, pages and a submission; no button that would need a script is shown."""
+    page = page_of("/", java_script_enabled=False)
+    page.get_by_role("searchbox").fill("pagedRow")
+    page.get_by_role("button", name="Search").click()
+    assert len(results(page)) == 20
+    assert page.locator(".scripted:visible").count() == 0
+    page.get_by_role("link", name="All 130").click()
+    page.get_by_role("link", name="Next").click()
+    assert len(results(page)) == 50
+    page.goto("/submit/")
+    submit(page, "withoutAScript(bytes32)")
+    page.get_by_role("button", name="Store 1 new").click()
+    assert get(server.port, f"{SIGNATURES_PATH}?text_signature=withoutAScript").json()["count"] == 1
+
+
+def test_keys_alone_are_enough(page_of: Open) -> None:
+    """Slash to the box, arrows through what was found, Enter into a record, the skip link first of all."""
+    page = page_of("/status/")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    page.goto("/search/?q=transfer")
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    expect(page.locator("#results .rows a").first).to_be_focused()
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/selector/0xa9059cbb/")
+
+
+@pytest.mark.parametrize("path", ["/", "/search/?q=transfer", "/selector/0xa9059cbb/", "/submit/", "/status/"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out_from_its_ground(page_of: Open, path: str, scheme: str) -> None:
+    """Contrast of at least 4.5 to 1, and dark where dark is wanted."""
+    page = page_of(path, color_scheme=scheme)
+    contrasts = (ROOT / "tests/web/contrast.js").read_text()
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) == (scheme == "dark")
+    assert page.evaluate(contrasts, 21.1) != []  # it does look
+    assert page.evaluate(contrasts, 4.5) == []
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_can_be_read_aloud_and_fits_a_phone(page_of: Open, path: str) -> None:
+    """One main, one first heading, names on all links, buttons and fields, headings in order; no sideways scrolling."""
+    page = page_of(path, **PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("main").count() == 1
+    assert page.locator("h1").count() == 1
+    assert page.locator("html[lang=en]").count() == 1
+    for role in ("link", "button", "searchbox", "textbox", "combobox", "radio"):
+        for element in page.get_by_role(role).all():  # type: ignore[arg-type]
+            assert element.evaluate("e => (e.ariaLabel || e.labels?.[0]?.innerText || e.innerText || '').trim()"), role
+    levels = page.locator("h1, h2, h3").evaluate_all("all => all.map(e => +e.tagName[1])")
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+@pytest.mark.parametrize("path", ["/", "/search/?q=transfer", "/selector/0xa9059cbb/", "/browse/"])
+def test_nothing_moves_while_a_page_loads(page_of: Open, path: str) -> None:
+    """No layout shift, not even while results come."""
+    page = page_of(path)
+    shift = """new Promise(done => { let sum = 0;
+        new PerformanceObserver(list => { for (const e of list.getEntries()) if (!e.hadRecentInput) sum += e.value; })
+            .observe({type: "layout-shift", buffered: true});
+        setTimeout(() => done(sum), 200); })"""
+    assert page.evaluate(shift) == 0

@@ -1,0 +1,310 @@
+"""Each page over HTTP: what it says, how it is kept, what it refuses, and that nothing in it runs."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Mapping
+from html import unescape
+from html.parser import HTMLParser
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from serve.web.page import NAVIGATION, asset, assets
+from tests.serve.support import FORM, HOST, SIGNATURES_PATH, Answer, Server, get, multipart, post_text, request
+from tests.web.conftest import PAGED
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+PAGES = [
+    "/", "/search/", "/search/?q=transfer", "/search/results/?q=transfer", "/browse/", "/browse/events/",
+    "/selector/0xa9059cbb/", f"/topic/{TOPIC}/", "/submit/", "/status/",
+]  # fmt: skip
+EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"
+
+
+OWN = {asset(name) for name in assets()}
+
+
+class Elements(HTMLParser):
+    """The elements of a page and their attributes, as a browser makes them out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def visible(answer: Answer) -> str:
+    """The page as text."""
+    return unescape(re.sub(r"<[^>]*>", "", answer.body.decode()))
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_has_a_strict_policy_and_no_script_of_its_own(server: Server, path: str) -> None:
+    """Everything comes from our own files: no inline style, script or handler is in a page."""
+    answer = get(server.port, path)
+    assert answer.status == 200
+    assert answer.header("Content-Type") == "text/html; charset=utf-8"
+    policy = answer.header("Content-Security-Policy")
+    for part in ("default-src 'none'", "style-src 'self'", "script-src 'self'", "form-action 'self'", "base-uri 'none'",
+                 "frame-ancestors 'none'"):  # fmt: skip
+        assert part in policy
+    assert "unsafe" not in policy
+    assert answer.header("X-Content-Type-Options") == "nosniff"
+    body = answer.body.decode()
+    assert not re.search(r"<style|\sstyle=|<script(?! src=)|\son[a-z]+=|javascript:", body)
+    assert "http://" not in body
+    assert "https://" not in body
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path != "/submit/"])
+def test_a_page_is_kept_as_long_as_it_is_true(server: Server, path: str) -> None:
+    """It has a tag; who has it gets 304 without a body, until a row comes."""
+    answer = get(server.port, path)
+    tag = {"If-None-Match": answer.header("ETag")}
+    again = get(server.port, path, tag)
+    assert (again.status, again.body) == (304, b"")
+    assert again.header("ETag") == answer.header("ETag")
+    assert answer.header("Cache-Control") == "no-cache"
+    assert post_text(server.port, f"kept{abs(hash(path))}(uint256)").status == 201
+    assert get(server.port, path, tag).status == 200
+
+
+def test_assets_are_kept_for_ever_under_names_that_change(server: Server) -> None:
+    """The pages' assets answer under the names that pages use, packed where wanted; other names are not there."""
+    names = re.findall(r"/assets/[\w.-]+", get(server.port, "/").body.decode())
+    assert {re.sub(r"-\w{12}", "", name) for name in names} == {
+        "/assets/icon.svg",
+        "/assets/site.css",
+        "/assets/site.js",
+    }
+    for name in set(names):
+        answer = get(server.port, name)
+        assert answer.status == 200
+        assert answer.header("Cache-Control") == "public, max-age=31536000, immutable"
+        packed = get(server.port, name, {"Accept-Encoding": "gzip"})
+        assert gzip.decompress(packed.body) == answer.body
+        assert get(server.port, re.sub(r"-\w", "-z", name)).status == 404
+    assert sum(len(asset.gzipped) for asset in assets().values()) < 10_000
+
+
+def test_a_large_page_is_packed(server: Server) -> None:
+    answer = get(server.port, "/search/?q=transfer", {"Accept-Encoding": "gzip"})
+    assert b"<mark>transfer</mark>" in gzip.decompress(answer.body)
+
+
+@pytest.mark.parametrize("path", ["/", "/status/"])
+def test_counts_are_live(server: Server, path: str) -> None:
+    """A row that was just stored is counted."""
+    before = int(get(server.port, f"{SIGNATURES_PATH}?page_size=1").json()["count"])
+    assert f"{before:,}" in visible(get(server.port, path))
+    assert post_text(server.port, f"counted{len(path)}()").status == 201
+    assert f"{before + 1:,}" in visible(get(server.port, path))
+
+
+# Errors.
+
+
+@pytest.mark.parametrize(
+    "path", ["/nope", "/browse/nope/", "/browse/functions/?before=x", "/browse/functions/?after=-1", "/selector/0x12/",
+             "/selector/0x00000000/", "/selector/%3Cb%3E/", f"/topic/0x{'0' * 64}/", "/topic/0xa9059cbb/",
+             "/selector/0xa9059cbb/?id=999", "/search/?q=transfer&in=functions&page=999", "/search/?q=a&page=0",
+             "/search/?q=a&in=functions&page=x", "/assets/../page.py", "/assets/nope.css"]
+)  # fmt: skip
+def test_what_is_not_there_is_a_page_too(server: Server, path: str) -> None:
+    """404 as HTML with a way on, or plainly for what is no page."""
+    answer = get(server.port, path, BROWSER)
+    assert answer.status == 404
+    if "/assets/" not in path:
+        assert answer.header("Content-Type").startswith("text/html")
+        assert b'role="search"' in answer.body
+        assert "<b>" not in answer.body.decode()
+        assert answer.header("ETag") == ""
+
+
+def test_other_clients_still_get_json_where_nothing_is(server: Server) -> None:
+    assert get(server.port, "/nope").json() == {"detail": "Not found."}
+
+
+@pytest.mark.parametrize(
+    ("path", "to"), [("/selector/A9059CBB/", "/selector/0xa9059cbb/"), ("/selector/a9059cbb", "/selector/a9059cbb/"),
+                     ("/topic/" + TOPIC.upper().replace("X", "x") + "/", f"/topic/{TOPIC}/"), ("/search?q=a", "/search/?q=a"),
+                     ("/browse/events", "/browse/events/"), ("/status", "/status/")]
+)  # fmt: skip
+def test_other_spellings_lead_to_the_page(server: Server, path: str, to: str) -> None:
+    answer = get(server.port, path)
+    assert (answer.status, answer.header("Location")) == (301, to)
+
+
+@pytest.mark.parametrize("path", ["/", "/search/", "/browse/", "/selector/0xa9059cbb/", "/status/"])
+def test_a_page_that_takes_nothing_says_so(server: Server, path: str) -> None:
+    answer = request(server.port, "POST", path, b"a=1", FORM)
+    assert answer.status == 405
+    assert answer.header("Content-Type").startswith("text/html")
+    head = request(server.port, "HEAD", path)
+    assert (head.status, head.body) == (200, b"")
+
+
+@pytest.mark.parametrize("path", ["/search/", "/search/results/"])
+def test_a_question_has_a_most_of_bytes(server: Server, path: str) -> None:
+    assert get(server.port, f"{path}?q={'a' * 16_384}").status == 414
+    assert get(server.port, f"{path}?q={'a' * 16_000}").status == 200
+
+
+# Hostile words.
+
+
+@pytest.mark.parametrize("path", ["/search/", "/search/results/", "/submit/"])
+@pytest.mark.parametrize("name", ["q", "text", "in", "as", "page"])
+def test_what_was_asked_is_text(server: Server, path: str, name: str) -> None:
+    """Markup and template marks in a parameter are shown as they are, and do nothing."""
+    answer = get(server.port, f"{path}?{urlencode({name: EVIL})}", BROWSER)
+    elements = Elements()
+    elements.feed(answer.body.decode())
+    assert {src for tag, named in elements.found if tag in ("script", "img") for src in [named.get("src")]} <= OWN
+    assert not [name for _, named in elements.found for name in named if name.startswith("on")]
+    if answer.status == 200 and (name, path) in (("q", "/search/"), ("text", "/submit/")):
+        assert EVIL in unescape(answer.body.decode())
+
+
+def test_a_row_is_text(server: Server) -> None:
+    """The names of sources come from whoever imported them."""
+    body = get(server.port, "/status/").body.decode()
+    assert "rows for &lt;b&gt;pages&lt;/b&gt;" in body
+    assert "<b>pages" not in body
+
+
+@pytest.mark.parametrize("asked", ["\0", "é", "%", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"), "((((", ")" * 500, "0x", "0xz", "a" * 900, "\n\n",
+                                   "function", "event ", "<", "&lt;", "*", "1e400", "f(" + "(" * 2000])  # fmt: skip
+def test_any_question_has_an_answer(server: Server, asked: str) -> None:
+    assert get(server.port, "/search/?q=" + quote(asked)).status == 200
+
+
+# Submitting.
+
+
+def send_form(
+    server: Server, fields: Mapping[str, str], headers: Mapping[str, str] | None = None, path: str = "/submit/"
+) -> Answer:
+    return request(server.port, "POST", path, urlencode(fields).encode(), {**FORM, **(headers or {})})
+
+
+def count(server: Server, text: str) -> int:
+    return int(get(server.port, f"{SIGNATURES_PATH}?{urlencode({'text_signature': text})}").json()["count"])
+
+
+@pytest.mark.parametrize("path", ["/submit/", "/submit/store/"])
+@pytest.mark.parametrize(
+    "headers", [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "none"},
+                {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": f"http://{HOST}:1"},
+                {"Sec-Fetch-Site": "cross-site", "Origin": "the server's own"}]
+)  # fmt: skip
+def test_a_form_of_another_site_does_nothing(server: Server, path: str, headers: dict[str, str]) -> None:
+    """Neither looked at nor stored."""
+    own = f"http://{HOST}:{server.port}"
+    headers = {name: own if value == "the server's own" else value for name, value in headers.items()}
+    text = "forged(uint256)"
+    answer = send_form(server, {"texts": text, "text": text}, {"Host": own[7:], **headers}, path)
+    assert answer.status == 403
+    assert count(server, text) == 0
+
+
+@pytest.mark.parametrize("header", ["Origin", "Sec-Fetch-Site"])
+def test_our_own_form_is_taken(server: Server, header: str) -> None:
+    own = f"{HOST}:{server.port}"
+    value = "same-origin" if header == "Sec-Fetch-Site" else f"http://{own}"
+    text = f"ours{len(header)}(uint256)"
+    answer = send_form(server, {"texts": text}, {header: value}, "/submit/store/")
+    assert answer.status == 200
+    assert count(server, text) == 1
+
+
+def test_a_preview_carries_what_it_shows(server: Server) -> None:
+    """The new texts alone, each with its keyword, so that storing them needs nothing else."""
+    text = "carried(uint)\nevent Carried(address indexed a)\ntransfer(address,uint256)\nno good\ncarried(uint256)"
+    body = send_form(server, {"text": text, "as": "functions"}).body.decode()
+    carried = re.search(r'<textarea name="texts" hidden>(.*?)</textarea>', body, re.DOTALL)
+    assert carried is not None
+    assert carried[1].split("\n") == ["function carried(uint256)", "event Carried(address)", ""]
+    assert count(server, "carried") == 0
+
+
+def test_lines_without_a_keyword_go_where_the_form_says(server: Server) -> None:
+    page = visible(send_form(server, {"text": "Plain(uint256)", "as": "events"}))
+    assert re.search(r"topic 0x[0-9a-f]{64}", page)
+
+
+def test_what_is_stored_is_judged_again(server: Server) -> None:
+    """Texts that no preview showed, or that came in between, are known or refused like any other."""
+    answer = send_form(
+        server, {"texts": "stored(bad)\nfunction storedAgain()\nfunction storedAgain()"}, path="/submit/store/"
+    )
+    assert "1 signature is in the directory now" in visible(answer)
+    assert count(server, "storedAgain") == 1
+    assert "Nothing new" in visible(send_form(server, {"texts": "function storedAgain()"}, path="/submit/store/"))
+
+
+def test_a_submission_has_a_most_of_lines_and_bytes(server: Server) -> None:
+    """2,000 signatures are shown, one more is refused; a body over 4 MiB is not read."""
+    lines = [f"bounded{number}()" for number in range(2001)]
+    assert "2,000 new" in visible(send_form(server, {"text": "\n".join(lines[:2000])}))
+    refused = send_form(server, {"text": "\n".join(lines)})
+    assert refused.status == 413
+    assert "More than 2,000" in visible(refused)
+    assert count(server, "bounded") == 0
+    large = request(server.port, "POST", "/submit/", b"text=" + b"a" * (4 << 20), FORM)
+    assert large.status == 413
+    assert large.header("Content-Type").startswith("text/html")
+
+
+def test_an_artifact_is_told_by_what_is_in_it(server: Server) -> None:
+    """A compiler's JSON with its ABI inside, sent as a file of any name."""
+    body, headers = multipart({"kind": "auto"}, {"file": b'{"abi": [{"type": "error", "name": "Mine", "inputs": []}]}'})
+    page = visible(request(server.port, "POST", "/submit/", body.replace(b"a.sol", b"a.bin"), headers))
+    assert "1 new" in page
+    assert "Mine()" in page
+
+
+def test_bytes_that_are_no_text_are_told_with_their_column(server: Server) -> None:
+    body, headers = multipart({"kind": "list"}, {"file": b"f\xff()"})
+    page = visible(request(server.port, "POST", "/submit/", body, headers))
+    assert "not UTF-8, at column 2" in page
+
+
+# Links.
+
+
+def test_links_lead_somewhere(server: Server) -> None:
+    """Every link of every page here answers; those in the navigation that other modules add do once they are there."""
+    seen: set[str] = set()
+    wanted = list(PAGES)
+    others = {address for address, _ in NAVIGATION} - {"/search/", "/browse/", "/submit/", "/status/"}
+    while wanted:
+        path = wanted.pop()
+        if path in seen or len(seen) > 300 or path.partition("?")[0] in others:
+            continue
+        seen.add(path)
+        answer = get(server.port, path, BROWSER)
+        assert answer.status in (200, 302), path
+        if path in PAGES:
+            wanted += [unescape(link) for link in re.findall(r'(?:href|src)="(/[^"]*)"', answer.body.decode())]
+    assert len(seen) > 50
+
+
+def test_browse_holds_every_row_once_while_rows_come(server: Server) -> None:
+    """Pages go on behind the last row seen, so rows that come meanwhile neither repeat nor hide another."""
+    path, seen = "/browse/functions/", []
+    for number in range(50):
+        page = get(server.port, path).body.decode()
+        seen += re.findall(r'class="text" href="[^"]*">(.*?)</a>', page)
+        assert post_text(server.port, f"meanwhile{number}(bool)").status == 201
+        older = re.search(r'rel="next" href="([^"]*)"', page)
+        if older is None:
+            break
+        path = unescape(older[1])
+    assert len(seen) == len(set(seen))
+    assert set(PAGED) <= set(seen)

@@ -1,0 +1,134 @@
+"""The search box's words, the order of what is found, and texts as ABIs, without a server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.formats.abi import abi_entry
+from pipeline.grammar import FUNCTIONS, normalise
+from pipeline.keccak import keccak256
+from serve.web.abi import abi_json
+from serve.web.search import find
+from serve.web.understand import understand
+from tests.serve.support import Row, segment_of, view_of
+from warehouse.schema import EVENT_SIGNATURES, SIGNATURES
+
+TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "digits", "fragment"),
+    [
+        ("", "nothing", "", ""), ("  ", "nothing", "", ""), ("0x", "nothing", "", ""),
+        ("0xA9059CBB", "selector", "a9059cbb", ""), (" a9059cbb ", "selector", "a9059cbb", ""),
+        ("0x" + TOPIC, "topic", TOPIC, ""), (TOPIC.upper(), "topic", TOPIC, ""),
+        ("0xa9059cbb" + "00" * 64, "calldata", "a9059cbb", ""), ("a9059cbb" + "00" * 32, "calldata", "a9059cbb", ""),
+        ("0xa9059cbb 00 00", "calldata", "a9059cbb", ""), ("0xa9059cbb0", "calldata", "a9059cbb", ""),
+        ("0x" + "ab" * 20, "address", "abababab", ""),
+        ("0xa9", "hex", "a9", ""), ("0xdeadbee", "hex", "deadbee", ""),
+        ("a9", "fragment", "", "a9"), ("dead", "fragment", "", "dead"), ("feedbee", "fragment", "", "feedbee"),
+        ("abcdefabc", "fragment", "", "abcdefabc"),
+        ("transfer", "fragment", "", "transfer"), ("function tran", "fragment", "", "tran"),
+        ("function", "fragment", "", "function"), ("error", "fragment", "", "error"),
+        ("transfer(address, ui", "fragment", "", "transfer(address,ui"),
+        ("transfer(address,uint)", "text", "", "transfer(address,uint256)"),
+        ("event Transfer(address indexed a, uint b);", "text", "", "Transfer(address,uint256)"),
+        ("grüße", "fragment", "", "grüße"),
+    ],
+)  # fmt: skip
+def test_what_is_meant(given: str, kind: str, digits: str, fragment: str) -> None:
+    asked = understand(given)
+    assert (asked.kind, asked.digits, asked.fragment) == (kind, digits, fragment)
+
+
+def test_a_signature_has_its_hash() -> None:
+    asked = understand("function transfer(address to, uint amount)")
+    assert (asked.canonical, asked.digest[:4].hex()) == ("transfer(address,uint256)", "a9059cbb")
+
+
+@pytest.mark.parametrize(("given", "fault"), [("f(uint7)", "bad width at column 3"), ("f(uint7", ""), ("f(uint8)", "")])
+def test_a_fault_is_told_once_the_text_is_closed(given: str, fault: str) -> None:
+    assert understand(given).fault == fault
+
+
+@given(st.text(max_size=200))
+def test_anything_is_understood(given: str) -> None:
+    """Nothing fails, and what is looked for is never empty unless nothing was asked."""
+    asked = understand(given)
+    assert (asked.kind == "nothing") == (not asked.digits and not asked.fragment)
+
+
+# What is found.
+
+TEXTS = [
+    "retransfer(bool)", "transferAll()", "Transfer(uint256)", "transfer(address,uint256)", "transfer()", "other()",
+    "aTransfer()", "transferFrom(address,address,uint256)",
+]  # fmt: skip
+
+
+def ranked(fragment: str, parts: int = 1, start: int = 0, size: int = 20) -> tuple[int, list[str]]:
+    """What is found for a fragment in rows that lie in so many segments."""
+    rows = [Row(n, n, text, keccak256(text.encode())[:4]) for n, text in enumerate(TEXTS, 1)]
+    step = -(-len(rows) // parts)
+    segments = [segment_of(rows[at : at + step], by_hash=True) for at in range(0, len(rows), step)]
+    found = find(view_of(segments), SIGNATURES, understand(fragment), start, size)
+    return found.count, [row.full for row in found.rows]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 8])
+def test_the_best_come_first(parts: int) -> None:
+    """What is well known, then the very name, then what begins so, then the rest; shorter ones first, then older ones."""
+    wanted = [
+        "transfer(address,uint256)", "transferFrom(address,address,uint256)", "transfer()", "Transfer(uint256)",
+        "transferAll()", "aTransfer()", "retransfer(bool)",
+    ]  # fmt: skip
+    assert ranked("transfer", parts) == (7, wanted)
+    pages = [ranked("transfer", parts, start, 2)[1] for start in (0, 2, 4, 6, 8)]
+    assert pages == [wanted[:2], wanted[2:4], wanted[4:6], wanted[6:], []]
+
+
+@pytest.mark.parametrize("fragment", ["nowhere", "ü", "transfer(address,uint256)x", "t" * 100])
+def test_nothing_is_found_of_what_is_not_there(fragment: str) -> None:
+    assert ranked(fragment) == (0, [])
+
+
+def test_a_whole_text_comes_before_what_contains_it() -> None:
+    assert ranked("transfer()")[1] == ["transfer()", "aTransfer()"]
+
+
+# ABIs.
+
+
+@pytest.mark.parametrize(
+    "text", ["f()", "f(uint256)", "f(address,uint256[3][])", "f((uint256,bool)[],bytes)", "f(((int8)[2],string)[][1])",
+             "f(function)", "f(())"]
+)  # fmt: skip
+def test_an_abi_is_of_its_text(text: str) -> None:
+    """Reading the ABI as an import does gives the text again."""
+    told = abi_json(SIGNATURES, text)
+    assert told is not None
+    [entry] = json.loads(told)
+    assert entry["type"] == "function"
+    read = abi_entry(entry, 1)
+    assert normalise(read.text, said=read.said).text == text
+    assert read.said == FUNCTIONS
+
+
+def test_an_event_is_an_event() -> None:
+    told = abi_json(EVENT_SIGNATURES, "E(uint256,(bool))")
+    assert told is not None
+    [entry] = json.loads(told)
+    assert (entry["type"], entry["anonymous"]) == ("event", False)
+    assert [item["indexed"] for item in entry["inputs"]] == [False, False]
+    tuple_of: dict[str, Any] = entry["inputs"][1]
+    assert tuple_of["components"] == [{"name": "", "type": "bool"}]
+
+
+@pytest.mark.parametrize("text", ["f(" + "(" * 40 + "uint256" + ")" * 41, "f(" + ",".join(["uint256"] * 600) + ")"])
+def test_no_abi_of_what_is_too_much(text: str) -> None:
+    assert abi_json(SIGNATURES, text) is None

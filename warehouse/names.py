@@ -1,0 +1,101 @@
+"""Rows by the name in their text: `transfer` of `transfer(address,uint256)`.
+
+The order of a segment's names is one number a row, a hash of the name above and the row below, sorted. It
+is made in memory when first asked for, 60 ms for a million rows, and kept as long as the segment's file is in the view.
+A segment of few rows, as the staged ones are, is looked through instead.
+"""
+
+from __future__ import annotations
+
+import threading
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from warehouse.mapped import Segment
+from warehouse.reading import View
+from warehouse.schema import COLLECTIONS, Collection
+
+Array = npt.NDArray[Any]
+
+_FEW_ROWS = 1 << 14
+_ROW_MASK = np.uint64(0xFFFF_FFFF)
+_SHIFT = np.uint64(32)
+
+
+class Names:
+    """Finds the rows of a name in a view. Safe for use by several threads."""
+
+    def __init__(self) -> None:
+        self._orders: dict[Path, Array] = {}
+        self._lock = threading.Lock()
+
+    def rows(self, view: View, collection: Collection, name: str, limit: int) -> list[tuple[Segment, int]]:
+        """The first ``limit`` rows, oldest first, whose text is this name and a parameter list."""
+        files = view.snapshot.files[collection]
+        found: list[tuple[Segment, int]] = []
+        for number, segment in enumerate(view.segments[collection]):
+            if segment.rows < _FEW_ROWS or number >= len(files):
+                rows = segment.like(f"{name}(*", limit - len(found)).tolist()
+            else:
+                order = self._order(view, files[number].path, segment)
+                rows = list(islice(_rows_of(segment, order, name), limit - len(found)))
+            found += [(segment, row) for row in rows]
+            if len(found) == limit:
+                break
+        return found
+
+    def _order(self, view: View, file: Path, segment: Segment) -> Array:
+        order = self._orders.get(file)
+        if order is None:
+            with self._lock:
+                order = self._orders.get(file)
+                if order is None:
+                    order = name_order(segment)
+                    here = {file.path for files in map(view.snapshot.files.get, COLLECTIONS) for file in files or ()}
+                    self._orders = {path: kept for path, kept in self._orders.items() if path in here} | {file: order}
+        return order
+
+
+def _rows_of(segment: Segment, order: Array, name: str) -> Any:
+    wanted = f"{name}(".encode()
+    key = np.uint64(_hash_of_name(np.frombuffer(wanted, np.uint8), 0, len(wanted))) << _SHIFT
+    first, last = order.searchsorted(key), order.searchsorted(key | _ROW_MASK, side="right")
+    for row in (order[first:last] & _ROW_MASK).tolist():
+        start = segment.offsets[row]
+        if segment.text[start : start + len(wanted)].tobytes() == wanted:  # hashes may collide
+            yield row
+
+
+def name_order(segment: Segment) -> Array:
+    """The rows by a hash of their name: uint64, hash << 32 | row, sorted."""
+    order = _keys(segment.text, segment.offsets, segment.rows)
+    order.sort()
+    return order
+
+
+@njit(nogil=True, cache=True)
+def _hash_of_name(text: Array, at: int, end: int) -> Any:
+    """FNV-1a over the bytes before the first parenthesis, 32 bits."""
+    value = np.uint64(0x811C9DC5)
+    while at < end and text[at] != 0x28:
+        value = ((value ^ np.uint64(text[at])) * np.uint64(0x01000193)) & _ROW_MASK
+        at += 1
+    return value
+
+
+@njit(nogil=True, cache=True)
+def _keys(text: Array, offsets: Array, rows: int) -> Array:
+    out = np.empty(rows, np.uint64)
+    for row in range(rows):
+        out[row] = (_hash_of_name(text, offsets[row], offsets[row + 1]) << _SHIFT) | np.uint64(row)
+    return out
+
+
+def warm() -> None:
+    """Load the kernel before any request waits for it."""
+    _keys(np.frombuffer(b"a()", np.uint8), np.array([0, 3]), 1)

@@ -1,0 +1,118 @@
+"""Where a row came from: the number of its import, and what that import's commit says of itself.
+
+The number is a column of the row's data file, in runs as long as an import; each file is asked once. The
+commit is found in the log by its time, which is not before the row's own, in as many steps as halving takes.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from warehouse.parquet import naming
+from warehouse.paths import Paths
+from warehouse.reading import View
+from warehouse.schema import COLLECTIONS, Collection
+from warehouse.snapshot import commit_summary
+
+Array = npt.NDArray[Any]
+
+_SOURCES = 5
+_STEPS = 64  # commits between a row's time and its import's: those of others that came while it was written
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """An import, shortly. ``names`` are those of its first sources, of ``sources`` in all, without their folders."""
+
+    number: int
+    version: int
+    committed_at: datetime
+    label: str | None
+    names: tuple[str, ...]
+    sources: int
+    imported: int
+
+
+def origin_of(summary: dict[str, Any]) -> Origin:
+    """An import's summary as the log has it, cut to what can be shown to anyone: a folder's name is nobody's business."""
+    sources = summary.get("sources") or []
+    names = tuple(str(source.get("path", "")).rstrip("/").rpartition("/")[2] for source in sources[:_SOURCES])
+    imported = int((summary.get("totals") or {}).get("imported", 0))
+    return Origin(
+        int(summary["import"]), summary["version"], summary["committed_at"], summary.get("source"), names,
+        len(sources), imported,
+    )  # fmt: skip
+
+
+class Origins:
+    """Looks origins up, and keeps what it found: neither a file nor a commit ever changes. Safe for threads."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._runs: dict[Path, tuple[Array, Array]] = {}
+        self._found: dict[int, Origin] = {}
+        self._lock = threading.Lock()
+
+    def of(self, view: View, collection: Collection, segment: int, row: int) -> Origin | None:
+        """The import of a row of the view's n-th segment; None where it was POSTed, or the log does not tell."""
+        files = view.snapshot.files[collection]
+        if segment >= len(files):
+            return None
+        number = self._number(view, files[segment].path, row)
+        if number and number not in self._found:
+            created_at = int(view.segments[collection][segment].created_at[row])
+            found = self._look_for(number, created_at, view.snapshot.version)
+            if found is None:
+                return None
+            self._found[number] = found
+        return self._found.get(number)
+
+    def _number(self, view: View, file: Path, row: int) -> int:
+        runs = self._runs.get(file)
+        if runs is None:
+            with self._lock:
+                runs = self._runs.get(file)
+                if runs is None:
+                    runs = import_runs(file)
+                    here = {file.path for collection in COLLECTIONS for file in view.snapshot.files[collection]}
+                    self._runs = {path: kept for path, kept in self._runs.items() if path in here} | {file: runs}
+        firsts, numbers = runs
+        return int(numbers[firsts.searchsorted(row, side="right") - 1])
+
+    def _look_for(self, number: int, created_at: int, newest: int) -> Origin | None:
+        """The commit of an import that has a row of this time."""
+        first, behind = 0, newest + 1
+        while first < behind:
+            middle = (first + behind) // 2
+            summary = commit_summary(self._paths, middle)
+            if summary is None or summary["committed_at"].timestamp() * 1_000_000 < created_at:
+                first = middle + 1
+            else:
+                behind = middle
+        # A commit's time is in milliseconds: the one before may be it.
+        for version in range(max(0, first - 1), min(newest + 1, first + _STEPS)):
+            summary = commit_summary(self._paths, version)
+            if summary is not None and summary.get("import") == number:
+                return origin_of(summary)
+        return None
+
+
+def import_runs(file: Path) -> tuple[Array, Array]:
+    """The rows of a data file where another import begins, and the imports; raises Unusable, OSError."""
+    firsts, numbers, at = [], [], 0
+    with naming(file), pq.ParquetFile(file) as parquet:
+        for batch in parquet.iter_batches(1 << 20, columns=["import_id"]):
+            values = batch.column(0).to_numpy()
+            changes = np.concatenate([[0], np.flatnonzero(values[1:] != values[:-1]) + 1])
+            firsts.append(changes + at)
+            numbers.append(values[changes])
+            at += len(values)
+    return np.concatenate(firsts), np.concatenate(numbers)
