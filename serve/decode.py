@@ -24,7 +24,7 @@ from warehouse.schema import SIGNATURES
 MAX_TEXTS = 100
 """Texts of a selector that are tried: the one that is listed as its own first, then the oldest."""
 
-_BODY_BYTES = 3 * MAX_BYTES  # two digits a byte, line ends, and the form's own words
+BODY_BYTES = 3 * MAX_BYTES  # two digits a byte, line ends, and the form's own words
 
 
 def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
@@ -75,7 +75,7 @@ class DecodeResource:
     on_head = on_get
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        self._answer(req, resp, bodies.text_field(bodies.fields_of(req, _BODY_BYTES), "data"))
+        self._answer(req, resp, bodies.text_field(bodies.fields_of(req, BODY_BYTES), "data"))
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, text: str) -> None:
         try:

@@ -11,6 +11,7 @@ from typing import Any
 from serve.post import Writer
 from serve.settings import Settings
 from serve.web.browse import BrowsePage
+from serve.web.decode import DecodePage
 from serve.web.home import HomePage
 from serve.web.page import AssetResource, build, send_answer
 from serve.web.record import RecordPage
@@ -46,4 +47,5 @@ def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer) -> 
         app.add_route(f"/{HASH_WORDS[collection]}/{{hash}}/", page)
     app.add_route("/submit/", SubmitPage(settings, reader))
     app.add_route("/submit/store/", StorePage(settings, reader, writer))
+    app.add_route("/decode/", DecodePage(reader))
     app.add_route("/status/", StatusPage(reader, paths))
