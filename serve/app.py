@@ -90,7 +90,8 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
         routes += part.routes(settings, reader, writer)
     document, older = DocumentResource(), openchain.OlderLookup(reader)
     routes.append((openapi.PATH, document))
-    document.write(openapi.document([*routes, (older.path, older)]))
+    described = openapi.document([*routes, (older.path, older)])
+    document.write(described)
     for path, resource in routes:
         app.add_route(path, resource)
     app.add_sink(_unknown_path, "/")  # the sink that was added last is asked first
@@ -99,7 +100,7 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
     )
     app.add_sink(_add_slash, r"^/dumps(?:/(?:\d+|latest))?$")
     app.add_sink(older, f"^{older.path}$")
-    web.add_routes(app, settings, reader, writer)
+    web.add_routes(app, settings, reader, writer, described)
     app.add_sink(_add_slash, web.WITHOUT_SLASH)
     return app
 

@@ -10,6 +10,7 @@ Values that the wire contract takes although they mean nothing are described as 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol
@@ -48,9 +49,29 @@ def document(routes: Iterable[tuple[str, Described]]) -> Object:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": "/"}],
-        "paths": {path: resource.described() for path, resource in routes},
+        "tags": [{"name": name, "description": about} for name, about, _ in TAGS],
+        "paths": {path: _tagged(path, resource.described()) for path, resource in routes},
         "components": {"schemas": _SCHEMAS},
     }
+
+
+TAGS = (
+    ("Signatures", "Two collections, the same in all respects but their names: lists, filters, single rows, and new ones.",
+     r"/api/v1/((event-)?signatures|import-abi|import-solidity)/.*"),
+    ("Decode and resolve", "Calldata to values, and very many hashes to texts in one request.",
+     r"/api/v1/(decode|resolve)/"),
+    ("For mirrors", "Everything that is here, and what comes: files, whole collections, and a feed of changes.",
+     r"/dumps/.*|/api/v1/changes/"),
+    ("Other dialects", "What OpenChain, sig.eth.samczsun.com and the hash-named files of the 4bytes repository answer.",
+     r"/signature-database/.*|/api/v1/(signatures|import)|/signatures/.*|/topic0/.*"),
+    ("The server", "How it is, and this description.", r"/healthz|/readyz|/api/v1/openapi\.json"),
+)  # fmt: skip
+"""What belongs together: a name, a sentence, and a pattern for the paths. Each path fits one of them."""
+
+
+def _tagged(path: str, item: Object) -> Object:
+    [tag] = [name for name, _, pattern in TAGS if re.fullmatch(pattern, path)]
+    return {key: {"tags": [tag]} | told if isinstance(told, dict) else told for key, told in item.items()}
 
 
 def package_version() -> str:

@@ -12,6 +12,7 @@ from serve.post import Writer
 from serve.settings import Settings
 from serve.web.browse import BrowsePage
 from serve.web.decode import DecodePage
+from serve.web.docs import DocsPage
 from serve.web.home import HomePage
 from serve.web.page import AssetResource, build, send_answer
 from serve.web.record import RecordPage
@@ -33,7 +34,8 @@ WITHOUT_SLASH = (
 """Paths of pages that lack the slash at their end."""
 
 
-def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer) -> None:
+def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer, document: dict[str, Any]) -> None:
+    """Add all pages; ``document`` is the OpenAPI document, which one of them shows."""
     paths = Paths(settings.warehouse.absolute())
     names, origins = Names(), Origins(paths)
     app.add_route("/", HomePage(reader))
@@ -48,4 +50,5 @@ def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer) -> 
     app.add_route("/submit/", SubmitPage(settings, reader))
     app.add_route("/submit/store/", StorePage(settings, reader, writer))
     app.add_route("/decode/", DecodePage(reader))
+    app.add_route("/docs/", DocsPage(document, settings))
     app.add_route("/status/", StatusPage(reader, paths))
