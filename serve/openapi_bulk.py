@@ -49,7 +49,7 @@ def decode_item(most_bytes: int, most_texts: int) -> Object:
         "description": "A selector and the arguments behind it, as hex digits.",
         "examples": ["0xa9059cbb" + "11".zfill(64) + "3e8".zfill(64)],
     }  # fmt: skip
-    text = {"text_signature": {"type": "string"}, "filtered": {"type": "boolean"}}
+    text: Object = {"text_signature": {"type": "string"}, "filtered": {"type": "boolean"}}
     parameter_told = closed({"type": {"type": "string"}, "value": {}}, "A parameter.")
     fits = closed(
         text
@@ -61,7 +61,7 @@ def decode_item(most_bytes: int, most_texts: int) -> Object:
         },
         "A text that decodes the data: exactly, or with this many bytes left over.",
     )
-    fault = {"decodes": {"const": False}, "reason": {"enum": list(REASONS)}, "detail": {"type": "string"}}
+    fault: Object = {"decodes": {"const": False}, "reason": {"enum": list(REASONS)}, "detail": {"type": "string"}}
     fits_not = closed(text | fault, "A text that does not.")
     told = closed(
         {

@@ -166,13 +166,16 @@ def kind(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return " or ".join(str(one) or "empty" for one in schema["enum"])
     if "const" in schema:
-        return orjson.dumps(schema["const"]).decode() if not isinstance(schema["const"], str) else schema["const"]
+        constant = schema["const"]
+        return constant if isinstance(constant, str) else orjson.dumps(constant).decode()
+    if "properties" in schema:
+        return "{" + ", ".join(schema["properties"]) + "}"
     types = schema.get("type", "anything")
     if isinstance(types, list):
         return " or ".join(types)
     if types == "array":
         return f"list of {kind(schema.get('items', {}))}"
-    return {"date-time": "date and time", "binary": "file"}.get(schema.get("format", ""), types)
+    return {"date-time": "date and time", "binary": "file"}.get(schema.get("format", ""), str(types))
 
 
 class DocsPage:

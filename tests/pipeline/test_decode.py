@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from eth_abi import encode
+from eth_abi.abi import encode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,8 +57,8 @@ def values_of(type: Type) -> st.SearchStrategy[Any]:
         raw = st.binary(min_size=sizes[0], max_size=sizes[1])
         return raw.map(lambda value: "0x" + value.hex()) if word == "address" else raw
     if word.startswith("bytes"):
-        width = int(word[5:])
-        return st.binary(min_size=width, max_size=width)
+        count = int(word[5:])
+        return st.binary(min_size=count, max_size=count)
     width, _, decimals = word.lstrip("uintfxed").partition("x")
     bits = int(width)
     numbers = st.integers(0, 2**bits - 1) if word[0] == "u" else st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from eth_abi import encode
+from eth_abi.abi import encode
 
 from pipeline.decode import MAX_BYTES
 from tests.conftest import Sigdir, import_files
@@ -117,7 +117,7 @@ def test_the_slash_may_be_left_out(server: Server) -> None:
 def test_the_command_answers_as_the_server_does(server: Server, sigdir: Sigdir, tmp_path: Path) -> None:
     """From the argument, from a file, from standard input; POSTed rows that are not folded are there too."""
     (file := tmp_path / "data.hex").write_text(TRANSFER[:40] + "\n" + TRANSFER[40:] + "\n")
-    house = ["--warehouse", server.folder]
+    house: list[str | Path] = ["--warehouse", server.folder]
     for argument, stdin in ((TRANSFER, b""), (f"@{file}", b""), ("-", TRANSFER.encode())):
         ran = sigdir("decode", argument, "--json", *house, stdin=stdin)
         assert (ran.returncode, ran.stderr) == (0, b"")
@@ -130,10 +130,11 @@ def test_the_command_answers_as_the_server_does(server: Server, sigdir: Sigdir, 
 
 def test_the_status_says_whether_anything_decodes(server: Server, sigdir: Sigdir, tmp_path: Path) -> None:
     """1 where nothing does, 2 with one line where the data, the file or the warehouse is none."""
-    for arguments, status in (
-        (["0xa9059cbb"], 1), (["0x00000000"], 1), (["0xa9"], 2), (["@" + str(tmp_path / "none")], 2),
-    ):  # fmt: skip
-        ran = sigdir("decode", *arguments, "--warehouse", server.folder)
+    cases: list[tuple[str, int]] = [
+        ("0xa9059cbb", 1), ("0x00000000", 1), ("0xa9", 2), (f"@{tmp_path / 'none'}", 2),
+    ]  # fmt: skip
+    for argument, status in cases:
+        ran = sigdir("decode", argument, "--warehouse", server.folder)
         assert ran.returncode == status
         assert b"Traceback" not in ran.stderr
     ran = sigdir("decode", TRANSFER, "--warehouse", tmp_path / "none")

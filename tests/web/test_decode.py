@@ -6,7 +6,7 @@ import re
 from urllib.parse import urlencode
 
 import pytest
-from eth_abi import encode
+from eth_abi.abi import encode
 from playwright.sync_api import expect
 
 from pipeline.keccak import keccak256

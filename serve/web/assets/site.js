@@ -81,7 +81,8 @@ async function decode() {
     const found = page.querySelector("#decoded");
     if (!found) throw new Error("not a page of ours");
     decoded.replaceChildren(...[...found.childNodes].map((node) => document.adoptNode(node)));
-    form.elements.data.toggleAttribute("aria-invalid", !answer.ok);
+    told.textContent = decoded.querySelector(".told")?.textContent ?? "";
+    form.elements.data.setAttribute("aria-invalid", !answer.ok);
     if (answer.redirected) history.replaceState(null, "", answer.url);
   } catch (error) {
     if (error.name !== "AbortError") decoded.textContent = "The server does not answer.";
