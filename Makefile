@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export SIGDIR_WAREHOUSE ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint format bench bench-quick torture fuzz clean
+.PHONY: help install run test lint format bench bench-quick torture fuzz screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ SECONDS ?= 60
 fuzz: install ## fuzz grammar, readers and POST bodies by coverage (SECONDS=60 each)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	for target in grammar readers bodies; do $(BIN)/python -m tests.fuzz $$target $(SECONDS) || exit 1; done
+
+screenshots: install ## pictures of the pages into docs/screenshots (needs chromium)
+	$(BIN)/python -m tests.web.screenshots docs/screenshots
 
 clean: ## remove the environment, caches and benchmark corpora; the warehouse stays
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/.cache

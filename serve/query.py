@@ -20,9 +20,9 @@ import orjson
 
 from serve.cursors import cursor_at, id_of
 from serve.render import render_rows
-from warehouse.mapped import Segment
+from warehouse.mapped import NO_ROWS, Segment
 from warehouse.reading import View
-from warehouse.schema import HASH_BYTES, Collection
+from warehouse.schema import EVENT_SIGNATURES, HASH_BYTES, SIGNATURES, Collection
 
 Array = npt.NDArray[Any]
 
@@ -212,8 +212,14 @@ class Selection:
     def slice(self, start: int, stop: int) -> Array:
         """Row numbers of a part of the selection, in its order."""
         if self.rows is None:
-            return np.arange(self.first + start, self.first + stop, dtype=np.int64)
+            return np.arange(self.first + start, self.first + stop)
         return self.rows[start:stop]
+
+    def newest(self, start: int, stop: int) -> Array:
+        """The same from the other end: row numbers of a part of the selection, the newest first."""
+        if self.rows is None:
+            return np.arange(self.last - 1 - start, self.last - 1 - stop, -1)
+        return np.ascontiguousarray(self.rows[::-1][start:stop])
 
     def upto(self, id: int) -> int:
         """How many of the selected rows have this id or a lower one."""
@@ -223,41 +229,83 @@ class Selection:
         return int(self.rows.searchsorted(row))
 
 
-def select(segment: Segment, collection: Collection, wanted: Filter | None) -> Selection:
-    """Apply a filter to one segment."""
+@lru_cache(maxsize=4)
+def _everything(view: View, collection: Collection) -> list[Selection]:
+    """A view's rows, all of them; made once a view, for it costs a microsecond a segment."""
+    return [Selection(segment, 0, segment.rows) for segment in view.segments[collection]]
+
+
+def selections_of(view: View, collection: Collection, wanted: Filter | None) -> list[Selection]:
+    """What a filter leaves of a view, the oldest segment first; none that is empty, where there is a filter."""
     if wanted is None:
-        return Selection(segment, 0, segment.rows)
+        return _everything(view, collection)
+    chosen = [select(segment, collection, wanted) for segment in view.segments[collection]]
+    return [selection for selection in chosen if selection is not None and selection.count]
+
+
+def select(segment: Segment, collection: Collection, wanted: Filter) -> Selection | None:
+    """Apply a filter to one segment; None where no row has its hash."""
     if wanted.never:
-        return Selection(segment, 0, 0)
+        return None
+    rows: Array | None = None
+    if wanted.hex is not None or wanted.hashes is not None:
+        rows = _with_hash(segment, HASH_BYTES[collection], wanted)
+        if not len(rows):
+            return None
     first, last = 0, segment.rows
     if wanted.first is not None or wanted.last is not None:
         lowest = -_FAR if wanted.first is None else wanted.first
         highest = _FAR if wanted.last is None else wanted.last
         first, last = segment.time_range(lowest, highest)
         last = max(first, last)
-    rows: Array | None = None
-    if wanted.hex is not None:
-        digits = 2 * HASH_BYTES[collection]
-        if len(wanted.hex) == digits:
-            rows = segment.with_hash(bytes.fromhex(wanted.hex))
-        elif len(wanted.hex) > digits:
-            return Selection(segment, 0, 0)
-        else:
-            rows = segment.with_hex(wanted.hex)
-    if wanted.hashes is not None:
-        fitting = [segment.with_hash(hash) for hash in wanted.hashes if len(hash) == HASH_BYTES[collection]]
-        found = np.sort(np.concatenate(fitting)) if fitting else np.empty(0, np.int64)
-        rows = found if rows is None else np.intersect1d(rows, found, assume_unique=True)
     if wanted.text is not None:
-        if rows is not None and len(rows) < 1000:
-            fragment = wanted.text.lower()
-            rows = np.array([row for row in rows.tolist() if fragment in segment.text_at(row).lower()], np.int64)
-        else:
-            found = segment.with_text(wanted.text)
-            rows = found if rows is None else np.intersect1d(rows, found, assume_unique=True)
+        rows = _with_text(segment, rows, wanted.text)
     if rows is not None and (first > 0 or last < segment.rows):
         rows = rows[np.searchsorted(rows, first) : np.searchsorted(rows, last)]
     return Selection(segment, first, last, rows)
+
+
+def _with_hash(segment: Segment, width: int, wanted: Filter) -> Array:
+    """The rows that pass the conditions on the hash, rising."""
+    rows: Array | None = None
+    if wanted.hex is not None:
+        if len(wanted.hex) == 2 * width:
+            rows = segment.with_hash(bytes.fromhex(wanted.hex))
+        else:
+            rows = segment.with_hex(wanted.hex) if len(wanted.hex) < 2 * width else NO_ROWS
+    if wanted.hashes is not None:
+        fitting = [segment.with_hash(hash) for hash in wanted.hashes if len(hash) == width]
+        found = np.sort(np.concatenate([NO_ROWS, *fitting]))
+        rows = found if rows is None else np.intersect1d(rows, found, assume_unique=True)
+    return NO_ROWS if rows is None else rows
+
+
+def _with_text(segment: Segment, rows: Array | None, fragment: str) -> Array:
+    """The rows, of those given or of all, that have the fragment."""
+    if rows is not None and len(rows) < 1000:
+        fragment = fragment.lower()
+        return np.array([row for row in rows.tolist() if fragment in segment.text_at(row).lower()], np.int64)
+    found = segment.with_text(fragment)
+    return found if rows is None else np.intersect1d(rows, found, assume_unique=True)
+
+
+def needs_scan(wanted: Filter | None, collection: Collection) -> bool:
+    """Whether every row's text or hash has to be looked at."""
+    if wanted is None or wanted.never:
+        return False
+    return wanted.text is not None or (wanted.hex is not None and len(wanted.hex) != 2 * HASH_BYTES[collection])
+
+
+_LIST = re.compile("/api/v1/((?:event-)?signatures)/")
+
+
+def is_quick(path: str, query_string: str) -> bool:
+    """Whether an address is that of a list which no scan is needed for: a tenth of a millisecond, whatever the rows."""
+    found = _LIST.fullmatch(path)
+    if not found or len(query_string) > 200:
+        return False
+    collection: Collection = SIGNATURES if found[1] == SIGNATURES else EVENT_SIGNATURES
+    return not needs_scan(parse(query_string).filter, collection)
 
 
 def texts_with(view: View, collection: Collection, hash: bytes) -> list[str]:
@@ -301,7 +349,7 @@ def page_of(view: View, collection: Collection, query: Query, url: str) -> Page:
 
     Raises InvalidPage or InvalidCursor.
     """
-    selections = [select(segment, collection, query.filter) for segment in view.segments[collection]]
+    selections = selections_of(view, collection, query.filter)
     if query.cursor is not None:
         return _page_behind(selections, collection, query, query.cursor, url)
     count = sum(selection.count for selection in selections)
@@ -350,8 +398,8 @@ def _records(selections: list[Selection], start: int, size: int, oldest_first: b
             start -= count
             continue
         stop = min(count, start + size)
-        rows = selection.slice(start, stop) if oldest_first else selection.slice(count - stop, count - start)[::-1]
-        parts.append(render_rows(selection.segment, np.ascontiguousarray(rows)))
+        rows = selection.slice(start, stop) if oldest_first else selection.newest(start, stop)
+        parts.append(render_rows(selection.segment, rows))
         size -= stop - start
         start = 0
         if not size:

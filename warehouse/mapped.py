@@ -43,7 +43,7 @@ Array = npt.NDArray[Any]
 _PREFIX_SHIFT = np.uint64(32)
 _ROW_MASK = np.uint64(0xFFFF_FFFF)
 _BATCH_ROWS = 1 << 17
-_NO_ROWS = np.empty(0, np.int64)
+NO_ROWS = np.empty(0, np.int64)
 
 
 def _frozen(array: Array) -> Array:
@@ -98,9 +98,10 @@ class Segment:
 
     def _with_prefix(self, prefix: bytes) -> Array:
         if not isinstance(self.hashes, np.ndarray):
-            return np.array([row for row in self.hashes.get(prefix, ()) if row < self.rows], np.int64)
-        first, last = _range(self.hashes, int.from_bytes(prefix, "big"))
-        return (self.hashes[first:last] & _ROW_MASK).astype(np.int64) if last > first else _NO_ROWS
+            known = self.hashes.get(prefix)
+            return np.array([row for row in known if row < self.rows], np.int64) if known else NO_ROWS
+        first, last = prefix_range(self.hashes, int.from_bytes(prefix, "big"))
+        return (self.hashes[first:last] & _ROW_MASK).astype(np.int64) if last > first else NO_ROWS
 
     def with_prefixes(self, prefixes: Array) -> tuple[Array, Array, Array]:
         """Where the rows stand whose hash begins with each of these four bytes (uint32), best in rising order.
@@ -126,7 +127,7 @@ class Segment:
 
     def with_text(self, fragment: str) -> Array:
         """The rows whose text has the fragment, upper and lower case being the same, rising."""
-        return np.concatenate([_NO_ROWS, *self._having(fragment)])
+        return np.concatenate([NO_ROWS, *self._having(fragment)])
 
     def like(self, pattern: str, limit: int) -> Array:
         """The first ``limit`` rows whose whole text fits the pattern, rising; cases differ.
@@ -187,7 +188,7 @@ class _Needle:
 # The interpreter is kept: to let go of it for a microsecond and wait to get it back, once a segment, is what
 # a lookup on a busy server would spend half of its time with, and numpy's searchsorted does that.
 @njit(cache=True)
-def _range(hashes: Array, prefix: int) -> tuple[int, int]:
+def prefix_range(hashes: Array, prefix: int) -> tuple[int, int]:
     """The range of the sorted ``hashes`` that begin with these four bytes."""
     key = np.uint64(prefix) << _PREFIX_SHIFT
     low, high = 0, len(hashes)

@@ -7,22 +7,21 @@ commit is found in the log by its time, which is not before the row's own, in as
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from warehouse.errors import WarehouseError
 from warehouse.parquet import naming
 from warehouse.paths import Paths
 from warehouse.reading import View
 from warehouse.schema import COLLECTIONS, Collection
 from warehouse.snapshot import commit_summary
-
-Array = npt.NDArray[Any]
 
 _SOURCES = 5
 _STEPS = 64  # commits between a row's time and its import's: those of others that came while it was written
@@ -30,7 +29,10 @@ _STEPS = 64  # commits between a row's time and its import's: those of others th
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An import, shortly. ``names`` are those of its first sources, of ``sources`` in all, without their folders."""
+    """An import, shortly. ``names`` are those of its first sources, of ``sources`` in all, without their folders.
+
+    A row that was POSTed has the import 0.
+    """
 
     number: int
     version: int
@@ -39,6 +41,9 @@ class Origin:
     names: tuple[str, ...]
     sources: int
     imported: int
+
+
+POSTED = Origin(0, -1, datetime.fromtimestamp(0, UTC), None, (), 0, 0)
 
 
 def origin_of(summary: dict[str, Any]) -> Origin:
@@ -57,23 +62,26 @@ class Origins:
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
-        self._runs: dict[Path, tuple[Array, Array]] = {}
+        self._runs: dict[Path, tuple[list[int], list[int]]] = {}
         self._found: dict[int, Origin] = {}
         self._lock = threading.Lock()
 
     def of(self, view: View, collection: Collection, segment: int, row: int) -> Origin | None:
-        """The import of a row of the view's n-th segment; None where it was POSTed, or the log does not tell."""
+        """The import of a row of the view's n-th segment; None where the log or the data file does not tell."""
         files = view.snapshot.files[collection]
         if segment >= len(files):
+            return POSTED
+        try:
+            number = self._number(view, files[segment].path, row)
+            if number and number not in self._found:
+                created_at = int(view.segments[collection][segment].created_at[row])
+                found = self._look_for(number, created_at, view.snapshot.version)
+                if found is None:
+                    return None
+                self._found[number] = found
+        except (WarehouseError, OSError):  # the file was vacuumed, or is damaged: what is mapped of it is served still
             return None
-        number = self._number(view, files[segment].path, row)
-        if number and number not in self._found:
-            created_at = int(view.segments[collection][segment].created_at[row])
-            found = self._look_for(number, created_at, view.snapshot.version)
-            if found is None:
-                return None
-            self._found[number] = found
-        return self._found.get(number)
+        return self._found[number] if number else POSTED
 
     def _number(self, view: View, file: Path, row: int) -> int:
         runs = self._runs.get(file)
@@ -85,7 +93,7 @@ class Origins:
                     here = {file.path for collection in COLLECTIONS for file in view.snapshot.files[collection]}
                     self._runs = {path: kept for path, kept in self._runs.items() if path in here} | {file: runs}
         firsts, numbers = runs
-        return int(numbers[firsts.searchsorted(row, side="right") - 1])
+        return numbers[bisect_right(firsts, row) - 1]
 
     def _look_for(self, number: int, created_at: int, newest: int) -> Origin | None:
         """The commit of an import that has a row of this time."""
@@ -105,14 +113,16 @@ class Origins:
         return None
 
 
-def import_runs(file: Path) -> tuple[Array, Array]:
+def import_runs(file: Path) -> tuple[list[int], list[int]]:
     """The rows of a data file where another import begins, and the imports; raises Unusable, OSError."""
-    firsts, numbers, at = [], [], 0
+    firsts: list[int] = []
+    numbers: list[int] = []
+    at = 0
     with naming(file), pq.ParquetFile(file) as parquet:
         for batch in parquet.iter_batches(1 << 20, columns=["import_id"]):
             values = batch.column(0).to_numpy()
             changes = np.concatenate([[0], np.flatnonzero(values[1:] != values[:-1]) + 1])
-            firsts.append(changes + at)
-            numbers.append(values[changes])
+            firsts += (changes + at).tolist()
+            numbers += values[changes].tolist()
             at += len(values)
-    return np.concatenate(firsts), np.concatenate(numbers)
+    return firsts, numbers

@@ -42,7 +42,7 @@ _ROW_BYTES = 80
 _TOUCHED_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class View:
     """The rows of both collections at one moment, in segments from the oldest to the newest.
 

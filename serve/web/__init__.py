@@ -14,7 +14,7 @@ from serve.web.browse import BrowsePage
 from serve.web.decode import DecodePage
 from serve.web.docs import DocsPage
 from serve.web.home import HomePage
-from serve.web.page import AssetResource, build, send_answer
+from serve.web.page import AssetResource, Kept, build, send_answer
 from serve.web.record import RecordPage
 from serve.web.rows import HASH_WORDS
 from serve.web.search import ResultsPage
@@ -37,18 +37,18 @@ WITHOUT_SLASH = (
 def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer, document: dict[str, Any]) -> None:
     """Add all pages; ``document`` is the OpenAPI document, which one of them shows."""
     paths = Paths(settings.warehouse.absolute())
-    names, origins = Names(), Origins(paths)
-    app.add_route("/", HomePage(reader))
+    kept, names, origins = Kept(), Names(), Origins(paths)
+    app.add_route("/", HomePage(reader, kept))
     app.add_route("/assets/{name}", AssetResource())
-    app.add_route("/search/", ResultsPage(reader, "search.html"))
-    app.add_route("/search/results/", ResultsPage(reader, "results.html"))
-    app.add_route("/browse/", BrowsePage(reader))
-    app.add_route("/browse/{short}/", BrowsePage(reader))
+    app.add_route("/search/", ResultsPage(reader, kept, "search.html"))
+    app.add_route("/search/results/", ResultsPage(reader, kept, "results.html"))
+    app.add_route("/browse/", BrowsePage(reader, kept))
+    app.add_route("/browse/{short}/", BrowsePage(reader, kept))
     for collection in COLLECTIONS:
-        page = RecordPage(collection, reader, names, origins)
+        page = RecordPage(collection, reader, kept, names, origins)
         app.add_route(f"/{HASH_WORDS[collection]}/{{hash}}/", page)
     app.add_route("/submit/", SubmitPage(settings, reader))
     app.add_route("/submit/store/", StorePage(settings, reader, writer))
-    app.add_route("/decode/", DecodePage(reader))
+    app.add_route("/decode/", DecodePage(reader, kept))
     app.add_route("/docs/", DocsPage(document, settings))
-    app.add_route("/status/", StatusPage(reader, paths))
+    app.add_route("/status/", StatusPage(reader, kept, paths))

@@ -3,6 +3,7 @@ are left out, and nothing is indexed."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -11,19 +12,27 @@ from warehouse.schema import EVENT_SIGNATURES, Collection
 
 _MAX_CHARACTERS = 4096
 _MAX_DEPTH = 16
+_NAME = "%"  # in no text
 
 
 def abi_json(collection: Collection, text: str) -> str | None:
     """The ABI of one entry as indented JSON; None where tuples nest too deeply for it to be of use."""
     if len(text) > _MAX_CHARACTERS:
         return None
-    name, _, _ = text.partition("(")
-    inputs = _inputs(text[len(name) :])
+    name, _, parameters = text.partition("(")
+    told = _json_of(collection, parameters)
+    return told and told.replace(_NAME, name, 1)
+
+
+@lru_cache(maxsize=4096)
+def _json_of(collection: Collection, parameters: str) -> str | None:
+    """The ABI of an entry with these parameters; names differ, lists of parameters hardly do."""
+    inputs = _inputs(parameters)
     if inputs is None:
         return None
-    entry: dict[str, Any] = {"type": "function", "name": name, "inputs": inputs}
+    entry: dict[str, Any] = {"type": "function", "name": _NAME, "inputs": inputs}
     if collection == EVENT_SIGNATURES:
-        entry = {"type": "event", "name": name, "inputs": [_of_event(i) for i in inputs], "anonymous": False}
+        entry = {"type": "event", "name": _NAME, "inputs": [_of_event(i) for i in inputs], "anonymous": False}
     else:
         entry |= {"outputs": [], "stateMutability": "nonpayable"}
     return orjson.dumps([entry], option=orjson.OPT_INDENT_2).decode()
@@ -34,10 +43,10 @@ def _of_event(parameter: dict[str, Any]) -> dict[str, Any]:
 
 
 def _inputs(parameters: str) -> list[dict[str, Any]] | None:
-    """The parameters of ``(a,(b,c)[],d)``, or None."""
+    """The parameters of ``a,(b,c)[],d)``, or None."""
     lists: list[list[dict[str, Any]]] = [[]]
     word = ""
-    for character in parameters[1:]:
+    for character in parameters:
         if character == "(":
             if len(lists) == _MAX_DEPTH:
                 return None

@@ -50,7 +50,7 @@ _HEADERS = {
 }
 
 _FOLDER = Path(__file__).parent
-_KEPT_BYTES = 4 << 20
+_KEPT_BYTES = 16 << 20
 _KEPT_SECONDS = 365 * 86_400
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
@@ -120,7 +120,7 @@ def _templates() -> jinja2.Environment:
     )  # fmt: skip
     made.globals |= {"asset": asset, "navigation": NAVIGATION}
     made.filters |= {"soft": parts.soft, "n": "{:,}".format}
-    made.globals |= {"listed": parts.listed, "copy": parts.copy, "time": parts.time}
+    made.globals |= {"listing": parts.listing, "heading": parts.heading, "copy": parts.copy, "time": parts.time}
     made.globals |= {"search": made.get_template("search_box.html").module.search}  # type: ignore[attr-defined]
     frame = made.get_template("frame.html").module
     made.globals |= {"head": frame.head(), "script": frame.script(), "foot": frame.foot()}  # type: ignore[attr-defined]
@@ -150,7 +150,7 @@ def send(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
 
 
 class Kept:
-    """The pages of the newest view, as many as fit the bytes: no page of an older one is asked for again."""
+    """The pages of the newest view by their address, as many as fit the bytes: older ones nobody asks for again."""
 
     def __init__(self, limit: int = _KEPT_BYTES) -> None:
         self._limit = limit
@@ -176,9 +176,8 @@ class ViewPage:
 
     kind = HTML
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._kept = Kept()
+    def __init__(self, reader: Reader, kept: Kept) -> None:
+        self._reader, self._kept = reader, kept
 
     def render(self, view: View, req: falcon.Request, **parameters: str) -> bytes:
         """The page of a view and an address, and of nothing else; raises Refusal."""

@@ -13,16 +13,17 @@ from markupsafe import Markup
 from serve.canonical import sources
 from serve.errors import Refusal, detail
 from serve.web.abi import abi_json
-from serve.web.page import ViewPage, rendered
+from serve.web.page import Kept, ViewPage, rendered
 from serve.web.rows import HASH_WORDS, SHORT, Row, row_of, with_hash
 from warehouse.mapped import Segment
 from warehouse.names import Names
 from warehouse.origins import Origin, Origins
 from warehouse.reading import Reader, View
-from warehouse.schema import HASH_BYTES, Collection
+from warehouse.schema import EVENT_SIGNATURES, HASH_BYTES, Collection
 
 _OTHERS = 50
 _NEIGHBOURS = 12
+_SHORT = 60
 
 _Place = tuple[int, Segment, int]
 
@@ -30,8 +31,8 @@ _Place = tuple[int, Segment, int]
 class RecordPage(ViewPage):
     """A selector or a topic, in lower case behind 0x; other spellings lead there."""
 
-    def __init__(self, collection: Collection, reader: Reader, names: Names, origins: Origins) -> None:
-        super().__init__(reader)
+    def __init__(self, collection: Collection, reader: Reader, kept: Kept, names: Names, origins: Origins) -> None:
+        super().__init__(reader, kept)
         self._collection, self._names, self._origins = collection, names, origins
         self._word = HASH_WORDS[collection]
         self._spelling = re.compile(f"(?:0[xX])?([0-9a-fA-F]{{{2 * HASH_BYTES[collection]}}})")
@@ -61,8 +62,8 @@ class RecordPage(ViewPage):
         same = self._names.rows(view, self._collection, name, _NEIGHBOURS + 1)
         neighbours = [row_of(self._collection, segment, at) for segment, at in same]
         return {
-            "word": self._word, "hex": "0x" + digest.hex(), "row": row, "others": others[:_OTHERS],
-            "count": len(rows), "name": name, "short": SHORT[self._collection],
+            "title": f"0x{digest.hex()[:8]} {_short(row.full)}", "is_event": self._collection == EVENT_SIGNATURES, "hex": "0x" + digest.hex(), "row": row,
+            "others": others[:_OTHERS], "count": len(rows), "short": SHORT[self._collection], "short_name": _short(name),
             "neighbours": [n for n in neighbours if n.id != row.id][:_NEIGHBOURS],
             "all_of_name": f"/search/?q={quote(name + '(')}&in={SHORT[self._collection]}",
             "defined": sources().get(digest) if not row.is_filtered else None,
@@ -70,6 +71,10 @@ class RecordPage(ViewPage):
             "abi": abi_json(self._collection, row.full),
             "json": f"/api/v1/{self._collection}/?hex_signature=0x{digest.hex()}&format=json",
         }  # fmt: skip
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHORT else text[:_SHORT] + "…"
 
 
 @lru_cache(maxsize=1024)

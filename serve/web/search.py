@@ -15,7 +15,8 @@ import numpy.typing as npt
 from pipeline.keccak import keccak256
 from serve.canonical import canonical
 from serve.errors import detail
-from serve.web.page import ViewPage, rendered
+from serve.web.page import Kept, ViewPage, rendered
+from serve.web.parts import heading
 from serve.web.rows import HASH_WORDS, NAMED, SHORT, TITLES, Row, hash_address, row_of, with_hash
 from serve.web.understand import Asked, understand
 from warehouse.mapped import Segment
@@ -49,6 +50,7 @@ class Found:
     collection: Collection
     count: int
     rows: list[Row]
+    kind: str = "fragment"
 
     @property
     def title(self) -> str:
@@ -61,6 +63,19 @@ class Found:
     @property
     def short(self) -> str:
         return SHORT[self.collection]
+
+    @property
+    def heading(self) -> str:
+        return heading(self.collection, self.count)
+
+    @property
+    def has_more(self) -> bool:
+        return self.count > len(self.rows)
+
+    @property
+    def is_empty_hash(self) -> bool:
+        """Whether a whole hash was asked for, and nothing found."""
+        return self.kind in ("selector", "calldata", "topic")
 
 
 def find(view: View, collection: Collection, asked: Asked, start: int, size: int) -> Found:
@@ -80,7 +95,7 @@ def find(view: View, collection: Collection, asked: Asked, start: int, size: int
         row_of(collection, segment, int(row), digits=asked.digits) for segment, row in places[start : start + size]
     ]
     shown.sort(key=lambda row: row.is_filtered)
-    return Found(collection, count, shown)
+    return Found(collection, count, shown, asked.kind)
 
 
 # The best first. A row's rank is one number, so that a page of a million rows is a partition and not a
@@ -155,8 +170,8 @@ def _all_known(collection: Collection) -> list[tuple[bytes, str]]:
 class ResultsPage(ViewPage):
     """What was found, as a page of its own, or the part of it that the script puts into one."""
 
-    def __init__(self, reader: Reader, template: str) -> None:
-        super().__init__(reader)
+    def __init__(self, reader: Reader, kept: Kept, template: str) -> None:
+        super().__init__(reader, kept)
         self._template = template
 
     def render(self, view: View, req: falcon.Request, **_: str) -> bytes:
@@ -183,7 +198,7 @@ def results(view: View, given: Mapping[str, str]) -> dict[str, Any]:
     pages = max(1, -(-groups[0].count // size)) if only and groups else 1
     return {
         "query": asked.given, "asked": asked, "groups": groups, "only": SHORT[only] if only else "", "page": page,
-        "pages": pages, "meanings": _meanings(view, asked), "told": _told(asked, groups), "json": _json_links(asked),
+        "pages": pages, "meanings": _meanings(view, asked), "told": _told(asked, groups), "json": _json_query(asked),
         "more": lambda short, number=1: "/search/?" + urlencode(
             {"q": asked.given, "in": short} | ({"page": number} if number > 1 else {})),
     }  # fmt: skip
@@ -218,9 +233,8 @@ def _noun(collection: Collection, count: int) -> str:
     return noun + ("s" if collection == EVENT_SIGNATURES and count != 1 else "")
 
 
-def _json_links(asked: Asked) -> dict[str, str]:
-    """The API's address of the same question, by collection."""
-    if asked.kind == "nothing":
-        return {}
-    wanted = {"text_signature": asked.fragment} if asked.fragment else {"hex_signature": "0x" + asked.digits}
-    return {SHORT[c]: f"/api/v1/{c}/?{urlencode(wanted | {'format': 'json'})}" for c in COLLECTIONS}
+def _json_query(asked: Asked) -> str:
+    """The same question as the API's lists take it."""
+    if asked.fragment:
+        return urlencode({"text_signature": asked.fragment, "format": "json"})
+    return f"hex_signature=0x{asked.digits}&format=json" if asked.digits else ""

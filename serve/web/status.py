@@ -8,7 +8,7 @@ from typing import Any
 import falcon
 
 from serve.openapi import package_version
-from serve.web.page import ViewPage, rendered
+from serve.web.page import Kept, ViewPage, rendered
 from serve.web.rows import TITLES
 from warehouse.identity import FORMAT
 from warehouse.origins import origin_of
@@ -23,8 +23,8 @@ _LOOKED_AT = 300
 
 
 class StatusPage(ViewPage):
-    def __init__(self, reader: Reader, paths: Paths) -> None:
-        super().__init__(reader)
+    def __init__(self, reader: Reader, kept: Kept, paths: Paths) -> None:
+        super().__init__(reader, kept)
         self._paths = paths
 
     def render(self, view: View, req: falcon.Request, **_: str) -> bytes:

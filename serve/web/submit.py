@@ -175,7 +175,7 @@ class SubmitPage:
     kind = HTML
 
     def __init__(self, settings: Settings, reader: Reader) -> None:
-        self._limit = min(settings.max_import_body, _MAX_BODY)
+        self._settings, self._limit = settings, min(settings.max_import_body, _MAX_BODY)
         self._reader = reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -185,7 +185,7 @@ class SubmitPage:
     on_head = on_get
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        require_same_origin(req)
+        require_same_origin(req, self._settings)
         fields = bodies.fields_of(req, self._limit)
         upload, text = fields.get("file"), _text(fields, "text")
         name = ""
@@ -223,11 +223,11 @@ class StorePage:
     kind = HTML
 
     def __init__(self, settings: Settings, reader: Reader, writer: Writer) -> None:
-        self._limit = min(settings.max_import_body, _MAX_BODY)
+        self._settings, self._limit = settings, min(settings.max_import_body, _MAX_BODY)
         self._reader, self._writer = reader, writer
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        require_same_origin(req)
+        require_same_origin(req, self._settings)
         text = _text(bodies.fields_of(req, self._limit), "texts").encode("utf-8", "replace")
         found = verdicts(self._reader.current(), _lines(text), SIGNATURES)
         asked = [verdict for verdict in found if verdict.state == "new" and verdict.new]
@@ -237,7 +237,7 @@ class StorePage:
         send(req, resp, rendered("stored.html", here="/submit/", stored=stored, asked=len(found)))
 
 
-def require_same_origin(req: falcon.Request) -> None:
+def require_same_origin(req: falcon.Request, settings: Settings) -> None:
     """Refuse a form that a page of another origin sent; raises Refusal.
 
     Browsers tell where a request comes from. A client that tells nothing is no browser, and nobody's else.
@@ -246,7 +246,8 @@ def require_same_origin(req: falcon.Request) -> None:
     if site is not None:
         fine = site == "same-origin"
     else:
-        fine = origin is None or urlsplit(origin).netloc.lower() == (req.get_header("Host") or "").lower()
+        host = req.forwarded_host if settings.trust_proxy else req.get_header("Host") or ""
+        fine = origin is None or urlsplit(origin).netloc.lower() == host.lower()
     if not fine:
         raise detail(403, "This form was sent by a page of another site, so nothing was done.")
 

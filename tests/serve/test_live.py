@@ -49,7 +49,7 @@ from warehouse.paths import Paths
 from warehouse.publish import fold
 from warehouse.reading import Reader
 from warehouse.schema import EVENT_SIGNATURES, SIGNATURES
-from warehouse.staging import StagedRow
+from warehouse.staging import StagedRow, Staging
 
 Record = dict[str, Any]
 
@@ -402,6 +402,29 @@ def test_posts_that_wait_together_are_told_apart(tmp_path: Path) -> None:
     assert len({row.id for _, row in rows}) == len(rows) == reader.current().count(SIGNATURES)
     posts.close()
     reader.close()
+
+
+def test_a_page_waits_for_no_thread(tmp_path: Path) -> None:
+    """A page and a lookup are answered while the only thread waits for the right to write."""
+    with serving(tmp_path / "house", "--threads", "1", workers=1) as server:
+        post_text(server.port, "first()")
+        staging = Staging(Paths(tmp_path / "house").staging)
+        with ThreadPoolExecutor() as pool:
+            with staging.alone():
+                waiting = pool.submit(post_text, server.port, "second()")
+                until(lambda: _is_locked_out(server), "the POST waits")
+                page = get(server.port, SIGNATURES_PATH)
+                assert [row["text_signature"] for row in page.json()["results"]] == ["first()"]
+                assert get(server.port, f"{SIGNATURES_PATH}?hex_signature=0x3df4ddf4").json()["count"] == 1
+                assert not waiting.done()
+            assert waiting.result().status == 201
+        staging.close()
+
+
+def _is_locked_out(server: Server) -> bool:
+    """Whether a process waits for a file lock that another holds."""
+    waiting = (line.split() for line in Path("/proc/locks").read_text().splitlines() if "->" in line)
+    return bool({fields[5] for fields in waiting} & {str(pid) for pid in server.workers()})
 
 
 @contextmanager

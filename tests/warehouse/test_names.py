@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from pipeline.keccak import keccak256
 from tests.conftest import import_files
+from tests.serve.support import Row, segment_of
 from warehouse import names
 from warehouse.compact import compact
-from warehouse.names import Names
-from warehouse.origins import Origin, Origins
+from warehouse.mapped import Segment
+from warehouse.names import Names, name_order
+from warehouse.origins import POSTED, Origin, Origins
 from warehouse.paths import Paths
+from warehouse.publish import fold
 from warehouse.reading import Reader, View
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+from warehouse.staging import Staging
 
 IMPORTS = [
     ["transfer(address)", "transferFrom()", "name()", "event transfer(bool)"],
@@ -51,11 +58,16 @@ def test_a_name_is_found_as_a_whole(reader: Reader, monkeypatch: pytest.MonkeyPa
 
 
 def test_names_that_share_a_hash_are_told_apart(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal hashes are looked at again."""
+    """Rows of another name under the same hash are passed over."""
     monkeypatch.setattr(names, "_FEW_ROWS", 0)
-    monkeypatch.setattr(names, "_hash_of_name", lambda *_: 0)
-    monkeypatch.setattr(names, "_keys", lambda _text, _offsets, rows: names.np.arange(rows, dtype=names.np.uint64))
-    assert by_name(reader.current(), "transfer", 9) == [
+    whole = name_order
+    key = int(whole(segment_of([Row(1, 1, "transfer()", bytes(4))]))[0]) >> 32
+
+    def colliding(segment: Segment) -> Any:
+        return np.arange(segment.rows, dtype=np.uint64) | np.uint64(key << 32)
+
+    monkeypatch.setattr(names, "name_order", colliding)
+    assert by_name(reader.current(), "transfer") == [
         "transfer(address)", "transfer()", "transfer(bytes)", "transfer(uint8)"
     ]  # fmt: skip
 
@@ -93,3 +105,19 @@ def test_a_row_knows_its_import_when_files_were_merged(reader: Reader, house: Pa
     }
     assert by_name(merged, "transfer") == ["transfer(address)", "transfer()", "transfer(bytes)", "transfer(uint8)"]
     assert merged.count(EVENT_SIGNATURES) == 2
+
+
+def test_a_posted_row_has_no_import(reader: Reader, house: Path) -> None:
+    """Neither while it is staged nor when it was folded."""
+    with Staging(Paths(house).staging).exclusive() as staging:
+        staging.stage(SIGNATURES, "posted()", keccak256(b"posted()"), reader.current().snapshot.floors[SIGNATURES])
+    assert origins(reader.refreshed(), house)["posted()"] == POSTED
+    fold(Paths(house))
+    assert origins(reader.refreshed(), house)["posted()"] == POSTED
+
+
+def test_a_row_is_shown_although_its_file_is_gone(reader: Reader, house: Path) -> None:
+    """What is mapped is served; where it came from is not known."""
+    view = reader.current()
+    view.snapshot.files[SIGNATURES][0].path.unlink()
+    assert origins(view, house)["name()"] is None

@@ -14,7 +14,7 @@ from tests.serve.support import HOST, Server, serving
 
 CHROMIUM = Path("/usr/bin/chromium")
 # Without these it asks hosts of its maker's at every start, and as root it does not start in a sandbox.
-_FLAGS = [
+FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
@@ -40,7 +40,7 @@ def browser() -> Iterator[Browser]:
     if not CHROMIUM.exists():
         pytest.skip(f"{CHROMIUM} is not there: apt-get install chromium")
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=_FLAGS)
+        running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
         yield running
         running.close()
 

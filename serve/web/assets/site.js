@@ -150,10 +150,11 @@ async function copy(text) {
 }
 
 document.addEventListener("click", async (event) => {
-  const button = event.target.closest?.("button[data-copy]");
+  const button = event.target.closest?.("button.copy");
   if (!button) return;
   try {
-    await copy(button.dataset.copy);
+    const from = button.dataset.copyOf;
+    await copy(from ? document.getElementById(from).textContent : button.dataset.copy);
     button.textContent = "Copied";
     button.classList.add("done");
   } catch {

@@ -1,0 +1,84 @@
+"""`make screenshots`: the pages over the bundled samples in Chromium, light, dark and on a phone, as small PNG files."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, sync_playwright
+
+from tests.conftest import ROOT, import_files
+from tests.serve.support import HOST, serving
+from tests.web.conftest import CHROMIUM, COLLIDING, FLAGS
+
+_SOLIDITY = """pragma solidity ^0.8.0;
+
+contract Desk {
+    struct Order { address maker; uint256 amount; uint64 until; }
+    event Filled(bytes32 indexed id, Order order);
+    error TooLate(uint64 until);
+    function fill(Order calldata order, bytes calldata signature) external {}
+    function transfer(address to, uint256 amount) external returns (bool) {}
+    function settle(Missing what) external {}
+}
+"""
+
+
+def _preview(page: Page) -> None:
+    page.get_by_label("Signatures, an ABI").fill(_SOLIDITY)
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("heading", name="Preview").wait_for()
+
+
+def _type(page: Page) -> None:
+    page.get_by_role("searchbox").press_sequentially("transfer")
+    page.locator("#results mark").first.wait_for()
+
+
+_ALL = ("light", "dark", "phone")
+PICTURES: dict[str, tuple[str, Callable[[Page], None] | None, tuple[str, ...]]] = {
+    "home": ("/", None, _ALL),
+    "search": ("/", _type, ("light", "phone")),
+    "record": ("/selector/0xa9059cbb/", None, ("dark", "phone")),
+    "preview": ("/submit/", _preview, ("light", "dark")),
+}
+"""What is shown: a name, the path, what is done there first, and in which windows."""
+
+_WINDOWS: dict[str, dict[str, Any]] = {
+    "light": {"viewport": {"width": 1100, "height": 760}, "color_scheme": "light"},
+    "dark": {"viewport": {"width": 1100, "height": 760}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "has_touch": True, "is_mobile": True},
+}
+
+
+def main(folder: Path) -> None:
+    """Serve the samples and take a picture of each page in each window."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        house = Path(name) / "house"
+        (Path(name) / "more.txt").write_text(COLLIDING)
+        import_files([ROOT / "samples"], house, source="bundled sample")
+        import_files([Path(name) / "more.txt"], house)
+        with serving(house, workers=1) as server, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+            for window, options in _WINDOWS.items():
+                context = browser.new_context(base_url=f"http://{HOST}:{server.port}", **options)
+                for picture, (path, first, shown_in) in PICTURES.items():
+                    if window not in shown_in:
+                        continue
+                    page = context.new_page()
+                    page.goto(path)
+                    if first is not None:
+                        first(page)
+                    page.screenshot(path=folder / f"{picture}-{window}.png", animations="disabled")
+                    page.close()
+                context.close()
+            browser.close()
+    print(f"{sum(len(shown_in) for _, _, shown_in in PICTURES.values())} pictures in {folder}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
