@@ -9,10 +9,10 @@ BIN := $(VENV)/bin
 export SIGDIR_WAREHOUSE ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint format bench bench-quick torture fuzz screenshots clean
+.PHONY: help install run test lint format bench bench-quick cookbook torture fuzz second-machine screenshots clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Made again when the dependencies change. The package itself is installed editable.
 $(VENV)/.installed: pyproject.toml
@@ -46,6 +46,9 @@ bench: install ## measure everything beside its yardstick (10 M rows, about 15 m
 bench-quick: install ## the same on a tenth of the rows
 	$(BIN)/python -m benchmarks --rows 1000000
 
+cookbook: install ## time the queries of docs/cookbook.md on the real corpora, and write them into it
+	$(BIN)/python -m benchmarks.cookbook
+
 torture: install ## kill its processes and see that nothing is lost (SEED=1 ROUNDS=200, 5 s a round)
 	$(BIN)/python -m torture --seed $(SEED) --rounds $(ROUNDS)
 
@@ -53,6 +56,9 @@ SECONDS ?= 60
 fuzz: install ## fuzz grammar, readers and POST bodies by coverage (SECONDS=60 each)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	for target in grammar readers bodies; do $(BIN)/python -m tests.fuzz $$target $(SECONDS) || exit 1; done
+
+second-machine: install ## mirror, export and import again the real corpora, or WAREHOUSE=..., and compare all rows
+	$(BIN)/python -m tests.second_machine $(WAREHOUSE)
 
 screenshots: install ## pictures of the pages into docs/screenshots (needs chromium)
 	$(BIN)/python -m tests.web.screenshots docs/screenshots

@@ -17,6 +17,7 @@ from benchmarks import (
     bench_live,
     bench_search,
     bench_serve,
+    bench_sql,
     bench_upkeep,
     bench_web,
     servers,
@@ -48,7 +49,7 @@ def _markdown(figures: list[Figure]) -> str:
 @click.option("--rounds", default=3, show_default=True, help="Times each pair is run; the best counts.")
 @click.option(
     "--only",
-    type=click.Choice(["hash", "search", "import", "upkeep", "serve", "live", "bulk", "web"]),
+    type=click.Choice(["hash", "search", "import", "sql", "upkeep", "serve", "live", "bulk", "web"]),
     multiple=True,
     help="[default: all]",
 )
@@ -67,6 +68,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "hash": bench_hash.figures,
         "search": lambda: bench_search.figures(present),
         "import": lambda: bench_import.figures(rows, rounds, present),
+        "sql": lambda: bench_sql.figures(rows, rounds),
         "upkeep": lambda: bench_upkeep.figures(rows, rounds),
         "serve": lambda: [f for server in servers.installed() for f in bench_serve.figures(rows, rounds, server)],
         "live": lambda: [f for server in servers.installed() for f in bench_live.figures(rows, server)],

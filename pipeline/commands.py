@@ -15,7 +15,7 @@ import orjson
 from rich.console import Console
 
 from pipeline.errors import PipelineError
-from pipeline.export import COLUMNS, OURS, STDOUT, run_export
+from pipeline.export import COLUMNS, OURS, run_export
 from pipeline.export import FORMATS as EXPORT_FORMATS
 from pipeline.export import Options as ExportOptions
 from pipeline.fetch import Manners
@@ -24,8 +24,9 @@ from pipeline.mirror import Options as MirrorOptions
 from pipeline.mirror import Way, run_mirror
 from pipeline.progress import reporter
 from pipeline.run import Options, run_import
-from warehouse.commands import Failure, as_of_option, warehouse_option
+from pipeline.target import STDOUT
 from warehouse.errors import Busy, WarehouseError
+from warehouse.options import Failure, as_of_option, warehouse_option
 from warehouse.schema import COLLECTIONS, SIGNATURES, Collection
 
 BUSY_STATUS = 3

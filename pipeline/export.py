@@ -10,41 +10,36 @@ text a selector is wanted. POSTed rows belong to a version once they are folded.
 from __future__ import annotations
 
 import errno
-import gzip
 import os
 import shutil
-import sys
 import tarfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-import zstandard
 
 from pipeline.errors import BadTarget
 from pipeline.progress import Reporter
 from pipeline.run import digest_column
-from pipeline.source import STDIN, printable
-from warehouse.errors import Unusable
-from warehouse.files import replacing, sync
+from pipeline.source import printable
+from pipeline.target import STDOUT, opened
+from warehouse.files import sync
 from warehouse.mapped import Segment, sorted_hashes
 from warehouse.parallel import in_background
 from warehouse.parquet import row_groups
 from warehouse.paths import Paths
+from warehouse.scan import batches, hashes_of, pieces
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, FILE_SCHEMA, HASH_BYTES, SIGNATURES, Collection
 from warehouse.snapshot import Snapshot, read_snapshot
-from warehouse.template import Template
-
-STDOUT = STDIN
+from warehouse.template import RECORD, Template
 
 OURS, SOURCIFY = COLUMNS = ("ours", "sourcify")
 
@@ -58,7 +53,6 @@ SOURCIFY_SCHEMA = pa.schema(
 )
 """The columns of Sourcify's v2 export; its times have no zone and are UTC."""
 
-_BATCH_ROWS = 1 << 16
 _AHEAD = 2
 _ROW_MASK = np.uint64(0xFFFF_FFFF)
 
@@ -131,7 +125,7 @@ def run_export(options: Options, progress: Reporter) -> ExportReport:
     if format.write is None and not _is_tar(options.target):
         export.tree(Path(options.target))
     else:
-        with _opened(options.target, format.packs) as out:
+        with opened(options.target, format.packs) as out:
             (format.write or _tar)(export, out)
         if options.target != STDOUT and os.path.isfile(options.target):
             export.report.bytes = os.path.getsize(options.target)
@@ -158,18 +152,15 @@ class _Export:
         self.progress = progress
         progress.stage("export", sum(map(snapshot.count, self.collections)))
 
-    def batches(self, collection: Collection) -> Iterator[pa.RecordBatch]:
-        """The rows in the order of their ids, unpacked by a thread of its own."""
-        return in_background(self._batches(collection, FILE_SCHEMA.names), _AHEAD)
-
-    def _batches(self, collection: Collection, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, collection: Collection, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Columns of the rows in the order of their ids."""
         for file in self.snapshot.files[collection]:
-            try:
-                with pq.ParquetFile(file.path, page_checksum_verification=True) as parquet:
-                    yield from parquet.iter_batches(_BATCH_ROWS, columns=columns)
-            except (pa.ArrowException, OSError) as error:
-                reason = str(error).partition("\n")[0]
-                raise Unusable(f"{file.path}: {reason}") from error
+            yield from batches(file.path, columns)
+
+    def segments(self, collection: Collection) -> Iterator[Segment]:
+        """The rows in the order of their ids, unpacked by a thread of its own."""
+        files = self.snapshot.files[collection]
+        return in_background(chain.from_iterable(pieces(collection, file.path) for file in files), _AHEAD)
 
     def done(self, collection: Collection, rows: int, read: int) -> None:
         self.report.rows[collection] += rows
@@ -180,8 +171,7 @@ class _Export:
     def chosen(self, collection: Collection, keep: Flags | None = None) -> Iterator[tuple[Segment, npt.NDArray[Any]]]:
         """The rows as segments, each with the numbers of its rows that are wanted."""
         at = 0
-        for batch in self.batches(collection):
-            segment = _segment(batch, HASH_BYTES[collection])
+        for segment in self.segments(collection):
             rows = np.arange(segment.rows) if keep is None else np.flatnonzero(keep[at : at + segment.rows])
             at += segment.rows
             yield segment, rows
@@ -200,8 +190,8 @@ class _Export:
         """The collection's rows as ``sorted_hashes`` has them."""
         hashes = np.empty((self.snapshot.count(collection), 4), np.uint8)
         at = 0
-        for batch in self._batches(collection, ["hash"]):
-            hashes[at : at + batch.num_rows] = _hashes(batch["hash"], HASH_BYTES[collection])[:, :4]
+        for batch in self.batches(collection, ["hash"]):
+            hashes[at : at + batch.num_rows] = hashes_of(batch["hash"], HASH_BYTES[collection])[:, :4]
             at += batch.num_rows
         return sorted_hashes(hashes)
 
@@ -274,29 +264,6 @@ def _write_small(folder: int, name: str, content: bytes) -> None:
         os.close(file)
 
 
-def _segment(batch: pa.RecordBatch, width: int) -> Segment:
-    text = batch["text_signature"]
-    _, offsets, data = text.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[text.offset : text.offset + len(text) + 1].astype(np.int64)
-    return Segment.of(
-        batch.num_rows,
-        batch["id"].to_numpy(),
-        batch["created_at"].view(pa.int64()).to_numpy(),
-        bounds - bounds[0],
-        np.frombuffer(data or b"", np.uint8)[bounds[0] : bounds[-1]],
-        _hashes(batch["hash"], width),
-        {},
-    )
-
-
-def _hashes(column: pa.Array, width: int) -> npt.NDArray[np.uint8]:
-    """A column of hashes of one width, uint8 of shape (rows, width)."""
-    _, offsets, data = column.buffers()
-    first = int(np.frombuffer(offsets, np.int32)[column.offset])
-    raw = np.frombuffer(data or b"", np.uint8)[first : first + len(column) * width]
-    return raw.reshape(-1, width)
-
-
 def _rows_flagged(by_hash: npt.NDArray[Any], wanted: Callable[[npt.NDArray[Any]], Flags]) -> Flags:
     """A flag a row, from a flag for each place in the order of hashes."""
     flags = np.zeros(len(by_hash), np.bool_)
@@ -323,39 +290,6 @@ def _in_larger_group(prefixes: npt.NDArray[Any]) -> Flags:
 
 def _is_tar(target: str) -> bool:
     return target == STDOUT or target.removesuffix(".gz").removesuffix(".zst").endswith(".tar")
-
-
-@contextmanager
-def _opened(target: str, packs: bool) -> Iterator[BinaryIO]:
-    """The target to write to, packed as its ending says; a regular file appears when it is whole."""
-    if target == STDOUT:
-        yield sys.stdout.buffer
-        sys.stdout.flush()
-        return
-    path = Path(os.path.realpath(target))  # what a link names is replaced, not the link
-    ending = path.suffix if packs else ""
-    if path.is_dir():
-        raise BadTarget(printable(target), "is a folder")
-    if path.exists() and not path.is_file():  # a pipe or a device stays what it is
-        with path.open("wb") as device, _packed(device, ending) as packed:
-            yield packed
-        return
-    with replacing(path) as out, _packed(out, ending) as packed:
-        yield packed
-
-
-@contextmanager
-def _packed(out: BinaryIO, ending: str) -> Iterator[BinaryIO]:
-    if ending == ".gz":
-        # No name and no time: the same rows give the same bytes.
-        with gzip.GzipFile("", "wb", 6, out, mtime=0) as packed:
-            yield cast(BinaryIO, packed)
-    elif ending == ".zst":
-        compressor = zstandard.ZstdCompressor(level=3, threads=os.cpu_count() or 1)
-        with compressor.stream_writer(out, closefd=False) as packed:
-            yield packed
-    else:
-        yield out
 
 
 # The formats.
@@ -450,7 +384,7 @@ def _parquet(export: _Export, out: BinaryIO) -> None:
 
         def tables() -> Iterator[pa.Table]:
             for collection in export.collections:
-                for batch in export.batches(collection):
+                for batch in in_background(export.batches(collection, FILE_SCHEMA.names), _AHEAD):
                     yield table(collection, batch)
                     export.done(collection, batch.num_rows, batch.num_rows)
 
@@ -464,7 +398,7 @@ def _ours(collection: Collection, batch: pa.RecordBatch) -> pa.Table:
 
 def _sourcify(collection: Collection, batch: pa.RecordBatch) -> pa.Table:
     text = batch["text_signature"]
-    known = _hashes(batch["hash"], HASH_BYTES[collection])
+    known = hashes_of(batch["hash"], HASH_BYTES[collection])
     digests = digest_column(text) if collection == SIGNATURES else known
     times = batch["created_at"].view(pa.int64()).to_numpy() * 1000
     columns = [_binary(digests), _binary(digests[:, :4]), text, pa.array(times).view(pa.timestamp("ns"))]
@@ -493,10 +427,6 @@ class Format:
     packs: bool = True
 
 
-_NDJSON_ROW = (
-    '{{"id":{id},"created_at":"{created_at}Z","text_signature":"{text_json}",'
-    '"hex_signature":"0x{hash}","bytes_signature":"{bytes_json}"}}\n'
-)
 _CSV_HEAD = "text_signature,hex_signature,created_at,id\n"
 
 FORMATS = {
@@ -508,7 +438,7 @@ FORMATS = {
         Format("topic0", "the same for topics", None, (EVENT_SIGNATURES,), (EVENT_SIGNATURES,)),
         Format("foundry", "Foundry's cache of signatures", _foundry),
         Format("csv", "text_signature,hex_signature,created_at,id", _lines('"{text_csv}",0x{hash},{created_at}Z,{id}\n', _CSV_HEAD)),
-        Format("ndjson", "4byte.directory's rows", _lines(_NDJSON_ROW)),
+        Format("ndjson", "4byte.directory's rows", _lines(RECORD + "\n")),
         Format("parquet", "the table's columns, or Sourcify's", _parquet, packs=False),
     )
 }  # fmt: skip

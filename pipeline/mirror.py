@@ -266,6 +266,41 @@ class _State:
             file.write(orjson.dumps({"format": _STATE_FORMAT, **asdict(self)}, option=orjson.OPT_INDENT_2))
 
 
+def faults_of_states(paths: Paths) -> Iterator[tuple[Path, str]]:
+    """What is wrong with what mirrors would go on from; they may run meanwhile."""
+    for path in sorted(paths.mirrors.glob("*/*.json")):
+        before = b""
+        while path.exists() and (told := path.read_bytes()) != before:  # it moved on while it was looked at
+            before = told
+            fault = _fault_of(path)
+        if before and fault:
+            yield path, fault
+
+
+def _fault_of(path: Path) -> str:
+    try:
+        state = _State.read(path, "")
+    except Unusable as error:
+        return str(error).removeprefix(f"{path} ")
+    if path.stem not in COLLECTIONS or path.parent.name != _folder_name(state.url):
+        return f"is of {printable(state.url)}, whose place is {_folder_name(state.url)}"
+    if state.pages and state.newest < state.known:
+        return f"a walk that has met id {state.newest}, and id {state.known} was known before"
+    spool = path.with_suffix(".ndjson")
+    size = spool.stat().st_size if spool.exists() else 0
+    if size < state.spooled:
+        return f"counts {state.spooled:,} bytes of a spool that has {size:,}; the next run begins anew"
+    if state.spooled and not _ends_line(spool, state.spooled):
+        return f"counts {state.spooled:,} bytes of its spool, which end within a line"
+    return ""
+
+
+def _ends_line(file: Path, at: int) -> bool:
+    with file.open("rb") as lines:
+        lines.seek(at - 1)
+        return lines.read(1) == b"\n"
+
+
 class _Copy:
     """One collection of one directory."""
 

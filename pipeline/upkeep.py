@@ -10,12 +10,13 @@ import click
 import orjson
 
 from pipeline.judge import recheck
+from pipeline.mirror import faults_of_states
 from pipeline.progress import Reporter, reporter
-from warehouse.commands import Failure, warehouse_option
 from warehouse.errors import WarehouseError
+from warehouse.options import Failure, warehouse_option
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS
-from warehouse.verify import Report
+from warehouse.verify import Finding, Report
 from warehouse.verify import verify as look_at
 
 
@@ -31,7 +32,8 @@ def verify(folder: Path, as_json: bool, quiet: bool, threads: int | None, memory
     """Check everything that is stored, and change nothing.
 
     Recomputes every hash, normalises every text again, and looks at checksums, ids, times,
-    doubles, the log, staging, the accounts of the imports and the servers' indexes. Servers
+    doubles, the log, staging, the accounts of the imports, the servers' indexes, and how far
+    mirrors are. Servers
     and importers may go on meanwhile. A finding is one line: what, where, why. A note is
     what a killed process left behind; the next publish clears it up.
     Exit status: 0 clean, 1 findings, 2 the warehouse cannot be checked.
@@ -57,7 +59,10 @@ def verify(folder: Path, as_json: bool, quiet: bool, threads: int | None, memory
 
 
 def _looked(paths: Paths, threads: int, memory_limit: str, progress: Reporter) -> Report:
-    return look_at(paths, recheck, threads, memory_limit, progress.stage, progress.advance)
+    report = look_at(paths, recheck, threads, memory_limit, progress.stage, progress.advance)
+    for path, why in faults_of_states(paths):
+        report.findings.append(Finding("mirror", path.relative_to(paths.root).as_posix(), "", why))
+    return report
 
 
 def _print(report: Report, folder: Path) -> None:

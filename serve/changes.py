@@ -25,7 +25,7 @@ from serve.errors import field_error
 from serve.openapi import Routes
 from serve.openapi_bulk import NDJSON
 from serve.post import Writer
-from serve.render import NEWLINE, render_rows
+from serve.render import render_records
 from serve.settings import Settings
 from warehouse.mapped import Segment
 from warehouse.reading import Reader, View
@@ -54,7 +54,7 @@ class Changes:
         """A record a line, in pieces."""
         for segment, first, last in self.parts:
             for start in range(first, last, _CHUNK_ROWS):
-                yield render_rows(segment, np.arange(start, min(start + _CHUNK_ROWS, last)), NEWLINE) + b"\n"
+                yield render_records(segment, np.arange(start, min(start + _CHUNK_ROWS, last)))
 
 
 def changes(view: View, collection: Collection, after: int, limit: int) -> Changes:

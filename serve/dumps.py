@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -18,37 +18,32 @@ from urllib.parse import quote
 
 import falcon
 import numpy as np
-import numpy.typing as npt
 import orjson
-from numba import njit
 
 from serve import openapi_bulk
 from serve.cursors import cursor_at
 from serve.errors import Refusal, detail, not_found
-from serve.negotiate import JSON
+from serve.negotiate import HTML, JSON, packed
 from serve.openapi import Routes
 from serve.openapi_bulk import CSV, NDJSON, PARQUET
 from serve.post import Writer
-from serve.render import NEWLINE, fixed, render_rows
 from serve.settings import Settings
+from serve.web.page import rendered, send
+from warehouse.digests import Digests
 from warehouse.errors import Unusable
 from warehouse.mapped import Segment
 from warehouse.paths import Paths
 from warehouse.reading import Reader
-from warehouse.scan import digest, known_digest, pieces
+from warehouse.scan import pieces
 from warehouse.schema import COLLECTIONS, Collection
 from warehouse.snapshot import DataFile, Snapshot, history, read_snapshot
-from warehouse.template import HEX, digits, moment, put
-
-Array = npt.NDArray[Any]
+from warehouse.template import RECORD, Template
 
 _VERSIONS = 100
 """Versions that the list tells of; the others have their addresses as well."""
 
-_DIGEST_BYTES = 1 << 30
-"""What one request reads at most to compute digests, about a second; the others are null until the next."""
-
 _CHUNK_ROWS = 4096  # what is written of them stays in the processor's cache: a fifth faster than with 8192
+_METHODS = "GET, HEAD, OPTIONS"
 _FOREVER = "public, max-age=31536000, immutable"
 
 
@@ -68,6 +63,7 @@ class _Dumps:
     def __init__(self, settings: Settings, reader: Reader) -> None:
         self.paths = Paths(settings.warehouse.absolute())
         self._reader = reader
+        self._digests = Digests(self.paths)
         self._snapshot = lru_cache(maxsize=16)(lambda version: read_snapshot(self.paths, version))
         # Half of the threads: slow clients leave the others to everybody else.
         self.streams = threading.BoundedSemaphore(max(1, settings.threads // 2))
@@ -89,36 +85,32 @@ class _Dumps:
 
     def told(self, snapshot: Snapshot) -> dict[str, Any]:
         """A version, with all its files."""
-        left = _DIGEST_BYTES
-        files = []
-        for collection in COLLECTIONS:
-            for file in snapshot.files[collection]:
-                sha256 = known_digest(self.paths.cache, collection, file.path)
-                if sha256 is None and left > 0 and file.path.exists():
-                    left -= file.size
-                    sha256 = digest(self.paths.cache, collection, file.path)
-                files.append(
-                    {
-                        "collection": collection,
-                        "url": f"/dumps/{snapshot.version}/{collection}/{file.path.name}",
-                        "rows": file.rows,
-                        "bytes": file.size,
-                        "sha256": sha256,
-                        "first_id": file.first_id,
-                        "last_id": file.last_id,
-                    }
-                )
+        sha256 = self._digests.of(snapshot)
         return {
             "version": snapshot.version,
             "rows": {collection: snapshot.count(collection) for collection in COLLECTIONS},
             # What the version's highest id is, no row below it can come any more.
             "changes_after": {c: cursor_at(c, snapshot.floors[c].id) for c in COLLECTIONS},
-            "files": files,
+            "files": [
+                {
+                    "collection": collection,
+                    "url": f"/dumps/{snapshot.version}/{collection}/{file.path.name}",
+                    "rows": file.rows,
+                    "bytes": file.size,
+                    "sha256": sha256.get(file.path),
+                    "first_id": file.first_id,
+                    "last_id": file.last_id,
+                }
+                for collection in COLLECTIONS
+                for file in snapshot.files[collection]
+            ],
         }
 
 
 class VersionsResource:
-    """The newest version with its files, and the versions before it."""
+    """The newest version with its files, and the versions before it; a page for who prefers one."""
+
+    methods = _METHODS
 
     def __init__(self, dumps: _Dumps) -> None:
         self._dumps = dumps
@@ -127,7 +119,8 @@ class VersionsResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         newest = self._dumps.newest()
         latest = self._dumps.told(newest) if newest.version >= 0 else None
-        _tell(resp, {"latest": latest, "versions": self._versions(newest.version) if latest else []})
+        versions = self._versions(newest.version) if latest else []
+        _tell(req, resp, {"latest": latest, "versions": versions}, latest, versions)
 
     on_head = on_get
 
@@ -148,13 +141,16 @@ def _versions(paths: Paths, newest: int) -> list[dict[str, Any]]:
 
 
 class VersionResource:
-    """One version's files."""
+    """One version's files; a page for who prefers one."""
+
+    methods = _METHODS
 
     def __init__(self, dumps: _Dumps) -> None:
         self._dumps = dumps
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, version: str) -> None:
-        _tell(resp, self._dumps.told(self._dumps.version(req, version)))
+        told = self._dumps.told(self._dumps.version(req, version))
+        _tell(req, resp, told, told)
 
     on_head = on_get
 
@@ -162,10 +158,17 @@ class VersionResource:
         return openapi_bulk.version_item()
 
 
-def _tell(resp: falcon.Response, told: dict[str, Any]) -> None:
-    resp.content_type = JSON
+def _tell(
+    req: falcon.Request, resp: falcon.Response, told: dict[str, Any], shown: dict[str, Any] | None,
+    versions: Sequence[dict[str, Any]] = (),
+) -> None:  # fmt: skip
+    """Answer ``told`` as JSON, or the page of the version ``shown``, with links to all ``versions``."""
     _share(resp)
-    resp.data = orjson.dumps(told, option=orjson.OPT_INDENT_2)
+    if req.context.kind == HTML:
+        send(req, resp, rendered("dumps.html", shown=shown, versions=versions))
+    else:
+        resp.content_type = JSON
+        resp.data = packed(req, resp, orjson.dumps(told, option=orjson.OPT_INDENT_2))
 
 
 def _share(resp: falcon.Response, cache_control: str = "no-cache") -> None:
@@ -190,14 +193,15 @@ class CollectionResource:
             files = snapshot.files[collection]
             if name == f"{collection}.parquet":
                 raise _parquet(snapshot, collection)
-            for ending, (kind, lines) in _KINDS.items():
+            for ending, (kind, head, template) in _KINDS.items():
                 if name == collection + ending:
                     _all_kept(files)
                     resp.content_type = kind
                     _share(resp)
                     resp.set_header("Content-Disposition", f'attachment; filename="{name}"')
                     is_asked = req.method != "HEAD"
-                    resp.stream = _Stream(self._dumps.streams, lines(collection, files)) if is_asked else ()
+                    lines = _lines(head, template, collection, files)
+                    resp.stream = _Stream(self._dumps.streams, lines) if is_asked else ()
                     return
         raise not_found()
 
@@ -257,72 +261,24 @@ class _Stream:
     __del__ = close  # for servers that do not close what they were given
 
 
-def _ndjson(collection: Collection, files: tuple[DataFile, ...]) -> Iterator[bytes]:
-    for segment, rows in _chunks(collection, files):
-        yield render_rows(segment, rows, NEWLINE) + b"\n"
+_NDJSON, _CSV = Template(RECORD + "\n"), Template('{id},{created_at}Z,"{text_csv}",0x{hash}\n')
+_CSV_HEAD = b"id,created_at,text_signature,hex_signature\n"
+_KINDS = {".ndjson": (NDJSON, b"", _NDJSON), ".csv": (f"{CSV}; charset=utf-8", _CSV_HEAD, _CSV)}
 
 
-def _csv(collection: Collection, files: tuple[DataFile, ...]) -> Iterator[bytes]:
-    yield b"id,created_at,text_signature,hex_signature\n"
-    for segment, rows in _chunks(collection, files):
-        yield _csv_lines(segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash, rows).tobytes()
-
-
-def _chunks(collection: Collection, files: tuple[DataFile, ...]) -> Iterator[tuple[Segment, Array]]:
+def _lines(head: bytes, template: Template, collection: Collection, files: tuple[DataFile, ...]) -> Iterator[bytes]:
+    yield head
     for file in files:
         for segment in pieces(collection, file.path):
             for first in range(0, segment.rows, _CHUNK_ROWS):
-                yield segment, np.arange(first, min(first + _CHUNK_ROWS, segment.rows))
-
-
-_KINDS = {".ndjson": (NDJSON, _ndjson), ".csv": (f"{CSV}; charset=utf-8", _csv)}
-
-_QUOTE = fixed('Z,"')
-_HASH = fixed('",0x')
-_CSV_FRAME = 64  # bytes of a line beside its text and hash
-
-
-@njit(nogil=True, cache=True)
-def _csv_lines(ids: Array, created_at: Array, offsets: Array, text: Array, hashes: Array, rows: Array) -> Array:
-    width = hashes.shape[1]
-    size = 0
-    for row in rows:
-        size += _CSV_FRAME + 2 * width + 2 * (offsets[row + 1] - offsets[row])
-    out = np.empty(size, np.uint8)
-    at = np.uint64(0)
-    one = np.uint64(1)
-    for row in rows:
-        places = 1
-        rest = ids[row] // 10
-        while rest > 0:
-            places += 1
-            rest //= 10
-        at = digits(out, at, ids[row], places)
-        out[at] = 0x2C
-        at = moment(out, at + one, created_at[row])
-        at = put(out, at, _QUOTE)
-        for k in range(np.uint64(offsets[row]), np.uint64(offsets[row + 1])):
-            byte = text[k]
-            out[at] = byte
-            at += one
-            if byte == 0x22:
-                out[at] = byte
-                at += one
-        at = put(out, at, _HASH)
-        for k in range(width):
-            byte = hashes[row, k]
-            out[at], out[at + one] = HEX[byte >> 4], HEX[byte & 15]
-            at += one + one
-        out[at] = 0x0A
-        at += one
-    return out[:at]
+                yield template.render(segment, np.arange(first, min(first + _CHUNK_ROWS, segment.rows)))
 
 
 def warm() -> None:
-    """Compile the kernel, or load it."""
+    """Compile the kernel of many rows, or load it."""
     numbers, text = np.zeros(1, np.int64), np.frombuffer(b"f()", np.uint8)
     segment = Segment.of(1, numbers, numbers, np.array([0, 3]), text, np.zeros((1, 4), np.uint8), {})
-    _csv_lines(segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash, numbers)
+    _CSV.render(segment, np.zeros(_CHUNK_ROWS, np.int64))
 
 
 # Files.

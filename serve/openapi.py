@@ -101,7 +101,7 @@ VALIDATORS = {
 }  # fmt: skip
 
 
-def _answer(about: str, schema: Object, headers: Object | None = None) -> Object:
+def both(about: str, schema: Object, headers: Object | None = None) -> Object:
     """An answer in both representations."""
     content = {JSON: {"schema": schema}, HTML: {"schema": {"type": "string"}}}
     return {"description": about, "headers": _ALLOW | (headers or {}), "content": content}
@@ -115,7 +115,7 @@ def empty(about: str, headers: Object | None = None) -> Object:
     return {"description": about, "headers": headers or {}}
 
 
-def _refusal(about: str) -> Object:
+def refusal(about: str) -> Object:
     # No header is promised: a path that no resource answers for, or a request that is broken before
     # the application sees it, has none.
     content = {JSON: {"schema": ref("Detail")}, HTML: {"schema": {"type": "string"}}}
@@ -127,15 +127,15 @@ def plain_refusal(about: str) -> Object:
     return {"description": about, "content": {JSON: {"schema": ref("Detail")}}}
 
 
-_NOT_FOUND = {"404": _refusal("No such row or page, or a format that is none.")}
-_NOT_ACCEPTABLE = {"406": _refusal("Accept allows neither JSON nor HTML.")}
+NOT_FOUND = {"404": refusal("No such row or page, or a format that is none.")}
+_NOT_ACCEPTABLE = {"406": refusal("Accept allows neither JSON nor HTML.")}
 BROKEN = {
-    "400": _refusal("A request that is no HTTP."),
-    "414": _refusal("A query string over 16 KiB."),
-    "431": _refusal("Headers over 64 KiB."),
+    "400": refusal("A request that is no HTTP."),
+    "414": refusal("A query string over 16 KiB."),
+    "431": refusal("Headers over 64 KiB."),
 }
-UNAVAILABLE = {"503": _refusal("The warehouse cannot be read or written now.")}
-_READING = _NOT_FOUND | _NOT_ACCEPTABLE | BROKEN | UNAVAILABLE
+UNAVAILABLE = {"503": refusal("The warehouse cannot be read or written now.")}
+READING = NOT_FOUND | _NOT_ACCEPTABLE | BROKEN | UNAVAILABLE
 
 _FIELD_FAULTS = {
     "description": "A body that is broken, or a field that is missing, blank, of no known form, or stored already.",
@@ -145,9 +145,9 @@ _FIELD_FAULTS = {
     },
 }
 _WRITING = (
-    _READING
+    READING
     | {"400": _FIELD_FAULTS}
-    | {"413": _refusal("A body over the server's limit."), "415": _refusal("A body of another type.")}
+    | {"413": refusal("A body over the server's limit."), "415": refusal("A body of another type.")}
 )
 
 
@@ -159,7 +159,7 @@ def parameter(name: str, about: str, schema: Object, where: str = "query") -> Ob
 
 
 _MOMENT = {"type": "string", "format": "date-time"}
-_FORMAT = parameter("format", "json leaves HTML out; api prefers it.", {"enum": ["json", "api"]})
+FORMAT = parameter("format", "json leaves HTML out; api prefers it.", {"enum": ["json", "api"]})
 _ID = parameter("id", "The row's id.", {"type": "integer", "minimum": 1, "format": "int64"}, "path")
 IF_NONE_MATCH = parameter("If-None-Match", "Tags that the client has.", {"type": "string"}, "header")
 
@@ -179,7 +179,7 @@ def _filters(collection: Collection) -> list[Object]:
             parameter(f"created_at__{bound}", f"Created {words} this time.", _MOMENT)
             for bound, words in (("gte", "at or after"), ("gt", "after"), ("lte", "at or before"), ("lt", "before"))
         ),
-        _FORMAT,
+        FORMAT,
     ]  # fmt: skip
 
 
@@ -206,20 +206,20 @@ def collection_item(collection: Collection) -> Object:
             "operationId": f"list{name}s",
             "summary": "A page of rows, newest first.",
             "parameters": parameters,
-            "responses": {"200": _answer("A page.", ref(f"{name}Page"), VALIDATORS), **unmodified, **_READING},
+            "responses": {"200": both("A page.", ref(f"{name}Page"), VALIDATORS), **unmodified, **READING},
         },
         "head": {
             "operationId": f"head{name}s",
             "summary": "The headers of a page.",
             "parameters": parameters,
-            "responses": {"200": empty("A page.", _ALLOW | VALIDATORS), **unmodified, **without_bodies(_READING)},
+            "responses": {"200": empty("A page.", _ALLOW | VALIDATORS), **unmodified, **without_bodies(READING)},
         },
         "post": {
             "operationId": f"create{name}",
             "summary": "Store a text.",
-            "parameters": [_FORMAT],
+            "parameters": [FORMAT],
             "requestBody": body({"text_signature": text}, ["text_signature"]),
-            "responses": {"201": _answer("The new row.", ref(name)), **_WRITING},
+            "responses": {"201": both("The new row.", ref(name)), **_WRITING},
         },
         "options": _options(f"describe{name}s"),
     }
@@ -228,7 +228,7 @@ def collection_item(collection: Collection) -> Object:
 def row_item(collection: Collection) -> Object:
     """One row."""
     name = NAMES[collection]
-    parameters = [_FORMAT, IF_NONE_MATCH]
+    parameters = [FORMAT, IF_NONE_MATCH]
     unmodified = {"304": empty("The client has this state.", VALIDATORS)}
     return {
         "parameters": [_ID],
@@ -236,13 +236,13 @@ def row_item(collection: Collection) -> Object:
             "operationId": f"get{name}",
             "summary": "One row.",
             "parameters": parameters,
-            "responses": {"200": _answer("The row.", ref(name), VALIDATORS), **unmodified, **_READING},
+            "responses": {"200": both("The row.", ref(name), VALIDATORS), **unmodified, **READING},
         },
         "head": {
             "operationId": f"has{name}",
             "summary": "Whether there is such a row.",
             "parameters": parameters,
-            "responses": {"200": empty("There is.", _ALLOW | VALIDATORS), **unmodified, **without_bodies(_READING)},
+            "responses": {"200": empty("There is.", _ALLOW | VALIDATORS), **unmodified, **without_bodies(READING)},
         },
         "options": _options(f"describe{name}"),
     }
@@ -268,9 +268,9 @@ def _import_item(operation: str, about: str, body: Object) -> Object:
         "post": {
             "operationId": operation,
             "summary": about,
-            "parameters": [_FORMAT],
+            "parameters": [FORMAT],
             "requestBody": body,
-            "responses": {"201": _answer("What became of the declarations.", ref("Counters")), **_WRITING},
+            "responses": {"201": both("What became of the declarations.", ref("Counters")), **_WRITING},
         },
         "options": _options(f"describe{operation[0].upper()}{operation[1:]}"),
     }
@@ -320,8 +320,8 @@ def _options(operation: str) -> Object:
     return {
         "operationId": operation,
         "summary": "What the resource is, renders and takes.",
-        "parameters": [_FORMAT],
-        "responses": {"200": _answer("A description.", ref("Description")), **_READING},
+        "parameters": [FORMAT],
+        "responses": {"200": both("A description.", ref("Description")), **READING},
     }
 
 

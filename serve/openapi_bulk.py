@@ -7,12 +7,15 @@ from serve.negotiate import JSON
 from serve.openapi import (
     BROKEN,
     COUNT,
+    FORMAT,
     IF_NONE_MATCH,
     NAMES,
+    READING,
     UNAVAILABLE,
     VALIDATORS,
     Object,
     body,
+    both,
     closed,
     empty,
     header,
@@ -20,6 +23,7 @@ from serve.openapi import (
     parameter,
     plain_refusal,
     ref,
+    refusal,
     with_head,
 )
 from warehouse.schema import COLLECTIONS, HASH_BYTES, Collection
@@ -203,7 +207,8 @@ def versions_item() -> Object:
         {
             "operationId": "dumps",
             "summary": "The newest version with its files, and the versions before it.",
-            "responses": {"200": json_answer("Dumps.", told, _CACHE), **BROKEN, **UNAVAILABLE},
+            "parameters": [FORMAT],
+            "responses": {"200": both("Dumps.", told, _CACHE), **READING},
         }
     )
 
@@ -214,7 +219,13 @@ def version_item() -> Object:
         {
             "operationId": "dump",
             "summary": "A version with its files.",
-            "responses": {"200": json_answer("A dump.", _DUMP, _CACHE), **_ELSEWHERE, **_KEPT, **BROKEN, **UNAVAILABLE},
+            "parameters": [FORMAT],
+            "responses": {
+                "200": both("A dump.", _DUMP, _CACHE),
+                **_ELSEWHERE,
+                **READING,
+                "410": refusal("A version whose files are not kept any more."),
+            },
         }
     )
 

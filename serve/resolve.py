@@ -24,13 +24,12 @@ from serve.errors import Refusal, detail
 from serve.openapi import Routes
 from serve.openapi_bulk import NDJSON
 from serve.post import Writer
-from serve.render import fixed
 from serve.settings import Settings
 from warehouse.mapped import Segment, sorted_hashes
 from warehouse.reading import Reader, View
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, HASH_BYTES, SIGNATURES
 from warehouse.snapshot import Snapshot
-from warehouse.template import HEX, escaped, put
+from warehouse.template import HEX, escaped, fixed, put
 
 Array = npt.NDArray[Any]
 

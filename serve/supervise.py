@@ -102,11 +102,12 @@ def _start(command: list[str], environment: dict[str, str], *descriptors: int) -
         env=environment,
         pass_fds=descriptors,
         start_new_session=True,  # a Ctrl-C reaches the parent alone, which tells the others in order
-        preexec_fn=_end_with_parent,  # noqa: PLW1509 - there are no other threads here
+        preexec_fn=end_with_parent,  # noqa: PLW1509 - there are no other threads here
     )
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """Have the kernel end this process by SIGTERM when the thread that started it is gone."""
     with suppress(AttributeError, OSError):  # Linux has it
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from warehouse.schema import COLLECTIONS, Collection
 from warehouse.snapshot import Snapshot, history, read_snapshot
 
 if TYPE_CHECKING:
-    from warehouse.query import Database, Result
+    from warehouse.query import Database, Function, Result
 
 __all__ = [
     "COLLECTIONS",
@@ -40,16 +40,22 @@ __all__ = [
 class Warehouse:
     """A warehouse at one version. Open it again, or ``refresh``, to see a later one."""
 
-    def __init__(self, path: str | Path, version: int | None = None, *, unsafe: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, version: int | None = None, *, unsafe: bool = False,
+        functions: Mapping[str, Function] | None = None, files: Mapping[str, str | Path] | None = None,
+        memory_limit: str = "1GB",
+    ) -> None:  # fmt: skip
         self.paths = Paths(Path(path).absolute())
-        self._unsafe = unsafe
         self._asked = version
+        self._options: dict[str, Any] = {
+            "unsafe": unsafe, "functions": functions, "files": files, "memory_limit": memory_limit,
+        }  # fmt: skip
         self.refresh()
 
     def refresh(self) -> None:
         """Move to the newest version (or stay at the one that was asked for); raises Unusable."""
         self.snapshot: Snapshot = read_snapshot(self.paths, self._asked)
-        self.__dict__.pop("_database", None)
+        self.__dict__.pop("database", None)
 
     @property
     def version(self) -> int:
@@ -61,27 +67,34 @@ class Warehouse:
         return self.snapshot.count(collection)
 
     @cached_property
-    def _database(self) -> Database:
+    def database(self) -> Database:
+        """The engine behind ``sql``, made when it is first asked for; raises Unusable or QueryError."""
         from warehouse.query import Database  # DuckDB takes 0.1 s to load, and a server has no use for it
 
-        return Database(self.paths, self.snapshot, unsafe=self._unsafe)
+        return Database(self.paths, self.snapshot, **self._options)
 
     def sql(self, query: str, parameters: Sequence[Any] | dict[str, Any] | None = None) -> Result:
-        """Run SQL over the views signatures, event_signatures, imports and rejects.
+        """Run SQL over the views signatures, event_signatures, collisions, names, parameters, imports and rejects.
 
-        Raises QueryError. ``result.arrow()`` and ``result.df()`` give the rows.
+        Raises QueryError. ``result.arrow()``, ``result.df()`` and ``result.rows()`` give the rows.
         """
-        return self._database.sql(query, parameters)
+        return self.database.sql(query, parameters)
 
     def history(self) -> list[dict[str, Any]]:
         """What every commit up to this version says of itself, oldest first."""
         return history(self.paths, self.version) if self.version >= 0 else []
 
 
-def open(path: str | Path, version: int | None = None, *, unsafe: bool = False) -> Warehouse:
+def open(
+    path: str | Path, version: int | None = None, *, unsafe: bool = False,
+    functions: Mapping[str, Function] | None = None, files: Mapping[str, str | Path] | None = None,
+    memory_limit: str = "1GB",
+) -> Warehouse:  # fmt: skip
     """Open the warehouse in a folder, which may be empty or missing; raises Unusable.
 
-    ``version`` opens an older version as it was. ``unsafe`` lets SQL do whatever the engine can,
-    where it otherwise reads the warehouse and nothing else.
+    ``version`` opens an older version as it was. ``files`` are files of your own by the names that SQL
+    finds them under. ``functions`` are what the floors above add: ``sigdir.open`` passes selector, topic0,
+    keccak256 and canonical. ``unsafe`` lets SQL do whatever the engine can, where it otherwise reads
+    the warehouse and those files and nothing else.
     """
-    return Warehouse(path, version, unsafe=unsafe)
+    return Warehouse(path, version, unsafe=unsafe, functions=functions, files=files, memory_limit=memory_limit)

@@ -7,6 +7,8 @@ Invariants
     Nothing is written into a folder that is not a backup of this warehouse, or that was written to since.
 
 Protocol
+    0. Copy how far mirrors are, and what they have spooled. What a mirror's state counts is in its spool or
+       was published, so it may be older than the table and not newer; it is put in place last.
     1. Copy staging, as it is at one moment, into a file beside.
     2. Read the log behind it. Rows that were folded in between are in both and count as folded, for the
        log's watermark says so; the other way round they would be in neither.
@@ -23,6 +25,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,8 @@ from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS
 from warehouse.snapshot import LogEntry, log_entries, read_snapshot
 from warehouse.staging import Staging, is_as_backed_up, replace_by, settle
+
+_TRIES = 10
 
 
 @dataclass
@@ -107,6 +112,7 @@ class _Backup:
         self.report = Report()
 
     def carry_out(self, staging: Staging) -> None:
+        mirrors = self.taken_mirrors()
         staged = self.folder / self.source.staging.name
         staging.copy(staged)
         snapshot = read_snapshot(self.source)
@@ -123,6 +129,39 @@ class _Backup:
         replace_by(self.copy.staging, staged)
         sync(self.copy.root)
         faults.point("replaced")
+        self.bring_mirrors(mirrors)
+
+    def taken_mirrors(self) -> list[tuple[Path, Path]]:
+        """Copies of each mirror's spool and of the state that counts it.
+
+        A mirror that moves on faster than its spool can be copied is left as the copy has it.
+        """
+        taken = []
+        for state in sorted(self.source.mirrors.glob("*/*.json")):
+            folder = self.folder / state.parent.name
+            folder.mkdir(exist_ok=True)
+            spool = folder / state.with_suffix(".ndjson").name
+            for _ in range(_TRIES):
+                told = state.read_bytes() if state.exists() else b""
+                with suppress(FileNotFoundError):
+                    shutil.copyfile(state.with_suffix(".ndjson"), spool)
+                if told and state.exists() and state.read_bytes() == told:
+                    (folder / state.name).write_bytes(told)
+                    taken.append((spool, folder / state.name))
+                    break
+        return taken
+
+    def bring_mirrors(self, taken: list[tuple[Path, Path]]) -> None:
+        """The spool first: the copy's older state begins anew with one that is shorter than it counts."""
+        for files in taken:
+            to = self.copy.mirror(files[0].parent.name)
+            make_folder(to)
+            for file in files:
+                if file.exists():
+                    sync(file)
+                    file.replace(to / file.name)
+                    sync(to)
+                    faults.point("mirrored")
 
     def refuse_used(self, version: int) -> None:
         """A copy that was written to since is a warehouse of its own; raises Unusable."""

@@ -1,4 +1,4 @@
-"""The commands that look at a warehouse: rejects, history, stats, sql."""
+"""The commands that look at a warehouse: rejects, history, stats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ import orjson
 import warehouse
 from warehouse.compact import compact, due
 from warehouse.errors import Busy, WarehouseError
-from warehouse.output import FORMATS, write
+from warehouse.options import Failure, as_of_option, format_option, warehouse_option
+from warehouse.output import write
 from warehouse.paths import Paths
 from warehouse.publish import fold as fold_staged
 from warehouse.query import Result
@@ -28,40 +29,13 @@ from warehouse.schema import COLLECTIONS
 from warehouse.snapshot import Snapshot
 from warehouse.vacuum import vacuum
 
-warehouse_option = click.option(
-    "--warehouse",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    default="data",
-    show_default=True,
-    envvar="SIGDIR_WAREHOUSE",
-    show_envvar=True,
-    help="Folder of the warehouse.",
-)
-as_of_option = click.option("--as-of", "version", type=click.IntRange(min=0), help="Look at an older version.")
-format_option = click.option(
-    "--format",
-    "format",
-    type=click.Choice(FORMATS),
-    default="table",
-    show_default=True,
-    help="How to write the rows.",
-)
-
-
 # The log of the window is read for it: 0.6 s after a week of folds.
 _VACUUM_SECONDS = 3600.0
 
 
-class Failure(click.ClickException):
-    """An error told in one line, exit status 2."""
-
-    exit_code = 2
-
-
-def _open(folder: Path, version: int | None = None, unsafe: bool = False) -> warehouse.Warehouse:
+def _open(folder: Path, version: int | None = None) -> warehouse.Warehouse:
     try:
-        return warehouse.open(folder, version, unsafe=unsafe)
+        return warehouse.open(folder, version)
     except WarehouseError as error:
         raise Failure(str(error)) from error
 
@@ -74,34 +48,6 @@ def _write(result: Callable[[], Result], format: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except WarehouseError as error:
         raise Failure(str(error)) from error
-
-
-@click.command()
-@click.argument("query")
-@warehouse_option
-@as_of_option
-@format_option
-@click.option("--unsafe", is_flag=True, help="Let it use other files, extensions and the network.")
-def sql(query: str, folder: Path, version: int | None, format: str, unsafe: bool) -> None:
-    """Run SQL over the warehouse.
-
-    \b
-    Views: signatures, event_signatures (id, created_at, text_signature, hex_signature,
-    bytes_signature, hash, import_id), imports, rejects. The engine is DuckDB; it reads
-    the warehouse and nothing else, and writes nothing, so a query from anyone may be run.
-    With --unsafe it does whatever DuckDB can: read and write any file that you can, load
-    extensions, use the network. Only for a query that you have read.
-
-    \b
-    Examples:
-      sigdir sql "SELECT count(*) FROM signatures"
-      sigdir sql "SELECT hex_signature, count(*) n FROM signatures GROUP BY 1 ORDER BY n DESC LIMIT 10"
-      sigdir sql --format csv "SELECT * FROM event_signatures WHERE hash = unhex('ddf2...')"
-      sigdir sql --as-of 1 "SELECT max(id) FROM signatures"
-      sigdir sql --unsafe "SELECT text_signature FROM signatures SEMI JOIN 'mine.csv' USING (hex_signature)"
-    """
-    house = _open(folder, version, unsafe)
-    _write(lambda: house.sql(query), format)
 
 
 @click.command()

@@ -9,6 +9,7 @@
     staging.sqlite                  sequences and POSTed rows that are not folded yet
     publish.lock                    held by the one publisher
     cache/<data file>/              its columns and hash order, mapped by servers; built at will
+    cache/statistics.json           the figures of the server's statistics page, drawn at will
     mirrors/<directory>/            how far `sigdir mirror` is with it, and rows that are not imported yet
     tmp/<run>/                      a running import's spill; its lock file tells whether it lives
 """
@@ -54,6 +55,10 @@ class Paths:
         return self.root / "cache"
 
     @property
+    def statistics(self) -> Path:
+        return self.cache / "statistics.json"
+
+    @property
     def tmp(self) -> Path:
         return self.root / "tmp"
 
@@ -61,8 +66,12 @@ class Paths:
     def last_checkpoint(self) -> Path:
         return self.log / "_last_checkpoint"
 
+    @property
+    def mirrors(self) -> Path:
+        return self.root / "mirrors"
+
     def mirror(self, directory: str) -> Path:
-        return self.root / "mirrors" / directory
+        return self.mirrors / directory
 
     def log_entry(self, version: int) -> Path:
         return self.log / f"{version:020d}.json"

@@ -10,60 +10,30 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from warehouse.errors import QueryError, Unusable
 from warehouse.files import run_name
 from warehouse.parquet import sha256_of
 from warehouse.paths import Paths
-from warehouse.schema import COLLECTIONS, FILE_SCHEMA, REJECT_SCHEMA, VIEW_NAMES, Collection
-from warehouse.snapshot import Snapshot, history
+from warehouse.snapshot import Snapshot, written_digests
+from warehouse.views import VIEWS, LazyLog, create_views, quoted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# One character a byte with the byte's code, as the wire format writes a hash.
-_BYTES_SIGNATURE = (
-    "array_to_string(list_transform(range(0, octet_length(hash)),"
-    " lambda i: chr(('0x' || substr(hex(hash), 2 * i + 1, 2))::INTEGER)), '')"
-)
-
-_SOURCE_TYPE = pa.struct(
-    [
-        ("path", pa.string()),
-        ("format", pa.string()),
-        ("bytes", pa.int64()),
-        ("sha256", pa.string()),
-        ("read", pa.int64()),
-        ("imported", pa.int64()),
-        ("duplicate", pa.int64()),
-        ("rejected", pa.int64()),
-    ]
-)
-
-IMPORTS_SCHEMA = pa.schema(
-    [
-        ("import_id", pa.int64()),
-        ("version", pa.int64()),
-        ("committed_at", pa.timestamp("ms", tz="UTC")),
-        ("source", pa.string()),
-        ("files", pa.int64()),
-        ("read", pa.int64()),
-        ("imported", pa.int64()),
-        ("duplicate", pa.int64()),
-        ("rejected", pa.int64()),
-        ("seconds", pa.float64()),
-        ("sources", pa.list_(_SOURCE_TYPE)),
-        ("rejects_file", pa.string()),
-    ]
-)
+Function = Callable[[pa.ChunkedArray], pa.Array]
+"""What a floor above adds to SQL: texts and nulls in, as many texts or nulls out."""
 
 
 def connect(paths: Paths, memory_limit: str, threads: int, spill: Path | None = None) -> duckdb.DuckDBPyConnection:
@@ -85,38 +55,18 @@ def connect(paths: Paths, memory_limit: str, threads: int, spill: Path | None = 
     return connection
 
 
-def _require_intact(paths: Paths, snapshot: Snapshot, entries: Sequence[dict[str, Any]]) -> None:
+def _require_intact(paths: Paths, snapshot: Snapshot) -> None:
     """Raise Unusable where a data file is not as it was written.
 
     DuckDB 2.0 looks at no page's checksum, and one flipped byte in four would change an answer unnoticed.
     0.1 s for 10 M rows, once for an opened warehouse.
     """
-    written = {name: digest for entry in entries for name, digest in entry.get("sha256", {}).items()}
+    written = written_digests(paths, snapshot)
     files = [file.path for files in snapshot.files.values() for file in files]
     with ThreadPoolExecutor() as pool:
         for path, digest in zip(files, pool.map(sha256_of, files), strict=True):
             if written.get(paths.in_table(path), digest) != digest:
                 raise Unusable(f"{path}: damaged: these are not the bytes that were written")
-
-
-def imports_table(paths: Paths, entries: Sequence[dict[str, Any]]) -> pa.Table:
-    """The imports among the log's entries; the columns of IMPORTS_SCHEMA."""
-    rows = [
-        {
-            "import_id": entry["import"],
-            "version": entry["version"],
-            "committed_at": entry["committed_at"],
-            "source": entry.get("source"),
-            "files": len(entry["sources"]),
-            **{name: entry["totals"][name] for name in ("read", "imported", "duplicate", "rejected")},
-            "seconds": entry["seconds"],
-            "sources": entry["sources"],
-            "rejects_file": str(paths.rejects_file(entry["run"])) if entry["totals"]["rejected"] else None,
-        }
-        for entry in entries
-        if "import" in entry
-    ]
-    return pa.Table.from_pylist(rows, schema=IMPORTS_SCHEMA)
 
 
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?", re.IGNORECASE)
@@ -146,18 +96,11 @@ def _writes(tree: Any) -> bool:
     return str(tree.get("type")).endswith("_QUERY_NODE") or any(map(_writes, tree.values()))
 
 
-def _told(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """The batches, the engine's errors while it computes them turned into ours."""
-    try:
-        yield from rows
-    except (duckdb.Error, pa.ArrowException, OSError) as error:
-        raise QueryError(str(error)) from error
-
-
 class Result:
     """The rows of a query, fetched once in the form that is asked for."""
 
-    def __init__(self, relation: duckdb.DuckDBPyRelation | None) -> None:
+    def __init__(self, database: Database, relation: duckdb.DuckDBPyRelation | None) -> None:
+        self._database = database  # whose connection closes with it
         self._relation = relation
 
     def arrow(self) -> pa.Table:
@@ -179,86 +122,70 @@ class Result:
         """The rows as a stream of batches, computed while they are read; raises QueryError at any."""
         if self._relation is None:
             return pa.RecordBatchReader.from_batches(pa.schema([]), [])
-        try:
+        with self._database.telling():
             rows = self._relation.to_arrow_reader(batch_rows)
-        except duckdb.Error as error:
-            raise QueryError(str(error)) from error
-        return pa.RecordBatchReader.from_batches(rows.schema, _told(rows))
+        return pa.RecordBatchReader.from_batches(rows.schema, self._batches(rows))
+
+    def _batches(self, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        with self._database.telling():
+            yield from rows
 
     def __str__(self) -> str:
-        try:
+        with self._database.telling():
             return "" if self._relation is None else str(self._relation)
-        except duckdb.Error as error:
-            raise QueryError(str(error)) from error
 
 
 class Database:
-    """The views over one snapshot: signatures, event_signatures, imports, rejects."""
+    """The views and macros of ``warehouse.views`` over one snapshot, and what is named beside them.
+
+    ``functions`` are scalar functions from text to text, called by whole columns. ``files`` are files of the
+    user's own that SQL may read as well, each a view of its name.
+    """
 
     def __init__(
         self, paths: Paths, snapshot: Snapshot, memory_limit: str = "1GB", threads: int | None = None,
-        unsafe: bool = False,
+        unsafe: bool = False, functions: Mapping[str, Function] | None = None,
+        files: Mapping[str, str | Path] | None = None,
     ) -> None:  # fmt: skip
         self._unsafe = unsafe
+        self._log = LazyLog(paths, snapshot.version)
         self._connection = connect(paths, memory_limit, threads or os.cpu_count() or 1)
+        # The engine complains at the interpreter's end of functions that are still there.
+        weakref.finalize(self, self._connection.close)
         try:
-            self._create_views(paths, snapshot)
+            _require_intact(paths, snapshot)
+            create_views(self._connection, paths, snapshot, self._log)
         except (duckdb.Error, OSError) as error:
             reason = str(error).partition("\n")[0]
             raise Unusable(f"{paths.root}: {reason}") from error
+        for name, function in (functions or {}).items():
+            self._connection.create_function(
+                name, function, ["VARCHAR"], "VARCHAR",
+                type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
+            )  # fmt: skip
+        named = {name: Path(file).absolute() for name, file in (files or {}).items()}
+        for name, file in named.items():
+            self._create_file_view(name, file)
         if not unsafe:
-            self._confine(paths)
+            self._confine([str(paths.root)], [str(file) for file in named.values()])
 
-    def _confine(self, paths: Paths) -> None:
-        self._connection.execute("SET allowed_directories = $folders", {"folders": [str(paths.root)]})
+    def _confine(self, folders: list[str], files: list[str]) -> None:
+        self._connection.execute("SET allowed_directories = $folders", {"folders": folders})
+        self._connection.execute("SET allowed_paths = $files", {"files": files})
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
 
-    def _create_views(self, paths: Paths, snapshot: Snapshot) -> None:
-        for collection in COLLECTIONS:
-            self._create_rows_view(collection, snapshot)
-        entries = history(paths, snapshot.version) if snapshot.version >= 0 else []
-        _require_intact(paths, snapshot, entries)
-        imports = imports_table(paths, entries)
-        self._connection.register("imports_arrow", imports)
-        self._connection.execute("CREATE TABLE imports_table AS FROM imports_arrow")
-        self._connection.execute("CREATE VIEW imports AS SELECT * EXCLUDE (rejects_file) FROM imports_table")
-        self._connection.unregister("imports_arrow")
-        self._create_rejects_view([file for file in imports["rejects_file"].to_pylist() if file])
-
-    def _create_rows_view(self, collection: Collection, snapshot: Snapshot) -> None:
-        files = snapshot.parquet_files(collection)
-        source = self._files(files, FILE_SCHEMA)
-        self._connection.execute(
-            f"CREATE VIEW {VIEW_NAMES[collection]} AS SELECT id, created_at, text_signature,"
-            f" '0x' || lower(hex(hash)) AS hex_signature, {_BYTES_SIGNATURE} AS bytes_signature,"
-            f" hash, import_id FROM {source}"
-        )
-
-    def _create_rejects_view(self, files: list[str]) -> None:
-        columns = "collection, text, reason, position, file, line"
-        if files:
-            source = self._files(files, REJECT_SCHEMA, "filename = true")
-            self._connection.execute(
-                f"CREATE VIEW rejects AS SELECT i.import_id, {columns} FROM {source} r"
-                " JOIN imports_table i ON i.rejects_file = r.filename"
-            )
-        else:
-            source = self._files([], REJECT_SCHEMA)
-            self._connection.execute(f"CREATE VIEW rejects AS SELECT 0::BIGINT AS import_id, {columns} FROM {source}")
-
-    def _files(self, files: list[str], schema: pa.Schema, options: str = "") -> str:
-        """What to select from: the Parquet files, or an empty table of the same columns.
-
-        A view takes no bound parameters, so the names are quoted; they are our own.
-        """
-        if files:
-            names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
-            # A folder above may be called `id=7`, and would be taken for a column.
-            return f"read_parquet([{names}], hive_partitioning = false{', ' + options if options else ''})"
-        name = "empty_" + "_".join(schema.names)
-        self._connection.register(name, schema.empty_table())
-        return name
+    def _create_file_view(self, name: str, file: Path) -> None:
+        if not _NAME.fullmatch(name):
+            raise QueryError(f"{name!r} is no name for a view: letters, digits and _, please")
+        if name.lower() in VIEWS:
+            raise QueryError(f"{name}: the warehouse has a view of that name")
+        if not file.is_file():
+            raise QueryError(f"{file}: {'is no file' if file.exists() else 'no such file'}")
+        try:
+            self._connection.execute(f'CREATE VIEW "{name}" AS FROM {_read_file(file)}')
+        except duckdb.Error as error:
+            raise QueryError(f"{name}: {file}: {str(error).partition(chr(10))[0]}") from error
 
     def sql(self, query: str, parameters: Sequence[Any] | dict[str, Any] | None = None) -> Result:
         """Run one query; raises QueryError. ``parameters`` bind ``?``, ``$1`` or ``$name``.
@@ -266,12 +193,48 @@ class Database:
         Only what reads is run, unless ``unsafe``: the folder that the engine may read from could
         otherwise be written to as well, with COPY or ATTACH.
         """
-        try:
+        with self.telling():
             if not self._unsafe and not _reads(self._connection, query):
                 raise QueryError("one query that reads, please: SELECT, FROM, WITH, DESCRIBE, SUMMARIZE or SHOW")
-            return Result(self._connection.sql(query, params=parameters or None))
-        except duckdb.Error as error:
-            raise QueryError(str(error)) from error
+            return Result(self, self._connection.sql(query, params=parameters or None))
+
+    def statements(self, script: str) -> list[str]:
+        """A text of several statements, cut at its semicolons; raises QueryError."""
+        with self.telling():
+            return [statement.query.strip() for statement in self._connection.extract_statements(script)]
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """The engine's errors as ours, and Ctrl-C as it is; what was wrong with the log is told as it was."""
+        try:
+            yield
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            trouble, self._log.trouble = self._log.trouble, None
+            raise trouble or QueryError(str(error)) from error
+        except RuntimeError as error:  # the engine's own form of it
+            if "interrupted" in str(error):
+                raise KeyboardInterrupt from error
+            raise
 
     def close(self) -> None:
         self._connection.close()
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_JSON = (".json", ".jsonl", ".ndjson")
+
+
+def _read_file(file: Path) -> str:
+    """What reads a user's file, by its name: Parquet, JSON, CSV, else lines of text."""
+    name = file.name.lower().removesuffix(".gz").removesuffix(".zst")
+    if name.endswith(".parquet"):
+        return f"read_parquet({quoted(str(file))})"
+    if name.endswith(_JSON):
+        return f"read_json({quoted(str(file))})"
+    if name.endswith((".csv", ".tsv")):
+        return f"read_csv({quoted(str(file))})"
+    # No text has a unit separator, so that nothing cuts a line.
+    return (
+        f"read_csv({quoted(str(file))}, columns = {{'text': 'VARCHAR'}}, header = false, auto_detect = false,"
+        " delim = chr(31), quote = '', escape = '')"
+    )

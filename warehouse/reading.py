@@ -21,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from warehouse.digests import digest_name
 from warehouse.errors import Unusable
 from warehouse.files import FileLock, make_folder, remove
 from warehouse.mapped import Segment, index_name, segment_of, unused
 from warehouse.paths import Paths
-from warehouse.scan import digest_name
 from warehouse.schema import COLLECTIONS, HASH_BYTES, Collection
 from warehouse.snapshot import Snapshot, read_snapshot, require_newest
 from warehouse.staging import StagedRow, Staging
@@ -235,5 +235,5 @@ def tidy(paths: Paths) -> None:
 def unused_indexes(paths: Paths, snapshot: Snapshot) -> list[Path]:
     """The indexes of files that are not in the newest snapshot, which is given."""
     used = {index_name(collection, file.path) for collection, files in snapshot.files.items() for file in files}
-    used |= {digest_name(name) for name in used}
+    used |= {digest_name(name) for name in used} | {paths.statistics.name}
     return unused(paths.cache, used)

@@ -17,8 +17,8 @@ from warehouse import compact as compacting
 from warehouse import vacuum as vacuuming
 from warehouse.backup import Report
 from warehouse.backup import backup as bring
-from warehouse.commands import Failure, warehouse_option
 from warehouse.errors import Busy, WarehouseError
+from warehouse.options import Failure, warehouse_option
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS
 
@@ -112,6 +112,7 @@ _WHAT = {
     "log": "left-overs of killed commits",
     "run": "folders of dead imports",
     "index": "indexes of files that are not in the newest version",
+    "mirror": "left-overs of killed mirrors",
 }
 
 

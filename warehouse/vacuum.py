@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 from warehouse import faults
+from warehouse.errors import Busy
 from warehouse.files import FileLock, dead_runs, remove, size_of
 from warehouse.paths import Paths
 from warehouse.reading import unused_indexes
@@ -33,7 +35,7 @@ WINDOW = timedelta(days=7)
 # is alive; this is for the case that someone deleted the lock's file.
 _ORPHAN_SECONDS = 3600.0
 
-Kind = Literal["data", "log", "run", "index"]
+Kind = Literal["data", "log", "run", "index", "mirror"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class Waste:
     """A file or folder that nothing needs, and its bytes.
 
     ``data`` is a data file that no version in the window names, ``log`` what a killed commit left in
-    the log's folder, ``run`` a dead import's spill, ``index`` that of a file not in the newest version.
+    the log's folder, ``run`` a dead import's spill, ``index`` that of a file not in the newest version, ``mirror`` what a killed
+    `sigdir mirror` left and the next one would not read.
     """
 
     kind: Kind
@@ -150,6 +153,23 @@ def _waste(paths: Paths, snapshot: Snapshot, survey: _Survey) -> Iterator[tuple[
         yield "run", folder
     for entry in unused_indexes(paths, snapshot):
         yield "index", entry
+    for folder in sorted(paths.mirrors.iterdir()) if paths.mirrors.is_dir() else ():
+        for left in _left_by_mirror(folder, survey.orphans_before):
+            yield "mirror", left
+
+
+def _left_by_mirror(folder: Path, before: float) -> Iterator[Path]:
+    """A walk that was turned round, half-written states, rows that no state counts, a folder that never had one."""
+    if not folder.is_dir() or not _is_older(folder, before):
+        return
+    with suppress(Busy, OSError), FileLock(folder / "lock", wait=False):
+        if not any(folder.glob("*.json")):
+            yield folder
+            return
+        for file in sorted(folder.iterdir()):
+            is_spool = file.suffix == ".ndjson" and file.with_suffix(".json").exists()
+            if file.name != "lock" and file.suffix != ".json" and not is_spool:
+                yield file
 
 
 def _is_older(file: Path, moment: float) -> bool:

@@ -18,6 +18,7 @@ from serve.web.page import AssetResource, Kept, build, send_answer
 from serve.web.record import RecordPage
 from serve.web.rows import HASH_WORDS
 from serve.web.search import ResultsPage
+from serve.web.statistics import StatisticsPage
 from serve.web.status import StatusPage
 from serve.web.submit import StorePage, SubmitPage
 from warehouse.names import Names, warm
@@ -51,4 +52,5 @@ def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer, doc
     app.add_route("/submit/store/", StorePage(settings, reader, writer))
     app.add_route("/decode/", DecodePage(reader, kept))
     app.add_route("/docs/", DocsPage(document, settings))
+    app.add_route("/statistics/", StatisticsPage(reader, paths))
     app.add_route("/status/", StatusPage(reader, kept, paths))

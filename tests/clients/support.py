@@ -3,7 +3,7 @@
 A client is started in a mount namespace of its own, in which /etc/hosts names a loopback address for the
 hosts it asks; there a TLS front with a certificate of a CA made for the test hands the bytes on to the
 server. Nothing outside of that process changes. The clients themselves are installed beforehand, never by
-a test: ``npm install --prefix tests/clients``.
+a test: ``make -C tests/clients``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from tests.serve.support import HOST
 HERE = Path(__file__).parent
 MODULES = HERE / "node_modules"
 CAST = MODULES / "@foundry-rs" / "cast-linux-amd64" / "bin" / "cast"
+FORGE = MODULES / "@foundry-rs" / "forge-linux-amd64" / "bin" / "forge"
 WHATSABI = MODULES / "@shazow" / "whatsabi"
+DUCKDB = HERE / "duckdb" / "bin" / "python"
 HOSTS = ("api.4byte.sourcify.dev", "api.openchain.xyz", "www.4byte.directory")
 
 _IN_NAMESPACE = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"']
@@ -37,7 +39,7 @@ _IN_NAMESPACE = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts
 def need(client: Path, *programs: str) -> None:
     """Skip unless the client is installed, and what it runs on."""
     if not client.exists():
-        pytest.skip(f"{client.name} is not installed: npm install --prefix tests/clients")
+        pytest.skip(f"{client} is not installed: make -C tests/clients")
     for program in programs:
         if shutil.which(program) is None:
             pytest.skip(f"no {program} on this machine")

@@ -1,14 +1,16 @@
-"""docs/clients.md: every command prints what the page says."""
+"""docs/clients.md: every command and every program prints what the page says."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.clients.support import CAST, WHATSABI, Front, need
+from tests.clients.support import CAST, DUCKDB, WHATSABI, Front, need
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.serve.support import Server
 
@@ -49,3 +51,35 @@ def test_whatsabis_lookup(server: Server, front: Front, tmp_path: Path) -> None:
     program = program.replace("@shazow/whatsabi", (WHATSABI / "lib.esm" / "index.js").as_uri())
     (tmp_path / "lookup.mjs").write_text(program)
     assert front.run("node", tmp_path / "lookup.mjs").strip() == "[ 'transfer(address,uint256)' ]"
+
+
+PROGRAMS: list[tuple[str, str]] = re.findall(
+    r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE
+)
+
+# DuckDB would fetch its extension from the network.
+_LOAD = """
+import duckdb, duckdb_extension_httpfs, pathlib
+(found,) = pathlib.Path(duckdb_extension_httpfs.__file__).parent.rglob("httpfs.duckdb_extension")
+duckdb.execute(f"LOAD '{found}'")
+"""
+
+
+@pytest.mark.parametrize(("program", "printed"), PROGRAMS)
+def test_a_program_prints_what_the_page_says(program: str, printed: str, server: Server, tmp_path: Path) -> None:
+    """With the server's own address and folder for the page's."""
+    python = Path(sys.executable)
+    if "import duckdb" in program and ADDRESS in program:
+        need(DUCKDB)
+        python, program = DUCKDB, _LOAD + program
+    (tmp_path / "data").symlink_to(server.folder)
+    said = subprocess.run(
+        [python, "-c", program.replace(ADDRESS, f"http://127.0.0.1:{server.port}")],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False,
+    )  # fmt: skip
+    assert (said.stdout, said.stderr) == (printed, "")
+
+
+def test_all_programs_of_the_page_are_run() -> None:
+    assert len(PROGRAMS) == PAGE.count("```python") == 4

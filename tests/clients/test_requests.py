@@ -70,3 +70,17 @@ def test_older_scripts_repeat_the_parameter(server: Server) -> None:
     assert {key: [text["name"] for text in texts] for key, texts in found.items()} == {
         "0xa9059cbb": ["transfer(address,uint256)"], "0x70a08231": ["balanceOf(address)"],
     }  # fmt: skip
+
+
+def test_heimdall_reads_lists(server: Server) -> None:
+    """Its lookup is unfiltered, errors are functions, and what is no list ends it: also of unknown hashes."""
+    path = "/signature-database/v1/lookup?filter=false"
+    for kind, hash, names in (
+        ("function", "0x23b872dd", ["gasprice_bit_ether(int128)", "transferFrom(address,address,uint256)"]),
+        ("function", "0x00000001", []),
+        ("event", f"0x{TOPIC}", ["Transfer(address,address,uint256)"]),
+        ("event", "0x" + "0" * 64, []),
+    ):
+        texts = get(server.port, f"{path}&{kind}={hash}").json()["result"][kind][hash]
+        assert isinstance(texts, list)
+        assert [text["name"] for text in texts] == names

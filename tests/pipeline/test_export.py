@@ -28,7 +28,7 @@ from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, impo
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, VIEW_NAMES, Collection
 
 MADE = 3_500
-"""Functions beside the named ones; batches are cut to a thousand."""
+"""Functions beside the named ones; pieces are cut to a thousand."""
 
 # The younger of two with one selector.
 YOUNGER = ["many_msg_babbage(bytes1)", "collate_propagate_storage(bytes16)"]
@@ -91,8 +91,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.export._BATCH_ROWS", 1_000)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warehouse.scan._PIECE_ROWS", 1_000)
 
 
 class Done(NamedTuple):

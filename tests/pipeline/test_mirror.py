@@ -23,9 +23,12 @@ from pipeline.fetch import Fetcher, FetchError, Manners, TooLarge, checked_base
 from pipeline.mirror import MirrorReport, Options, Way, run_mirror
 from pipeline.progress import Reporter
 from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
-from tests.serve.support import EVENTS_PATH, HOST, SIGNATURES_PATH, Server, get, post_text, serving, until, whole
+from tests.serve.support import EVENTS_PATH, HOST, SIGNATURES_PATH, Server, post_text, serving, until, whole
+from tests.warehouse.support import call_command
+from warehouse.backup import backup
 from warehouse.errors import Busy, Unusable
 from warehouse.files import FileLock
+from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, VIEW_NAMES, Collection
 
 EAGER = Manners(rate=1e6, tries=3, delay=0.01, timeout=20)
@@ -84,15 +87,9 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def feeds(server: Server) -> bool:
-    return get(server.port, "/api/v1/changes/?collection=signatures&limit=1").status == 200
-
-
 @pytest.fixture(params=["pages", "changes"])
-def way(request: pytest.FixtureRequest, original: Server) -> Way:
+def way(request: pytest.FixtureRequest) -> Way:
     found: Way = request.param
-    if found == "changes" and not feeds(original):
-        pytest.skip("the server has no /api/v1/changes/ yet")
     return found
 
 
@@ -124,7 +121,7 @@ def test_the_command(original: Server, sigdir: Sigdir, house: Path) -> None:
     done = sigdir("mirror", url_of(original), "--rate", "1000", "--collection", EVENT_SIGNATURES, "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert report["way"] == "changes" if feeds(original) else "pages"
+    assert report["way"] == "changes"
     rows = len(served(original, EVENT_SIGNATURES))
     counts = {"fetched": rows, "read": rows, "imported": rows, "duplicate": 0, "rejected": 0}
     assert report["collections"] == {EVENT_SIGNATURES: counts}
@@ -177,6 +174,135 @@ def test_killed_at_any_step_it_goes_on(original: Server, way: Way, house: Path) 
     mirror(url_of(original), house, way=way)
     for collection in COLLECTIONS:
         assert texts(house, collection) == served(original, collection)
+
+
+def test_the_server_is_killed_and_comes_back(
+    way: Way, house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy waits for it, and goes on with what was acknowledged in between."""
+    fill(tmp_path / "mortal", tmp_path)
+    monkeypatch.setattr("pipeline.mirror.CHANGES_ROWS", 50)
+    reports: list[MirrorReport] = []
+
+    def copy() -> None:
+        reports.append(mirror(url_of(server), house, way=way, manners=Manners(rate=20, tries=100, delay=0.01)))
+
+    copying = threading.Thread(target=copy)
+    port = 0
+    for life in range(3):
+        with serving(tmp_path / "mortal", "--port", str(port), workers=1) as server:
+            port = server.port
+            if life == 0:
+                copying.start()
+            assert post_text(port, f"behind{life}()").status == 201
+            if life < 2:
+                until(lambda: len(spooled(house)) >= 150 * (life + 1), "rows of this life")  # noqa: B023
+                server.kill()
+                continue
+            copying.join(SAFETY_SECONDS)
+            assert len(reports) == 1
+            mirror(url_of(server), house, way=way)
+            for collection in COLLECTIONS:
+                assert texts(house, collection) == served(server, collection)
+
+
+def spooled(house: Path) -> list[bytes]:
+    """The rows that are fetched and not imported yet."""
+    return [line for file in house.glob("mirrors/*/signatures.ndjson") for line in file.read_bytes().splitlines()]
+
+
+def test_what_a_mirror_left_is_checked_and_cleared(house: Path) -> None:
+    """`sigdir verify` reads each state and its spool; `sigdir vacuum` takes what nothing goes on from."""
+    rows = [row(number, f"f{number}()") for number in range(5, 0, -1)]
+    with scripted(lambda path, query: pages_of(rows, path, query)) as server:
+        mirror(server.url, house, way="pages")
+    assert verified(house) == []
+    (folder,) = house.glob("mirrors/127.0.0.1-*")
+    state, spool = folder / "signatures.json", folder / "signatures.ndjson"
+    whole = state.read_text()
+    other = folder.with_name("elsewhere-0123")
+    for broken, why in (
+        ("{", "is broken; --restart begins anew"),
+        (
+            whole.replace('"spooled": 0', '"spooled": 9'),
+            "counts 9 bytes of a spool that has 0; the next run begins anew",
+        ),
+        (whole.replace('"pages": 0', '"pages": 3'), "a walk that has met id 0, and id 5 was known before"),
+    ):
+        state.write_text(broken)
+        assert [(one["what"], one["why"]) for one in verified(house)] == [("mirror", why)]
+    state.write_text(whole.replace('"spooled": 0', '"spooled": 4'))
+    spool.write_text("half of a line\n")
+    assert [one["why"] for one in verified(house)] == ["counts 4 bytes of its spool, which end within a line"]
+    state.write_text(whole)
+    folder.rename(other)
+    assert {one["why"] for one in verified(house)} == {f"is of {server.url}, whose place is {folder.name}"}
+    other.rename(folder)
+
+    left = [folder / "signatures.turned.ndjson", folder / ".signatures.json.1234.part"]
+    nothing = folder.with_name("nothing-0123")
+    nothing.mkdir()
+    for file in (*left, nothing / "lock"):
+        file.touch()
+    for changed in (folder, nothing):
+        assert vacuumed(house) == []  # it may be starting
+        os.utime(changed, (0, 0))
+        if changed == folder:
+            with FileLock(folder / "lock"):
+                assert vacuumed(house) == []
+            assert vacuumed(house) == sorted(map(str, left))
+    assert vacuumed(house) == [str(nothing)]
+    assert sorted(path.name for path in (house / "mirrors").rglob("*")) == sorted(
+        [folder.name, "lock", *(f"{c}.{ending}" for c in COLLECTIONS for ending in ("json", "ndjson"))]
+    )
+
+
+def verified(house: Path) -> list[dict[str, Any]]:
+    told = call_command("verify", "--quiet", "--json", "--warehouse", house).stdout
+    findings: list[dict[str, Any]] = json.loads(told)["findings"]
+    return findings
+
+
+def vacuumed(house: Path) -> list[str]:
+    """What of mirrors went."""
+    removed = json.loads(call_command("vacuum", "--json", "--warehouse", house).stdout)["removed"]
+    return [one["path"] for one in removed if one["kind"] == "mirror"]
+
+
+def test_a_restored_backup_goes_on_mirroring(house: Path, tmp_path: Path) -> None:
+    """From where it was: what was spooled is not fetched again, what was imported neither."""
+    rows = [row(number, f"f{number}()") for number in range(1, 12)]
+    asked: list[str] = []
+
+    def script(path: str, query: dict[str, str]) -> Reply:
+        if path == "/api/v1/changes/" and query["collection"] == SIGNATURES:
+            asked.append(query.get("after", ""))
+            if len(asked) == cut:
+                return reply({}, 400)
+        return feed_of(rows if query["collection"] == SIGNATURES else [], path, query, most=4)
+
+    cut = 2
+    with scripted(script) as server:
+        with pytest.raises(FetchError, match="400"):
+            mirror(server.url, house, way="changes")
+        import_files([lines_in(tmp_path, "there()")], house)
+        backup(Paths(house), Paths(tmp_path / "copy"))
+        cut = 0
+        mirror(server.url, house, way="changes")
+        mirror(server.url, tmp_path / "copy", way="changes")
+        assert texts(tmp_path / "copy") == texts(house) == ["there()", *(f"f{number}()" for number in range(1, 12))]
+        behind = asked[2:]
+        assert behind[: len(behind) // 2] == behind[len(behind) // 2 :]
+        backup(Paths(house), Paths(tmp_path / "second"))
+        del asked[:]
+        mirror(server.url, tmp_path / "second", way="changes")
+        assert len(asked) == 1
+
+
+def lines_in(folder: Path, *texts: str) -> Path:
+    file = folder / "lines.txt"
+    file.write_text("\n".join(texts))
+    return file
 
 
 def test_a_copy_taken_while_rows_are_posted_and_imported(

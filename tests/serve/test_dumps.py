@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import html
 import io
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,7 +36,7 @@ from warehouse.paths import Paths
 from warehouse.publish import fold
 from warehouse.reading import tidy
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
-from warehouse.snapshot import read_snapshot
+from warehouse.snapshot import history, read_snapshot
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +118,30 @@ def test_latest_leads_to_the_newest_version(server: Server) -> None:
         assert (answer.status, answer.header("Location")) == (302, f"/dumps/2/{path}")
     assert get(server.port, "/dumps/latest").header("Location") == "/dumps/latest/"
     assert get(server.port, "/dumps").header("Location") == "/dumps/"
+
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+
+
+def test_a_browser_gets_a_page_with_all_of_it(server: Server) -> None:
+    """Each version, and each file with its address, size, rows and digest; others get JSON at the same place."""
+    for path, version in (("/dumps/", 2), ("/dumps/1/", 1)):
+        answer = get(server.port, path, BROWSER)
+        assert (answer.status, answer.header("Content-Type")) == (200, "text/html; charset=utf-8")
+        assert "Accept" in answer.header("Vary")
+        page = html.unescape(answer.body.decode())
+        for file in listed(server, str(version))["files"]:
+            assert f'href="{file["url"]}"' in page
+            assert all(f">{text}<" in page for text in (file["sha256"], f"{file['rows']:,}", f"{file['bytes']:,}"))
+        for collection in COLLECTIONS:
+            for ending in ("csv", "ndjson"):
+                assert get(server.port, f"/dumps/{version}/{collection}.{ending}").status == 200
+                assert f'href="/dumps/{version}/{collection}.{ending}"' in page
+        links = {link for link in re.findall(r'href="(/dumps/(?:[^"]*/)?)"', page) if "latest" not in link}
+        assert links == ({"/dumps/", "/dumps/1/", "/dumps/2/"} if path == "/dumps/" else {"/dumps/"})
+        assert get(server.port, f"{path}?format=json", BROWSER).json() == get(server.port, path).json()
+    assert get(server.port, "/dumps/latest/", BROWSER).header("Location") == "/dumps/2/"
+    assert get(server.port, "/dumps/9/", BROWSER).status == 404
 
 
 # Ranges.
@@ -286,17 +312,35 @@ def test_a_file_that_is_not_kept_any_more_is_gone(tmp_path: Path) -> None:
         file.unlink()
         for path in (f"signatures/{file.name}", "signatures.ndjson"):
             assert get(server.port, f"/dumps/1/{path}").status == 410
-        assert listed(server)["files"][0]["sha256"] is None
         assert server.faults() == []
 
 
-def test_digests_are_kept_for_as_long_as_their_files_are_used(server: Server) -> None:
+def test_digests_are_those_of_the_commits(server: Server) -> None:
+    """No file is read to tell its digest: a file that is damaged is told as it was written."""
     paths = Paths(server.folder)
-    listed(server)
-    kept = {path.name: path.read_text() for path in paths.cache.glob("*.sha256")}
-    assert len(kept) == 3
-    tidy(paths)
-    assert {path.name: path.read_text() for path in paths.cache.glob("*.sha256")} == kept
+    told = {"collection=" + one["url"].removeprefix("/dumps/2/"): one["sha256"] for one in listed(server)["files"]}
+    assert told == {name: digest for entry in history(paths) for name, digest in entry["sha256"].items()}
+    assert list(paths.cache.glob("*.sha256")) == []
+
+
+def test_digests_that_no_commit_tells_are_computed_and_kept(tmp_path: Path) -> None:
+    """The commits of older releases have none; what was computed stays for as long as the file is used."""
+    lines = tmp_path / "lines.txt"
+    lines.write_text("f(uint256)\nevent E(uint256)\n")
+    paths = Paths(tmp_path / "house")
+    import_files([lines], paths.root)
+    entry = paths.log_entry(1)
+    entry.write_text(entry.read_text().replace('\\"sha256\\": {\\"collection', '\\"before\\": {\\"collection'))
+    assert "sha256" not in history(paths)[-1]
+    with serving(paths.root, workers=1) as server:
+        for _ in range(2):
+            for one in listed(server)["files"]:
+                assert one["sha256"] == hashlib.sha256(get(server.port, one["url"]).body).hexdigest()
+        kept = {path.name: path.read_text() for path in paths.cache.glob("*.sha256")}
+        assert len(kept) == 2
+        tidy(paths)
+        assert {path.name: path.read_text() for path in paths.cache.glob("*.sha256")} == kept
+        assert server.faults() == []
 
 
 def test_only_so_many_stream_at_once() -> None:
@@ -321,6 +365,7 @@ def test_only_so_many_stream_at_once() -> None:
 def test_a_version_published_meanwhile_is_the_newest_at_once(tmp_path: Path) -> None:
     with serving(tmp_path / "house", workers=1) as server:
         assert get(server.port, "/dumps/").json() == {"latest": None, "versions": []}
+        assert "Nothing was published yet" in get(server.port, "/dumps/", BROWSER).body.decode()
         assert get(server.port, "/dumps/latest/").status == 404
         assert post_text(server.port, "a()").status == 201
         fold(Paths(server.folder))

@@ -33,7 +33,7 @@ from warehouse.errors import WarehouseError
 from warehouse.files import RunFolder, make_folder
 from warehouse.paths import Paths
 from warehouse.publish import Batch, Published, Publisher, Tick
-from warehouse.query import connect, imports_table
+from warehouse.query import connect
 from warehouse.rejects import RejectsWriter
 from warehouse.schema import (
     COLLECTIONS,
@@ -52,7 +52,7 @@ REPOSITORY = Path(__file__).parents[2]
 SAFETY_SECONDS = 120
 """After this long a subprocess is taken to hang. No test expects anything to be faster."""
 
-BACKUP_POINTS = ("brought", "logged", "replaced")
+BACKUP_POINTS = ("brought", "logged", "replaced", "mirrored")
 """Where a backup can be killed by name, in its order."""
 
 Batches = Sequence[Sequence[str]]
@@ -281,7 +281,8 @@ def assert_clean(paths: Paths) -> None:
     snapshot = read_snapshot(paths)
     named = {file.path for files in snapshot.files.values() for file in files}
     assert set(paths.table.glob("collection=*/*")) == named
-    rejects = {Path(name) for name in imports_table(paths, history(paths))["rejects_file"].to_pylist() if name}
+    told = [entry for entry in history(paths) if "import" in entry and entry["totals"]["rejected"]]
+    rejects = {paths.rejects_file(entry["run"]) for entry in told}
     assert set(paths.rejects.glob("*")) == rejects
     assert list(paths.tmp.glob("*")) == []
     staging = Staging(paths.staging)

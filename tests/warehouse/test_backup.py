@@ -53,7 +53,7 @@ from warehouse.verify import verify
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
-    """Two imports, one with rejects, a fold, rows in staging."""
+    """Two imports, one with rejects, a fold, rows in staging, a mirror."""
     own = Paths(tmp_path / "house")
     publish(own, ["a(uint256)", "b(uint256)"], ["A(uint256)"], rejects=["bad("])
     stage(own, SIGNATURES, "folded(uint256)")
@@ -61,7 +61,20 @@ def paths(tmp_path: Path) -> Paths:
     publish(own, ["c(uint256)"])
     stage(own, SIGNATURES, "waiting(uint256)")
     stage(own, EVENT_SIGNATURES, "Waiting(uint256)")
+    mirrored(own, b"spooled\n")
     return own
+
+
+def mirrored(paths: Paths, spool: bytes) -> None:
+    """What a mirror goes on from."""
+    folder = paths.mirror("example.org-5d41402abc4b")
+    make_folder(folder)
+    (folder / "signatures.ndjson").write_bytes(spool)
+    (folder / "signatures.json").write_text(json.dumps({"spooled": len(spool)}))
+
+
+def mirrors(paths: Paths) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in paths.mirrors.glob("*/*.*json")}
 
 
 @pytest.fixture
@@ -79,6 +92,8 @@ def assert_same(paths: Paths, copy: Paths) -> None:
     rejects = "SELECT * FROM rejects ORDER BY ALL"
     assert warehouse.open(copy.root).sql(rejects).rows() == warehouse.open(paths.root).sql(rejects).rows()
     assert read_identity(copy) == read_identity(paths)
+    assert mirrors(copy) == mirrors(paths)
+    assert len(mirrors(copy)) == 2
     assert_clean(copy)
 
 
@@ -331,6 +346,7 @@ def test_a_later_backup_that_was_cut_short_opens(paths: Paths, copy: Paths, poin
     backup(paths, copy)
     before = visible(copy)
     add_more(paths, "more")
+    mirrored(paths, b"spooled\nand more\n")
     killed = run_command("backup", copy.root, "--warehouse", paths.root, SIGDIR_FAULT=point)
     assert killed.returncode == -signal.SIGKILL
     kept = copy.root.with_name("kept")

@@ -15,7 +15,9 @@
   while (texts.nextNode()) {
     const element = texts.currentNode.parentElement;
     if (!texts.currentNode.data.trim() || !element.checkVisibility()) continue;
-    const [a, b] = [light(parse(getComputedStyle(element).color)), light(ground(element))];
+    const style = getComputedStyle(element);
+    const ink = element.namespaceURI.endsWith("svg") ? style.fill : style.color;
+    const [a, b] = [light(parse(ink)), light(ground(element))];
     const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     if (contrast < least) found.push(`${texts.currentNode.data.trim()}: ${contrast.toFixed(2)}`);
   }

@@ -38,12 +38,17 @@ def _type(page: Page) -> None:
     page.locator("#results mark").first.wait_for()
 
 
+def _drawn(page: Page) -> None:
+    page.locator("figure").last.wait_for()
+
+
 _ALL = ("light", "dark", "phone")
 PICTURES: dict[str, tuple[str, Callable[[Page], None] | None, tuple[str, ...]]] = {
     "home": ("/", None, _ALL),
     "search": ("/", _type, ("light", "phone")),
     "record": ("/selector/0xa9059cbb/", None, ("dark", "phone")),
     "preview": ("/submit/", _preview, ("light", "dark")),
+    "statistics": ("/statistics/", _drawn, ("light", "dark")),
 }
 """What is shown: a name, the path, what is done there first, and in which windows."""
 

@@ -1,0 +1,52 @@
+"""Where rows are written to: a file that appears when it is whole, a device, or standard output."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import zstandard
+
+from pipeline.errors import BadTarget
+from pipeline.source import STDIN, printable
+from warehouse.files import replacing
+
+STDOUT = STDIN
+
+
+@contextmanager
+def opened(target: str, packs: bool) -> Iterator[BinaryIO]:
+    """The target to write to, packed as its ending says; a regular file appears when it is whole."""
+    if target == STDOUT:
+        yield sys.stdout.buffer
+        sys.stdout.flush()
+        return
+    path = Path(os.path.realpath(target))  # what a link names is replaced, not the link
+    ending = path.suffix if packs else ""
+    if path.is_dir():
+        raise BadTarget(printable(target), "is a folder")
+    if path.exists() and not path.is_file():  # a pipe or a device stays what it is
+        with path.open("wb") as device, _packed(device, ending) as packed:
+            yield packed
+        return
+    with replacing(path) as out, _packed(out, ending) as packed:
+        yield packed
+
+
+@contextmanager
+def _packed(out: BinaryIO, ending: str) -> Iterator[BinaryIO]:
+    if ending == ".gz":
+        # No name and no time: the same rows give the same bytes.
+        with gzip.GzipFile("", "wb", 6, out, mtime=0) as packed:
+            yield cast(BinaryIO, packed)
+    elif ending == ".zst":
+        compressor = zstandard.ZstdCompressor(level=3, threads=os.cpu_count() or 1)
+        with compressor.stream_writer(out, closefd=False) as packed:
+            yield packed
+    else:
+        yield out

@@ -1,0 +1,144 @@
+"""A second machine's steps: mirror a directory, export the copy in every shape, import each into a new one.
+
+``python -m tests.second_machine [WAREHOUSE]`` takes a warehouse of yours, or all of the real corpora; the suite
+takes the samples. Every row is compared with the first warehouse's: texts and hashes in the order of the ids
+(of the trees, whose order is their names', as a set), ids and times where the shape carries them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+import warehouse
+from tests.conftest import ROOT, command_line, environment
+from tests.serve.support import HOST, serving
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, VIEW_NAMES, Collection
+
+CORPORA = ROOT.parent / "shared" / "corpora"
+
+_ROWS = "SELECT text_signature, hash FROM {view} ORDER BY id"
+_OLDEST = (
+    "SELECT text_signature, hash FROM {view} QUALIFY row_number() OVER (PARTITION BY hash ORDER BY id) = 1 ORDER BY id"
+)
+_SORTED = "SELECT text_signature, hash FROM {view} ORDER BY ALL"
+_WHOLE = "SELECT id, created_at, text_signature, hex_signature FROM {view} ORDER BY id"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """An export: its file, what else the commands are told, what of the first warehouse must come back.
+
+    ``read`` reads ids and times from the file by another program's hand, where they are in it.
+    """
+
+    format: str
+    file: str
+    collections: tuple[Collection, ...] = COLLECTIONS
+    more: tuple[str, ...] = ()
+    query: str = _ROWS
+    read: str = ""
+
+
+_COLUMNS = "id, created_at::TIMESTAMPTZ AS created_at, text_signature, hex_signature"
+_PARQUET_COLUMNS = "id, created_at, text_signature, '0x' || lower(hex(hash)) AS hex_signature"
+_OF = {SIGNATURES: "length(hex_signature) = 10", EVENT_SIGNATURES: "length(hex_signature) = 66"}
+
+SHAPES = (
+    Shape("4byte.json", "4byte.json.gz", (SIGNATURES,), query=_OLDEST),
+    Shape("openchain", "lines.txt.zst"),
+    Shape("4bytes", "4bytes.tar.zst", (SIGNATURES,), query=_SORTED),
+    Shape("topic0", "topic0.tar.zst", (EVENT_SIGNATURES,), query=_SORTED),
+    Shape("foundry", "signatures", query=_OLDEST),
+    Shape(
+        "csv",
+        "rows.csv",
+        read=f"SELECT {_COLUMNS} FROM read_csv('{{file}}', types = {{{{'hex_signature': 'VARCHAR'}}}})",
+    ),
+    Shape("ndjson", "rows.ndjson", read=f"SELECT {_COLUMNS} FROM read_json('{{file}}')"),
+    Shape("parquet", "rows.parquet", read=f"SELECT {_PARQUET_COLUMNS} FROM '{{file}}'"),
+    Shape("parquet", "sourcify.parquet", (SIGNATURES,), ("--columns", "sourcify")),
+    Shape("parquet", "topics.parquet", (EVENT_SIGNATURES,), ("--columns", "sourcify")),
+)
+
+
+def sigdir(*arguments: str) -> None:
+    """The command as a process of its own, to its good end."""
+    done = subprocess.run(
+        [*command_line(), *arguments], cwd=ROOT, env=environment(ROOT), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def carried(house: Path, folder: Path, command: Callable[..., None] = sigdir) -> Iterator[str]:
+    """Carry a warehouse's rows through all of it, below ``folder``; gives a line a step. Raises AssertionError."""
+
+    def timed(*arguments: str | Path) -> float:
+        began = time.perf_counter()
+        command(*map(str, arguments), "--quiet")
+        return time.perf_counter() - began
+
+    copy = folder / "mirror"
+    with serving(house, workers=1) as server:
+        seconds = timed("mirror", f"http://{HOST}:{server.port}", "--rate", "1000", "--warehouse", copy)
+    rows = compared(house, copy, COLLECTIONS, _ROWS)
+    yield f"{'mirror':<34}{rows:>10,} rows{seconds:>8.1f} s"
+    for shape in SHAPES:
+        target, again = folder / shape.file, folder / f"{shape.file}.house"
+        only = ["--collection", shape.collections[0]] if len(shape.collections) == 1 else []
+        out = timed("export", shape.format, target, *shape.more, *only, "--warehouse", copy)
+        back = timed("import", target, *only, "--warehouse", again)
+        rows = compared(house, again, shape.collections, shape.query)
+        if shape.read:
+            as_written(copy, target, shape)
+        name = " ".join((shape.format, *shape.more[1:], *shape.collections[: 1 if only else 0]))
+        yield f"{name:<34}{rows:>10,} rows{out:>8.1f} s out{back:>8.1f} s back"
+
+
+def compared(house: Path, other: Path, collections: tuple[Collection, ...], query: str) -> int:
+    """The rows of both, which must be the same; of collections that were left out there must be none."""
+    first, second = warehouse.open(house), warehouse.open(other)
+    rows = 0
+    for collection in COLLECTIONS:
+        if collection not in collections:
+            assert second.count(collection) == 0
+            continue
+        wanted = first.sql(query.format(view=VIEW_NAMES[collection])).arrow()
+        order = _SORTED if query == _SORTED else _ROWS
+        found = second.sql(order.format(view=VIEW_NAMES[collection])).arrow()
+        assert found.equals(wanted), f"{other}: {collection} differ: {found.num_rows} rows, {wanted.num_rows} wanted"
+        rows += found.num_rows
+    return rows
+
+
+def as_written(copy: Path, file: Path, shape: Shape) -> None:
+    """Ids and times of an exported file, read by DuckDB, are the table's."""
+    read = shape.read.format(file=str(file).replace("'", "''"))
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    for collection in shape.collections:
+        wanted = warehouse.open(copy).sql(_WHOLE.format(view=VIEW_NAMES[collection])).arrow()
+        found = connection.sql(f"FROM ({read}) WHERE {_OF[collection]} ORDER BY id").to_arrow_table()
+        assert found.cast(wanted.schema).equals(wanted), f"{file}: {collection}: ids or times differ"
+
+
+def main() -> None:
+    """Carry a warehouse, or the real corpora, through it in a temporary folder, and tell how long each step took."""
+    with tempfile.TemporaryDirectory(prefix="sigdir-second-machine-") as name:
+        folder = Path(name)
+        house = Path(sys.argv[1]) if len(sys.argv) > 1 else folder / "house"
+        if len(sys.argv) < 2:
+            sigdir("import", str(CORPORA), "--warehouse", str(house), "--quiet")
+        for line in carried(house, folder):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

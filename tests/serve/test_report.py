@@ -1,0 +1,209 @@
+"""``sigdir report``: one page that asks for nothing, whose numbers are the warehouse's."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import orjson
+import pytest
+
+import warehouse
+from tests.conftest import ROOT, Sigdir, import_files
+from tests.warehouse.support import call_command
+from warehouse.statistics import statistics
+
+FIGURES = ["growth", "sources", "types", "parameters", "shared", "zeros", "styles", "reasons"]
+HOSTILE = "</style><script>alert(1)</script> $\\frac{1}{2}$ \N{SNOWMAN}"
+
+# Found by their hash: two texts of one selector.
+COLLIDING = ["transfer(address,uint256)", "many_msg_babbage(bytes1)"]
+MANY = [f"row{number}(bool)" for number in range(60)]
+
+
+class Page(HTMLParser):
+    """What a page consists of: its elements with their attributes, and its tables by figure."""
+
+    def __init__(self, made: bytes) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.tables: dict[str, list[list[str]]] = {}
+        self.texts: list[str] = []
+        self.style = ""
+        self._figure, self._inside = "", ""
+        self.feed(made.decode())
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attributes)))
+        self._inside = tag
+        if tag == "figure":
+            self._figure = dict(attributes)["id"] or ""
+            self.tables[self._figure] = []
+        if tag == "tr":
+            self.tables[self._figure].append([])
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "style":
+            self.style += data
+        elif self._inside in ("th", "td"):
+            self.tables[self._figure][-1].append(data)
+        else:
+            self.texts.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled samples, a collision, rejects, and sources with names that pages must not believe."""
+    folder = tmp_path_factory.mktemp("report")
+    file = folder / "a<b>&$x_1$\x01\udce9.txt"
+    file.write_text("\n".join([*COLLIDING, *MANY, "f(uint257)", "f(", "g(nosuch)"]))
+    import_files([file], folder / "house", source=HOSTILE)
+    import_files([ROOT / "samples"], folder / "house")
+    return folder / "house"
+
+
+@pytest.fixture(scope="module")
+def made(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    out = tmp_path_factory.mktemp("made") / "report.html"
+    done = report(samples, out)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(rf"{samples}: version 2, \d+ rows, \d+\.\d s: {out}, \d+ kB\n", done.stderr.decode())
+    assert [file.name for file in out.parent.iterdir()] == [out.name]
+    return out.read_bytes()
+
+
+def report(house: Path, *arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "sigdir", "report", "--warehouse", str(house), *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+
+
+def test_the_page_needs_nothing_else(made: bytes) -> None:
+    """No address, no script, no style but the one whose hash the page's own policy names."""
+    page = Page(made)
+    tags = {tag for tag, _ in page.elements}
+    assert not tags & {"script", "link", "img", "iframe", "object", "embed", "base", "a", "image", "use", "form"}
+    names = {name for _, attributes in page.elements for name in attributes}
+    assert not names & {"src", "href", "srcset", "style", "xlink:href", "action", "data"}
+    assert not [name for name in names if name.startswith("on")]
+    assert b"http:" not in made
+    assert b"https:" not in made
+    assert not re.search(r"url\(|@import", page.style)
+    digest = base64.b64encode(hashlib.sha256(page.style.encode()).digest()).decode()
+    (policy,) = [meta["content"] for meta in page.all("meta") if meta.get("http-equiv")]
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def test_every_figure_has_a_picture_a_sentence_and_a_table(made: bytes) -> None:
+    """Whoever sees no picture reads the same numbers; ids are there once."""
+    page = Page(made)
+    assert list(page.tables) == FIGURES
+    assert len(page.all("svg")) == len(page.all("figcaption")) == len(page.all("details")) == len(FIGURES)
+    for name, rows in page.tables.items():
+        assert len(rows) > 1, name
+        assert {len(row) for row in rows} == {len(rows[0])}, name
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_tables_have_the_numbers_of_the_warehouse(samples: Path, made: bytes) -> None:
+    """Counts as SQL gives them, shares of their own collection."""
+    house, tables = warehouse.open(samples), Page(made).tables
+    ((functions, events),) = house.sql(
+        "SELECT (SELECT count(*) FROM signatures), (SELECT count(*) FROM event_signatures)"
+    ).rows()
+    ((addresses,),) = house.sql(
+        "SELECT count(*) FROM (SELECT unnest(string_split(regexp_extract(text_signature, '[(](.*)[)]', 1), ',')) AS type"
+        " FROM signatures WHERE text_signature NOT LIKE '%(%(%') WHERE type = 'address'"
+    ).rows()
+    in_table = {row[0]: row[1:] for row in tables["types"]}
+    assert int(in_table["address"][0]) >= addresses > 50
+    assert sum(int(row[1]) for row in tables["parameters"][1:]) == functions
+    assert sum(int(row[3]) for row in tables["styles"][1:]) == events
+    capitalised = next(row for row in tables["styles"] if row[0] == "Capitalised")
+    assert capitalised[4] == f"{100 * int(capitalised[3]) / events:.1f}\u00a0%"
+    assert tables["shared"][1][:2] == ["2", "1"]
+    assert [row[:2] for row in tables["reasons"][1:]] == [
+        ["bad_width", "1"],
+        ["unbalanced", "1"],
+        ["unknown_type", "1"],
+    ]
+
+
+def test_names_of_sources_are_text(made: bytes) -> None:
+    """Markup, formulas and letters that no XML may have are shown or replaced, and run nothing."""
+    page = Page(made)
+    assert any(HOSTILE in cell for row in page.tables["growth"] for cell in row)
+    assert not page.all("script")
+    assert any("a<b>&$x_1$" in text for text in page.texts), "a label of the plot"
+
+
+def test_no_folder_of_the_machine_is_told(samples: Path, made: bytes) -> None:
+    """A page may be shown to anybody: of a source it has the name."""
+    assert str(samples.parent).encode() not in made
+    assert str(ROOT).encode() not in made
+
+
+def test_the_same_warehouse_gives_the_same_page(samples: Path, made: bytes) -> None:
+    """No time of making, no drawn ids: pages can be compared."""
+    assert report(samples, "-", "--quiet").stdout == made
+
+
+def test_json_has_the_numbers_that_python_has(samples: Path) -> None:
+    """--json writes the Statistics of the version, and no page."""
+    done = report(samples, "--json", "--quiet")
+    assert done.stdout == orjson.dumps(statistics(warehouse.open(samples)), option=orjson.OPT_INDENT_2) + b"\n"
+    assert done.stderr == b""
+
+
+def test_an_older_version_can_be_asked_for(samples: Path) -> None:
+    """--as-of counts the rows of that version."""
+    told = orjson.loads(report(samples, "--json", "--as-of", "1").stdout)
+    assert (told["version"], told["rows"]["signatures"], told["import_count"]) == (1, 62, 1)
+
+
+def test_an_empty_warehouse_has_a_page_that_says_so(sigdir: Sigdir, tmp_path: Path) -> None:
+    """Nothing imported is no error."""
+    done = sigdir("report", tmp_path / "report.html")
+    assert done.returncode == 0
+    assert b"nothing imported yet" in done.stderr
+    page = Page((tmp_path / "report.html").read_bytes())
+    assert not page.all("figure")
+    assert any("Nothing is imported yet" in text for text in page.texts)
+
+
+def test_what_cannot_be_done_is_told_in_a_line(samples: Path, tmp_path: Path) -> None:
+    """Nowhere to write, nothing to write, a version or a warehouse that is not there: what was there stays."""
+    kept = tmp_path / "kept.html"
+    kept.write_text("before")
+    nowhere = tmp_path / "no" / "folder.html"
+    for house, arguments, said in (
+        (samples, [nowhere], f"{nowhere}: No such file or directory"),
+        (samples, [tmp_path], "is a directory"),
+        (samples, [], "name the page to write"),
+        (samples, ["-", "--json"], "cannot both go to standard output"),
+        (samples, [kept, "--as-of", "99"], f"{samples} has no version 99"),
+        (kept, [kept], f"{kept}"),
+    ):
+        done = call_command("report", "--warehouse", house, *arguments)
+        assert done.exit_code == 2, done
+        assert done.stdout == ""
+        assert said in done.stderr.splitlines()[-1]
+    assert kept.read_text() == "before"
+    assert [file.name for file in tmp_path.iterdir()] == [kept.name]
+
+
+def test_matplotlib_is_loaded_for_a_picture_only() -> None:
+    """Neither the command's front nor a worker pays for it."""
+    code = "import sys, serve.report, serve.app; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

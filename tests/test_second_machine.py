@@ -1,0 +1,23 @@
+"""What a fresh folder gets by mirroring, exporting and importing is what the first one had."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.conftest import ROOT, import_files
+from tests.second_machine import SHAPES, carried
+from tests.warehouse.support import call_command
+
+
+def in_this_process(*arguments: str) -> None:
+    result = call_command(*arguments)
+    assert result.exit_code == 0, result.stderr
+
+
+def test_the_samples_come_back_through_every_shape(tmp_path: Path) -> None:
+    """`python -m tests.second_machine` does the same with the whole real corpus."""
+    more = tmp_path / "more.txt"
+    more.write_text("transfer(address,uint256)\nmany_msg_babbage(bytes1)\nf((uint256,bool)[3],$a())\n")
+    import_files([more], tmp_path / "house")
+    import_files([ROOT / "samples"], tmp_path / "house")
+    assert len(list(carried(tmp_path / "house", tmp_path, in_this_process))) == 1 + len(SHAPES)

@@ -1,0 +1,266 @@
+"""The views and macros beside the rows, files of the user's own, and what is read for a query."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import warehouse
+from tests.warehouse.support import Run, digest_of, publish
+from warehouse import QueryError, Unusable
+from warehouse.compact import compact, everything
+from warehouse.paths import Paths
+from warehouse.query import Database
+from warehouse.snapshot import history, read_snapshot, written_digests
+from warehouse.views import MACROS, VIEWS
+
+SIGNATURES = ["a1(uint256)", "b1()", "a2()", "c()", "b2(bool,(address,uint8[2])[],string)", "a3()", "b2()"]
+EVENTS = ["c()", "C(address)", "b2(bool)"]
+
+
+def by_first_letter(text: pa.StringArray) -> npt.NDArray[np.uint8]:
+    """A digest that begins with the text's first letter, four times: texts collide at will."""
+    joined = b"".join(item[0].encode() * 4 + digest_of(item)[4:] for item in text.to_pylist())
+    return np.frombuffer(joined, np.uint8).reshape(-1, 32)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> warehouse.Warehouse:
+    """Two imports of a few texts, whose selectors are their first letter. Not to be changed."""
+    paths = Paths(tmp_path_factory.mktemp("colliding") / "house")
+    for signatures, events in ((SIGNATURES[:4], EVENTS), (SIGNATURES[4:], [])):
+        with Run(paths, [signatures], [events] if events else [], digest=by_first_letter) as run:
+            run.publish()
+    return warehouse.open(paths.root)
+
+
+def test_the_views_are_listed(house: warehouse.Warehouse) -> None:
+    """SHOW TABLES names them and nothing of how they are made."""
+    assert house.sql("SHOW TABLES").rows() == [(view,) for view in sorted(VIEWS)]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_is_there_without_rows(tmp_path: Path, view: str) -> None:
+    """On an empty folder each has its columns, and no rows."""
+    empty = warehouse.open(tmp_path)
+    assert empty.sql(f"SELECT count(*) FROM {view}").rows() == [(0,)]
+    assert empty.sql(f"FROM {view}").arrow().num_columns > 3
+
+
+def test_collisions_are_selectors_with_several_texts(house: warehouse.Warehouse) -> None:
+    """Each with its texts, oldest first, across imports; a selector with one text is none."""
+    found = house.sql("SELECT hex_signature, texts, text_signatures, hash FROM collisions ORDER BY hash").rows()
+    assert found == [
+        ("0x61616161", 3, ["a1(uint256)", "a2()", "a3()"], b"aaaa"),
+        ("0x62626262", 3, ["b1()", "b2(bool,(address,uint8[2])[],string)", "b2()"], b"bbbb"),
+    ]
+
+
+def test_names_count_their_texts(house: warehouse.Warehouse) -> None:
+    """In all and in each collection; the case of letters tells names apart."""
+    found = house.sql("SELECT name, texts, signatures, event_signatures FROM names ORDER BY name").rows()
+    assert found == [
+        ("C", 1, 0, 1), ("a1", 1, 1, 0), ("a2", 1, 1, 0), ("a3", 1, 1, 0), ("b1", 1, 1, 0), ("b2", 3, 2, 1),
+        ("c", 2, 1, 1),
+    ]  # fmt: skip
+
+
+def test_parameters_are_one_a_row(house: warehouse.Warehouse) -> None:
+    """With collection, id, position and type; a tuple at the top is one; a text without any has no row."""
+    found = house.sql("SELECT * FROM parameters ORDER BY collection, id, position").rows()
+    long = SIGNATURES[4]
+    assert found == [
+        ("event-signatures", 2, 1, "address", "C(address)"),
+        ("event-signatures", 3, 1, "bool", "b2(bool)"),
+        ("signatures", 1, 1, "uint256", "a1(uint256)"),
+        ("signatures", 5, 1, "bool", long),
+        ("signatures", 5, 2, "(address,uint8[2])[]", long),
+        ("signatures", 5, 3, "string", long),
+    ]
+
+
+TYPES = st.recursive(
+    st.sampled_from(["uint256", "address[2][]", "function"]),
+    lambda inner: st.tuples(st.lists(inner, max_size=3), st.sampled_from(["", "[]", "[3][]"])).map(
+        lambda parts: f"({','.join(parts[0])}){parts[1]}"
+    ),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.lists(TYPES, max_size=5), min_size=1, max_size=20))
+def test_lists_are_cut_where_they_were_joined(lists: list[list[str]]) -> None:
+    """parameter_types gives back what a text was made of, however deep its tuples are."""
+    texts = [f"f{number}({','.join(types)})" for number, types in enumerate(lists)]
+    query = "SELECT parameter_types(t), parameter_list(t), signature_name(t) FROM (SELECT unnest($texts) AS t)"
+    found = _engine().sql(query, {"texts": texts}).rows()
+    expected = [(types, ",".join(types), f"f{number}") for number, types in enumerate(lists)]
+    assert sorted(found, key=lambda row: row[2]) == sorted(expected, key=lambda row: row[2])
+
+
+_ENGINES: list[Database] = []
+
+
+def _engine() -> Database:
+    """One engine for all examples: making one takes longer than asking it."""
+    if not _ENGINES:
+        paths = Paths(Path("/nonexistent"))
+        _ENGINES.append(Database(paths, read_snapshot(paths)))
+    return _ENGINES[0]
+
+
+@pytest.mark.parametrize("depth", [1, 11, 12, 13, 14, 400])
+def test_tuples_of_any_depth_are_one_parameter(depth: int) -> None:
+    """Also where the pattern cannot follow, and beside as many parameters as a text can have."""
+    deep = "(" * depth + "bool,bool" + ")" * depth
+    texts = [f"f({deep})", f"f(int8,{deep}[],bool)", f"f({deep}{',int8' * 10_000})"]
+    found = _engine().sql("SELECT parameter_types(unnest($texts))", {"texts": texts}).rows()
+    assert found == [([deep],), (["int8", f"{deep}[]", "bool"],), ([deep, *["int8"] * 10_000],)]
+
+
+@pytest.mark.parametrize("macro", MACROS)
+def test_macros_of_nothing_are_nothing(macro: str) -> None:
+    """NULL in, NULL out."""
+    assert _engine().sql(f"SELECT {macro}(NULL)").rows() == [(None,)]
+
+
+# What is read.
+
+
+def test_old_entries_are_read_by_those_who_ask_for_them(tmp_path: Path) -> None:
+    """A version long merged away is looked at for imports and rejects, and for nothing else."""
+    paths = Paths(tmp_path / "house")
+    for number in range(8):
+        publish(paths, [f"f{number}()"], rejects=[f"{number}bad("])
+    compact(paths, everything)
+    DeltaTable(paths.table).create_checkpoint()
+    house = warehouse.open(paths.root)
+    expected = house.sql("SELECT count(*) FROM signatures").rows()
+    paths.log_entry(1).write_bytes(b'{"commitInfo": cut off')
+    house = warehouse.open(paths.root)
+    assert house.sql("SELECT count(*) FROM signatures").rows() == expected == [(8,)]
+    assert house.sql("SELECT count(*) FROM parameters").rows() == [(0,)]
+    for view in ("imports", "rejects"):
+        with pytest.raises(Unusable, match=str(paths.log_entry(1))) as caught:
+            house.sql(f"SELECT count(*) FROM {view}").rows()
+        assert "\n" not in str(caught.value)
+    assert house.sql("SELECT count(*) FROM signatures").rows() == [(8,)]
+
+
+def test_the_log_is_read_anew_by_each_query(house: warehouse.Warehouse) -> None:
+    """A view of the log can be joined with itself and asked again."""
+    query = "SELECT count(*) FROM imports a JOIN imports b ON a.import_id <= b.import_id"
+    assert house.sql(query).rows() == house.sql(query).rows() == [(3,)]
+
+
+def test_each_file_has_the_digest_of_its_commit(tmp_path: Path) -> None:
+    """Found by halving the log, also where the clock was set back while it grew."""
+    paths = Paths(tmp_path / "house")
+    for number in range(9):
+        publish(paths, [f"f{number}()"], [f"E{number}()"] if number % 2 else [])
+    expected = {name: digest for entry in history(paths) for name, digest in entry.get("sha256", {}).items()}
+    assert len(expected) == 13
+    snapshot = read_snapshot(paths)
+    assert written_digests(paths, snapshot) == expected
+    for version in (3, 4, 5):
+        entry = paths.log_entry(version)
+        text = entry.read_text()
+        begin = text.index('"timestamp":') + len('"timestamp":')
+        entry.write_text(text[:begin] + "1" + text[begin + 1 :])
+    assert written_digests(paths, snapshot) == expected
+
+
+# Files of the user's own.
+
+
+FILES = {
+    "lines.txt": b"transfer(address,uint256)\n\"quoted\", 'as it stands'\n\nlast",
+    "table.csv": b'text,n\n"f(bool,bool)",1\ng(),2\n',
+    "table.tsv": b"text\tn\nf(bool,bool)\t1\ng()\t2\n",
+    "rows.ndjson": b'{"text": "f(bool,bool)", "n": 1}\n{"text": "g()", "n": 2}\n',
+    "rows.json": b'[{"text": "f(bool,bool)", "n": 1}, {"text": "g()", "n": 2}]',
+}
+
+
+@pytest.mark.parametrize("name", [*FILES, "lines.txt.gz", "rows.parquet"])
+def test_a_file_is_a_view_of_the_name_it_is_given(house: warehouse.Warehouse, tmp_path: Path, name: str) -> None:
+    """Read as its ending says; a file of text has one column, whatever stands in its lines."""
+    file = tmp_path / "it's here" / name
+    file.parent.mkdir()
+    if name.endswith(".parquet"):
+        pq.write_table(pa.table({"text": ["f(bool,bool)", "g()"], "n": [1, 2]}), file)
+    else:
+        content = FILES[name.removesuffix(".gz")]
+        file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    mine = warehouse.open(house.paths.root, files={"mine": file})
+    found = mine.sql("FROM mine").arrow().to_pylist()
+    if "lines" in name:
+        assert [row["text"] for row in found if row["text"]] == [
+            "transfer(address,uint256)", "\"quoted\", 'as it stands'", "last",
+        ]  # fmt: skip
+    else:
+        assert found == [{"text": "f(bool,bool)", "n": 1}, {"text": "g()", "n": 2}]
+    assert mine.sql("SELECT count(*) FROM signatures").rows() == [(len(SIGNATURES),)]
+
+
+def test_a_file_that_is_named_opens_no_other(house: warehouse.Warehouse, tmp_path: Path) -> None:
+    """Neither one beside it, nor itself to be written."""
+    file, other = tmp_path / "mine.csv", tmp_path / "other.csv"
+    file.write_text("n\n1\n")
+    other.write_text("n\n2\n")
+    mine = warehouse.open(house.paths.root, files={"mine": file})
+    assert mine.sql(f"SELECT n FROM '{file}'").rows() == [(1,)]
+    for query in (f"FROM '{other}'", f"FROM '{tmp_path}/*.csv'", f"COPY (SELECT 1) TO '{file}'"):
+        with pytest.raises(QueryError):
+            mine.sql(query).rows()
+    assert file.read_text() == "n\n1\n"
+
+
+@pytest.mark.parametrize("name", ["signatures", "Imports", "no name", "1st", 'x"y', ""])
+def test_a_file_needs_a_name_of_its_own(house: warehouse.Warehouse, tmp_path: Path, name: str) -> None:
+    """One that SQL can write and that no view of ours has."""
+    file = tmp_path / "mine.csv"
+    file.write_text("n\n1\n")
+    with pytest.raises(QueryError, match="name"):
+        warehouse.open(house.paths.root, files={name: file}).sql("SELECT 1")
+
+
+@pytest.mark.parametrize("content", [None, b"PAR1 but no more"])
+def test_a_file_that_cannot_be_read_is_told(house: warehouse.Warehouse, tmp_path: Path, content: bytes | None) -> None:
+    """With its path, in one line."""
+    file = tmp_path / "mine.parquet"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(QueryError, match=str(file)) as caught:
+        warehouse.open(house.paths.root, files={"mine": file}).sql("SELECT 1")
+    assert "\n" not in str(caught.value)
+
+
+def test_functions_are_passed_in(house: warehouse.Warehouse) -> None:
+    """By name, called with columns and their nulls; without them there are none."""
+
+    def reversed_text(texts: pa.ChunkedArray) -> pa.Array:
+        return pa.array([text if text is None else text[::-1] for text in texts.to_pylist()])
+
+    with_it = warehouse.open(house.paths.root, functions={"backwards": reversed_text})
+    assert with_it.sql("SELECT backwards('abc'), backwards(NULL)").rows() == [("cba", None)]
+    query = "SELECT count(*) FROM signatures WHERE backwards(backwards(text_signature)) = text_signature"
+    assert with_it.sql(query).rows() == [(len(SIGNATURES),)]
+    with pytest.raises(QueryError, match="backwards"):
+        house.sql(query)
+
+
+def test_a_result_outlives_its_warehouse(house: warehouse.Warehouse) -> None:
+    """What opened it may be forgotten before the rows are read."""
+    reader = warehouse.open(house.paths.root).sql("SELECT id FROM signatures ORDER BY id").reader(2)
+    assert pa.Table.from_batches(list(reader))["id"].to_pylist() == [1, 2, 3, 4, 5, 6, 7]

@@ -1,0 +1,240 @@
+"""The statistics of a version, against loops over its rows."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+
+import warehouse
+from tests.warehouse.support import Run, digest_of, fold, publish, stage
+from warehouse.paths import Paths
+from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, VIEW_NAMES, Collection
+from warehouse.statistics import OTHER, SELECTORS, STYLES, Split, Statistics, expected_shared, statistics
+
+NAMES = [
+    "transfer",
+    "balanceOf",
+    "Transfer",
+    "MAX_SUPPLY",
+    "_mint",
+    "set_owner",
+    "Set_Owner",
+    "a",
+    "A",
+    "x$",
+    "_",
+    "v2",
+    "V2",
+]
+TYPES = ["address", "uint256", "bytes32[]", "(bool,string)", "((int8,(bytes)[2])[],address)[3]", "uint8[2][]", "(())"]
+DEEP = f"deep({'(' * 15}bool{')' * 15},address)"
+
+
+def made(seed: int, rows: int) -> list[str]:
+    """Distinct texts of all kinds of names and of lists."""
+    rng = random.Random(seed)
+    texts = {f"{rng.choice(NAMES)}({','.join(rng.choices(TYPES, k=rng.randrange(6)))})" for _ in range(rows)}
+    return sorted(texts)
+
+
+def crowded(text: pa.StringArray) -> npt.NDArray[np.uint8]:
+    """Digests whose first four bytes are one of few, half of them with zeros in front."""
+    digests = [digest_of(item) for item in text.to_pylist()]
+    zeros = [bytes(digest[1] % 5) for digest in digests]
+    joined = b"".join(
+        (zero + bytes([digest[0] % 16, 1, 2, 3, 4]))[:4] + digest[4:]
+        for zero, digest in zip(zeros, digests, strict=True)
+    )
+    return np.frombuffer(joined, np.uint8).reshape(-1, 32)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> warehouse.Warehouse:
+    """Two imports with rejects, POSTed rows that were folded, names and selectors that repeat."""
+    paths = Paths(tmp_path_factory.mktemp("statistics") / "house")
+    with Run(paths, [made(1, 300)], [made(2, 90)], digest=crowded) as run:
+        run.publish(rejects=["!", "?"])
+    publish(paths, made(3, 200), rejects=["nope"])
+    stage(paths, SIGNATURES, "posted(uint256)", DEEP)
+    stage(paths, EVENT_SIGNATURES, "Posted(address)")
+    fold(paths)
+    return warehouse.open(paths.root)
+
+
+@pytest.fixture(scope="module")
+def counted(house: warehouse.Warehouse) -> Statistics:
+    return statistics(house)
+
+
+def rows_of(house: warehouse.Warehouse, collection: Collection) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = house.sql(f"FROM {VIEW_NAMES[collection]}").arrow().to_pylist()
+    return rows
+
+
+def parameters_of(text: str) -> list[str]:
+    """The parameters of a text, a tuple as the word; letter by letter."""
+    inside = text[text.index("(") + 1 : -1]
+    found, depth, word = [], 0, ""
+    for letter in inside:
+        if letter == "(" and depth == 0:
+            word += "tuple"
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            found.append(word)
+            word = ""
+        elif depth == 0 and letter != ")":
+            word += letter
+    return [*found, word] if inside else []
+
+
+def style_of(text: str) -> str:
+    """How a name is written, letter by letter."""
+    name = text[: text.index("(")]
+    upper, lower = any(map(str.isupper, name)), any(map(str.islower, name))
+    if "$" in name:
+        return OTHER
+    if name.startswith("_"):
+        return "_leading"
+    if not upper:
+        return "snake_case" if "_" in name else "lowercase"
+    if not lower:
+        return "ALL_CAPS"
+    if "_" in name:
+        return "mixed_Case"
+    return "Capitalised" if name[0].isupper() else "camelCase"
+
+
+def splits(house: warehouse.Warehouse, whats: Any) -> dict[str, tuple[int, int]]:
+    """How often each thing that ``whats`` gives of a text comes in either collection."""
+    counts = [Counter(what for row in rows_of(house, c) for what in whats(row["text_signature"])) for c in COLLECTIONS]
+    return {what: (counts[0][what], counts[1][what]) for what in {*counts[0], *counts[1]}}
+
+
+def as_dict(found: Sequence[Split]) -> dict[str, tuple[int, int]]:
+    assert len({split.what for split in found}) == len(found)
+    return {split.what: (split.signatures, split.events) for split in found}
+
+
+def test_parameters_are_counted_by_type_and_by_number(house: warehouse.Warehouse, counted: Statistics) -> None:
+    """A tuple is one parameter however deep it nests, and lists count by what is at their top."""
+    assert as_dict(counted.types) == splits(house, parameters_of)
+    assert as_dict(counted.parameters) == splits(house, lambda text: [str(len(parameters_of(text)))])
+    assert [split.what for split in counted.types[:1]] == [
+        max(as_dict(counted.types).items(), key=lambda item: sum(item[1]))[0]
+    ]
+
+
+def test_types_beyond_the_thirty_most_common_are_one(tmp_path: Path) -> None:
+    """A warehouse may have arrays of any size; what is rare is summed as the last entry."""
+    paths = Paths(tmp_path / "house")
+    texts = [f"f{row}(uint256[{size}])" for size in range(1, 50) for row in range(1 + (size < 31))]
+    publish(paths, texts)
+    found = statistics(warehouse.open(paths.root)).types
+    assert len(found) == 31
+    assert found[-1] == Split(OTHER, 19, 0)
+    assert {split.signatures for split in found[:-1]} == {2}
+
+
+def test_a_list_nested_beyond_all_use_counts_once(tmp_path: Path) -> None:
+    """Beyond twenty levels a parameter list is one tuple: no text makes the count slow."""
+    paths = Paths(tmp_path / "house")
+    publish(paths, [f"f({'(' * 9000}{')' * 9000},bool)"])
+    found = statistics(warehouse.open(paths.root))
+    assert found.parameters == (Split("1", 1, 0),)
+    assert found.types == (Split("tuple", 1, 0),)
+
+
+def test_names_are_counted_by_style(house: warehouse.Warehouse, counted: Statistics) -> None:
+    """Every style is there, in the order of STYLES, and each row counts once."""
+    expected = dict.fromkeys(STYLES, (0, 0)) | splits(house, lambda text: [style_of(text)])
+    assert list(as_dict(counted.styles).items()) == [(style, expected[style]) for style in STYLES]
+    both = [row["text_signature"] for c in COLLECTIONS for row in rows_of(house, c)]
+    assert counted.names == len({text.partition("(")[0] for text in both})
+    assert counted.parameter_lists == len({text[text.index("(") :] for text in both})
+
+
+def test_selectors_are_counted_by_their_texts(house: warehouse.Warehouse, counted: Statistics) -> None:
+    """How many selectors have two texts, three and so on, and which has most; topics stay out of it."""
+    texts = Counter(row["hash"] for row in rows_of(house, SIGNATURES))
+    assert {each.of: each.found for each in counted.shared if each.found} == {
+        of: count for of, count in Counter(texts.values()).items() if of > 1
+    }
+    assert counted.selectors == len(texts)
+    assert texts[bytes.fromhex((counted.most_shared or "")[2:])] == max(texts.values()) > 3
+
+
+def test_selectors_are_counted_by_leading_zeros(house: warehouse.Warehouse, counted: Statistics) -> None:
+    """Texts whose selector begins with at least one zero digit, two and so on to eight."""
+    digits = [row["hash"].hex() for row in rows_of(house, SIGNATURES)]
+    assert [(each.of, each.found) for each in counted.zeros] == [
+        (of, sum(each.startswith("0" * of) for each in digits)) for of in range(1, 9)
+    ]
+    assert [each.expected for each in counted.zeros] == [len(digits) / 16**of for of in range(1, 9)]
+    assert counted.zeros[5].found > 0
+
+
+@pytest.mark.parametrize("texts", [1, 2, 1000, 1_083_492, 10_000_000])
+def test_chance_is_the_binomial_one(texts: int) -> None:
+    """The expected number of selectors with so many texts, from whole numbers."""
+    for of in range(1, min(texts, 5) + 1):
+        exact = float(math.comb(texts, of) / Fraction(SELECTORS) ** (of - 1)) * (1 - 1 / SELECTORS) ** (texts - of)
+        assert expected_shared(texts, of) == pytest.approx(exact, rel=1e-9)
+    assert expected_shared(texts, texts + 1) == 0
+
+
+def moments(house: warehouse.Warehouse) -> Iterator[tuple[datetime, Collection]]:
+    """When each row was there to be seen."""
+    committed = dict(house.sql("SELECT import_id, committed_at FROM imports").rows())
+    for collection in COLLECTIONS:
+        for row in rows_of(house, collection):
+            yield committed.get(row["import_id"], row["created_at"]), collection
+
+
+def test_growth_is_what_was_there_by_then(house: warehouse.Warehouse, counted: Statistics) -> None:
+    """Each point has the rows up to its time; an import's rows come with its commit."""
+    came = list(moments(house))
+    for held in counted.growth:
+        by_then = Counter(collection for at, collection in came if at <= held.at)
+        assert (held.signatures, held.events) == (by_then[SIGNATURES], by_then[EVENT_SIGNATURES])
+    assert counted.growth[-1].signatures + counted.growth[-1].events == counted.total == len(came)
+    assert [held.at for held in counted.growth] == sorted({held.at for held in counted.growth})
+
+
+def test_imports_sources_and_reasons_are_the_accounts(house: warehouse.Warehouse, counted: Statistics) -> None:
+    """Read is new, known and refused, import by import and file by file."""
+    entries = [entry for entry in house.history() if "import" in entry]
+    assert [(each.import_id, each.imported, each.rejected) for each in counted.imports] == [
+        (entry["import"], entry["totals"]["imported"], entry["totals"]["rejected"]) for entry in entries
+    ]
+    (source,) = counted.sources
+    totals = {name: sum(entry["totals"][name] for entry in entries) for name in entries[0]["totals"]}
+    assert (source.path, source.files) == ("in.txt", 1)
+    assert {name: getattr(source, name) for name in totals} == totals
+    assert counted.reasons == (("bad_name", 3),)
+    assert counted.import_count == 2
+
+
+def test_an_older_version_has_its_own_numbers(house: warehouse.Warehouse) -> None:
+    """What came later is in none of the counts."""
+    first = statistics(warehouse.open(house.paths.root, 1))
+    assert (first.version, first.import_count, first.reasons) == (1, 1, (("bad_name", 2),))
+    assert first.total == sum(split.signatures + split.events for split in first.styles) == first.imports[0].imported
+
+
+def test_an_empty_warehouse_has_no_numbers(tmp_path: Path) -> None:
+    """Nothing to count is zeros and empty lists, and no error."""
+    found = statistics(warehouse.open(tmp_path / "nothing"))
+    assert (found.version, found.total, found.growth, found.types, found.committed_at) == (-1, 0, (), (), None)
+    assert found.rows == Split("rows", 0, 0)
+    assert [each.found for each in found.zeros] == [0] * 8

@@ -1,0 +1,101 @@
+"""The statistics page and the report in Chromium: drawn by themselves, readable, asking for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from serve.report import page as report_page
+from tests.conftest import ROOT, SAFETY_SECONDS
+from tests.serve.support import Server
+from tests.web.conftest import Open
+from warehouse import open as open_warehouse
+from warehouse.statistics import statistics
+
+FIGURES = 7
+
+
+@pytest.fixture
+def drawn(page_of: Open) -> Page:
+    """The statistics page, which comes again by itself until there are pictures."""
+    page = page_of("/statistics/")
+    expect(page.locator("figure")).to_have_count(FIGURES, timeout=SAFETY_SECONDS * 1000)
+    return page
+
+
+@pytest.fixture(scope="module")
+def report(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    file.write_bytes(report_page(statistics(open_warehouse(server.folder))))
+    return file
+
+
+@pytest.fixture
+def asked() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def opened(browser: Browser, report: Path, asked: list[str]) -> Iterator[Page]:
+    """The report from a file, on a phone, without scripts; ``asked`` gets what it asks for and complains of."""
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda said: asked.append(said.text))
+    page.goto(report.as_uri())
+    yield page
+    context.close()
+
+
+def test_pictures_come_by_themselves(drawn: Page) -> None:
+    """Each figure has a drawing as wide as its card; the totals are there."""
+    for svg in drawn.locator("figure svg").all():
+        box, card = svg.bounding_box(), svg.locator("xpath=ancestor::figure").bounding_box()
+        assert box is not None
+        assert card is not None
+        assert box["width"] > 0.85 * card["width"]
+        assert box["height"] > 80
+    expect(drawn.locator(".totals div")).to_have_count(8)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_figures_stand_out_in_light_and_dark(drawn: Page, scheme: str) -> None:
+    """Text in pictures has a contrast of 4.5 to 1, and bars have the scheme's colour."""
+    drawn.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    assert drawn.evaluate((ROOT / "tests/web/contrast.js").read_text()) == []
+    fill = drawn.locator("#types .fill-first").first.evaluate("bar => getComputedStyle(bar).fill")
+    assert fill == {"light": "rgb(36, 83, 166)", "dark": "rgb(127, 171, 255)"}[scheme]
+
+
+def test_no_word_of_a_picture_is_cut_off(drawn: Page) -> None:
+    """Every label lies inside of its drawing, in the browser's own font."""
+    outside = drawn.locator("figure svg text").evaluate_all(
+        """texts => texts.filter(text => {
+            const [a, b] = [text.getBoundingClientRect(), text.ownerSVGElement.getBoundingClientRect()];
+            return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1;
+        }).map(text => text.textContent)"""
+    )
+    assert outside == []
+
+
+def test_the_numbers_open_by_key(drawn: Page) -> None:
+    """A table for whoever does not see the picture."""
+    table = drawn.locator("#types").get_by_role("table")
+    expect(table).to_be_hidden()
+    drawn.locator("#types summary").focus()
+    drawn.keyboard.press("Enter")
+    expect(table).to_be_visible()
+    expect(table.get_by_role("rowheader", name="address", exact=True)).to_be_visible()
+
+
+def test_the_report_asks_for_nothing(opened: Page, report: Path, asked: list[str]) -> None:
+    """From a file, without scripts: styled, drawn, not wider than a phone, and not a request or an error."""
+    assert opened.locator("figure").count() == FIGURES
+    for figure in opened.locator("figure svg").all():
+        box = figure.bounding_box()
+        assert box is not None
+        assert 300 < box["width"] <= 390 - box["x"]
+    assert asked == [report.as_uri()]

@@ -1,0 +1,35 @@
+"""What the commands of all floors share: options, and an error in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from warehouse.output import FORMATS
+
+warehouse_option = click.option(
+    "--warehouse",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="data",
+    show_default=True,
+    envvar="SIGDIR_WAREHOUSE",
+    show_envvar=True,
+    help="Folder of the warehouse.",
+)
+as_of_option = click.option("--as-of", "version", type=click.IntRange(min=0), help="Look at an older version.")
+format_option = click.option(
+    "--format",
+    "format",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="How to write the rows.",
+)
+
+
+class Failure(click.ClickException):
+    """An error told in one line, exit status 2."""
+
+    exit_code = 2
