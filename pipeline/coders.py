@@ -80,7 +80,7 @@ class _Stream(ContextFramesBytesIO):
     """The arguments of a call. Knows how far it was read, and ends the reading where it is too much."""
 
     def __init__(self, data: bytes, work: Work) -> None:
-        super().__init__(data)
+        super().__init__(data)  # type: ignore[no-untyped-call]
         self._size, self._left, self._work = len(data), work.each, work
         self.end = 0
 

@@ -112,8 +112,8 @@ def decode(data: str, folder: Path, as_json: bool) -> None:
     """
     from pipeline.decode import BadCalldata, calldata
     from serve.decode import candidates, told
-    from warehouse.options import Failure
     from warehouse.errors import WarehouseError
+    from warehouse.options import Failure
     from warehouse.paths import Paths
     from warehouse.reading import Reader
 
