@@ -29,7 +29,7 @@ from serve import changes, decode, dumps, imports, openapi, openchain, resolve, 
 from serve.cursors import InvalidCursor
 from serve.errors import Refusal, detail, field_error, not_found
 from serve.negotiate import HTML, JSON, not_modified, packed, preflight, representation
-from serve.post import NewText, Writer, new_text
+from serve.post import Writer, new_text
 from serve.query import InvalidPage, Query, needs_scan, page_of, parse
 from serve.render import render_lines, render_rows
 from serve.settings import Settings
@@ -39,7 +39,7 @@ from warehouse.mapped import Segment
 from warehouse.paths import Paths
 from warehouse.reading import Reader, View
 from warehouse.schema import EVENT_SIGNATURES, SIGNATURES, Collection
-from warehouse.staging import StagedRow
+from warehouse.staging import NewText, StagedRow
 
 _LIST_METHODS = "GET, POST, HEAD, OPTIONS"
 _DETAIL_METHODS = "GET, HEAD, OPTIONS"

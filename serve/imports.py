@@ -16,9 +16,9 @@ from pipeline.judge import judge
 from pipeline.keccak import keccak256, keccak256_rows
 from serve.body import Upload, loads
 from serve.errors import field_error
-from serve.post import CODES, NewText, Writer
+from serve.post import CODES, Writer
 from warehouse.schema import COLLECTIONS, Collection
-from warehouse.staging import StagedRow
+from warehouse.staging import NewText, StagedRow
 
 _AT_ONCE = 500
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
@@ -19,8 +18,8 @@ from pipeline.grammar import EVENTS, FUNCTIONS, GrammarError, normalise
 from pipeline.keccak import keccak256
 from warehouse.paths import Paths
 from warehouse.reading import Reader, View
-from warehouse.schema import EVENT_SIGNATURES, HASH_BYTES, SIGNATURES, Collection
-from warehouse.staging import StagedRow, Staging, Transaction
+from warehouse.schema import EVENT_SIGNATURES, SIGNATURES, Collection
+from warehouse.staging import STAGED_TOGETHER, NewText, StagedRow, Staging, Transaction
 
 Result = TypeVar("Result")
 
@@ -28,19 +27,6 @@ CODES: dict[Collection, int] = {SIGNATURES: FUNCTIONS, EVENT_SIGNATURES: EVENTS}
 NAMES: dict[int, Collection] = {code: name for name, code in CODES.items()}
 
 _SHARING = 64  # jobs of one commit at most
-
-
-@dataclass(frozen=True, slots=True)
-class NewText:
-    """A canonical text on its way in."""
-
-    collection: Collection
-    text: str
-    digest: bytes
-
-    @property
-    def hash(self) -> bytes:
-        return self.digest[: HASH_BYTES[self.collection]]
 
 
 def new_text(collection: Collection, text: str) -> NewText:
@@ -108,13 +94,12 @@ class Writer:
         return job
 
     def _carry_out(self, jobs: list[_Job]) -> None:
+        texts = [new for job in jobs for new in job.texts]
+        begin = self._staging.alone if len(texts) <= STAGED_TOGETHER else self._staging.exclusive
         try:
-            rows = self._newest(
-                self._staging.alone if sum(len(job.texts) for job in jobs) == 1 else self._staging.exclusive,
-                lambda staging, view: [_stage(staging, view, job.texts) for job in jobs],
-            )
-            for job, found in zip(jobs, rows, strict=True):
-                job.rows = found
+            rows = iter(self._newest(begin, lambda staging, view: _stage(staging, view, texts)))
+            for job in jobs:
+                job.rows = [next(rows) for _ in job.texts]
         except Exception as error:  # noqa: BLE001 - handed to each of the callers
             for job in jobs:
                 job.error = error
@@ -139,9 +124,7 @@ class Writer:
 
 
 def _stage(staging: Transaction, view: View, texts: list[NewText]) -> list[StagedRow | None]:
-    return [
-        None
-        if view.find_text(new.collection, new.text, new.hash)
-        else staging.stage(new.collection, new.text, new.digest, view.snapshot.floors[new.collection])
-        for new in texts
-    ]
+    is_known = [view.find_text(new.collection, new.text, new.hash) for new in texts]
+    unknown = [new for new, known in zip(texts, is_known, strict=True) if not known]
+    staged = iter(staging.stage_all(unknown, view.snapshot.floors))
+    return [None if known else next(staged) for known in is_known]

@@ -13,9 +13,9 @@ import jinja2
 import orjson
 
 import warehouse
-from warehouse.options import Failure, as_of_option, warehouse_option
 from warehouse.errors import WarehouseError
 from warehouse.files import write_file
+from warehouse.options import Failure, as_of_option, warehouse_option
 from warehouse.statistics import Statistics, statistics
 
 _WEB = Path(__file__).parent / "web"

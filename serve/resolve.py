@@ -368,5 +368,5 @@ def warm() -> None:
     digest = np.frombuffer(bytes.fromhex("a9059cbb"), np.uint8).reshape(1, 4)
     text, numbers = np.frombuffer(b"f()", np.uint8), np.zeros(1, np.int64)
     segment = Segment.of(1, numbers, numbers, np.array([0, 3]), text, digest, sorted_hashes(digest))
-    view = View(Snapshot(), {SIGNATURES: (segment,), EVENT_SIGNATURES: ()}, "", "")
+    view = View(Snapshot(), {SIGNATURES: (segment,), EVENT_SIGNATURES: ()}, "", b"")
     b"".join(resolved(view, Asked.of(b"0xa9059cbb", "")))

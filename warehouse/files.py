@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import json
@@ -18,6 +19,25 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from warehouse.errors import Busy
+
+# These keep the interpreter, for they take a microsecond; Python's own let go of it, and on a busy server to get it
+# back takes a tenth of a millisecond: of each commit of staged rows four of these calls were a third.
+_libc = ctypes.PyDLL(None)
+
+
+def is_there(path: bytes) -> bool:
+    """Whether a path leads to something."""
+    return bool(_libc.access(path, os.F_OK) == 0)
+
+
+def lock(handle: int) -> None:
+    """Wait for the exclusive lock of an open file."""
+    if _libc.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB) != 0:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def unlock(handle: int) -> None:
+    _libc.flock(handle, fcntl.LOCK_UN)
 
 
 def sync(path: Path) -> None:

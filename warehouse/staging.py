@@ -12,24 +12,24 @@ SQLite, because several processes write it at once and each commit is durable by
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
 import sqlite3
 import struct
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from warehouse.errors import Unusable
-from warehouse.files import sync
+from warehouse.files import lock, sync, unlock
 from warehouse.identity import FORMAT, Identity, usable_identity, write_identity
 from warehouse.paths import Paths
-from warehouse.schema import COLLECTIONS, Collection
+from warehouse.schema import COLLECTIONS, HASH_BYTES, Collection
 
 # A writer waits this long for another's transaction. Each is a few milliseconds; only a publisher
 # that must look a late row up in its batch takes longer (50 ms for 10 M rows).
@@ -73,14 +73,10 @@ CREATE TABLE IF NOT EXISTS reserved (
 
 _ADVANCE = "UPDATE sequence SET last_id = ?, last_created_at = ? WHERE collection = ?"
 
-# Looked up, numbered and added by one statement, which moves the sequence along: with four of them and a
-# transaction's two a POST took half as long again.
-_STAGE = """
-INSERT INTO staged
-SELECT collection, max(last_id, ?2) + 1, max(last_created_at + 1, ?3 + 1, ?4), ?5, ?6 FROM sequence WHERE collection = ?1
-ON CONFLICT (collection, text_signature) DO NOTHING
-RETURNING id, created_at
-"""
+# Rows of one statement, which needs no transaction round it.
+STAGED_TOGETHER = 64
+
+_STAGE = "INSERT INTO staged VALUES {} ON CONFLICT (collection, text_signature) DO NOTHING"
 
 
 def _now() -> int:
@@ -95,6 +91,19 @@ class StagedRow:
     created_at: int
     text: str
     digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NewText:
+    """A canonical text on its way in; ``digest`` is all of its keccak-256."""
+
+    collection: Collection
+    text: str
+    digest: bytes
+
+    @property
+    def hash(self) -> bytes:
+        return self.digest[: HASH_BYTES[self.collection]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +158,45 @@ class Transaction:
 
     def stage(self, collection: Collection, text: str, digest: bytes, floor: Floor) -> StagedRow | None:
         """Add a row; None where the text is staged already."""
-        values = (collection, floor.id, floor.created_at, _now(), text, digest)
-        # All that it returns: a statement by itself is committed when its last row was taken.
-        for id, created_at in self._connection.execute(_STAGE, values).fetchall():
-            return StagedRow(id, created_at, text, digest)
-        return None
+        return self.stage_all([NewText(collection, text, digest)], {collection: floor})[0]
+
+    def stage_all(self, rows: Sequence[NewText], floors: Mapping[Collection, Floor]) -> list[StagedRow | None]:
+        """Add rows; None in the place of each whose text is staged already.
+
+        Up to STAGED_TOGETHER of them are one statement. Each call of SQLite lets go of the interpreter and, on a
+        busy server, waits a tenth of a millisecond to get it back: four rows took 0.9 ms one by one.
+        """
+        found: list[StagedRow | None] = []
+        for first in range(0, len(rows), STAGED_TOGETHER):
+            found += self._stage_together(rows[first : first + STAGED_TOGETHER], floors)
+        return found
+
+    def _stage_together(self, rows: Sequence[NewText], floors: Mapping[Collection, Floor]) -> list[StagedRow | None]:
+        last = {
+            collection: self._last(collection, floors[collection]) for collection in {row.collection for row in rows}
+        }
+        before = dict(last)
+        now = _now()
+        staged: list[StagedRow | None] = []
+        values: list[Any] = []
+        for row in rows:
+            floor = Floor(last[row.collection].id + 1, max(last[row.collection].created_at + 1, now))
+            last[row.collection] = floor
+            staged.append(StagedRow(floor.id, floor.created_at, row.text, row.digest))
+            values += (row.collection, floor.id, floor.created_at, row.text, row.digest)
+        added = self._connection.execute(_STAGE.format(",".join(["(?,?,?,?,?)"] * len(rows))), values).rowcount
+        if added == len(rows):
+            return staged
+        there = {(c, row.id) for c, above in before.items() for row in self.rows(c, above.id)}
+        return [
+            kept if kept is not None and (row.collection, kept.id) in there else None
+            for row, kept in zip(rows, staged, strict=True)
+        ]
+
+    def _last(self, collection: Collection, floor: Floor) -> Floor:
+        """The highest id and time that were handed out or are published."""
+        last = self.sequence(collection)
+        return Floor(max(last.id, floor.id), max(last.created_at, floor.created_at))
 
     def rows(self, collection: Collection, above: int, up_to: int | None = None) -> list[StagedRow]:
         """The rows with ``above < id``, and ``id <= up_to`` where given, in id order."""
@@ -357,14 +400,14 @@ class Staging:
         """Keep all other writers out. Every statement is durable by itself: enough for one of them."""
         # Who waits for SQLite's own lock asks again and again, ever more seldom; in the kernel's queue
         # whoever waits is woken when the lock is free.
-        fcntl.flock(self._queue, fcntl.LOCK_EX)
+        lock(self._queue)
         try:
             yield Transaction(self._connection)
             self._stamp[:8] = struct.pack("<q", time.time_ns())
         except sqlite3.Error as error:
             raise Unusable(f"{self._path}: {error}") from error
         finally:
-            fcntl.flock(self._queue, fcntl.LOCK_UN)
+            unlock(self._queue)
 
     def _undo(self) -> None:
         if self._connection.in_transaction:  # SQLite may have undone it by itself

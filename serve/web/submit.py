@@ -24,13 +24,14 @@ from serve import body as bodies
 from serve import imports
 from serve.errors import Refusal, detail
 from serve.negotiate import HTML
-from serve.post import CODES, NAMES, NewText, Writer
+from serve.post import CODES, NAMES, Writer
 from serve.query import texts_with
 from serve.settings import MIB, Settings
 from serve.web.page import rendered, send
 from serve.web.rows import HASH_WORDS, NAMED, hash_address
 from warehouse.reading import Reader, View
 from warehouse.schema import SIGNATURES, Collection
+from warehouse.staging import NewText
 
 MAX_LINES = 2000
 """Candidates of one submission; longer lists are for the API and for `sigdir import`."""

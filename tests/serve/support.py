@@ -305,7 +305,7 @@ def segment_of(rows: Sequence[Row], *, width: int = 4, by_hash: bool = False, sl
 
 def view_of(segments: Sequence[Segment], collection: Collection = SIGNATURES) -> View:
     """A view that has these segments in one collection and nothing in the other."""
-    return View(Snapshot(), {SIGNATURES: (), EVENT_SIGNATURES: ()} | {collection: tuple(segments)}, "token", "")
+    return View(Snapshot(), {SIGNATURES: (), EVENT_SIGNATURES: ()} | {collection: tuple(segments)}, "token", b"")
 
 
 def record_of(row: Row) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def view(rows: dict[str, list[Row]]) -> View:
             segment_of(mine[90:100], width=width, by_hash=True),
             segment_of(mine[100:], width=width, slack=5),
         )
-    return View(Snapshot(), segments, "token", "")
+    return View(Snapshot(), segments, "token", b"")
 
 
 def answer(view: View, body: bytes, content_type: str = "") -> list[Line]:
@@ -103,7 +103,7 @@ def test_a_hash_that_many_texts_have_is_answered_whole_and_in_bounded_pieces(vie
     """Ten thousand times a hash of some texts: no piece holds them all."""
     row = Row(1, 1, "f()", b"\0\0\0\1")
     crowded = segment_of([Row(id, id, f"f{id}()", row.hash) for id in range(1, 101)], by_hash=True)
-    view = View(Snapshot(), {SIGNATURES: (crowded,), EVENT_SIGNATURES: ()}, "", "")
+    view = View(Snapshot(), {SIGNATURES: (crowded,), EVENT_SIGNATURES: ()}, "", b"")
     pieces = list(resolved(view, Asked.of(b"00000001\n" * 10_000, "")))
     assert max(map(len, pieces)) < 1 << 20
     lines = b"".join(pieces).splitlines()
