@@ -38,6 +38,7 @@ _COMMANDS = {
     "history": "warehouse.commands:history",
     "stats": "warehouse.commands:stats",
     "sql": "pipeline.ask:sql",
+    "decode": "serve.commands:decode",
 }
 
 

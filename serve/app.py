@@ -25,7 +25,7 @@ from pipeline.candidates import Entry, pack
 from pipeline.grammar import GrammarError
 from pipeline.judge import judge
 from serve import body as bodies
-from serve import changes, dumps, imports, openapi, openchain, resolve, static, web
+from serve import changes, decode, dumps, imports, openapi, openchain, resolve, static, web
 from serve.cursors import InvalidCursor
 from serve.errors import Refusal, detail, field_error, not_found
 from serve.negotiate import HTML, JSON, not_modified, packed, preflight, representation
@@ -72,7 +72,7 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
     app.add_error_handler(Refusal, _refused)
     app.add_error_handler(falcon.HTTPError, _falcon_error)
     app.add_error_handler(Exception, _failed)
-    routes: list[tuple[str, openapi.Described]] = []
+    routes: openapi.Routes = []
     for collection in (SIGNATURES, EVENT_SIGNATURES):
         routes.append((f"/api/v1/{collection}/", ListResource(collection, settings, reader, writer)))
         routes.append((f"/api/v1/{collection}/{{id}}/", DetailResource(collection, settings, reader)))
@@ -82,20 +82,21 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
         ("/healthz", HealthResource(reader, look=False)),
         ("/readyz", HealthResource(reader, look=True)),
     ]
-    document = DocumentResource()
+    for part in (decode, changes, resolve, dumps, openchain, static):
+        routes += part.routes(settings, reader, writer)
+    document, older = DocumentResource(), openchain.OlderLookup(reader)
     routes.append((openapi.PATH, document))
-    document.write(openapi.document(routes))
+    described = openapi.document([*routes, (older.path, older)])
+    document.write(described)
     for path, resource in routes:
         app.add_route(path, resource)
-    changes.add_routes(app, settings, reader, writer)
-    resolve.add_routes(app, settings, reader, writer)
-    dumps.add_routes(app, settings, reader, writer)
     app.add_sink(_unknown_path, "/")  # the sink that was added last is asked first
-    app.add_sink(_add_slash, r"^/api/v1/(?:(?:event-)?signatures(?:/[^/]+)?|import-(?:abi|solidity)|resolve|changes)$")
+    app.add_sink(
+        _add_slash, r"^/api/v1/(?:(?:event-)?signatures(?:/[^/]+)?|import-(?:abi|solidity)|decode|resolve|changes)$"
+    )
     app.add_sink(_add_slash, r"^/dumps(?:/(?:\d+|latest))?$")
-    openchain.add_routes(app, settings, reader, writer)  # behind the sinks: it has the list's path without its slash
-    static.add_routes(app, settings, reader, writer)
-    web.add_routes(app, settings, reader, writer)
+    app.add_sink(older, f"^{older.path}$")
+    web.add_routes(app, settings, reader, writer, described)
     app.add_sink(_add_slash, web.WITHOUT_SLASH)
     return app
 

@@ -19,16 +19,17 @@ import falcon
 import numpy as np
 import orjson
 
+from serve import openapi_bulk
 from serve.cursors import InvalidCursor, cursor_at, id_of
 from serve.errors import field_error
+from serve.openapi import Routes
+from serve.openapi_bulk import NDJSON
 from serve.post import Writer
 from serve.render import render_records
 from serve.settings import Settings
 from warehouse.mapped import Segment
 from warehouse.reading import Reader, View
 from warehouse.schema import COLLECTIONS, SIGNATURES, Collection
-
-NDJSON = "application/x-ndjson"
 
 DEFAULT_LIMIT = 10_000
 MAX_LIMIT = 50_000
@@ -37,8 +38,8 @@ MAX_LIMIT = 50_000
 _CHUNK_ROWS = 4096
 
 
-def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer) -> None:
-    app.add_route("/api/v1/changes/", ChangesResource(reader))
+def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
+    return [("/api/v1/changes/", ChangesResource(reader))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,9 @@ class ChangesResource:
         resp.stream = _all(found, told) if req.method != "HEAD" else ()
 
     on_head = on_get
+
+    def described(self) -> dict[str, Any]:
+        return openapi_bulk.changes_item(DEFAULT_LIMIT, MAX_LIMIT)
 
 
 def _all(found: Changes, told: bytes) -> Iterator[bytes]:

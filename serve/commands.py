@@ -1,14 +1,21 @@
-"""The command that serves."""
+"""The commands that serve, and that answer as the server does."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+import orjson
 
 from serve.settings import Settings
 from serve.supervise import StartError, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pipeline.decode import Candidate
 
 _DEFAULTS = Settings()
 
@@ -82,3 +89,83 @@ def _tell_ready(address: str) -> None:
         f"  curl -d 'text_signature=function hello(uint a)' {address}/api/v1/signatures/",
         err=True,
     )
+
+
+@click.command(context_settings={"show_default": True})
+@click.argument("data", metavar="DATA")
+@click.option(
+    "--warehouse", "folder", type=click.Path(file_okay=False, path_type=Path), default="data",
+    envvar="SIGDIR_WAREHOUSE", show_envvar=True, help="Folder of the warehouse.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="What GET /api/v1/decode/ answers.")
+def decode(data: str, folder: Path, as_json: bool) -> None:
+    """Decode calldata with each text that the warehouse has for its selector, the best first.
+
+    DATA is hex digits, with 0x or without; @FILE reads them from a file, - from standard input. Exit status: 0
+    something decodes, 1 nothing does, 2 the data or the warehouse cannot be used.
+
+    \b
+    Examples:
+      sigdir decode 0xa9059cbb000000000000000000000000ab...
+      sigdir decode @calldata.hex --json
+      cast tx 0x5c50... input | sigdir decode -
+    """
+    from pipeline.decode import BadCalldata, calldata
+    from serve.decode import candidates, told
+    from warehouse.errors import WarehouseError
+    from warehouse.options import Failure
+    from warehouse.paths import Paths
+    from warehouse.reading import Reader
+
+    try:
+        wanted = calldata(_hex_of(data))
+        if not folder.is_dir():
+            raise Failure(f"{folder}: no such warehouse")
+        view = Reader(Paths(folder.absolute())).current()
+    except (BadCalldata, WarehouseError) as error:
+        raise Failure(str(error)) from error
+    except OSError as error:
+        raise Failure(f"{error.filename or data}: {error.strerror or error}") from error
+    if as_json:
+        answer = told(view, wanted)
+        click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2))
+        sys.exit(0 if any(candidate["decodes"] for candidate in answer["candidates"]) else 1)
+    found, _ = candidates(view, wanted)
+    if not found:
+        click.echo(f"0x{wanted[:4].hex()}: no text of this selector is known", err=True)
+    for candidate in found:
+        click.echo("\n".join(_lines(candidate)))
+    sys.exit(0 if any(candidate.values is not None for candidate in found) else 1)
+
+
+def _hex_of(argument: str) -> str:
+    """The digits that an argument gives or names; bytes that are none are told later."""
+    from pipeline.decode import MAX_BYTES
+
+    most = 4 * MAX_BYTES
+    if argument == "-":
+        return sys.stdin.buffer.read(most).decode("ascii", "replace")
+    if argument.startswith("@"):
+        with Path(argument[1:]).open("rb") as file:
+            return file.read(most).decode("ascii", "replace")
+    return argument
+
+
+def _lines(candidate: Candidate) -> Iterator[str]:
+    """A candidate for people: the text, then its values, or why there are none."""
+    from pipeline.decode import as_json
+
+    if candidate.values is None:
+        yield f"{candidate.text}  does not decode: {candidate.detail}"
+        return
+    note = (
+        "" if candidate.exact else f"  {candidate.left_over} bytes left over" if candidate.left_over else "  not exact"
+    )
+    yield candidate.text + note
+    width = max((len(type.text) for type in candidate.types), default=0)
+    for type, value in zip(candidate.types, candidate.values, strict=True):
+        yield f"  {type.text:{width}}  {_shown(as_json(type, value))}"
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) and value.isprintable() else orjson.dumps(value).decode()

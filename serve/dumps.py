@@ -20,10 +20,12 @@ import falcon
 import numpy as np
 import orjson
 
-from serve.changes import NDJSON
+from serve import openapi_bulk
 from serve.cursors import cursor_at
 from serve.errors import Refusal, detail, not_found
 from serve.negotiate import HTML, JSON, packed
+from serve.openapi import Routes
+from serve.openapi_bulk import CSV, NDJSON, PARQUET
 from serve.post import Writer
 from serve.settings import Settings
 from serve.web.page import rendered, send
@@ -45,12 +47,14 @@ _METHODS = "GET, HEAD, OPTIONS"
 _FOREVER = "public, max-age=31536000, immutable"
 
 
-def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer) -> None:
+def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
     dumps = _Dumps(settings, reader)
-    app.add_route("/dumps/", VersionsResource(dumps))
-    app.add_route("/dumps/{version}/", VersionResource(dumps))
-    app.add_route("/dumps/{version}/{name}", CollectionResource(dumps))
-    app.add_route("/dumps/{version}/{name}/{file}", FileResource(dumps))
+    return [
+        ("/dumps/", VersionsResource(dumps)),
+        ("/dumps/{version}/", VersionResource(dumps)),
+        ("/dumps/{version}/{name}", CollectionResource(dumps)),
+        ("/dumps/{version}/{name}/{file}", FileResource(dumps)),
+    ]
 
 
 class _Dumps:
@@ -120,6 +124,9 @@ class VersionsResource:
 
     on_head = on_get
 
+    def described(self) -> dict[str, Any]:
+        return openapi_bulk.versions_item()
+
 
 def _versions(paths: Paths, newest: int) -> list[dict[str, Any]]:
     return [
@@ -146,6 +153,9 @@ class VersionResource:
         _tell(req, resp, told, told)
 
     on_head = on_get
+
+    def described(self) -> dict[str, Any]:
+        return openapi_bulk.version_item()
 
 
 def _tell(
@@ -196,6 +206,9 @@ class CollectionResource:
         raise not_found()
 
     on_head = on_get
+
+    def described(self) -> dict[str, Any]:
+        return openapi_bulk.collection_dump_item()
 
 
 def _parquet(snapshot: Snapshot, collection: Collection) -> Exception:
@@ -250,7 +263,7 @@ class _Stream:
 
 _NDJSON, _CSV = Template(RECORD + "\n"), Template('{id},{created_at}Z,"{text_csv}",0x{hash}\n')
 _CSV_HEAD = b"id,created_at,text_signature,hex_signature\n"
-_KINDS = {".ndjson": (NDJSON, b"", _NDJSON), ".csv": ("text/csv; charset=utf-8", _CSV_HEAD, _CSV)}
+_KINDS = {".ndjson": (NDJSON, b"", _NDJSON), ".csv": (f"{CSV}; charset=utf-8", _CSV_HEAD, _CSV)}
 
 
 def _lines(head: bytes, template: Template, collection: Collection, files: tuple[DataFile, ...]) -> Iterator[bytes]:
@@ -289,6 +302,9 @@ class FileResource:
 
     on_head = on_get
 
+    def described(self) -> dict[str, Any]:
+        return openapi_bulk.data_file_item()
+
 
 def _send(req: falcon.Request, resp: falcon.Response, path: Path) -> None:
     try:
@@ -316,7 +332,7 @@ def _send(req: falcon.Request, resp: falcon.Response, path: Path) -> None:
     resp.set_header("ETag", tag)
     resp.set_header("Last-Modified", dated)
     resp.set_header("Accept-Ranges", "bytes")
-    resp.content_type = "application/vnd.apache.parquet"
+    resp.content_type = PARQUET
     known = req.get_header("If-None-Match") or ""
     if known.strip() == "*" or tag in (one.strip().removeprefix("W/") for one in known.split(",")):
         data.close()

@@ -10,6 +10,7 @@ Values that the wire contract takes although they mean nothing are described as 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol
@@ -33,6 +34,10 @@ class Described(Protocol):
         ...
 
 
+Routes = list[tuple[str, Described]]
+"""Paths and what answers there."""
+
+
 def document(routes: Iterable[tuple[str, Described]]) -> Object:
     """The document over routes and their resources, in this order."""
     return {
@@ -44,9 +49,29 @@ def document(routes: Iterable[tuple[str, Described]]) -> Object:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": "/"}],
-        "paths": {path: resource.described() for path, resource in routes},
+        "tags": [{"name": name, "description": about} for name, about, _ in TAGS],
+        "paths": {path: _tagged(path, resource.described()) for path, resource in routes},
         "components": {"schemas": _SCHEMAS},
     }
+
+
+TAGS = (
+    ("Signatures", "Two collections, the same in all respects but their names: lists, filters, single rows, and new ones.",
+     r"/api/v1/((event-)?signatures|import-abi|import-solidity)/.*"),
+    ("Decode and resolve", "Calldata to values, and very many hashes to texts in one request.",
+     r"/api/v1/(decode|resolve)/"),
+    ("For mirrors", "Everything that is here, and what comes: files, whole collections, and a feed of changes.",
+     r"/dumps/.*|/api/v1/changes/"),
+    ("Other dialects", "What OpenChain, sig.eth.samczsun.com and the hash-named files of the 4bytes repository answer.",
+     r"/signature-database/.*|/api/v1/(signatures|import)|/signatures/.*|/topic0/.*"),
+    ("The server", "How it is, and this description.", r"/healthz|/readyz|/api/v1/openapi\.json"),
+)  # fmt: skip
+"""What belongs together: a name, a sentence, and a pattern for the paths. Each path fits one of them."""
+
+
+def _tagged(path: str, item: Object) -> Object:
+    [tag] = [name for name, _, pattern in TAGS if re.fullmatch(pattern, path)]
+    return {key: {"tags": [tag]} | told if isinstance(told, dict) else told for key, told in item.items()}
 
 
 def package_version() -> str:
@@ -59,101 +84,106 @@ def package_version() -> str:
 # What every answer is made of.
 
 
-def _ref(name: str) -> Object:
+def ref(name: str) -> Object:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _header(about: str, schema: Object | None = None) -> Object:
+def header(about: str, schema: Object | None = None) -> Object:
     return {"description": about, "required": True, "schema": schema or {"type": "string"}}
 
 
-_NAMES = {SIGNATURES: "Signature", EVENT_SIGNATURES: "EventSignature"}
+NAMES = {SIGNATURES: "Signature", EVENT_SIGNATURES: "EventSignature"}
 
-_ALLOW = {"Allow": _header("The methods of the resource."), "Vary": _header("Accept, and perhaps Accept-Encoding.")}
-_VALIDATORS = {
-    "ETag": _header("The state of the collections and the representation.", {"type": "string", "pattern": '^(W/)?"[^"]*"$'}),
-    "Cache-Control": _header("How long an answer may be kept."),
+_ALLOW = {"Allow": header("The methods of the resource."), "Vary": header("Accept, and perhaps Accept-Encoding.")}
+VALIDATORS = {
+    "ETag": header("The state of the collections and the representation.", {"type": "string", "pattern": '^(W/)?"[^"]*"$'}),
+    "Cache-Control": header("How long an answer may be kept."),
 }  # fmt: skip
 
 
-def _answer(about: str, schema: Object, headers: Object | None = None) -> Object:
+def both(about: str, schema: Object, headers: Object | None = None) -> Object:
     """An answer in both representations."""
     content = {JSON: {"schema": schema}, HTML: {"schema": {"type": "string"}}}
     return {"description": about, "headers": _ALLOW | (headers or {}), "content": content}
 
 
-def _json_answer(about: str, schema: Object, headers: Object | None = None) -> Object:
+def json_answer(about: str, schema: Object, headers: Object | None = None) -> Object:
     return {"description": about, "headers": headers or {}, "content": {JSON: {"schema": schema}}}
 
 
-def _empty(about: str, headers: Object | None = None) -> Object:
+def empty(about: str, headers: Object | None = None) -> Object:
     return {"description": about, "headers": headers or {}}
 
 
-def _refusal(about: str) -> Object:
+def refusal(about: str) -> Object:
     # No header is promised: a path that no resource answers for, or a request that is broken before
     # the application sees it, has none.
-    content = {JSON: {"schema": _ref("Detail")}, HTML: {"schema": {"type": "string"}}}
+    content = {JSON: {"schema": ref("Detail")}, HTML: {"schema": {"type": "string"}}}
     return {"description": about, "content": content}
 
 
-_NOT_FOUND = {"404": _refusal("No such row or page, or a format that is none.")}
-_NOT_ACCEPTABLE = {"406": _refusal("Accept allows neither JSON nor HTML.")}
-_BROKEN = {
-    "400": _refusal("A request that is no HTTP."),
-    "414": _refusal("A query string over 16 KiB."),
-    "431": _refusal("Headers over 64 KiB."),
+def plain_refusal(about: str) -> Object:
+    """A refusal by a resource that answers no browser with a page."""
+    return {"description": about, "content": {JSON: {"schema": ref("Detail")}}}
+
+
+NOT_FOUND = {"404": refusal("No such row or page, or a format that is none.")}
+_NOT_ACCEPTABLE = {"406": refusal("Accept allows neither JSON nor HTML.")}
+BROKEN = {
+    "400": refusal("A request that is no HTTP."),
+    "414": refusal("A query string over 16 KiB."),
+    "431": refusal("Headers over 64 KiB."),
 }
-_UNAVAILABLE = {"503": _refusal("The warehouse cannot be read or written now.")}
-_READING = _NOT_FOUND | _NOT_ACCEPTABLE | _BROKEN | _UNAVAILABLE
+UNAVAILABLE = {"503": refusal("The warehouse cannot be read or written now.")}
+READING = NOT_FOUND | _NOT_ACCEPTABLE | BROKEN | UNAVAILABLE
 
 _FIELD_FAULTS = {
     "description": "A body that is broken, or a field that is missing, blank, of no known form, or stored already.",
     "content": {
-        JSON: {"schema": {"anyOf": [_ref("Detail"), _ref("FieldErrors")]}},
+        JSON: {"schema": {"anyOf": [ref("Detail"), ref("FieldErrors")]}},
         HTML: {"schema": {"type": "string"}},
     },
 }
 _WRITING = (
-    _READING
+    READING
     | {"400": _FIELD_FAULTS}
-    | {"413": _refusal("A body over the server's limit."), "415": _refusal("A body of another type.")}
+    | {"413": refusal("A body over the server's limit."), "415": refusal("A body of another type.")}
 )
 
 
 # What a request may say.
 
 
-def _parameter(name: str, about: str, schema: Object, where: str = "query") -> Object:
+def parameter(name: str, about: str, schema: Object, where: str = "query") -> Object:
     return {"name": name, "in": where, "required": where == "path", "description": about, "schema": schema}
 
 
 _MOMENT = {"type": "string", "format": "date-time"}
-_FORMAT = _parameter("format", "json leaves HTML out; api prefers it.", {"enum": ["json", "api"]})
-_ID = _parameter("id", "The row's id.", {"type": "integer", "minimum": 1, "format": "int64"}, "path")
-_IF_NONE_MATCH = _parameter("If-None-Match", "Tags that the client has.", {"type": "string"}, "header")
+FORMAT = parameter("format", "json leaves HTML out; api prefers it.", {"enum": ["json", "api"]})
+_ID = parameter("id", "The row's id.", {"type": "integer", "minimum": 1, "format": "int64"}, "path")
+IF_NONE_MATCH = parameter("If-None-Match", "Tags that the client has.", {"type": "string"}, "header")
 
 
 def _filters(collection: Collection) -> list[Object]:
     digits = 2 * HASH_BYTES[collection]
     return [
-        _parameter("page", "From 1, or last.", {"anyOf": [{"type": "integer", "minimum": 1}, {"const": "last"}]}),
-        _parameter("page_size", "Rows of a page.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}),
-        _parameter("ordering", "Newest first where it is not said.", {"enum": ["created_at", "-created_at"]}),
-        _parameter(
+        parameter("page", "From 1, or last.", {"anyOf": [{"type": "integer", "minimum": 1}, {"const": "last"}]}),
+        parameter("page_size", "Rows of a page.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}),
+        parameter("ordering", "Newest first where it is not said.", {"enum": ["created_at", "-created_at"]}),
+        parameter(
             "hex_signature", f"The hash, of {digits} hex digits, or a part of it; 0x may stand before it.",
             {"type": "string", "pattern": f"^(0x)?[0-9a-fA-F]{{1,{digits}}}$"},
         ),
-        _parameter("text_signature", "A part of the text, in any case.", {"type": "string"}),
+        parameter("text_signature", "A part of the text, in any case.", {"type": "string"}),
         *(
-            _parameter(f"created_at__{bound}", f"Created {words} this time.", _MOMENT)
+            parameter(f"created_at__{bound}", f"Created {words} this time.", _MOMENT)
             for bound, words in (("gte", "at or after"), ("gt", "after"), ("lte", "at or before"), ("lt", "before"))
         ),
-        _FORMAT,
+        FORMAT,
     ]  # fmt: skip
 
 
-def _body(fields: dict[str, Object], required: list[str], files: dict[str, Object] | None = None) -> Object:
+def body(fields: dict[str, Object], required: list[str], files: dict[str, Object] | None = None) -> Object:
     """A body in each of the three types; ``files`` can only be sent as multipart."""
     schema = {"type": "object", "properties": fields, "required": required}
     with_files = schema | {"properties": fields | (files or {})}
@@ -166,30 +196,30 @@ def _body(fields: dict[str, Object], required: list[str], files: dict[str, Objec
 
 def collection_item(collection: Collection) -> Object:
     """A list and the POST of a row."""
-    name = _NAMES[collection]
+    name = NAMES[collection]
     longest = {"maxLength": 4096 if collection == EVENT_SIGNATURES else MAX_TEXT_BYTES}
     text = {"type": "string", "minLength": 3, "description": "Any written form; the canonical one is stored."} | longest
-    parameters = [*_filters(collection), _IF_NONE_MATCH]
-    unmodified = {"304": _empty("The client has this state.", _VALIDATORS)}
+    parameters = [*_filters(collection), IF_NONE_MATCH]
+    unmodified = {"304": empty("The client has this state.", VALIDATORS)}
     return {
         "get": {
             "operationId": f"list{name}s",
             "summary": "A page of rows, newest first.",
             "parameters": parameters,
-            "responses": {"200": _answer("A page.", _ref(f"{name}Page"), _VALIDATORS), **unmodified, **_READING},
+            "responses": {"200": both("A page.", ref(f"{name}Page"), VALIDATORS), **unmodified, **READING},
         },
         "head": {
             "operationId": f"head{name}s",
             "summary": "The headers of a page.",
             "parameters": parameters,
-            "responses": {"200": _empty("A page.", _ALLOW | _VALIDATORS), **unmodified, **_without_bodies(_READING)},
+            "responses": {"200": empty("A page.", _ALLOW | VALIDATORS), **unmodified, **without_bodies(READING)},
         },
         "post": {
             "operationId": f"create{name}",
             "summary": "Store a text.",
-            "parameters": [_FORMAT],
-            "requestBody": _body({"text_signature": text}, ["text_signature"]),
-            "responses": {"201": _answer("The new row.", _ref(name)), **_WRITING},
+            "parameters": [FORMAT],
+            "requestBody": body({"text_signature": text}, ["text_signature"]),
+            "responses": {"201": both("The new row.", ref(name)), **_WRITING},
         },
         "options": _options(f"describe{name}s"),
     }
@@ -197,22 +227,22 @@ def collection_item(collection: Collection) -> Object:
 
 def row_item(collection: Collection) -> Object:
     """One row."""
-    name = _NAMES[collection]
-    parameters = [_FORMAT, _IF_NONE_MATCH]
-    unmodified = {"304": _empty("The client has this state.", _VALIDATORS)}
+    name = NAMES[collection]
+    parameters = [FORMAT, IF_NONE_MATCH]
+    unmodified = {"304": empty("The client has this state.", VALIDATORS)}
     return {
         "parameters": [_ID],
         "get": {
             "operationId": f"get{name}",
             "summary": "One row.",
             "parameters": parameters,
-            "responses": {"200": _answer("The row.", _ref(name), _VALIDATORS), **unmodified, **_READING},
+            "responses": {"200": both("The row.", ref(name), VALIDATORS), **unmodified, **READING},
         },
         "head": {
             "operationId": f"has{name}",
             "summary": "Whether there is such a row.",
             "parameters": parameters,
-            "responses": {"200": _empty("There is.", _ALLOW | _VALIDATORS), **unmodified, **_without_bodies(_READING)},
+            "responses": {"200": empty("There is.", _ALLOW | VALIDATORS), **unmodified, **without_bodies(READING)},
         },
         "options": _options(f"describe{name}"),
     }
@@ -222,7 +252,7 @@ def abi_import_item() -> Object:
     """The import of an ABI."""
     text = {"type": "string", "minLength": 1, "description": "An ABI as JSON text.", "contentMediaType": JSON}
     return _import_item("importAbi", "Store the functions, errors and events of an ABI.",
-                        _body({"contract_abi": text}, ["contract_abi"]))  # fmt: skip
+                        body({"contract_abi": text}, ["contract_abi"]))  # fmt: skip
 
 
 def solidity_import_item() -> Object:
@@ -230,7 +260,7 @@ def solidity_import_item() -> Object:
     code = {"type": "string", "minLength": 1, "description": "Solidity source code."}
     file = {"type": "string", "format": "binary", "description": "The same as a file."}
     return _import_item("importSolidity", "Store what a Solidity source declares.",
-                        _body({"source_code": code}, [], {"source_file": file}))  # fmt: skip
+                        body({"source_code": code}, [], {"source_file": file}))  # fmt: skip
 
 
 def _import_item(operation: str, about: str, body: Object) -> Object:
@@ -238,9 +268,9 @@ def _import_item(operation: str, about: str, body: Object) -> Object:
         "post": {
             "operationId": operation,
             "summary": about,
-            "parameters": [_FORMAT],
+            "parameters": [FORMAT],
             "requestBody": body,
-            "responses": {"201": _answer("What became of the declarations.", _ref("Counters")), **_WRITING},
+            "responses": {"201": both("What became of the declarations.", ref("Counters")), **_WRITING},
         },
         "options": _options(f"describe{operation[0].upper()}{operation[1:]}"),
     }
@@ -252,36 +282,36 @@ def health_item(name: str, schema: str, about: str) -> Object:
         "get": {
             "operationId": name,
             "summary": about,
-            "responses": {"200": _json_answer("It does.", _ref(schema)), **_BROKEN, **_UNAVAILABLE},
+            "responses": {"200": json_answer("It does.", ref(schema)), **BROKEN, **UNAVAILABLE},
         },
         "head": {
             "operationId": f"{name}Head",
             "summary": about,
-            "responses": {"200": _empty("It does."), **_without_bodies(_BROKEN | _UNAVAILABLE)},
+            "responses": {"200": empty("It does."), **without_bodies(BROKEN | UNAVAILABLE)},
         },
     }
 
 
 def document_item() -> Object:
     """This document."""
-    parameters = [_IF_NONE_MATCH]
-    unmodified = {"304": _empty("The client has this document.", _VALIDATORS)}
+    parameters = [IF_NONE_MATCH]
+    unmodified = {"304": empty("The client has this document.", VALIDATORS)}
     return {
         "get": {
             "operationId": "openapi",
             "summary": "This document.",
             "parameters": parameters,
             "responses": {
-                "200": _json_answer("OpenAPI 3.1.", {"type": "object"}, _VALIDATORS),
+                "200": json_answer("OpenAPI 3.1.", {"type": "object"}, VALIDATORS),
                 **unmodified,
-                **_BROKEN,
+                **BROKEN,
             },
         },
         "head": {
             "operationId": "openapiHead",
             "summary": "The headers of this document.",
             "parameters": parameters,
-            "responses": {"200": _empty("OpenAPI 3.1.", _VALIDATORS), **unmodified, **_without_bodies(_BROKEN)},
+            "responses": {"200": empty("OpenAPI 3.1.", VALIDATORS), **unmodified, **without_bodies(BROKEN)},
         },
     }
 
@@ -290,24 +320,30 @@ def _options(operation: str) -> Object:
     return {
         "operationId": operation,
         "summary": "What the resource is, renders and takes.",
-        "parameters": [_FORMAT],
-        "responses": {"200": _answer("A description.", _ref("Description")), **_READING},
+        "parameters": [FORMAT],
+        "responses": {"200": both("A description.", ref("Description")), **READING},
     }
 
 
-def _without_bodies(answers: Object) -> Object:
+def with_head(get: Object) -> Object:
+    """A GET, and the HEAD of it."""
+    head = {"operationId": f"{get['operationId']}Head", "responses": without_bodies(get["responses"])}
+    return {"get": get, "head": get | head}
+
+
+def without_bodies(answers: Object) -> Object:
     """The same answers to HEAD."""
-    return {status: _empty(answer["description"], answer.get("headers")) for status, answer in answers.items()}
+    return {status: empty(answer["description"], answer.get("headers")) for status, answer in answers.items()}
 
 
 # Schemas.
 
-_WORDS = {"type": "array", "items": {"type": "string"}}
-_COUNT = {"type": "integer", "minimum": 0}
+WORDS = {"type": "array", "items": {"type": "string"}}
+COUNT = {"type": "integer", "minimum": 0}
 _LINK = {"type": ["string", "null"], "format": "uri-reference"}
 
 
-def _closed(properties: dict[str, Object], about: str) -> Object:
+def closed(properties: dict[str, Object], about: str) -> Object:
     """An object with all of these members and no others."""
     return {
         "type": "object",
@@ -320,7 +356,7 @@ def _closed(properties: dict[str, Object], about: str) -> Object:
 
 def _row(collection: Collection) -> Object:
     width = HASH_BYTES[collection]
-    return _closed(
+    return closed(
         {
             "id": {"type": "integer", "minimum": 1, "description": "Rises with created_at and never changes."},
             "created_at": {
@@ -339,39 +375,39 @@ def _row(collection: Collection) -> Object:
 
 
 def _page(name: str) -> Object:
-    rows = {"type": "array", "items": _ref(name), "maxItems": 1000}
-    return _closed({"count": _COUNT, "next": _LINK, "previous": _LINK, "results": rows}, "Rows of a list.")
+    rows = {"type": "array", "items": ref(name), "maxItems": 1000}
+    return closed({"count": COUNT, "next": _LINK, "previous": _LINK, "results": rows}, "Rows of a list.")
 
 
 _SCHEMAS: dict[str, Object] = {
-    **{_NAMES[collection]: _row(collection) for collection in (SIGNATURES, EVENT_SIGNATURES)},
-    **{f"{name}Page": _page(name) for name in _NAMES.values()},
-    "Counters": _closed(
-        dict.fromkeys(("num_processed", "num_imported", "num_duplicates", "num_ignored"), _COUNT),
+    **{NAMES[collection]: _row(collection) for collection in (SIGNATURES, EVENT_SIGNATURES)},
+    **{f"{name}Page": _page(name) for name in NAMES.values()},
+    "Counters": closed(
+        dict.fromkeys(("num_processed", "num_imported", "num_duplicates", "num_ignored"), COUNT),
         "The first is the sum of the others.",
     ),
-    "Detail": _closed({"detail": {"type": "string"}}, "Why, in a sentence."),
+    "Detail": closed({"detail": {"type": "string"}}, "Why, in a sentence."),
     "FieldErrors": {
         "type": "object",
         "description": "Why, by field.",
         "minProperties": 1,
-        "additionalProperties": _WORDS | {"minItems": 1},
+        "additionalProperties": WORDS | {"minItems": 1},
     },
     "Description": {
         "type": "object",
         "properties": {
-            "name": {"type": "string"}, "description": {"type": "string"}, "renders": _WORDS, "parses": _WORDS,
+            "name": {"type": "string"}, "description": {"type": "string"}, "renders": WORDS, "parses": WORDS,
             "actions": {"type": "object"},
         },
         "required": ["name", "description", "renders", "parses"],
         "additionalProperties": False,
     },
-    "Alive": _closed({"status": {"const": "ok"}}, "The process answers."),
-    "Ready": _closed(
+    "Alive": closed({"status": {"const": "ok"}}, "The process answers."),
+    "Ready": closed(
         {
             "status": {"const": "ok"},
             "version": {"type": "integer", "minimum": -1, "description": "-1 where nothing was published yet."},
-            "rows": _closed(dict.fromkeys(_NAMES, _COUNT), "Rows of each collection."),
+            "rows": closed(dict.fromkeys(NAMES, COUNT), "Rows of each collection."),
         },
         "The warehouse can be read.",
     ),

@@ -25,10 +25,12 @@ from pipeline.formats.abi import abi_entries
 from pipeline.grammar import EVENTS, OK, GrammarError, normalise
 from pipeline.keccak import keccak256
 from serve import body as bodies
+from serve import openapi_dialects as dialects
 from serve.canonical import is_filtered
 from serve.errors import Refusal, detail
 from serve.imports import new_texts, store_texts
 from serve.negotiate import JSON, packed
+from serve.openapi import Routes
 from serve.post import Writer
 from serve.query import texts_with
 from serve.render import LINE_FRAME, render_lines
@@ -52,15 +54,16 @@ _CHUNK_BYTES = 1 << 20  # of text; a row of the shortest has twenty times as muc
 _CHUNK_ROWS = 1 << 14
 
 
-def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer) -> None:
+def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
     base = "/signature-database/v1"
-    app.add_route(f"{base}/lookup", LookupResource(reader))
-    app.add_route(f"{base}/search", SearchResource(reader))
-    app.add_route(f"{base}/import", ImportResource(settings, writer, _texts_of))
-    app.add_route(f"{base}/stats", StatsResource(reader))
-    app.add_route(f"{base}/export", ExportResource(settings, reader))
-    app.add_sink(older_lookup(reader), "^/api/v1/signatures$")  # a route would not see every method
-    app.add_route("/api/v1/import", ImportResource(settings, writer, _older_texts_of))
+    return [
+        (f"{base}/lookup", LookupResource(reader)),
+        (f"{base}/search", SearchResource(reader)),
+        (f"{base}/import", ImportResource(settings, writer, _texts_of, dialects.import_item)),
+        (f"{base}/stats", StatsResource(reader)),
+        (f"{base}/export", ExportResource(settings, reader)),
+        ("/api/v1/import", ImportResource(settings, writer, _older_texts_of, dialects.older_import_item)),
+    ]
 
 
 def failure(told: dict[str, Any]) -> dict[str, Any]:
@@ -103,6 +106,9 @@ class LookupResource(_Resource):
 
     on_head = on_get
 
+    def described(self) -> dict[str, Any]:
+        return dialects.lookup_item()
+
 
 def _look_up(
     view: View, req: falcon.Request, resp: falcon.Response, given: Mapping[str, list[str]], filter: bool
@@ -137,13 +143,19 @@ def _name(digest: bytes, text: str, filter: bool) -> list[dict[str, Any]]:
     return [] if filter and filtered else [{"name": text, "filtered": filtered}]
 
 
-def older_lookup(reader: Reader) -> Callable[..., None]:
+class OlderLookup:
     """sig.eth.samczsun.com's lookup, on the list's path without its slash: told by ``function`` or ``event``.
 
-    It filters unless ``all`` is given. Whatever else comes there goes on to the list.
+    It filters unless ``all`` is given. Whatever else comes there goes on to the list. A sink, for a route
+    would not see every method.
     """
 
-    def answer(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
+    path = "/api/v1/signatures"
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def __call__(self, req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
         given = _parameters(req)
         if KINDS.keys().isdisjoint(given):
             resp.status = falcon.HTTP_301
@@ -152,11 +164,12 @@ def older_lookup(reader: Reader) -> Callable[..., None]:
         req.context.failure = failure
         resp.set_header("Allow", "GET, HEAD, OPTIONS")
         if req.method in ("GET", "HEAD"):
-            _look_up(reader.current(), req, resp, given, given.get("all", ["false"])[-1] == "false")
+            _look_up(self._reader.current(), req, resp, given, given.get("all", ["false"])[-1] == "false")
         elif req.method != "OPTIONS":
             raise detail(405, f'Method "{req.method}" not allowed.')
 
-    return answer
+    def described(self) -> dict[str, Any]:
+        return dialects.older_lookup_item()
 
 
 class SearchResource(_Resource):
@@ -178,6 +191,9 @@ class SearchResource(_Resource):
         _answer(req, resp, result)
 
     on_head = on_get
+
+    def described(self) -> dict[str, Any]:
+        return dialects.search_item(_MAX_PATTERN)
 
 
 def _is_exact(pattern: str) -> bool:
@@ -216,14 +232,22 @@ class StatsResource(_Resource):
 
     on_head = on_get
 
+    def described(self) -> dict[str, Any]:
+        return dialects.stats_item()
+
 
 class ImportResource(_Resource):
     """Texts to store. Tells of each, under the text as sent, whether it is new, known or refused."""
 
     def __init__(
-        self, settings: Settings, writer: Writer, texts_of: Callable[[dict[str, Any]], dict[str, list[str]]]
+        self,
+        settings: Settings,
+        writer: Writer,
+        texts_of: Callable[[dict[str, Any]], dict[str, list[str]]],
+        described: Callable[[], dict[str, Any]],
     ) -> None:
         self._limit, self._writer, self._texts_of = settings.max_import_body, writer, texts_of
+        self.described = described
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         texts = self._texts_of(bodies.fields_of(req, self._limit))
@@ -301,6 +325,9 @@ class ExportResource(_Resource):
         resp.stream = _Lines(view, self._free.release)
 
     on_head = on_get
+
+    def described(self) -> dict[str, Any]:
+        return dialects.export_item()
 
 
 def _size(segment: Segment) -> int:

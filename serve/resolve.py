@@ -18,9 +18,11 @@ import numpy.typing as npt
 import orjson
 from numba import njit
 
+from serve import openapi_bulk
 from serve.body import read_body
-from serve.changes import NDJSON
 from serve.errors import Refusal, detail
+from serve.openapi import Routes
+from serve.openapi_bulk import NDJSON
 from serve.post import Writer
 from serve.settings import Settings
 from warehouse.mapped import Segment, sorted_hashes
@@ -47,8 +49,8 @@ _ERROR = fixed('","error":"neither 8 nor 64 hex digits"}\n')
 _FRAME = 96  # bytes of a line beside its hash and texts
 
 
-def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer) -> None:
-    app.add_route("/api/v1/resolve/", ResolveResource(settings, reader))
+def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
+    return [("/api/v1/resolve/", ResolveResource(settings, reader))]
 
 
 class ResolveResource:
@@ -63,6 +65,9 @@ class ResolveResource:
         asked = Asked.of(body, req.content_type or "")
         resp.content_type = NDJSON
         resp.stream = resolved(self._reader.current(), asked)
+
+    def described(self) -> dict[str, Any]:
+        return openapi_bulk.resolve_item(MAX_HASHES)
 
 
 # Reading.

@@ -12,8 +12,10 @@ from typing import Any
 
 import falcon
 
+from serve import openapi_bulk
 from serve.canonical import is_filtered
 from serve.errors import Refusal, not_found
+from serve.openapi import Routes
 from serve.post import Writer
 from serve.query import texts_with
 from serve.settings import Settings
@@ -23,9 +25,11 @@ from warehouse.schema import EVENT_SIGNATURES, HASH_BYTES, SIGNATURES, Collectio
 _CACHED_SECONDS = 3600
 
 
-def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer) -> None:
-    app.add_route("/signatures/{hash}", FileResource(SIGNATURES, reader))
-    app.add_route("/topic0/{hash}", FileResource(EVENT_SIGNATURES, reader))
+def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
+    return [
+        ("/signatures/{hash}", FileResource(SIGNATURES, reader)),
+        ("/topic0/{hash}", FileResource(EVENT_SIGNATURES, reader)),
+    ]
 
 
 class FileResource:
@@ -51,6 +55,9 @@ class FileResource:
         resp.data = body
 
     on_head = on_get
+
+    def described(self) -> dict[str, Any]:
+        return openapi_bulk.hash_file_item(self._collection)
 
     def _texts(self, hash: str) -> list[str]:
         if not self._hash.fullmatch(hash):

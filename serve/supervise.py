@@ -17,6 +17,7 @@ from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from types import FrameType
 
+from serve.gate import BODIES
 from serve.settings import Settings
 
 _STOP_SECONDS = 15.0
@@ -119,8 +120,9 @@ def _worker(descriptor: int, environment: dict[str, str]) -> subprocess.Popen[by
 def _granian(settings: Settings, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "granian", "--interface", "wsgi", "--factory", "serve.worker:granian_app"]
     command += ["--host", settings.host, "--port", str(settings.port), "--workers", str(settings.workers)]
-    command += ["--blocking-threads", str(settings.threads), "--respawn-failed-workers", "--no-ws"]
-    command += ["--workers-kill-timeout", "10", "--log-level", "warning", "--http", "1"]
+    command += ["--blocking-threads", str(settings.threads + BODIES), "--respawn-failed-workers", "--no-ws"]
+    command += ["--workers-kill-timeout", "10", "--http", "1"]
+    command += ["--log-level", "error"]  # it would warn of more threads than cores; most of them only wait
     # Of headers it takes so much, as waitress does; by itself 400 KiB.
     command += ["--http1-buffer-size", "65536"]
     return _start(command, environment)

@@ -11,6 +11,8 @@ from typing import Any
 from serve.post import Writer
 from serve.settings import Settings
 from serve.web.browse import BrowsePage
+from serve.web.decode import DecodePage
+from serve.web.docs import DocsPage
 from serve.web.home import HomePage
 from serve.web.page import AssetResource, Kept, build, send_answer
 from serve.web.record import RecordPage
@@ -33,7 +35,8 @@ WITHOUT_SLASH = (
 """Paths of pages that lack the slash at their end."""
 
 
-def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer) -> None:
+def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer, document: dict[str, Any]) -> None:
+    """Add all pages; ``document`` is the OpenAPI document, which one of them shows."""
     paths = Paths(settings.warehouse.absolute())
     kept, names, origins = Kept(), Names(), Origins(paths)
     app.add_route("/", HomePage(reader, kept))
@@ -47,5 +50,7 @@ def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer) -> 
         app.add_route(f"/{HASH_WORDS[collection]}/{{hash}}/", page)
     app.add_route("/submit/", SubmitPage(settings, reader))
     app.add_route("/submit/store/", StorePage(settings, reader, writer))
+    app.add_route("/decode/", DecodePage(reader, kept))
+    app.add_route("/docs/", DocsPage(document, settings))
     app.add_route("/statistics/", StatisticsPage(reader, paths))
     app.add_route("/status/", StatusPage(reader, kept, paths))

@@ -7,6 +7,7 @@ within bounds, and neither an answer nor the server's log has a traceback.
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 import subprocess
@@ -20,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from serve.gate import BODIES
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
 from tests.serve.support import (
     ABI_PATH,
@@ -138,7 +140,7 @@ def head(method: str, path: str, *lines: str) -> bytes:
 # Slow ones.
 
 
-def test_clients_that_send_a_byte_at_a_time_hold_nobody_up(server: Server, is_granian: bool) -> None:
+def test_clients_that_send_a_byte_at_a_time_hold_nobody_up(server: Server) -> None:
     """Four times as many slow clients as threads, in the middle of the headers and of the body; each gets
     its answer in the end."""
     body = b'{"text_signature": "slow%d(uint256)"}'
@@ -148,8 +150,7 @@ def test_clients_that_send_a_byte_at_a_time_hold_nobody_up(server: Server, is_gr
             content = body % number
             message = head("POST", SIGNATURES_PATH, "Content-Type: application/json", f"Content-Length: {len(content)}")
             message += content
-            # granian reads a body in one of the application's threads; DESIGN.md says what follows.
-            sent = 20 if number % 2 or is_granian else len(message) - 10
+            sent = 20 if number % 2 else len(message) - 10
             waiting.append((stack.enter_context(connected(server.port, message[:sent])), message[sent:]))
         for _ in range(3):
             waiting = [(connection, rest[1:]) for connection, rest in waiting if connection.send(rest[:1])]
@@ -158,6 +159,38 @@ def test_clients_that_send_a_byte_at_a_time_hold_nobody_up(server: Server, is_gr
             connection.sendall(rest)
         for connection, _ in waiting:
             assert answer_on(connection)[0] == 201
+
+
+def test_more_slow_bodies_than_a_worker_waits_for(server: Server, is_granian: bool) -> None:
+    """granian: those that are too many are told so at once and when to come again, others are served, and the
+    rest get their answer in the end. waitress waits for all."""
+    too_many = 8
+    with ExitStack() as stack:
+        waiting = []
+        for number in range(BODIES * WORKERS + too_many):
+            body = b'{"text_signature": "patient%d()"}' % number
+            message = head("POST", SIGNATURES_PATH, "Content-Type: application/json", f"Content-Length: {len(body)}")
+            waiting.append((stack.enter_context(connected(server.port, message + body[:5])), body[5:]))
+        if is_granian:
+            assert until(lambda: len(_answered(waiting)) >= too_many, "the refusals")
+        for _ in range(20):
+            assert get(server.port, f"{SIGNATURES_PATH}?page_size=1").status == 200
+        refused = _answered(waiting)
+        for connection, rest in waiting:
+            if connection in refused:
+                response = HTTPResponse(connection)
+                response.begin()
+                assert (response.status, response.getheader("Retry-After")) == (503, "10")
+                assert b"Traceback" not in response.read()
+            else:
+                connection.sendall(rest)
+        for connection, _ in waiting:
+            assert connection in refused or answer_on(connection)[0] == 201
+        assert bool(refused) == is_granian
+
+
+def _answered(waiting: list[tuple[socket.socket, bytes]]) -> list[socket.socket]:
+    return select.select([connection for connection, _ in waiting], [], [], 0)[0]
 
 
 def test_clients_that_read_nothing_hold_nobody_up(server: Server) -> None:

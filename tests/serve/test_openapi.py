@@ -7,10 +7,13 @@ Schemathesis makes the requests, as many and always the same ones.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import schemathesis
+from falcon.inspect import inspect_routes
+from falcon.testing import TestClient
 from hypothesis import HealthCheck, given, settings
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import (
@@ -21,6 +24,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from serve.app import create_app
+from serve.post import Writer
+from serve.settings import Settings
+from tests.conftest import import_files
 from tests.serve.support import (
     ABI_PATH,
     EVENTS_PATH,
@@ -34,9 +41,11 @@ from tests.serve.support import (
     request,
     serving,
 )
+from warehouse.paths import Paths
+from warehouse.reading import Reader
 
 DOCUMENT = "/api/v1/openapi.json"
-EXAMPLES = 25
+EXAMPLES = 12
 """Of each operation and mode."""
 CHECKS = [
     schemathesis.checks.not_a_server_error,
@@ -50,7 +59,10 @@ CHECKS = [
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("openapi") / "house") as server:
+    folder = tmp_path_factory.mktemp("openapi") / "house"
+    (rows := folder.with_name("rows.txt")).write_text(f"{TEXT}\nevent {EVENT}\nerror Late()\n")
+    import_files([rows], folder)
+    with serving(folder) as server:
         for number in range(3):
             assert post_text(server.port, f"row{number}(uint256)").status == 201
             assert post_text(server.port, f"Row{number}(uint256)", EVENTS_PATH).status == 201
@@ -73,8 +85,23 @@ OPERATIONS = [
     *(f"{method} {path}{{id}}/" for path in (SIGNATURES_PATH, EVENTS_PATH) for method in ("GET", "HEAD", "OPTIONS")),
     *(f"{method} {path}" for path in (ABI_PATH, SOLIDITY_PATH) for method in ("POST", "OPTIONS")),
     *(f"{method} {path}" for path in ("/healthz", "/readyz") for method in ("GET", "HEAD")),
-]
+    *(f"{method} {path}" for path in (
+        "/api/v1/decode/", "/api/v1/changes/", "/dumps/", "/dumps/{version}/", "/dumps/{version}/{name}", "/dumps/{version}/{name}/{file}",
+        "/signatures/{hash}", "/topic0/{hash}", "/api/v1/signatures",
+        *(f"/signature-database/v1/{name}" for name in ("lookup", "search", "stats", "export")),
+    ) for method in ("GET", "HEAD")),
+    *(f"POST {path}" for path in ("/api/v1/decode/", "/api/v1/resolve/", "/signature-database/v1/import", "/api/v1/import")),
+]  # fmt: skip
 """All but those of the document itself, which Schemathesis leaves out."""
+
+NOT_ROUTES = {"/api/v1/signatures"}
+"""Paths of the document that the application's sinks answer."""
+
+PAGES = "/serve/web/"
+"""Where the pages for people are, which the document leaves out."""
+
+TEXT, EVENT = "transfer(address,uint256)", "Transfer(address,address,uint256)"
+SELECTOR, TOPIC = "a9059cbb", "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +112,21 @@ def described(served: Server) -> dict[str, Any]:
 def test_the_document_has_every_operation(described: dict[str, Any]) -> None:
     """The routes and methods that clients know are all in it, and no others."""
     assert sorted(described.keys() - {f"HEAD {DOCUMENT}"}) == sorted(OPERATIONS)
+
+
+def test_a_route_of_the_application_is_in_the_document(tmp_path: Path) -> None:
+    """With its methods; pages for people are the exception, and no other."""
+    paths = Paths(tmp_path / "house")
+    reader = Reader(paths)
+    app = create_app(Settings(paths.root), reader, Writer(paths, reader))
+    routes = {
+        route.path: {method.method.lower() for method in route.methods if not method.internal}
+        for route in inspect_routes(app)
+        if PAGES not in route.source_info
+    }
+    document = TestClient(app).simulate_get(DOCUMENT).json
+    known = {path: item.keys() - {"parameters"} for path, item in document["paths"].items() if path not in NOT_ROUTES}
+    assert routes == known
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
@@ -105,9 +147,53 @@ def test_answers_are_as_described(server: Server, described: dict[str, Any], lab
     )  # fmt: skip
     @given(case=operation.as_strategy(generation_mode=mode))
     def hold(case: Any) -> None:
-        case.call_and_validate(checks=CHECKS)
+        case.call_and_validate(checks=CHECKS, allow_redirects=False)
 
     hold()
+
+
+FOUND: list[tuple[str, dict[str, str], dict[str, str], int]] = [
+    ("/signatures/{hash}", {"hash": SELECTOR}, {}, 200),
+    ("/topic0/{hash}", {"hash": TOPIC.upper()}, {}, 200),
+    ("/signature-database/v1/lookup", {}, {"function": f"0x{SELECTOR},0x00000000", "event": f"0x{TOPIC}"}, 200),
+    ("/signature-database/v1/search", {}, {"query": "*ransfer(*"}, 200),
+    ("/api/v1/signatures", {}, {"function": f"0x{SELECTOR}", "all": ""}, 200),
+    ("/api/v1/signatures", {}, {}, 301),
+    ("/api/v1/decode/", {}, {"data": f"0x{SELECTOR}{'ab' * 20:0>64}{1000:064x}"}, 200),
+    ("/api/v1/decode/", {}, {"data": f"0x{SELECTOR}"}, 200),
+    ("/api/v1/changes/", {}, {"collection": "event-signatures", "limit": "2"}, 200),
+    ("/dumps/{version}/", {"version": "VERSION"}, {}, 200),
+    ("/dumps/{version}/", {"version": "latest"}, {}, 302),
+    ("/dumps/{version}/{name}", {"version": "VERSION", "name": "signatures.ndjson"}, {}, 200),
+    ("/dumps/{version}/{name}", {"version": "VERSION", "name": "event-signatures.csv"}, {}, 200),
+    ("/dumps/{version}/{name}", {"version": "VERSION", "name": "signatures.parquet"}, {}, 302),
+    ("/dumps/{version}/{name}/{file}", {"version": "VERSION", "name": "signatures", "file": "FILE"}, {}, 200),
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(("path", "parameters", "query", "status"), FOUND)
+def test_answers_of_what_is_there_are_as_described(
+    server: Server, described: dict[str, Any], path: str, parameters: dict[str, str], query: dict[str, str],
+    status: int, method: str,
+) -> None:  # fmt: skip
+    """Hashes, versions and files that no generator would guess."""
+    dump = get(server.port, "/dumps/").json()["latest"]
+    known = {"VERSION": str(dump["version"]), "FILE": dump["files"][0]["url"].rpartition("/")[2]}
+    place = {name: known.get(value, value) for name, value in parameters.items()}
+    case = described[f"{method} {path}"].Case(path_parameters=place, query=query)
+    answer = case.call_and_validate(checks=CHECKS, allow_redirects=False)
+    assert answer.status_code == status
+
+
+def test_a_range_of_a_file_is_as_described(server: Server, described: dict[str, Any]) -> None:
+    """A part, none, and the whole for who has another file."""
+    file = get(server.port, "/dumps/").json()["latest"]["files"][0]
+    version, name, file_name = file["url"].removeprefix("/dumps/").split("/")
+    place = {"version": version, "name": name, "file": file_name}
+    for wanted, status in (("bytes=0-3", 206), (f"bytes={file['bytes']}-", 416)):
+        case = described["GET /dumps/{version}/{name}/{file}"].Case(path_parameters=place, headers={"Range": wanted})
+        assert case.call_and_validate(checks=CHECKS).status_code == status
 
 
 def test_a_validator_finds_nothing_wrong_with_the_document(server: Server) -> None:

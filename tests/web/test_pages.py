@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
+from serve.web.decode import EXAMPLE
 from serve.web.page import NAVIGATION, asset, assets
 from tests.serve.support import FORM, HOST, SIGNATURES_PATH, Answer, Server, get, multipart, post_text, request
 from tests.web.conftest import PAGED
@@ -19,7 +20,7 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;
 TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 PAGES = [
     "/", "/search/", "/search/?q=transfer", "/search/results/?q=transfer", "/browse/", "/browse/events/",
-    "/selector/0xa9059cbb/", f"/topic/{TOPIC}/", "/submit/", "/status/",
+    "/selector/0xa9059cbb/", f"/topic/{TOPIC}/", "/submit/", "/decode/", f"/decode/?data={EXAMPLE}", "/status/",
 ]  # fmt: skip
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"
 

@@ -64,6 +64,78 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+// Calldata is decoded as it is pasted; a newer one gives up the one before.
+
+const form = document.querySelector("form[data-decode]");
+let decoding = null;
+
+async function decode() {
+  const decoded = document.querySelector("#decoded");
+  decoding?.abort();
+  decoding = new AbortController();
+  if (!form.elements.data.value.trim()) return decoded.replaceChildren();
+  const sent = { method: "POST", body: new URLSearchParams(new FormData(form)), signal: decoding.signal };
+  try {
+    const answer = await fetch(form.action, sent);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const found = page.querySelector("#decoded");
+    if (!found) throw new Error("not a page of ours");
+    decoded.replaceChildren(...[...found.childNodes].map((node) => document.adoptNode(node)));
+    told.textContent = decoded.querySelector(".told")?.textContent ?? "";
+    form.elements.data.setAttribute("aria-invalid", !answer.ok);
+    if (answer.redirected) history.replaceState(null, "", answer.url);
+  } catch (error) {
+    if (error.name !== "AbortError") decoded.textContent = "The server does not answer.";
+  }
+}
+
+if (form) {
+  form.addEventListener("input", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(decode, WAIT);
+  });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    decode();
+  });
+}
+
+// Examples of the API are run where they stand.
+
+const LONGEST = 20000; // characters of an answer that are shown
+
+async function run(link) {
+  const place = link.closest("[data-try]");
+  const output = place.querySelector("output") ?? place.appendChild(document.createElement("output"));
+  const shown = document.createElement("pre");
+  shown.tabIndex = 0;
+  output.replaceChildren(shown);
+  try {
+    const answer = await fetch(link.href, { headers: { Accept: "application/json, text/*;q=0.9, */*;q=0.5" } });
+    const reader = answer.body.getReader();
+    const decoder = new TextDecoder();
+    let text = "";
+    for (let part = await reader.read(); ; part = await reader.read()) {
+      text += decoder.decode(part.value, { stream: !part.done });
+      if (part.done || text.length > LONGEST) break;
+    }
+    await reader.cancel();
+    if (answer.headers.get("Content-Type")?.startsWith("application/json") && text.length <= LONGEST) {
+      text = JSON.stringify(JSON.parse(text), null, 2);
+    }
+    shown.textContent = `${answer.status} ${answer.statusText}\n\n${text.slice(0, LONGEST)}${text.length > LONGEST ? "\n…" : ""}`;
+  } catch {
+    shown.textContent = "The server does not answer.";
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("[data-try] a");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  run(link);
+});
+
 // Copy buttons.
 
 async function copy(text) {

@@ -1,0 +1,90 @@
+"""Calldata to values, by each text that the directory has for its selector; see ``pipeline.decode``."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import falcon
+import orjson
+
+from pipeline.decode import MAX_BYTES, BadCalldata, Candidate, as_json, calldata, decode
+from serve import body as bodies
+from serve import openapi_bulk
+from serve.canonical import is_filtered
+from serve.errors import field_error
+from serve.negotiate import JSON, packed
+from serve.openapi import Routes
+from serve.post import Writer
+from serve.query import texts_with
+from serve.settings import Settings
+from warehouse.reading import Reader, View
+from warehouse.schema import SIGNATURES
+
+MAX_TEXTS = 100
+"""Texts of a selector that are tried: the one that is listed as its own first, then the oldest."""
+
+BODY_BYTES = 3 * MAX_BYTES  # two digits a byte, line ends, and the form's own words
+
+
+def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
+    return [("/api/v1/decode/", DecodeResource(reader))]
+
+
+def candidates(view: View, data: bytes) -> tuple[list[Candidate], int]:
+    """What the texts of the data's selector make of it, the best first, and how many such texts there are."""
+    selector = data[:4]
+    texts = texts_with(view, SIGNATURES, selector)
+    ordered = sorted(texts, key=lambda text: is_filtered(selector, text))
+    return decode(data, islice(ordered, MAX_TEXTS)), len(texts)
+
+
+def told(view: View, data: bytes) -> dict[str, Any]:
+    """The same as JSON."""
+    found, texts = candidates(view, data)
+    return {
+        "selector": "0x" + data[:4].hex(),
+        "bytes": len(data),
+        "texts": texts,
+        "candidates": [_told(data[:4], candidate) for candidate in found],
+    }
+
+
+def _told(selector: bytes, candidate: Candidate) -> dict[str, Any]:
+    about = {"text_signature": candidate.text, "filtered": is_filtered(selector, candidate.text)}
+    if candidate.values is None:
+        return about | {"decodes": False, "reason": candidate.reason, "detail": candidate.detail}
+    pairs = zip(candidate.types, candidate.values, strict=True)
+    return about | {
+        "decodes": True,
+        "exact": candidate.exact,
+        "left_over": candidate.left_over,
+        "parameters": [{"type": type.text, "value": as_json(type, value)} for type, value in pairs],
+    }
+
+
+class DecodeResource:
+    """GET with ``data`` in the query, POST where it is longer than a query may be."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        self._answer(req, resp, req.get_param("data", default=""))
+
+    on_head = on_get
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        self._answer(req, resp, bodies.text_field(bodies.fields_of(req, BODY_BYTES), "data"))
+
+    def _answer(self, req: falcon.Request, resp: falcon.Response, text: str) -> None:
+        try:
+            data = calldata(text)
+        except BadCalldata as error:
+            raise field_error("data", str(error)) from None
+        resp.content_type = JSON
+        resp.set_header("Cache-Control", "no-cache")
+        resp.data = packed(req, resp, orjson.dumps(told(self._reader.current(), data)))
+
+    def described(self) -> dict[str, Any]:
+        return openapi_bulk.decode_item(MAX_BYTES, MAX_TEXTS)

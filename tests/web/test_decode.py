@@ -1,0 +1,129 @@
+"""The page that decodes: with a script and without, short data and long, hostile data, and what is none."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlencode
+
+import pytest
+from eth_abi.abi import encode
+from playwright.sync_api import expect
+
+from pipeline.keccak import keccak256
+from serve.web.decode import EXAMPLE
+from tests.serve.support import FORM, Server, get, post_text, request
+from tests.web.conftest import COLLIDING, Open
+
+NESTED = "nest((uint8,string,bytes[])[],bool,uint256)"
+EVIL = "<script>alert(1)</script>"
+
+
+def call(text: str, types: list[str], values: list[object]) -> str:
+    return "0x" + (keccak256(text.encode())[:4] + encode(types, values)).hex()
+
+
+def nested(server: Server) -> str:
+    """Calldata of a nested call, whose text is made known; one of its parts is calldata too."""
+    post_text(server.port, NESTED)
+    inner = bytes.fromhex(EXAMPLE[2:])
+    types = ["(uint8,string,bytes[])[]", "bool", "uint256"]
+    return call(NESTED, types, [[(7, EVIL, [inner, b""]), (8, "", [])], True, 2**256 - 1])
+
+
+def test_calldata_is_decoded_as_it_is_pasted(page_of: Open) -> None:
+    """Values appear without a reload, what does not fit below with the reason, and the address can be kept."""
+    page = page_of("/decode/")
+    page.evaluate("window.same = true")
+    page.get_by_label("Calldata").fill(EXAMPLE)
+    expect(page.get_by_role("heading", name="transfer(address,uint256)")).to_be_visible()
+    expect(page.get_by_text("fits exactly")).to_be_visible()
+    assert page.locator(".decoded tbody tr").all_inner_texts() == [
+        "0\taddress\t0x742d35cc6634c0532925a3b844bc454e4438f44e", f"1\tuint256\t{10**18}",
+    ]  # fmt: skip
+    expect(page.get_by_role("region", name="This does not fit")).to_contain_text(COLLIDING)
+    assert page.url.endswith(f"/decode/?data={EXAMPLE}")
+    assert page.evaluate("window.same")
+    page.get_by_label("Calldata").fill("")
+    expect(page.locator("#decoded")).to_be_empty()
+
+
+def test_it_works_without_a_script(page_of: Open) -> None:
+    page = page_of("/decode/", java_script_enabled=False)
+    page.get_by_label("Calldata").fill(EXAMPLE[:80] + "\n" + EXAMPLE[80:])
+    page.get_by_role("button", name="Decode").click()
+    expect(page.get_by_text("fits exactly")).to_be_visible()
+    assert page.url.endswith(f"/decode/?data={EXAMPLE}")
+    page.goto("/decode/")
+    page.get_by_role("link", name="a transfer").click()
+    expect(page.get_by_text("fits exactly")).to_be_visible()
+
+
+def test_parts_are_lists_within_each_other(page_of: Open, server: Server) -> None:
+    """What is calldata in its turn leads to its own decoding; markup in a value is text."""
+    page = page_of(f"/decode/?data={nested(server)}")
+    first = page.locator(".decoded > tbody > tr").first
+    assert first.locator("> td > .values > li").count() == 2
+    expect(first.locator(".values .values").first).to_contain_text(EVIL)
+    expect(first).to_contain_text("none")
+    expect(page.locator(".decoded")).to_contain_text("the largest uint256")
+    page.get_by_role("link", name="decode", exact=True).click()
+    expect(page.get_by_role("heading", name="transfer(address,uint256)")).to_be_visible()
+
+
+def test_the_search_box_leads_to_it(page_of: Open) -> None:
+    page = page_of("/")
+    page.get_by_role("searchbox").fill(EXAMPLE)
+    page.get_by_role("link", name="Decode it").click()
+    expect(page.get_by_text("fits exactly")).to_be_visible()
+
+
+@pytest.mark.parametrize("data", ["xyz", "0xa9059c", "0xa9059cbb0", EVIL])
+def test_what_is_no_calldata_is_told(page_of: Open, server: Server, data: str) -> None:
+    """With a status, beside the form, which keeps what was written."""
+    for answer in (
+        get(server.port, "/decode/?" + urlencode({"data": data})),
+        request(server.port, "POST", "/decode/", urlencode({"data": data}).encode(), FORM),
+    ):
+        assert answer.status == 400
+        assert b"Not calldata: " in answer.body
+        assert EVIL.encode() not in answer.body
+    page = page_of("/decode/", expected="400")
+    page.get_by_label("Calldata").fill(data)
+    expect(page.get_by_role("alert")).to_contain_text("Not calldata")
+    expect(page.get_by_label("Calldata")).to_have_value(data)
+
+
+def test_long_data_is_shown_by_the_form(server: Server) -> None:
+    """Without an address of its own; of very many values and of very long ones the first part is shown."""
+    text = "long(uint256[],bytes,string)"
+    assert post_text(server.port, text).status == 201
+    data = call(text, ["uint256[]", "bytes", "string"], [list(range(1000)), bytes(9000), "é" * 5000])
+    answer = request(server.port, "POST", "/decode/", urlencode({"data": data}).encode(), FORM)
+    assert (answer.status, answer.header("Cache-Control")) == (200, "no-store")
+    body = answer.body.decode()
+    assert "and 500 more" in body
+    assert "9,000 bytes in all" in body
+    assert "5,000 characters in all" in body
+    assert len(re.findall(r'class="value"', body)) == 502
+    assert len(body) < len(data) + 60_000
+
+
+def test_data_that_is_too_long_is_refused(server: Server) -> None:
+    body = urlencode({"data": "ab" * 400_000}).encode()
+    assert request(server.port, "POST", "/decode/", body, FORM).status == 413
+
+
+def test_bytes_left_over_and_unknown_selectors_are_told(server: Server) -> None:
+    assert b"1 byte left over" in get(server.port, f"/decode/?data={EXAMPLE}00").body
+    assert b"no text with this selector is known" in get(server.port, "/decode/?data=0x00000000").body
+
+
+def test_the_page_is_kept_as_long_as_it_is_true(server: Server) -> None:
+    """A new text of the selector makes another page of it."""
+    text = "keptDecode(uint256)"
+    path = f"/decode/?data={call(text, ['uint256'], [7])}"
+    answer = get(server.port, path)
+    tag = {"If-None-Match": answer.header("ETag")}
+    assert get(server.port, path, tag).status == 304
+    assert post_text(server.port, text).status == 201
+    assert text.encode() in get(server.port, path, tag).body

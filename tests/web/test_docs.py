@@ -1,0 +1,102 @@
+"""The page of the API: everything in the document is on it, every example on it is true, and runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.serve.support import HOST, Server, get
+from tests.web.conftest import Open
+
+EXAMPLES = {
+    "abi.json": '[{"type": "function", "name": "fromDocs", "inputs": []}]',
+    "Token.sol": "contract Token { function fromTheDocs() external {} }",
+    "calldata.hex": "0xa9059cbb",
+}
+"""The files that the curl lines name."""
+
+
+@pytest.fixture
+def document(server: Server) -> Any:
+    return get(server.port, "/api/v1/openapi.json").json()
+
+
+def body_of(server: Server) -> str:
+    answer = get(server.port, "/docs/")
+    assert answer.status == 200
+    return answer.body.decode()
+
+
+def test_every_operation_is_on_the_page(server: Server, document: Any) -> None:
+    """By its tag, with its path, parameters and answers; each path of the document has a tag with a sentence."""
+    body = body_of(server)
+    tags = {tag["name"] for tag in document["tags"]}
+    for path, item in document["paths"].items():
+        for method in ("get", "post"):
+            if method not in item:
+                continue
+            operation = item[method]
+            assert set(operation["tags"]) <= tags
+            part = body.partition(f'<section class="operation" aria-labelledby="{operation["operationId"]}">')[2]
+            part = part.partition("</details>")[0]
+            assert f'<span class="text">{path}</span>' in part
+            for parameter in operation.get("parameters", []):
+                assert f"<code>{parameter['name']}</code>" in part
+            for status in operation["responses"]:
+                assert f"<dt>{status}</dt>" in part
+    for name in document["components"]["schemas"]:
+        assert f'id="schema-{name}"' in body
+    assert not re.search(r"<style|\sstyle=|<script(?! src=)|\son[a-z]+=|javascript:", body)
+
+
+def test_every_example_to_follow_answers(server: Server) -> None:
+    """With 200, or with the way to the newest version."""
+    addresses = re.findall(r'<div class="try" data-try>.*?<a href="([^"]+)">Try it', body_of(server), re.DOTALL)
+    assert len(addresses) > 15
+    for address in map(unescape, addresses):
+        assert get(server.port, address).status in (200, 302), address
+
+
+def test_every_curl_line_runs(server: Server, tmp_path: Path) -> None:
+    """As it stands, with the address that the page was asked under."""
+    for name, text in EXAMPLES.items():
+        (tmp_path / name).write_text(text)
+    lines = re.findall(r'aria-label="A curl line[^"]*">(.*?)</pre>', body_of(server), re.DOTALL)
+    assert len(lines) > 25
+    for line in map(unescape, lines):
+        words = shlex.split(line)
+        assert words[0] == "curl"
+        assert words[-1].startswith(f"http://{HOST}:{server.port}/")
+        ran = subprocess.run(
+            [*words, "-s", "-o", "/dev/null", "-w", "%{http_code}"], cwd=tmp_path, capture_output=True, check=True
+        )
+        assert ran.stdout in (b"200", b"201", b"302"), line
+
+
+def test_the_page_is_kept(server: Server) -> None:
+    answer = get(server.port, "/docs/")
+    again = get(server.port, "/docs/", {"If-None-Match": answer.header("ETag")})
+    assert (again.status, answer.header("Cache-Control")) == (304, "public, max-age=3600")
+
+
+def test_an_example_runs_on_the_page(page_of: Open) -> None:
+    """Its answer is shown below it; without a script the link leads there."""
+    page = page_of("/docs/#decode")
+    example = page.get_by_role("region", name="GET /api/v1/decode/", exact=True)
+    example.get_by_role("link", name="Try it").click()
+    expect(example.locator("output")).to_contain_text("200 OK")
+    expect(example.locator("output")).to_contain_text('"text_signature": "transfer(address,uint256)"')
+    assert "/docs/" in page.url
+    example.get_by_text("Parameters and answers").click()
+    expect(example.get_by_role("row", name=re.compile("^data required"))).to_be_visible()
+    # Beside an answer that is no page Chromium asks for an icon.
+    plain = page_of("/docs/", expected="404", java_script_enabled=False)
+    plain.get_by_role("region", name="GET /api/v1/decode/", exact=True).get_by_role("link", name="Try it").click()
+    assert "/api/v1/decode/?data=0xa9059cbb" in plain.url
