@@ -280,13 +280,12 @@ def test_bytes_that_are_no_text_are_told_with_their_column(server: Server) -> No
 
 
 def test_links_lead_somewhere(server: Server) -> None:
-    """Every link of every page here answers; those in the navigation that other modules add do once they are there."""
+    """Every link of every page here answers."""
     seen: set[str] = set()
     wanted = list(PAGES)
-    others = {address for address, _ in NAVIGATION} - {"/search/", "/browse/", "/submit/", "/status/"}
     while wanted:
         path = wanted.pop()
-        if path in seen or len(seen) > 300 or path.partition("?")[0] in others:
+        if path in seen or len(seen) > 300:
             continue
         seen.add(path)
         answer = get(server.port, path, BROWSER)
