@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from serve.web.decode import EXAMPLE
-from serve.web.page import NAVIGATION, asset, assets
+from serve.web.page import asset, assets
 from tests.serve.support import FORM, HOST, SIGNATURES_PATH, Answer, Server, get, multipart, post_text, request
 from tests.web.conftest import PAGED
 
