@@ -192,7 +192,7 @@ def test_an_old_version_is_refused_in_a_line_that_says_why(paths: Paths) -> None
 def test_damage_is_not_taken_for_vacuum(paths: Paths) -> None:
     """A file that the newest version lacks is missing, not vacuumed."""
     read_snapshot(paths).files[SIGNATURES][0].path.unlink()
-    with pytest.raises(Unusable, match="No files found"):
+    with pytest.raises(Unusable, match="No such file"):
         warehouse.open(paths.root, 7).sql("SELECT sum(id) FROM signatures").rows()
 
 
