@@ -1,7 +1,8 @@
 """HTML pages a second beside the same server answering a ready body of the page's size.
 
 The first page and a fragment's results are the same ones again, and of the pages of 2,000 selectors all are kept after a while. Pages of
-20,000 more are asked for once, most of them: what is measured there is making them. All are checked first.
+20,000 more are asked for once, most of them: what is measured there is making them. All are checked first. The
+plots of the statistics are drawn before anything is timed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -26,6 +28,9 @@ from warehouse.snapshot import read_snapshot
 _KEPT, _HASHES = 2_000, 22_000
 _SAMPLES = 50
 _WANTED = 0.5
+_STATISTICS = "/statistics/"
+_WORDS = f"{1:064x}{2:064x}"
+_DRAWN_SECONDS = 120
 
 
 def figures(rows: int, rounds: int, server: str) -> list[Figure]:
@@ -43,13 +48,16 @@ def figures(rows: int, rounds: int, server: str) -> list[Figure]:
             "records of 2,000 selectors": _random(known[:_KEPT], "/selector/0x", "/"),
             "results of 20,000 selectors": _random(known[_KEPT:], "/search/?q=0x", ""),
             "records of 20,000 selectors": _random(known[_KEPT:], "/selector/0x", "/"),
+            "two words decoded, of 20,000 selectors": _random(known[_KEPT:], "/decode/?data=0x", _WORDS),
+            "statistics": ([_STATISTICS], _get(f'"{_STATISTICS}"')),
         }
+        _draw(ours)
         sizes = {title: _size(ours, sample[:_SAMPLES]) for title, (sample, _) in paths.items()}
         folder = Path(name)
         with servers.ceiling(folder, server, tuple(sizes.values())) as ceiling:
             return [
                 _beside(
-                    f"{server}: page: {title}, {sizes[title] / 1000:.1f} kB", partial(_wrk, folder, ours, script),
+                    f"{server}: page: {title}", partial(_wrk, folder, ours, script),
                     partial(_wrk, folder, ceiling, _get(f'"/{sizes[title]}"')), _WANTED, rounds,
                 )
                 for title, (_, script) in paths.items()
@@ -63,6 +71,14 @@ def _random(known: list[str], before: str, behind: str) -> tuple[list[str], str]
     return paths, _RANDOM + f"local known = {hashes}\n" + _get(
         f'"{before}" .. known[math.random(#known)] .. "{behind}"'
     )
+
+
+def _draw(server: Server) -> None:
+    """Wait for the plots, which a process draws beside the server once somebody asks for them."""
+    deadline = time.monotonic() + _DRAWN_SECONDS
+    while b"<figure" not in server.body(_STATISTICS):
+        assert time.monotonic() < deadline, "no plots were drawn"
+        time.sleep(0.5)
 
 
 def _size(server: Server, paths: list[str]) -> int:

@@ -16,7 +16,7 @@ from pipeline.functions import FUNCTIONS
 from pipeline.target import STDOUT, opened
 from warehouse import Warehouse
 from warehouse.errors import QueryError, WarehouseError
-from warehouse.options import Failure, as_of_option, format_option, warehouse_option
+from warehouse.options import Failure, as_of_option, format_option, json_option, warehouse_option
 from warehouse.output import WRITERS, write
 
 _INTERRUPTED_STATUS = 130
@@ -47,7 +47,7 @@ def _named(option: str, metavar: str, help: str) -> Callable[[Callable[..., None
 @_named("--param", "NAME=VALUE", "What $NAME stands for.")
 @_named("--file", "NAME=PATH", "A file to select from, by that name: .csv, .tsv, .json, .parquet, else lines of text.")
 @format_option
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@json_option
 @click.option("--output", metavar="FILE", help="Write to a file: .csv, .json, .ndjson or .parquet; .gz and .zst pack.")
 @click.option("--memory-limit", default="1GB", show_default=True, help="What a query may take before it spills.")
 @click.option("--unsafe", is_flag=True, help="Let it use other files, extensions and the network.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -20,6 +21,12 @@ def test_help_tells_each_command_s_own_first_sentence() -> None:
         command = main.get_command(context, name)
         assert command is not None
         assert f"{name} {command.get_short_help_str(limit=1000).rstrip('.')}" in said
+
+
+def test_the_readme_has_every_command() -> None:
+    """In its table, and none that is not there."""
+    table = re.findall(r"^\| (`sigdir .*?) \| ", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert sorted(re.findall(r"`sigdir ([a-z]+)", " ".join(table))) == sorted(main.list_commands(Context(main)))
 
 
 def test_help_loads_no_engine() -> None:

@@ -19,7 +19,7 @@ import orjson
 import warehouse
 from warehouse.compact import compact, due
 from warehouse.errors import Busy, WarehouseError
-from warehouse.options import Failure, as_of_option, format_option, warehouse_option
+from warehouse.options import Failure, as_of_option, format_option, json_option, warehouse_option
 from warehouse.output import write
 from warehouse.paths import Paths
 from warehouse.publish import fold as fold_staged
@@ -56,7 +56,10 @@ def _write(result: Callable[[], Result], format: str) -> None:
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
 @warehouse_option
 @format_option
-def rejects(number: int | None, reason: str | None, limit: int | None, folder: Path, format: str) -> None:
+@json_option
+def rejects(
+    number: int | None, reason: str | None, limit: int | None, folder: Path, format: str, as_json: bool
+) -> None:  # fmt: skip
     """Show the candidates that imports refused: text, reason, position, file, line.
 
     \b
@@ -72,7 +75,7 @@ def rejects(number: int | None, reason: str | None, limit: int | None, folder: P
             " ORDER BY import_id, file, line LIMIT $limit",
             {"number": number, "reason": reason, "limit": limit or 2**62},
         ),
-        format,
+        "json" if as_json else format,
     )
 
 
@@ -80,7 +83,8 @@ def rejects(number: int | None, reason: str | None, limit: int | None, folder: P
 @click.option("--sources", is_flag=True, help="One row a source file, with its sha256.")
 @warehouse_option
 @format_option
-def history(sources: bool, folder: Path, format: str) -> None:
+@json_option
+def history(sources: bool, folder: Path, format: str, as_json: bool) -> None:
     """List the imports: when, from what, with which result.
 
     \b
@@ -96,7 +100,7 @@ def history(sources: bool, folder: Path, format: str) -> None:
         )
     else:
         query = "SELECT * EXCLUDE (sources) FROM imports ORDER BY import_id"
-    _write(lambda: house.sql(query), format)
+    _write(lambda: house.sql(query), "json" if as_json else format)
 
 
 @click.command()

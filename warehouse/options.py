@@ -27,6 +27,7 @@ format_option = click.option(
     show_default=True,
     help="How to write the rows.",
 )
+json_option = click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 
 
 class Failure(click.ClickException):

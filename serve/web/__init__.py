@@ -14,7 +14,7 @@ from serve.web.browse import BrowsePage
 from serve.web.decode import DecodePage
 from serve.web.docs import DocsPage
 from serve.web.home import HomePage
-from serve.web.page import AssetResource, Kept, build, send_answer
+from serve.web.page import AssetResource, IconResource, Kept, build, send_answer
 from serve.web.record import RecordPage
 from serve.web.rows import HASH_WORDS
 from serve.web.search import ResultsPage
@@ -41,6 +41,7 @@ def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer, doc
     kept, names, origins = Kept(), Names(), Origins(paths)
     app.add_route("/", HomePage(reader, kept))
     app.add_route("/assets/{name}", AssetResource())
+    app.add_route("/favicon.ico", IconResource())
     app.add_route("/search/", ResultsPage(reader, kept, "search.html"))
     app.add_route("/search/results/", ResultsPage(reader, kept, "results.html"))
     app.add_route("/browse/", BrowsePage(reader, kept))

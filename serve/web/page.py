@@ -52,6 +52,7 @@ _HEADERS = {
 _FOLDER = Path(__file__).parent
 _KEPT_BYTES = 16 << 20
 _KEPT_SECONDS = 365 * 86_400
+_ICON_SECONDS = 86_400  # its name stays when it changes
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 
@@ -96,17 +97,30 @@ class AssetResource:
         found = self._by_name.get(name)
         if found is None:
             raise not_found()
-        resp.content_type = found.type
-        resp.set_header("Cache-Control", f"public, max-age={_KEPT_SECONDS}, immutable")
-        resp.set_header("X-Content-Type-Options", "nosniff")
-        resp.set_header("Vary", "Accept-Encoding")
-        if takes_gzip(req.get_header("Accept-Encoding") or ""):
-            resp.set_header("Content-Encoding", "gzip")
-            resp.data = found.gzipped
-        else:
-            resp.data = found.body
+        _send_asset(req, resp, found, f"public, max-age={_KEPT_SECONDS}, immutable")
 
     on_head = on_get
+
+
+class IconResource:
+    """The icon where browsers look for one by themselves, as beside an answer that is no page."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        _send_asset(req, resp, assets()["icon.svg"], f"public, max-age={_ICON_SECONDS}")
+
+    on_head = on_get
+
+
+def _send_asset(req: falcon.Request, resp: falcon.Response, found: Asset, keep: str) -> None:
+    resp.content_type = found.type
+    resp.set_header("Cache-Control", keep)
+    resp.set_header("X-Content-Type-Options", "nosniff")
+    resp.set_header("Vary", "Accept-Encoding")
+    if takes_gzip(req.get_header("Accept-Encoding") or ""):
+        resp.set_header("Content-Encoding", "gzip")
+        resp.data = found.gzipped
+    else:
+        resp.data = found.body
 
 
 # Pages.

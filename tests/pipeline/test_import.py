@@ -496,6 +496,7 @@ def test_inputs_of_any_name(tmp_path: Path, house: Path, here: Here, name: str |
     for command in ("history", "rejects"):
         shown = here(command, "--format", "ndjson")
         assert (shown.status, len(shown.out.splitlines())) == (0, 1)
+        assert json.loads(here(command, "--json").out) == [json.loads(shown.out)]
 
 
 def test_source_label_of_any_bytes(tmp_path: Path, here: Here) -> None:

@@ -27,7 +27,7 @@ from schemathesis.specs.openapi.checks import (
 from serve.app import create_app
 from serve.post import Writer
 from serve.settings import Settings
-from tests.conftest import import_files
+from tests.conftest import ROOT, import_files
 from tests.serve.support import (
     ABI_PATH,
     EVENTS_PATH,
@@ -114,11 +114,15 @@ def test_the_document_has_every_operation(described: dict[str, Any]) -> None:
     assert sorted(described.keys() - {f"HEAD {DOCUMENT}"}) == sorted(OPERATIONS)
 
 
-def test_a_route_of_the_application_is_in_the_document(tmp_path: Path) -> None:
-    """With its methods; pages for people are the exception, and no other."""
+@pytest.fixture
+def app(tmp_path: Path) -> Any:
     paths = Paths(tmp_path / "house")
     reader = Reader(paths)
-    app = create_app(Settings(paths.root), reader, Writer(paths, reader))
+    return create_app(Settings(paths.root), reader, Writer(paths, reader))
+
+
+def test_a_route_of_the_application_is_in_the_document(app: Any) -> None:
+    """With its methods; pages for people are the exception, and no other."""
     routes = {
         route.path: {method.method.lower() for method in route.methods if not method.internal}
         for route in inspect_routes(app)
@@ -127,6 +131,12 @@ def test_a_route_of_the_application_is_in_the_document(tmp_path: Path) -> None:
     document = TestClient(app).simulate_get(DOCUMENT).json
     known = {path: item.keys() - {"parameters"} for path, item in document["paths"].items() if path not in NOT_ROUTES}
     assert routes == known
+
+
+def test_the_docs_have_every_route(app: Any) -> None:
+    """docs/http.md names each, pages for people too, at least as far as it is the same for all that it shows."""
+    told = (ROOT / "docs" / "http.md").read_text()
+    assert [route.path for route in inspect_routes(app) if route.path.partition("{")[0] not in told] == []
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)

@@ -10,6 +10,7 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
+from serve.web.decode import EXAMPLE
 from tests.conftest import ROOT, import_files
 from tests.serve.support import HOST, serving
 from tests.web.conftest import CHROMIUM, COLLIDING, FLAGS
@@ -48,6 +49,7 @@ PICTURES: dict[str, tuple[str, Callable[[Page], None] | None, tuple[str, ...]]] 
     "search": ("/", _type, ("light", "phone")),
     "record": ("/selector/0xa9059cbb/", None, ("dark", "phone")),
     "preview": ("/submit/", _preview, ("light", "dark")),
+    "decode": (f"/decode/?data={EXAMPLE}", None, ("light", "phone")),
     "statistics": ("/statistics/", _drawn, ("light", "dark")),
 }
 """What is shown: a name, the path, what is done there first, and in which windows."""

@@ -93,6 +93,15 @@ def test_assets_are_kept_for_ever_under_names_that_change(server: Server) -> Non
     assert sum(len(asset.gzipped) for asset in assets().values()) < 10_000
 
 
+def test_the_icon_is_where_browsers_look_for_one(server: Server) -> None:
+    """Also beside an API's answer, and kept for a day; the page's own icon is the same."""
+    answer = get(server.port, "/favicon.ico", BROWSER)
+    assert (answer.status, answer.header("Content-Type")) == (200, "image/svg+xml")
+    assert answer.header("Cache-Control") == "public, max-age=86400"
+    (icon,) = set(re.findall(r"/assets/icon[\w.-]+", get(server.port, "/").body.decode()))
+    assert answer.body == get(server.port, icon).body
+
+
 def test_a_large_page_is_packed(server: Server) -> None:
     answer = get(server.port, "/search/?q=transfer", {"Accept-Encoding": "gzip"})
     assert b"<mark>transfer</mark>" in gzip.decompress(answer.body)
