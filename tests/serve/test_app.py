@@ -895,6 +895,18 @@ def test_a_solidity_file_is_imported(port: int) -> None:
     assert again[1:] == (0, counted[0], 0)
 
 
+def test_imports_of_what_is_not_given_are_ignored(port: int) -> None:
+    """A type from a file that was not sent refuses its function; the others of the source are stored."""
+    imports = 'import "@openzeppelin/ERC20.sol"; import {Gone} from "./Gone.sol"; import * as M from "./M.sol";'
+    functions = "function a(IERC20 t) external {} function b(Gone.X t) external {} function c(M.X t) external {}"
+    code = f"{imports} contract A {{ {functions} function solHere(uint n) external {{}} }}"
+    assert counters(post(port, SOLIDITY_PATH, {"source_code": code})) == (4, 1, 0, 3)
+    body, headers = multipart({}, {"source_file": code.encode()})
+    assert counters(request(port, "POST", SOLIDITY_PATH, body, headers)) == (4, 0, 1, 3)
+    answer = request(port, "POST", "/submit/", urlencode({"text": code, "action": "preview"}).encode(), FORM | BROWSER)
+    assert answer.status == 200
+
+
 def test_code_and_file_of_one_request_are_both_read(port: int) -> None:
     """source_code and source_file together are one import; a duplicate between them counts as one."""
     code = "contract A { function solBoth(uint a) external {} function solCode() external {} }"
