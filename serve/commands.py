@@ -82,7 +82,7 @@ def serve(
 
 def _tell_ready(address: str) -> None:
     click.echo(
-        f"ready: {address}/api/v1/signatures/\n"
+        f"ready: {address}/\n"
         f"try:\n"
         f"  curl '{address}/api/v1/signatures/?hex_signature=0xa9059cbb'\n"
         f"  curl '{address}/api/v1/event-signatures/?text_signature=transfer'\n"

@@ -96,6 +96,16 @@ def port(server: Server) -> Iterator[int]:
     assert server.faults()[before:] == []
 
 
+def test_the_ready_line_names_the_pages_first(server: Server) -> None:
+    """The address is one to open in a browser; the three lines to try behind it are of the API."""
+    ready, _, *tries = server.told().splitlines()[:5]
+    address = f"http://{HOST}:{server.port}"
+    assert ready == f"ready: {address}/"
+    assert [f"{address}/api/v1/" in line and line.startswith("  curl ") for line in tries] == [True] * 3
+    home = get(server.port, ready.removeprefix(f"ready: {address}"), BROWSER)
+    assert (home.status, home.header("Content-Type")) == (200, "text/html; charset=utf-8")
+
+
 def names_allowed(answer: Answer) -> set[str]:
     return set(answer.header("Allow").replace(",", " ").split())
 
