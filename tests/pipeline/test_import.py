@@ -850,6 +850,15 @@ def test_bad_input_stops_the_run(tmp_path: Path, house: Path, name: str, content
     assert nothing_left(house)
 
 
+def test_a_memory_limit_that_is_none_is_refused_before_reading(tmp_path: Path, house: Path, here: Here) -> None:
+    """An input that cannot be read is not even come to, and nothing is made."""
+    [bad] = write(tmp_path, {"broken.json": b"[1,"})
+    status, out, told = here("import", "--quiet", "--memory-limit", "banana", bad)
+    assert (status, out, told.count("\n")) == (2, b"", 1)
+    assert told.startswith("Error: memory limit 'banana': ")
+    assert not house.exists()
+
+
 def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:
     by_name = {name: content for name, content, _ in BAD_INPUTS}
     for name in ("half.txt.xz", "broken.json", "none.parquet", "utf-16.txt", "none.csv"):
