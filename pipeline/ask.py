@@ -146,4 +146,19 @@ def _run(house: Warehouse, script: str, parameters: dict[str, str] | Sequence[st
     bound: dict[str, Any] | list[Any] = parameters if isinstance(parameters, dict) else list(parameters)
     with opened(target, packs=True) as out:
         for statement in statements:
+            _require_values(house.database.parameters(statement), bound)
             write(house.sql(statement, bound), format, out)
+
+
+def _require_values(wanted: set[str], bound: dict[str, Any] | list[Any]) -> None:
+    """Raise QueryError where a parameter has no value, with how to give it; the engine does not know our options."""
+    names_given = bound if isinstance(bound, dict) else map(str, range(1, len(bound) + 1))
+    given = {name.lower() for name in names_given}  # the engine takes $A and $a for the same
+    missing = sorted(name for name in wanted if name.lower() not in given)
+    names = [name for name in missing if not name.isdigit()]
+    if names:
+        options = " ".join(f"--param {name}=VALUE" for name in names)
+        raise QueryError(f"no value for ${', $'.join(names)}: give {options}")
+    if missing:
+        have = len(wanted) - len(missing)
+        raise QueryError(f"{have} of {len(wanted)} values: give the values after the query")

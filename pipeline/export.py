@@ -35,7 +35,7 @@ from warehouse.files import sync
 from warehouse.mapped import Segment, sorted_hashes
 from warehouse.parallel import in_background
 from warehouse.parquet import row_groups
-from warehouse.paths import Paths
+from warehouse.paths import existing
 from warehouse.scan import batches, hashes_of, pieces
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, FILE_SCHEMA, HASH_BYTES, SIGNATURES, Collection
 from warehouse.snapshot import Snapshot, read_snapshot
@@ -120,7 +120,7 @@ def run_export(options: Options, progress: Reporter) -> ExportReport:
     """Carry out one export. Raises BadTarget, a WarehouseError or OSError; then there is no target."""
     format = FORMATS[options.format]
     began = time.monotonic()
-    snapshot = read_snapshot(Paths(options.warehouse.absolute()), options.version)
+    snapshot = read_snapshot(existing(options.warehouse), options.version)
     export = _Export(format, options, snapshot, progress)
     if format.write is None and not _is_tar(options.target):
         export.tree(Path(options.target))

@@ -87,6 +87,7 @@ def run_import(options: Options, progress: Reporter) -> ImportReport:
     with ExitStack() as stack:
         paths = Paths(options.warehouse.absolute())
         read_snapshot(paths)  # what cannot be published into is told before hours of reading
+        connect(paths, options.memory_limit, options.threads).close()  # and a limit that is none
         if options.dry_run:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="sigdir-")))
         else:

@@ -82,7 +82,7 @@ def serve(
 
 def _tell_ready(address: str) -> None:
     click.echo(
-        f"ready: {address}/api/v1/signatures/\n"
+        f"ready: {address}/\n"
         f"try:\n"
         f"  curl '{address}/api/v1/signatures/?hex_signature=0xa9059cbb'\n"
         f"  curl '{address}/api/v1/event-signatures/?text_signature=transfer'\n"
@@ -114,14 +114,12 @@ def decode(data: str, folder: Path, as_json: bool) -> None:
     from serve.decode import candidates, told
     from warehouse.errors import WarehouseError
     from warehouse.options import Failure
-    from warehouse.paths import Paths
+    from warehouse.paths import existing
     from warehouse.reading import Reader
 
     try:
         wanted = calldata(_hex_of(data))
-        if not folder.is_dir():
-            raise Failure(f"{folder}: no such warehouse")
-        view = Reader(Paths(folder.absolute())).current()
+        view = Reader(existing(folder)).current()
     except (BadCalldata, WarehouseError) as error:
         raise Failure(str(error)) from error
     except OSError as error:

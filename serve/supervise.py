@@ -6,6 +6,7 @@ The parent imports none of the engines, so it is small and starts at once.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import socket
@@ -95,7 +96,8 @@ def _listen(settings: Settings) -> socket.socket:
         listening.bind(where)
         listening.listen(1024)
     except OSError as error:
-        raise StartError(f"{settings.host}:{settings.port}: {error.strerror or error}") from error
+        advice = "; --port takes another, 0 a free one" if error.errno == errno.EADDRINUSE else ""
+        raise StartError(f"{settings.host}:{settings.port}: {error.strerror or error}{advice}") from error
     listening.set_inheritable(True)
     return listening
 

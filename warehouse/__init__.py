@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warehouse.errors import Busy, Overtaken, QueryError, Unusable, WarehouseError
-from warehouse.paths import Paths
+from warehouse.paths import existing
 from warehouse.schema import COLLECTIONS, Collection
 from warehouse.snapshot import Snapshot, history, read_snapshot
 
@@ -45,7 +45,7 @@ class Warehouse:
         functions: Mapping[str, Function] | None = None, files: Mapping[str, str | Path] | None = None,
         memory_limit: str = "1GB",
     ) -> None:  # fmt: skip
-        self.paths = Paths(Path(path).absolute())
+        self.paths = existing(Path(path))
         self._asked = version
         self._options: dict[str, Any] = {
             "unsafe": unsafe, "functions": functions, "files": files, "memory_limit": memory_limit,
@@ -90,7 +90,7 @@ def open(
     functions: Mapping[str, Function] | None = None, files: Mapping[str, str | Path] | None = None,
     memory_limit: str = "1GB",
 ) -> Warehouse:  # fmt: skip
-    """Open the warehouse in a folder, which may be empty or missing; raises Unusable.
+    """Open the warehouse in a folder, which may be empty; raises Unusable, also where there is no such folder.
 
     ``version`` opens an older version as it was. ``files`` are files of your own by the names that SQL
     finds them under. ``functions`` are what the floors above add: ``sigdir.open`` passes selector, topic0,

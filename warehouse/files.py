@@ -60,7 +60,10 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write beside ``path`` that takes its place, synced, where the block ends well."""
+    """A file to write beside ``path`` that takes its place, synced, where the block ends well.
+
+    An OSError names ``path``, for nobody has heard of the file beside it.
+    """
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         with beside.open("wb") as file:
@@ -68,8 +71,11 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            beside.unlink()
+        if isinstance(error, OSError) and error.filename == str(beside):
+            error.filename = str(path)
         raise
     sync(path.parent)
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from warehouse.errors import Unusable
 from warehouse.schema import Collection
 
 
@@ -88,3 +89,13 @@ class Paths:
 
     def rejects_file(self, run: str) -> Path:
         return self.rejects / f"{run}.parquet"
+
+
+def existing(root: Path) -> Paths:
+    """The paths of a warehouse to read; raises Unusable where there is no such folder, an empty one is fine.
+
+    What only reads asks for them so: a mistyped folder would look like a warehouse without rows.
+    """
+    if not root.exists():
+        raise Unusable(f"{root}: there is no such folder, so no warehouse to read")
+    return Paths(root.absolute())

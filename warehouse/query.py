@@ -203,6 +203,11 @@ class Database:
         with self.telling():
             return [statement.query.strip() for statement in self._connection.extract_statements(script)]
 
+    def parameters(self, statement: str) -> set[str]:
+        """What a statement takes: names, and for ``?`` and ``$1`` numbers, from 1; raises QueryError."""
+        with self.telling():
+            return {name for each in self._connection.extract_statements(statement) for name in each.named_parameters}
+
     @contextmanager
     def telling(self) -> Iterator[None]:
         """The engine's errors as ours, and Ctrl-C as it is; what was wrong with the log is told as it was."""

@@ -19,7 +19,7 @@ from warehouse.backup import Report
 from warehouse.backup import backup as bring
 from warehouse.errors import Busy, WarehouseError
 from warehouse.options import Failure, warehouse_option
-from warehouse.paths import Paths
+from warehouse.paths import Paths, existing
 from warehouse.schema import COLLECTIONS
 
 _TOLD_EVERY_SECONDS = 5.0
@@ -72,8 +72,7 @@ def compact(everything: bool, no_wait: bool, as_json: bool, folder: Path) -> Non
       sigdir compact --all --json
     """
     choose = compacting.everything if everything else compacting.small
-    paths = Paths(folder.absolute())
-    done = _carried_out(lambda: compacting.compact(paths, choose, wait=not no_wait, say=_say))
+    done = _carried_out(lambda: compacting.compact(existing(folder), choose, wait=not no_wait, say=_say))
     if as_json:
         _write_json(
             {"version": done.snapshot.version if done else None, "collections": done.collections if done else {}}
@@ -138,7 +137,7 @@ def vacuum(keep: timedelta, dry_run: bool, no_wait: bool, as_json: bool, folder:
       sigdir vacuum --dry-run
       sigdir vacuum --keep 36h
     """
-    done = _carried_out(lambda: vacuuming.vacuum(Paths(folder.absolute()), keep, dry_run, not no_wait, _say))
+    done = _carried_out(lambda: vacuuming.vacuum(existing(folder), keep, dry_run, not no_wait, _say))
     if as_json:
         _write_json({"dry_run": dry_run, "keep_seconds": keep.total_seconds(), **done.as_dict()})
         return
@@ -175,7 +174,7 @@ def backup(dest: Path, folder: Path, link: bool, as_json: bool, quiet: bool) -> 
       sigdir verify --warehouse /backups/signatures
     """
     try:
-        report = bring(Paths(folder.absolute()), Paths(dest.absolute()), link, _Told(quiet))
+        report = bring(existing(folder), Paths(dest.absolute()), link, _Told(quiet))
     except WarehouseError as error:
         raise Failure(str(error)) from error
     except OSError as error:

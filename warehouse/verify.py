@@ -37,7 +37,7 @@ from warehouse.identity import FORMAT, usable_identity
 from warehouse.mapped import Segment, index_name, is_sorted_by_hash, open_index
 from warehouse.parallel import ordered_map
 from warehouse.parquet import bytes_of, naming, sha256_of
-from warehouse.paths import Paths
+from warehouse.paths import Paths, existing
 from warehouse.query import connect
 from warehouse.rejects import rows_and_digest
 from warehouse.schema import COLLECTIONS, FILE_SCHEMA, HASH_BYTES, Collection
@@ -116,8 +116,7 @@ def verify(
 
     ``stage`` is told what is looked at next and how many rows that has, ``tick`` of rows done.
     """
-    if not paths.root.is_dir():
-        raise Unusable(f"{paths.root}: there is no such folder")
+    existing(paths.root)
     began = time.monotonic()
     work = _Verification(paths, recheck, threads, memory_limit, tick)
     work.look(stage)

@@ -215,11 +215,11 @@ def qualified(scope: str, name: str) -> str:
 def declarations(code: bytes, files: Mapping[str, Unit] | None = None, path: str = "") -> Iterator[Entry]:
     """The functions, getters, events and errors of a source, in its order.
 
-    ``files`` are the sources that it may import from, by path, itself under ``path``; without them
-    it stands alone.
+    ``files`` are the sources that it may import from, by path, itself under ``path``, their imports
+    linked; without them it stands alone, and what it imports is not known.
     """
     tree = _Tree(code)
-    types = _Types(files or {path: tree.unit(path)}, path, room=(1 << 20) + 8 * len(code))
+    types = _Types(files or _linked({path: tree.unit(path)}), path, room=(1 << 20) + 8 * len(code))
     for scope, node in tree.members():
         declare = _DECLARE.get(node.type)
         declared = declare(tree, node, scope) if declare else None

@@ -180,6 +180,33 @@ def test_what_cannot_be_done_is_told(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["SELECT ?"], "0 of 1 values: give the values after the query"),
+        (["SELECT $1, $2", "a"], "1 of 2 values: give the values after the query"),
+        (["SELECT ?", "--param", "a=1"], "0 of 1 values: give the values after the query"),
+        (["SELECT $a, $b, $c", "--param", "b=1"], "no value for $a, $c: give --param a=VALUE --param c=VALUE"),
+    ],
+)
+def test_values_that_are_missing_are_asked_for(folder: Path, arguments: list[str], said: str) -> None:
+    """With the way to give them."""
+    assert refused(folder, *arguments) == f"Error: {said}\n"
+
+
+def test_names_of_parameters_have_no_case(folder: Path) -> None:
+    """As everywhere in the engine."""
+    assert answer(folder, "SELECT $Since AS a", "--param", "since=1") == [{"a": "1"}]
+
+
+@pytest.mark.parametrize("parent", ["nowhere", "file"])
+def test_an_output_that_cannot_be_made_is_told_by_its_own_name(folder: Path, tmp_path: Path, parent: str) -> None:
+    """Not by that of the file beside it that is written first."""
+    (tmp_path / "file").write_text("")
+    target = tmp_path / parent / "x.csv"
+    assert refused(folder, "SELECT 1", "--output", target).startswith(f"Error: {target}: ")
+
+
 def test_input_that_is_no_text_is_told(folder: Path) -> None:
     """With the place of the first byte that is none."""
     assert "byte 7" in refused(folder, stdin=b"SELECT \xff")

@@ -587,12 +587,32 @@ def test_stats_command(two_imports: list[Path], house: Path, here: Here) -> None
     assert "2 rows" in told
 
 
-def test_looking_at_no_warehouse(tmp_path: Path, house: Path, here: Here) -> None:
-    """A warehouse that is not there yet is empty, and looking at it does not make it."""
+READERS: list[list[str]] = [
+    ["sql", "SELECT 1"], ["stats"], ["history"], ["rejects"], ["report", "-"], ["export", "csv", "-"], ["verify"],
+    ["decode", "0xa9059cbb"], ["compact"], ["vacuum"], ["backup", "copy"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", READERS, ids=lambda arguments: arguments[0])
+def test_reading_a_folder_that_is_not_there(
+    tmp_path: Path, house: Path, here: Here, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    """A mistyped warehouse is told by name in one line, status 2, and is not made."""
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    done = here(*arguments)
+    assert (done.status, done.out) == (2, b"")
+    assert done.err == f"Error: {house}: there is no such folder, so no warehouse to read\n"
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_looking_at_an_empty_folder(house: Path, here: Here) -> None:
+    """It is a warehouse without rows, and looking at it makes nothing in it."""
+    house.mkdir()
     assert b"nothing imported yet" in here("stats").out
     done = here("sql", "--format", "csv", "SELECT count(*) n FROM signatures, event_signatures, imports, rejects")
     assert done.out == b"n\n0\n"
-    assert not house.exists()
+    assert list(house.iterdir()) == []
 
 
 QUERY = "SELECT id, created_at, text_signature, hex_signature, bytes_signature, hash, NULL AS none FROM signatures ORDER BY id"
@@ -828,6 +848,15 @@ def test_bad_input_stops_the_run(tmp_path: Path, house: Path, name: str, content
     for part in parts:
         assert part in message
     assert nothing_left(house)
+
+
+def test_a_memory_limit_that_is_none_is_refused_before_reading(tmp_path: Path, house: Path, here: Here) -> None:
+    """An input that cannot be read is not even come to, and nothing is made."""
+    [bad] = write(tmp_path, {"broken.json": b"[1,"})
+    status, out, told = here("import", "--quiet", "--memory-limit", "banana", bad)
+    assert (status, out, told.count("\n")) == (2, b"", 1)
+    assert told.startswith("Error: memory limit 'banana': ")
+    assert not house.exists()
 
 
 def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:

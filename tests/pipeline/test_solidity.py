@@ -429,6 +429,25 @@ def test_files_that_are_not_given(tmp_path: Path) -> None:
     assert project(tmp_path, {}, "a.sol", "b.sol")["a.sol"].functions == ["f(bytes32)"]
 
 
+ABSENT = {
+    'import "@openzeppelin/contracts/token/ERC20/ERC20.sol"; contract A { function f(IERC20 t) external {} }': "f(IERC20)",
+    'import {Missing} from "./Missing.sol"; contract A { function f(Missing t) external {} }': "f(Missing)",
+    'import {Missing} from "./Missing.sol"; contract A { function f(Missing.X t) external {} }': "f(Missing.X)",
+    'import {Missing as M} from "./Missing.sol"; contract A is M { function f(X t) external {} }': "f(X)",
+    'import * as M from "./Missing.sol"; contract A { function f(M.X t) external {} }': "f(M.X)",
+    'import "./Missing.sol" as M; contract A { function f(M.X[M.N] t) external {} }': "f(M.X[M.N])",
+}
+"""Sources that name what a file defines which is not there, and what is refused of them."""
+
+
+@pytest.mark.parametrize(("source", "refused"), ABSENT.items())
+def test_a_source_by_itself_knows_nothing_of_its_imports(tmp_path: Path, source: str, refused: str) -> None:
+    """Read alone, as a submitted source is, it gives what an import of its file gives: a reject."""
+    found = declared(source)
+    assert found == project(tmp_path, {"a.sol": source})["a.sol"]
+    assert (found.functions, [text for text, _ in found.rejects]) == ([], [refused])
+
+
 def test_imports_in_a_circle_and_in_a_chain(tmp_path: Path) -> None:
     """Files that import each other, and a chain of a thousand, are gone through once."""
     files = {f"f{n}.sol": f'import "./f{n + 1}.sol"; import "./f0.sol";' for n in range(1000)}

@@ -96,6 +96,16 @@ def port(server: Server) -> Iterator[int]:
     assert server.faults()[before:] == []
 
 
+def test_the_ready_line_names_the_pages_first(server: Server) -> None:
+    """The address is one to open in a browser; the three lines to try behind it are of the API."""
+    ready, _, *tries = server.told().splitlines()[:5]
+    address = f"http://{HOST}:{server.port}"
+    assert ready == f"ready: {address}/"
+    assert [f"{address}/api/v1/" in line and line.startswith("  curl ") for line in tries] == [True] * 3
+    home = get(server.port, ready.removeprefix(f"ready: {address}"), BROWSER)
+    assert (home.status, home.header("Content-Type")) == (200, "text/html; charset=utf-8")
+
+
 def names_allowed(answer: Answer) -> set[str]:
     return set(answer.header("Allow").replace(",", " ").split())
 
@@ -893,6 +903,18 @@ def test_a_solidity_file_is_imported(port: int) -> None:
     assert found(port, "inAComment") == []
     again = counters(post(port, SOLIDITY_PATH, {"source_code": SOURCE}))
     assert again[1:] == (0, counted[0], 0)
+
+
+def test_imports_of_what_is_not_given_are_ignored(port: int) -> None:
+    """A type from a file that was not sent refuses its function; the others of the source are stored."""
+    imports = 'import "@openzeppelin/ERC20.sol"; import {Gone} from "./Gone.sol"; import * as M from "./M.sol";'
+    functions = "function a(IERC20 t) external {} function b(Gone.X t) external {} function c(M.X t) external {}"
+    code = f"{imports} contract A {{ {functions} function solHere(uint n) external {{}} }}"
+    assert counters(post(port, SOLIDITY_PATH, {"source_code": code})) == (4, 1, 0, 3)
+    body, headers = multipart({}, {"source_file": code.encode()})
+    assert counters(request(port, "POST", SOLIDITY_PATH, body, headers)) == (4, 0, 1, 3)
+    answer = request(port, "POST", "/submit/", urlencode({"text": code, "action": "preview"}).encode(), FORM | BROWSER)
+    assert answer.status == 200
 
 
 def test_code_and_file_of_one_request_are_both_read(port: int) -> None:

@@ -633,4 +633,4 @@ def test_a_port_that_is_taken_is_told_in_one_line(server: Server, tmp_path: Path
         check=False,
     )
     assert done.returncode == 2
-    assert re.fullmatch(rf"Error: 127\.0\.0\.1:{server.port}: .+\n", done.stderr)
+    assert re.fullmatch(rf"Error: 127\.0\.0\.1:{server.port}: .+; --port takes another, 0 a free one\n", done.stderr)

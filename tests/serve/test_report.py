@@ -172,8 +172,9 @@ def test_an_older_version_can_be_asked_for(samples: Path) -> None:
     assert (told["version"], told["rows"]["signatures"], told["import_count"]) == (1, 62, 1)
 
 
-def test_an_empty_warehouse_has_a_page_that_says_so(sigdir: Sigdir, tmp_path: Path) -> None:
+def test_an_empty_warehouse_has_a_page_that_says_so(sigdir: Sigdir, house: Path, tmp_path: Path) -> None:
     """Nothing imported is no error."""
+    house.mkdir()
     done = sigdir("report", tmp_path / "report.html")
     assert done.returncode == 0
     assert b"nothing imported yet" in done.stderr

@@ -425,9 +425,13 @@ def test_a_folder_that_is_not_apart_is_refused(paths: Paths, where: str) -> None
 def test_where_no_warehouse_is_nothing_is_made(tmp_path: Path, copy: Paths) -> None:
     result = call_command("backup", copy.root, "--warehouse", tmp_path / "nowhere")
     assert_told_in_one_line(result)
+    assert "there is no such folder" in result.stderr
+    (tmp_path / "nowhere").mkdir()
+    result = call_command("backup", copy.root, "--warehouse", tmp_path / "nowhere")
+    assert_told_in_one_line(result)
     assert "there is no warehouse here" in result.stderr
     assert not copy.root.exists()
-    assert not (tmp_path / "nowhere").exists()
+    assert list((tmp_path / "nowhere").iterdir()) == []
 
 
 def test_a_second_backup_into_a_folder_is_told_who_is_at_it(paths: Paths, copy: Paths) -> None:

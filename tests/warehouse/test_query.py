@@ -102,17 +102,15 @@ def own(filled: Paths, tmp_path: Path) -> Paths:
     return Paths(tmp_path / "house")
 
 
-@pytest.fixture(params=["missing", "empty", "created", "filled"])
+@pytest.fixture(params=["empty", "created", "filled"])
 def any_house(request: pytest.FixtureRequest, filled: Paths, tmp_path: Path) -> warehouse.Warehouse:
     match request.param:
         case "filled":
             return warehouse.open(filled.root)
         case "created":  # the table is there, nothing was published
             return warehouse.open(filled.root, 0)
-        case "empty":
-            return warehouse.open(tmp_path)
         case _:
-            return warehouse.open(tmp_path / "missing")
+            return warehouse.open(tmp_path)
 
 
 # The views.
@@ -134,12 +132,12 @@ def test_rows_come_out_in_arrow_types(any_house: warehouse.Warehouse, view: str)
 
 def test_an_empty_folder_has_empty_views(tmp_path: Path) -> None:
     """Queries work before the first import, and looking makes no file."""
-    house = warehouse.open(tmp_path / "missing")
+    house = warehouse.open(tmp_path)
     assert house.version == -1
     assert [house.sql(f"SELECT count(*) FROM {view}").rows() for view in VIEWS] == [[(0,)]] * 4
     assert [house.count(collection) for collection in COLLECTIONS] == [0, 0]
     assert house.history() == []
-    assert not (tmp_path / "missing").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_row_views_hold_the_table(filled: Paths) -> None:
@@ -588,6 +586,13 @@ def test_a_version_far_beyond_the_last_is_told_at_all(filled: Paths) -> None:
     """A slip of the finger in --as-of is no endless loop."""
     result = run_command("stats", "--as-of", str(2**40), "--warehouse", filled.root, timeout=20)
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+
+
+def test_a_folder_that_is_not_there_is_no_warehouse(tmp_path: Path) -> None:
+    """A mistyped path is refused by name, not taken for a warehouse without rows, and nothing is made."""
+    with pytest.raises(warehouse.WarehouseError, match=f"^{tmp_path / 'missing'}: there is no such folder"):
+        warehouse.open(tmp_path / "missing")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_is_no_warehouse(tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ def test_an_older_version_has_its_own_numbers(house: warehouse.Warehouse) -> Non
 
 def test_an_empty_warehouse_has_no_numbers(tmp_path: Path) -> None:
     """Nothing to count is zeros and empty lists, and no error."""
-    found = statistics(warehouse.open(tmp_path / "nothing"))
+    found = statistics(warehouse.open(tmp_path))
     assert (found.version, found.total, found.growth, found.types, found.committed_at) == (-1, 0, (), (), None)
     assert found.rows == Split("rows", 0, 0)
     assert [each.found for each in found.zeros] == [0] * 8
