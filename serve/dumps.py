@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
@@ -19,6 +19,7 @@ from urllib.parse import quote
 import falcon
 import numpy as np
 import orjson
+import pyarrow as pa
 
 from serve import openapi_bulk
 from serve.cursors import cursor_at
@@ -32,10 +33,11 @@ from serve.web.page import rendered, send
 from warehouse.digests import Digests
 from warehouse.errors import Unusable
 from warehouse.mapped import Segment
+from warehouse.parquet import file_bytes
 from warehouse.paths import Paths
 from warehouse.reading import Reader
-from warehouse.scan import pieces
-from warehouse.schema import COLLECTIONS, Collection
+from warehouse.scan import batches, pieces
+from warehouse.schema import COLLECTIONS, FILE_SCHEMA, Collection
 from warehouse.snapshot import DataFile, Snapshot, history, read_snapshot
 from warehouse.template import RECORD, Template
 
@@ -191,17 +193,16 @@ class CollectionResource:
         snapshot = self._dumps.version(req, version)
         for collection in COLLECTIONS:
             files = snapshot.files[collection]
-            if name == f"{collection}.parquet":
-                raise _parquet(snapshot, collection)
-            for ending, (kind, head, template) in _KINDS.items():
+            if name == f"{collection}.parquet" and len(files) == 1:
+                raise falcon.HTTPFound(f"/dumps/{snapshot.version}/{collection}/{files[0].path.name}")
+            for ending, (kind, chunks) in _KINDS.items():
                 if name == collection + ending:
                     _all_kept(files)
                     resp.content_type = kind
                     _share(resp)
                     resp.set_header("Content-Disposition", f'attachment; filename="{name}"')
                     is_asked = req.method != "HEAD"
-                    lines = _lines(head, template, collection, files)
-                    resp.stream = _Stream(self._dumps.streams, lines) if is_asked else ()
+                    resp.stream = _Stream(self._dumps.streams, chunks(collection, files)) if is_asked else ()
                     return
         raise not_found()
 
@@ -209,16 +210,6 @@ class CollectionResource:
 
     def described(self) -> dict[str, Any]:
         return openapi_bulk.collection_dump_item()
-
-
-def _parquet(snapshot: Snapshot, collection: Collection) -> Exception:
-    """Where a collection is one file, that is it; several are what the version's list names."""
-    files = snapshot.files[collection]
-    if len(files) == 1:
-        return falcon.HTTPFound(f"/dumps/{snapshot.version}/{collection}/{files[0].path.name}")
-    return detail(
-        404, f"Version {snapshot.version} has {len(files)} files of {collection}: see /dumps/{snapshot.version}/"
-    )
 
 
 def _all_kept(files: tuple[DataFile, ...]) -> None:
@@ -263,7 +254,8 @@ class _Stream:
 
 _NDJSON, _CSV = Template(RECORD + "\n"), Template('{id},{created_at}Z,"{text_csv}",0x{hash}\n')
 _CSV_HEAD = b"id,created_at,text_signature,hex_signature\n"
-_KINDS = {".ndjson": (NDJSON, b"", _NDJSON), ".csv": (f"{CSV}; charset=utf-8", _CSV_HEAD, _CSV)}
+
+Chunks = Callable[[Collection, tuple[DataFile, ...]], Iterator[bytes]]
 
 
 def _lines(head: bytes, template: Template, collection: Collection, files: tuple[DataFile, ...]) -> Iterator[bytes]:
@@ -272,6 +264,18 @@ def _lines(head: bytes, template: Template, collection: Collection, files: tuple
         for segment in pieces(collection, file.path):
             for first in range(0, segment.rows, _CHUNK_ROWS):
                 yield template.render(segment, np.arange(first, min(first + _CHUNK_ROWS, segment.rows)))
+
+
+def _parquet(collection: Collection, files: tuple[DataFile, ...]) -> Iterator[bytes]:
+    rows = (batch for file in files for batch in batches(file.path, FILE_SCHEMA.names))
+    return file_bytes(collection, (pa.Table.from_batches([batch], FILE_SCHEMA) for batch in rows))
+
+
+_KINDS: dict[str, tuple[str, Chunks]] = {
+    ".ndjson": (NDJSON, partial(_lines, b"", _NDJSON)),
+    ".csv": (f"{CSV}; charset=utf-8", partial(_lines, _CSV_HEAD, _CSV)),
+    ".parquet": (PARQUET, _parquet),
+}
 
 
 def warm() -> None:

@@ -237,6 +237,7 @@ def collection_dump_item() -> Object:
     content = {
         NDJSON: {"schema": {"type": "string"}, "x-line": _ROWS},
         CSV: {"schema": {"type": "string"}},
+        PARQUET: {"schema": {"type": "string", "format": "binary"}},
     }
     return {"parameters": [_VERSION, parameter("name", "Collection and form.", {"enum": names}, "path")]} | with_head(
         {

@@ -14,6 +14,7 @@ import warehouse
 from torture.clients import client_of, look_up, rows_above
 from torture.ledger import Finding, Ledger, Row, Rows, check_order, check_promises
 from torture.processes import Server, until
+from warehouse.files import FileLock
 from warehouse.mapped import index_name
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, HASH_BYTES, VIEW_NAMES, Collection
@@ -79,6 +80,11 @@ def by_sql(paths: Paths, ledger: Ledger) -> int:
 
 def by_files(paths: Paths) -> None:
     """With no publisher at work, every file is one that the log names, and no other is left; raises Finding."""
+    with FileLock(paths.lock):  # the server's folder may go on to compact what it folded
+        _by_files(paths)
+
+
+def _by_files(paths: Paths) -> None:
     snapshot = read_snapshot(paths)
     named = {file.path for files in snapshot.files.values() for file in files}
     gone = [file for file in named if not file.exists()]

@@ -132,8 +132,9 @@ NO_FLOORS: Mapping[Collection, Floor] = MappingProxyType({c: Floor() for c in CO
 class Transaction:
     """What may be done inside one exclusive transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, known: dict[Collection, Floor] | None = None) -> None:
         self._connection = connection
+        self._known = {} if known is None else known
 
     def reserve(self, collection: Collection, rows: int, floor: Floor) -> Range:
         """Take ``rows`` ids and microseconds; both lie above everything handed out before.
@@ -141,6 +142,7 @@ class Transaction:
         The times end at the clock's now where they can, so that a large import does not push the
         clock of the rows behind it into the future.
         """
+        self._known.clear()
         last_id, last_created_at = self._connection.execute(
             "SELECT last_id, last_created_at FROM sequence WHERE collection = ?", (collection,)
         ).fetchone()
@@ -172,12 +174,21 @@ class Transaction:
         return found
 
     def _stage_together(self, rows: Sequence[NewText], floors: Mapping[Collection, Floor]) -> list[StagedRow | None]:
-        last = {
+        try:
+            return self._insert(rows, floors)
+        except sqlite3.IntegrityError:  # the id is taken: a process died between its commit and the stamp
+            if not self._known:
+                raise
+            self._known.clear()
+            return self._insert(rows, floors)
+
+    def _insert(self, rows: Sequence[NewText], floors: Mapping[Collection, Floor]) -> list[StagedRow | None]:
+        before = {
             collection: self._last(collection, floors[collection]) for collection in {row.collection for row in rows}
         }
-        before = dict(last)
+        last = dict(before)
         now = _now()
-        staged: list[StagedRow | None] = []
+        staged: list[StagedRow] = []
         values: list[Any] = []
         for row in rows:
             floor = Floor(last[row.collection].id + 1, max(last[row.collection].created_at + 1, now))
@@ -186,16 +197,15 @@ class Transaction:
             values += (row.collection, floor.id, floor.created_at, row.text, row.digest)
         added = self._connection.execute(_STAGE.format(",".join(["(?,?,?,?,?)"] * len(rows))), values).rowcount
         if added == len(rows):
-            return staged
+            self._known.update(last)
+            return list(staged)
+        self._known.clear()
         there = {(c, row.id) for c, above in before.items() for row in self.rows(c, above.id)}
-        return [
-            kept if kept is not None and (row.collection, kept.id) in there else None
-            for row, kept in zip(rows, staged, strict=True)
-        ]
+        return [kept if (row.collection, kept.id) in there else None for row, kept in zip(rows, staged, strict=True)]
 
     def _last(self, collection: Collection, floor: Floor) -> Floor:
         """The highest id and time that were handed out or are published."""
-        last = self.sequence(collection)
+        last = self._known.get(collection) or self.sequence(collection)
         return Floor(max(last.id, floor.id), max(last.created_at, floor.created_at))
 
     def rows(self, collection: Collection, above: int, up_to: int | None = None) -> list[StagedRow]:
@@ -325,6 +335,10 @@ class Staging:
             if begin and not begin.startswith(b"SQLite format 3\0"):  # SQLite would take it for a new file
                 raise Unusable(f"{path}: file is not a database")
         self._path = path
+        # The sequences as our last commit left them, which holds while the stamp is ours. To read them takes as
+        # many calls of SQLite as to write, each of which lets go of the interpreter.
+        self._known: dict[Collection, Floor] = {}
+        self._own_stamp = b""
         with ExitStack() as undo:  # a server that tries again and again would run out of handles
             self._stamp = _shared(path.with_name(f"{path.name}.stamp"))
             undo.callback(self._stamp.close)
@@ -402,10 +416,16 @@ class Staging:
         # whoever waits is woken when the lock is free.
         lock(self._queue)
         try:
-            yield Transaction(self._connection)
-            self._stamp[:8] = struct.pack("<q", time.time_ns())
-        except sqlite3.Error as error:
-            raise Unusable(f"{self._path}: {error}") from error
+            if self._stamp[:8] != self._own_stamp:
+                self._known.clear()
+            yield Transaction(self._connection, self._known)
+            (before,) = struct.unpack("<q", self._stamp[:8])
+            self._stamp[:8] = self._own_stamp = struct.pack("<q", max(before + 1, time.time_ns()))
+        except BaseException as error:
+            self._known.clear()
+            if isinstance(error, sqlite3.Error):
+                raise Unusable(f"{self._path}: {error}") from error
+            raise
         finally:
             unlock(self._queue)
 

@@ -281,10 +281,14 @@ def test_a_collection_as_csv_has_the_same_rows(server: Server) -> None:
     assert rows == [[str(row[name]) for name in names] for row in whole(server.port)]
 
 
-def test_a_collection_of_one_file_as_parquet_is_that_file(server: Server) -> None:
+def test_a_collection_as_parquet_is_its_file_or_made_of_all(server: Server) -> None:
+    """One file is sent as it is, and of several one is written; rows come in the order of their ids."""
     assert pq.read_table(io.BytesIO(followed(server, "/dumps/1/signatures.parquet").body)).num_rows == 20_000
-    several = followed(server, "/dumps/2/signatures.parquet")
-    assert (several.status, several.json()) == (404, {"detail": "Version 2 has 2 files of signatures: see /dumps/2/"})
+    several = get(server.port, "/dumps/2/signatures.parquet")
+    assert several.status == 200
+    ids = pq.read_table(io.BytesIO(several.body))["id"].to_pylist()
+    lines = get(server.port, "/dumps/2/signatures.ndjson").body.splitlines()
+    assert ids == [json.loads(line)["id"] for line in lines]
 
 
 def test_head_of_a_collection_tells_its_kind_and_no_length(server: Server) -> None:

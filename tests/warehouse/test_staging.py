@@ -21,7 +21,7 @@ from tests.warehouse.support import Disk, digest_of, other_process, small_disk, 
 from warehouse.errors import Unusable
 from warehouse.identity import FORMAT
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from warehouse.staging import NO_FLOORS, Floor, Range, StagedRow, Staging
+from warehouse.staging import NO_FLOORS, STAGED_TOGETHER, Floor, NewText, Range, StagedRow, Staging
 
 NO_FLOOR = Floor()
 HOUR = 3_600_000_000
@@ -67,6 +67,53 @@ def rows_of(staging: Staging, collection: Collection = SIGNATURES, above: int = 
 
 
 # The sequences.
+
+
+@pytest.mark.parametrize("others", [0, 1, 5])
+def test_a_commit_whose_process_died_before_it_told_of_it_is_noticed(staging: Staging, path: Path, others: int) -> None:
+    """Rows that another has committed, without a sign of it to us, keep their ids, and ours lie above them."""
+    first = staged(staging, "first()")
+    with sqlite3.connect(path) as killed:
+        for number in range(others):
+            row = ("signatures", first.id + 1 + number, first.created_at + 1 + number, f"other{number}()", bytes(32))
+            killed.execute("INSERT INTO staged VALUES (?, ?, ?, ?, ?)", row)
+    killed.close()
+    last = staged(staging, "last()")
+    assert last.id == first.id + others + 1
+    assert [row.id for row in rows_of(staging)] == list(range(1, others + 3))
+    assert rows_of(staging)[-1] == last
+    assert last.created_at > rows_of(staging)[-2].created_at
+
+
+def test_handles_that_take_turns_never_give_an_id_twice(staging: Staging, path: Path) -> None:
+    """Whoever wrote last, the next id and time are above it, rows together or alone, staged or reserved."""
+    other = Staging(path)
+    seen = [0]
+    for turn in range(12):
+        handle = (staging, other)[(turn // 2) % 2]
+        with handle.exclusive() as transaction:
+            if turn % 5 == 4:
+                seen += [transaction.reserve(SIGNATURES, 10, NO_FLOOR).first_id + 9]
+            else:
+                texts = [
+                    NewText(SIGNATURES, f"t{turn}x{n}()", digest_of(f"t{turn}x{n}()")) for n in range(turn % 3 + 1)
+                ]
+                seen += [row.id for row in transaction.stage_all([*texts, texts[0]], {SIGNATURES: NO_FLOOR}) if row]
+    other.close()
+    assert seen == sorted(set(seen))
+
+
+def test_a_batch_that_has_a_text_twice_stores_it_once(staging: Staging) -> None:
+    """None stands in the place of a text that was there, or came before in the same batch."""
+    stage(staging, "known()")
+    texts = [f"n{number}()" for number in range(STAGED_TOGETHER + 5)]
+    names = ["known()", *texts, texts[3], texts[-1]]
+    with staging.exclusive() as transaction:
+        rows = transaction.stage_all(
+            [NewText(SIGNATURES, name, digest_of(name)) for name in names], {SIGNATURES: NO_FLOOR}
+        )
+    assert [row and row.text for row in rows] == [None, *texts, None, None]
+    assert [row for row in rows if row] == rows_of(staging)[1:]
 
 
 def test_ids_and_times_rise_strictly(staging: Staging) -> None:
