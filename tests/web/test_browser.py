@@ -287,7 +287,9 @@ def test_a_page_can_be_read_aloud_and_fits_a_phone(page_of: Open, path: str) -> 
     assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
-@pytest.mark.parametrize(("path", "cell"), [("/dumps/", "td[data-label=sha256]"), ("/status/", ".stacked td:has(.text)")])
+@pytest.mark.parametrize(
+    ("path", "cell"), [("/dumps/", "td[data-label=sha256]"), ("/status/", ".stacked td:has(.text)")]
+)
 def test_long_cells_have_the_width_of_a_phone(page_of: Open, path: str, cell: str) -> None:
     """Checksums and the names of sources are on lines of their own there, not in a column of some letters."""
     page = page_of(path, **PHONE)
