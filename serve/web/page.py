@@ -9,6 +9,7 @@ Invariants
 from __future__ import annotations
 
 import hashlib
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -215,6 +216,9 @@ _HEADINGS = {
     414: "Too much", 503: "Not now",
 }  # fmt: skip
 
+_HASH_PATH = re.compile(r"/(selector/0x[0-9a-f]{8}|topic/0x[0-9a-f]{64})/")
+"""Where a text may still come to be."""
+
 # What an API's answer looks like in a browser.
 
 
@@ -224,7 +228,8 @@ def send_answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None
     status = falcon.http_status_to_code(resp.status)
     if status >= 300 and not req.path.startswith("/api/"):
         send(req, resp, rendered("error.html", status=status, heading=_HEADINGS.get(status, "That went wrong"),
-                                 told=str(value.get("detail", ""))))  # fmt: skip
+                                 told=str(value.get("detail", "")),
+                                 offers_submit=status == 404 and _HASH_PATH.fullmatch(req.path) is not None))  # fmt: skip
         return
     is_list = isinstance(value, dict) and "results" in value
     told = value if is_list else {}

@@ -193,15 +193,25 @@ def results(view: View, given: Mapping[str, str]) -> dict[str, Any]:
     groups: list[Found] = []
     if asked.kind != "nothing":
         groups = [find(view, c, asked, (page - 1) * size, size) for c in ([only] if only else COLLECTIONS)]
+    if not only:
+        groups = [group for group in groups if group.rows or _may_match(asked, group.collection)]
     if only and page > 1 and not (groups and groups[0].rows):
         raise detail(404, "There is no such page.")
     pages = max(1, -(-groups[0].count // size)) if only and groups else 1
     return {
         "query": asked.given, "asked": asked, "groups": groups, "only": SHORT[only] if only else "", "page": page,
         "pages": pages, "meanings": _meanings(view, asked), "told": _told(asked, groups), "json": _json_query(asked),
+        "submit": "/submit/" + (f"?{urlencode({'text': asked.canonical})}" if asked.canonical else ""),
         "more": lambda short, number=1: "/search/?" + urlencode(
             {"q": asked.given, "in": short} | ({"page": number} if number > 1 else {})),
     }  # fmt: skip
+
+
+def _may_match(asked: Asked, collection: Collection) -> bool:
+    """Whether what was asked for could be in a collection; a selector may be what a topic begins with, by chance."""
+    if asked.kind in ("selector", "calldata"):
+        return collection == SIGNATURES
+    return asked.kind != "topic" or collection == EVENT_SIGNATURES
 
 
 def _meanings(view: View, asked: Asked) -> list[dict[str, Any]]:

@@ -41,6 +41,8 @@ _SHOWN = 300
 KINDS = ("auto", "list", "abi", "solidity")
 _SOLIDITY = re.compile(rb"\b(?:pragma\s+solidity|contract|interface|library)\b[^;]*[{;]")
 
+_STORAGE = re.compile(rb"\bstorage\b")
+
 WORDS = {
     "empty": "there is nothing in it",
     "too_long": f"longer than {MAX_TEXT_BYTES:,} bytes",
@@ -52,6 +54,9 @@ WORDS = {
     "library_type": "a type of a library's own, which has no selector of this kind",
     "too_many_indexed": "more than three indexed parameters",
     "bad_entry": "not an entry of an ABI",
+    "no_parenthesis": "a ( was expected: name(types)",
+    "more_behind": "something is behind the signature that is no part of it",
+    "unknown_here": "this type was not found: submit the file that declares it too",
     "encoding": "not UTF-8",
     "placeholder": "a decompiler's placeholder, not a name",
     "hash_mismatch": "its hash is another",
@@ -117,7 +122,7 @@ def _verdict(view: View, entry: Entry, default: int, seen: set[tuple[Collection,
     try:
         signature = normalise(entry.text, said=entry.said, default=default)
     except GrammarError as error:
-        return Verdict(entry.line, written, "refused", error.reason, error.column)
+        return Verdict(entry.line, written, "refused", _plainly(error.reason, entry.text), error.column)
     collection, digest = NAMES[signature.collection], keccak256(signature.text.encode())
     new = NewText(collection, signature.text, digest)
     state = "new"
@@ -127,6 +132,16 @@ def _verdict(view: View, entry: Entry, default: int, seen: set[tuple[Collection,
         state = "known"
     seen.add((collection, signature.text))
     return Verdict(entry.line, written, state, new=new)
+
+
+def _plainly(reason: str, text: bytes) -> str:
+    """The grammar's reason, or what it comes to for somebody who typed or pasted the text."""
+    if reason in ("bad_entry", "bad_name") and b"(" not in text:
+        return "no_parenthesis"
+    if reason == "bad_entry":
+        return "more_behind"
+    # Libraries write `storage`; a qualified type without it is most likely of a file that was not sent.
+    return "unknown_here" if reason == "library_type" and not _STORAGE.search(text) else reason
 
 
 # What was sent, as candidates.

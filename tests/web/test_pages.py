@@ -194,6 +194,27 @@ def test_any_question_has_an_answer(server: Server, asked: str) -> None:
     assert get(server.port, "/search/?q=" + quote(asked)).status == 200
 
 
+@pytest.mark.parametrize(
+    ("asked", "shown"), [("0xa9059cbb", ["functions"]), ("0xa9059cbb" + "00" * 64, ["functions"]), (TOPIC, ["events"]),
+                         ("0xddf252ad", ["functions", "events"]), ("transfer", ["functions", "events"])]
+)  # fmt: skip
+def test_a_whole_hash_is_looked_for_where_it_can_be(server: Server, asked: str, shown: list[str]) -> None:
+    """No heading for a collection without such hashes; events that begin with a selector are shown."""
+    body = get(server.port, f"/search/?q={asked}").body.decode()
+    assert re.findall(r'<section aria-labelledby="(\w+)"', body) == shown
+
+
+@pytest.mark.parametrize("asked", ["0x00000000", "0x00000000" + "00" * 64, "0x" + "00" * 32, "noSuchName"])
+def test_nothing_found_is_one_line_with_a_way_on(server: Server, asked: str) -> None:
+    """The line leads to Submit, as does the page of a hash that nobody knows."""
+    body = get(server.port, f"/search/?q={asked}").body.decode()
+    assert '<p class="none">Nothing found. <a href="/submit/">Submit it</a></p>' in body
+    assert "<section" not in body
+    for path in ("/selector/0x00000000/", f"/topic/0x{'0' * 64}/"):
+        assert '<a href="/submit/">Submit it</a>' in get(server.port, path, BROWSER).body.decode()
+    assert "Submit it" not in visible(get(server.port, "/selector/0x12/", BROWSER))
+
+
 # Submitting.
 
 
@@ -283,6 +304,20 @@ def test_bytes_that_are_no_text_are_told_with_their_column(server: Server) -> No
     body, headers = multipart({"kind": "list"}, {"file": b"f\xff()"})
     page = visible(request(server.port, "POST", "/submit/", body, headers))
     assert "not UTF-8, at column 2" in page
+
+
+@pytest.mark.parametrize(
+    ("line", "told"), [("transfer", "a ( was expected: name(types), at column 9"),
+                       ("hello world", "a ( was expected: name(types), at column 7"),
+                       ("f(uint256)x", "something is behind the signature"),
+                       ("f(Unknown.Type)", "this type was not found: submit the file that declares it too, at column 3"),
+                       ("f(Set.Data storage)", "a type of a library's own")]
+)  # fmt: skip
+def test_a_refusal_says_what_to_mend(server: Server, line: str, told: str) -> None:
+    """In words for who pasted a list, who has no ABI and may have more files."""
+    page = visible(send_form(server, {"text": line, "kind": "list"}))
+    assert told in page
+    assert "of an ABI" not in re.sub(r"Signatures, an ABI.*", "", page, flags=re.DOTALL)
 
 
 # Links.
