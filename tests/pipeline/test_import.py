@@ -270,6 +270,7 @@ def test_collections_are_independent(tmp_path: Path, house: Path) -> None:
 def test_ids_and_times_follow_the_source(tmp_path: Path, house: Path) -> None:
     """Ids are dense inside an import and in source order; created_at rises with every one of them."""
     dice = random.Random(5)
+    house.mkdir()
     for number in range(3):
         names = [f"f{dice.randrange(40_000)}_{number % 2}()" for _ in range(30_000)]
         before = texts(house)
@@ -659,6 +660,7 @@ def test_sql_as_parquet(tmp_path: Path, house: Path, sigdir: Sigdir) -> None:
 )
 def test_sql_without_rows(house: Path, here: Here, format: str, expected: bytes | None) -> None:
     """A query without rows is written as one, in every format."""
+    house.mkdir()
     done = here("sql", "--format", format, "SELECT id FROM signatures")
     assert (done.status, done.err) == (0, "")
     assert expected is None or done.out == expected
