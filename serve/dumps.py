@@ -1,4 +1,4 @@
-"""Dumps: the files of each version as they are, and whole collections as NDJSON or CSV.
+"""Dumps: the files of each version as they are, and whole collections as NDJSON, CSV or Parquet.
 
 A dump is a version: what was POSTed and not folded is in the next one, or behind the cursor that a version
 carries in ``/api/v1/changes/``. Files are served with ranges, so Parquet readers elsewhere fetch the

@@ -25,7 +25,7 @@ from serve.openapi import Routes
 from serve.openapi_bulk import NDJSON
 from serve.post import Writer
 from serve.settings import Settings
-from warehouse.mapped import Segment, sorted_hashes
+from warehouse.mapped import NO_ROWS, Segment, sorted_hashes
 from warehouse.reading import Reader, View
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, HASH_BYTES, SIGNATURES
 from warehouse.snapshot import Snapshot
@@ -248,7 +248,7 @@ def resolved(view: View, asked: Asked) -> Iterator[bytes]:
 
 def _piece(asked: Asked, found: list[_Found], first: int, last: int) -> bytes:
     """The lines ``first`` up to ``last``."""
-    asking, starts, pools = [_NONE], [_NONE], [_NOTHING]
+    asking, starts, pools = [NO_ROWS], [NO_ROWS], [_NOTHING]
     pooled = 0
     for part in found:
         a, b = np.searchsorted(part.asking, (first, last)).tolist()
@@ -271,7 +271,7 @@ def _piece(asked: Asked, found: list[_Found], first: int, last: int) -> bytes:
     return lines
 
 
-_NONE, _NOTHING = np.empty(0, np.int64), np.empty(0, np.uint8)
+_NOTHING = np.empty(0, np.uint8)
 
 
 @njit(nogil=True, cache=True)

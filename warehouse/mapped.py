@@ -190,8 +190,12 @@ class _Needle:
 @njit(cache=True)
 def prefix_range(hashes: Array, prefix: int) -> tuple[int, int]:
     """The range of the sorted ``hashes`` that begin with these four bytes."""
-    key = np.uint64(prefix) << _PREFIX_SHIFT
-    low, high = 0, len(hashes)
+    return _range_between(hashes, np.uint64(prefix) << _PREFIX_SHIFT, 0, len(hashes))
+
+
+@njit(nogil=True, cache=True)
+def _range_between(hashes: Array, key: Any, low: int, high: int) -> tuple[int, int]:
+    """The range of the sorted ``hashes`` with the prefix of ``key``, which begins at ``low`` to ``high``."""
     while low < high:
         middle = (low + high) >> 1
         if hashes[middle] < key:
@@ -221,16 +225,8 @@ def _ranges(hashes: Array, keys: Array) -> tuple[Array, Array]:
         while low + step <= len(hashes) and hashes[low + step - 1] < key:
             low += step
             step *= 2
-        high = min(low + step - 1, len(hashes))
-        while low < high:
-            middle = (low + high) >> 1
-            if hashes[middle] < key:
-                low = middle + 1
-            else:
-                high = middle
-        first[n] = last[n] = low
-        while last[n] < len(hashes) and hashes[last[n]] ^ key <= _ROW_MASK:
-            last[n] += 1
+        low, last[n] = _range_between(hashes, key, low, min(low + step - 1, len(hashes)))
+        first[n] = low
     return first, last
 
 
