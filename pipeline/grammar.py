@@ -584,7 +584,7 @@ def _is_canonical(data: Array, start: Any, end: Any) -> bool:
 
 
 @njit(nogil=True, cache=True)
-def _declarations(
+def declarations(
     data: Array, starts: Array, ends: Array, said: Array, default: int,
     out: Array, offsets: Array, reasons: Array, columns: Array, collections: Array,
 ) -> None:  # fmt: skip
@@ -640,7 +640,7 @@ def normalise_rows(data: Array, starts: Array, ends: Array, said: Array, default
         np.empty(room, np.uint8), np.empty(rows + 1, np.int32), np.empty(rows, np.uint8),
         np.empty(rows, np.int32), np.empty(rows, np.uint8),
     )  # fmt: skip
-    _declarations(
+    declarations(
         data, starts, ends, said, default,
         result.data, result.offsets, result.reasons, result.columns, result.collections,
     )  # fmt: skip

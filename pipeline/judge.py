@@ -24,9 +24,12 @@ from pipeline.grammar import (
     MAX_TEXT_BYTES,
     OK,
     UNSAID,
+    GrammarError,
+    declarations,
+    normalise,
     normalise_rows,
 )
-from pipeline.keccak import keccak256_rows
+from pipeline.keccak import digests_of, keccak256, keccak256_rows
 from warehouse.parquet import bytes_of
 from warehouse.schema import EVENT_SIGNATURES, SIGNATURES, Collection
 from warehouse.spill import Rows
@@ -104,6 +107,36 @@ def recheck(collection: Collection, text: pa.StringArray) -> tuple[Array, Array]
         canonical = pa.StringArray.from_buffers(len(text), pa.py_buffer(result.offsets), pa.py_buffer(result.data))
         good &= pc.equal(canonical, text).to_numpy(zero_copy_only=False)
     return keccak256_rows(writable, bounds), good
+
+
+def judge_one(text: str, collection: int) -> tuple[str, bytes]:
+    """The canonical text and its digest, of one text that is said to belong to a collection; raises GrammarError.
+
+    As a batch of one would do it, without a batch's columns: 2.5 microseconds, where the grammar as plain
+    Python and pycryptodome take 9 to 19. The interpreter is kept: a server that let go of it here would
+    wait longer to have it back.
+    """
+    if text.isascii() and len(text) <= MAX_TEXT_BYTES:
+        raw = np.frombuffer(text.encode(), np.uint8)
+        reason, found, out, digest = _judge_one(raw, collection)
+        if reason == OK and found == collection:
+            return out.tobytes().decode(), digest.tobytes()
+    signature = normalise(text, said=collection, default=collection)
+    if signature.collection != collection:
+        raise GrammarError("bad_name", 1, text)
+    return signature.text, keccak256(signature.text.encode())
+
+
+@njit(cache=True)
+def _judge_one(data: Array, collection: int) -> tuple[int, int, Array, Array]:
+    starts, ends = np.zeros(1, np.int32), np.full(1, len(data), np.int32)
+    said = np.full(1, collection, np.uint8)
+    out, offsets = np.empty(2 * len(data) + 16, np.uint8), np.empty(2, np.int32)
+    reasons, columns, collections = np.empty(1, np.uint8), np.empty(1, np.int32), np.empty(1, np.uint8)
+    digests = np.empty((1, 4), np.uint64)
+    declarations(data, starts, ends, said, collection, out, offsets, reasons, columns, collections)
+    digests_of(out, offsets, digests)
+    return reasons[0], collections[0], out[: offsets[1]], digests[0]
 
 
 def _faults(candidates: Candidates) -> tuple[Array | None, Array]:

@@ -178,7 +178,7 @@ def _load(block: Array, lane: Any, data: Array, start: Any, end: Any, number: An
 
 
 @njit(nogil=True, cache=True)
-def _digests(data: Array, offsets: Array, out: Array) -> None:
+def digests_of(data: Array, offsets: Array, out: Array) -> None:
     """Fill ``out`` (uint64, rows x 4, little-endian words) with the digests of all rows."""
     rows = len(offsets) - 1
     state = np.empty(25 * WIDTH, dtype=np.uint64)
@@ -214,7 +214,7 @@ def keccak256_rows(data: Array, offsets: Array) -> Array:
     ``data[offsets[i]:offsets[i + 1]]``. Returns uint8 of shape (rows, 32).
     """
     out = np.empty((len(offsets) - 1, 4), dtype="<u8")
-    _digests(data, offsets, out)
+    digests_of(data, offsets, out)
     return out.view(np.uint8)
 
 

@@ -383,6 +383,7 @@ def warm() -> None:
     """Load every kernel that a request may need, compiling those that never were, before any waits."""
     [candidates] = pack([Entry(b"function warm(uint a)", 1)], 0)
     judge(candidates)
+    new_text(SIGNATURES, "warm(uint a)")
     text, hash = np.frombuffer(b"warm(uint256)", np.uint8), np.zeros((1, 4), np.uint8)
     numbers = np.zeros(1, np.int64)
     segment = Segment.of(1, numbers, numbers, np.array([0, len(text)]), text, hash, {})

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from pipeline.grammar import EVENTS, FUNCTIONS, GrammarError, normalise
-from pipeline.keccak import keccak256
+from pipeline.grammar import EVENTS, FUNCTIONS
+from pipeline.judge import judge_one
 from warehouse.paths import Paths
 from warehouse.reading import Reader, View
 from warehouse.schema import EVENT_SIGNATURES, SIGNATURES, Collection
@@ -34,11 +34,7 @@ def new_text(collection: Collection, text: str) -> NewText:
 
     The keyword of the other collection is an error, not a way into it.
     """
-    code = CODES[collection]
-    signature = normalise(text, said=code, default=code)
-    if signature.collection != code:
-        raise GrammarError("bad_name", 1, text)
-    return NewText(collection, signature.text, keccak256(signature.text.encode()))
+    return NewText(collection, *judge_one(text, CODES[collection]))
 
 
 class _Job:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.candidates import Candidates, Entry, pack
@@ -26,7 +26,7 @@ from pipeline.grammar import (
     normalise,
     normalise_rows,
 )
-from pipeline.judge import COLLECTION_CODES, Verdicts, judge
+from pipeline.judge import COLLECTION_CODES, Verdicts, judge, judge_one
 from pipeline.keccak import keccak256
 from tests.pipeline.strategies import (
     ALIASES,
@@ -563,6 +563,33 @@ def test_error_cuts_a_long_text() -> None:
         normalise("f(" + "uint," * 1_000)
     assert len(str(caught.value)) < 300
     assert caught.value.column == 5_003
+
+
+# One text by the compiled grammar.
+
+
+@settings(deadline=None)
+@given(any_text(), st.sampled_from([FUNCTIONS, EVENTS]))
+@example(b"", FUNCTIONS)
+@example("f(\u00e9)".encode(), FUNCTIONS)
+@example(b"event f(uint)", FUNCTIONS)
+@example(b"function f(uint)", EVENTS)
+@example(b"f(uint indexed a)", FUNCTIONS)
+@example(b"f(" + b"uint," * 9_000 + b"uint)", FUNCTIONS)
+@example(b"f(" + b"uint," * 14_000 + b"uint)", FUNCTIONS)
+def test_one_text_is_judged_as_plain_python_judges_it(raw: bytes, collection: int) -> None:
+    """The canonical text and its digest, or the same error; what belongs to the other collection is bad."""
+    text = raw.decode(errors="replace")
+    expected = one(text, collection, collection)
+    if not expected.reason and expected.collection != collection:
+        expected = Verdict("", UNSAID, "bad_name", 1)
+    try:
+        canonical, digest = judge_one(text, collection)
+    except GrammarError as error:
+        assert Verdict("", UNSAID, error.reason, error.column) == expected
+    else:
+        assert Verdict(canonical, collection, "", 0) == expected
+        assert digest == keccak256(canonical.encode())
 
 
 # Through the judge: encoding, declared hashes, and that nothing gets lost.
