@@ -7,11 +7,13 @@ hardly ever an error.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote_plus
 
 import numpy as np
@@ -36,8 +38,7 @@ class InvalidPage(Exception):
     """The page is not a number, not positive, or past the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(NamedTuple):
     """What a row must be: every condition that is not None.
 
     ``never`` is set by a value that no row can match.
@@ -50,9 +51,13 @@ class Filter:
     last: int | None = None
     never: bool = False
 
+    def is_whole(self, width: int) -> bool:
+        """Whether it is one hash of so many bytes, all of its digits, and nothing else."""
+        hex = self.hex
+        return hex is not None and len(hex) == 2 * width and self == (hex, None, None, None, None, False)
 
-@dataclass(frozen=True, slots=True)
-class Query:
+
+class Query(NamedTuple):
     """A request's parameters, understood. ``pairs`` are those that links repeat, sorted.
 
     ``filter`` is None where nothing is filtered by.
@@ -68,6 +73,9 @@ class Query:
     """Given where pages are told by the last row seen instead of by number; empty to begin."""
 
 
+_name_of = itemgetter(0)
+
+
 @lru_cache(maxsize=1024)
 def parse(query_string: str) -> Query:
     """Understand a query string, with or without percent-escapes; never fails."""
@@ -75,16 +83,19 @@ def parse(query_string: str) -> Query:
         pairs = parse_qsl(query_string, keep_blank_values=True, errors="replace")
     else:  # nothing is escaped: half the time of a page of rows is saved
         pairs = [(n, v) for n, _, v in (part.partition("=") for part in query_string.split("&") if part)]
-    given = [(name, value) for name, value in pairs if value]
+    given = [pair for pair in pairs if pair[1]]
+    if len(given) > 1:
+        given.sort(key=_name_of)
     last = dict(pairs)  # of a parameter given twice the last one counts
+    known = last.get
     return Query(
-        pairs=tuple(sorted(given, key=lambda pair: pair[0])),
-        filter=_filter(last) if not FILTERS.keys().isdisjoint(last) else None,
-        oldest_first=_oldest_first(last.get("ordering", "")),
-        page=last.get("page", "1"),
-        page_size=_page_size(last.get("page_size", "")),
-        format=last.get("format", ""),
-        cursor=last.get("cursor"),
+        tuple(given),
+        None if FILTERS.keys().isdisjoint(last) else _filter(last),
+        "ordering" in last and _oldest_first(last["ordering"]),
+        known("page", "1"),
+        _page_size(last["page_size"]) if "page_size" in last else DEFAULT_PAGE_SIZE,
+        known("format", ""),
+        known("cursor"),
     )
 
 
@@ -111,9 +122,9 @@ def _oldest_first(value: str) -> bool:
 
 def _filter(given: dict[str, str]) -> Filter:
     built: dict[str, Any] = {}
-    for name, understand in FILTERS.items():
-        value = given.get(name, "")
-        if value:
+    for name, value in given.items():
+        understand = FILTERS.get(name)
+        if understand and value:
             for key, found in understand(value).items():
                 built[key] = _tighter(key, built[key], found) if key in built else found
     return Filter(**built)
@@ -124,13 +135,14 @@ def _tighter(key: str, a: Any, b: Any) -> Any:
 
 
 _NOTHING = {"never": True}
+_DIGITS = re.compile("[0-9a-f]{1,64}")
 
 
 def _hex(value: str) -> dict[str, Any]:
     digits = value.lower().removeprefix("0x")
     if not digits:
         return {}
-    return {"hex": digits} if re.fullmatch("[0-9a-f]{1,64}", digits) else _NOTHING
+    return {"hex": digits} if _DIGITS.fullmatch(digits) else _NOTHING
 
 
 def _hashes(value: str) -> dict[str, Any]:
@@ -239,11 +251,14 @@ def selections_of(view: View, collection: Collection, wanted: Filter | None) -> 
     """What a filter leaves of a view, the oldest segment first; none that is empty, where there is a filter."""
     if wanted is None:
         return _everything(view, collection)
-    chosen = [select(segment, collection, wanted) for segment in view.segments[collection]]
+    if wanted.is_whole(HASH_BYTES[collection]):
+        found = view.with_hash(collection, bytes.fromhex(wanted.hex or ""))
+        return [Selection(segment, 0, segment.rows, rows) for segment, rows in found]
+    chosen = [_select(segment, collection, wanted) for segment in view.segments[collection]]
     return [selection for selection in chosen if selection is not None and selection.count]
 
 
-def select(segment: Segment, collection: Collection, wanted: Filter) -> Selection | None:
+def _select(segment: Segment, collection: Collection, wanted: Filter) -> Selection | None:
     """Apply a filter to one segment; None where no row has its hash."""
     if wanted.never:
         return None
@@ -310,10 +325,10 @@ def is_quick(path: str, query_string: str) -> bool:
 
 def texts_with(view: View, collection: Collection, hash: bytes) -> list[str]:
     """The texts of a whole hash, oldest first."""
-    return [segment.text_at(row) for segment in view.segments[collection] for row in segment.with_hash(hash).tolist()]
+    return [segment.text_at(row) for segment, rows in view.with_hash(collection, hash) for row in rows.tolist()]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Page:
     """A page of a list: ``records`` is JSON, the records joined by commas; links None at the ends."""
 
@@ -413,12 +428,13 @@ def link(url: str, pairs: tuple[tuple[str, str], ...], number: int) -> str:
 
 
 def _link_with(url: str, pairs: tuple[tuple[str, str], ...], name: str, value: str) -> str:
-    kept = [pair for pair in pairs if pair[0] not in ("page", "cursor")]
-    if not kept:
-        return f"{url}?{name}={value}"
-    kept.append((name, value))
-    kept.sort(key=lambda pair: pair[0])
-    return url + "?" + "&".join(f"{_quoted(name)}={_quoted(value)}" for name, value in kept)
+    before, behind = _around(name, tuple([pair for pair in pairs if pair[0] not in ("page", "cursor")]))
+    return f"{url}?{before}{value}{behind}"
 
 
-_quoted = lru_cache(maxsize=1024)(quote_plus)  # the same few names and values again and again
+@lru_cache(maxsize=256)
+def _around(name: str, kept: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    """What stands in a link before and behind the value of one parameter: digits and letters, so not escaped."""
+    parts = [f"{quote_plus(other)}={quote_plus(value)}" for other, value in kept]
+    at = bisect_right([other for other, _ in kept], name)
+    return "&".join([*parts[:at], f"{name}="]), "".join(f"&{part}" for part in parts[at:])

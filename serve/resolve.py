@@ -25,6 +25,7 @@ from serve.openapi import Routes
 from serve.openapi_bulk import NDJSON
 from serve.post import Writer
 from serve.settings import Settings
+from warehouse.lookup import Lookup
 from warehouse.mapped import NO_ROWS, Segment, sorted_hashes
 from warehouse.reading import Reader, View
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, HASH_BYTES, SIGNATURES
@@ -368,5 +369,6 @@ def warm() -> None:
     digest = np.frombuffer(bytes.fromhex("a9059cbb"), np.uint8).reshape(1, 4)
     text, numbers = np.frombuffer(b"f()", np.uint8), np.zeros(1, np.int64)
     segment = Segment.of(1, numbers, numbers, np.array([0, 3]), text, digest, sorted_hashes(digest))
+    Lookup([segment]).with_hash(bytes(4))
     view = View(Snapshot(), {SIGNATURES: (segment,), EVENT_SIGNATURES: ()}, "", b"")
     b"".join(resolved(view, Asked.of(b"0xa9059cbb", "")))

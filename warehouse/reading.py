@@ -24,6 +24,7 @@ import pyarrow as pa
 from warehouse.digests import digest_name
 from warehouse.errors import Unusable
 from warehouse.files import FileLock, is_there, make_folder, remove
+from warehouse.lookup import Lookup
 from warehouse.mapped import Segment, index_name, segment_of, unused
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, HASH_BYTES, Collection
@@ -54,6 +55,8 @@ class View:
     token: str
     next_log_entry: bytes
     """The path of the log's entry that would make a newer version."""
+    lookups: Mapping[Collection, Lookup] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, Lookup(())))
+    """Of the snapshot's segments; behind them may stand one more, of what is staged."""
     settled: Mapping[Collection, int] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, _ALL))
     """Up to this id all rows that ever will be are there; above it a publish in work may bring more in between."""
 
@@ -64,14 +67,23 @@ class View:
     def count(self, collection: Collection) -> int:
         return sum(segment.rows for segment in self.segments[collection])
 
+    def with_hash(self, collection: Collection, digest: bytes) -> list[tuple[Segment, Array]]:
+        """The rows with exactly this hash, rising, of each segment that has any, oldest first."""
+        found = self.lookups[collection].with_hash(digest)
+        for staged in self.segments[collection][self.lookups[collection].files :]:
+            rows = staged.with_hash(digest)
+            if len(rows):
+                found.append((staged, rows))
+        return found
+
     def find_text(self, collection: Collection, text: str, hash: bytes) -> bool:
         """Whether the snapshot has this text, whose stored hash is given.
 
         Staged rows are not looked at: whoever stages finds them by their own index, whatever their number.
         """
         wanted = text.encode()
-        for segment in self.segments[collection][: len(self.snapshot.files[collection])]:
-            for row in segment.with_hash(hash).tolist():
+        for segment, rows in self.lookups[collection].with_hash(hash):
+            for row in rows.tolist():
                 start, end = segment.offsets[row], segment.offsets[row + 1]
                 if end - start == len(wanted) and segment.text[start:end].tobytes() == wanted:
                     return True
@@ -137,6 +149,7 @@ class Reader:
         self._staging = Staging(paths.staging)
         self._mapped: dict[Path, Segment] = {}
         self._segments: dict[Collection, tuple[Segment, ...]] = {}
+        self._lookups: dict[Collection, Lookup] = {}
         self._tails: dict[Collection, _Tail] = {}
         self._data_version = -1
         self._stamp, self._looked = self._staging.stamp(), time.monotonic()
@@ -196,6 +209,7 @@ class Reader:
             for file in files[collection]
         }
         self._segments = {c: tuple(self._mapped[file.path] for file in files[c]) for c in COLLECTIONS}
+        self._lookups = {c: Lookup(self._segments[c]) for c in COLLECTIONS}
         self._tails = {collection: _Tail(collection) for collection in COLLECTIONS}
 
     def _read(self) -> View:
@@ -216,7 +230,8 @@ class Reader:
         }
         marks = ".".join(str(self._tails[c].last_id() or self._snapshot.floors[c].id) for c in COLLECTIONS)
         settled = {c: _ALL if first is None else first - 1 for c, first in held.items()}
-        return View(self._snapshot, segments, f"{self._snapshot.version}.{marks}", self._next_log_entry, settled)
+        token = f"{self._snapshot.version}.{marks}"
+        return View(self._snapshot, segments, token, self._next_log_entry, self._lookups, settled)
 
     def close(self) -> None:
         self._staging.close()

@@ -99,9 +99,10 @@ def following(view: View, collection: Collection, above: int, count: int) -> lis
 
 def with_hash(view: View, collection: Collection, digest: bytes) -> Iterable[tuple[int, Segment, int]]:
     """Segment number, segment and row of all rows with a hash, or one that begins so; oldest first."""
-    for number, segment in enumerate(view.segments[collection]):
-        for row in segment.with_hash(digest).tolist():
-            yield number, segment, row
+    numbers = {id(segment): number for number, segment in enumerate(view.segments[collection])}
+    for segment, rows in view.with_hash(collection, digest):
+        for row in rows.tolist():
+            yield numbers[id(segment)], segment, row
 
 
 def _parted(text: str, fragment: str) -> Marked:

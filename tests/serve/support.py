@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
@@ -20,6 +21,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
+from warehouse.lookup import Lookup
 from warehouse.mapped import Segment, sorted_hashes
 from warehouse.reading import View
 from warehouse.schema import EVENT_SIGNATURES, SIGNATURES, Collection
@@ -305,7 +307,10 @@ def segment_of(rows: Sequence[Row], *, width: int = 4, by_hash: bool = False, sl
 
 def view_of(segments: Sequence[Segment], collection: Collection = SIGNATURES) -> View:
     """A view that has these segments in one collection and nothing in the other."""
-    return View(Snapshot(), {SIGNATURES: (), EVENT_SIGNATURES: ()} | {collection: tuple(segments)}, "token", b"")
+    none = {SIGNATURES: (), EVENT_SIGNATURES: ()}
+    mapped = list(takewhile(lambda segment: isinstance(segment.hashes, np.ndarray), segments))
+    lookups = {c: Lookup(files) for c, files in (none | {collection: mapped}).items()}
+    return View(Snapshot(), none | {collection: tuple(segments)}, "token", b"", lookups)
 
 
 def record_of(row: Row) -> dict[str, Any]:

@@ -1,0 +1,93 @@
+"""One hash in all files at once: against the plain meaning, wherever the prefixes lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warehouse.lookup import Lookup
+from warehouse.mapped import Segment, sorted_hashes
+
+Array = npt.NDArray[Any]
+
+_LAST = 2**32 - 1
+
+
+def segment_of(prefixes: list[int], width: int = 4) -> Segment:
+    """A segment with these prefixes, row by row; the bytes behind them are the row's."""
+    rows = len(prefixes)
+    hash = np.zeros((rows, width), np.uint8)
+    hash[:, :4] = np.array(prefixes, ">u4").reshape(-1, 1).view(np.uint8)
+    if width > 4:
+        hash[:, -1] = np.arange(rows) % 256
+    nothing = np.zeros(rows, np.int64)
+    return Segment.of(
+        rows, nothing, nothing, np.zeros(rows + 1, np.int64), np.zeros(0, np.uint8), hash, sorted_hashes(hash)
+    )
+
+
+def found(lookup: Lookup, digest: bytes) -> list[tuple[int, list[int]]]:
+    return [(id(segment), rows.tolist()) for segment, rows in lookup.with_hash(digest)]
+
+
+def by_looking(segments: list[Segment], digest: bytes) -> list[tuple[int, list[int]]]:
+    """The same, every row looked at."""
+    told = []
+    for segment in segments:
+        rows = [row for row in range(segment.rows) if segment.hash[row].tobytes() == digest]
+        if rows:
+            told.append((id(segment), rows))
+    return told
+
+
+prefixes = st.one_of(
+    st.integers(0, _LAST),
+    st.sampled_from([0, 1, 2**31, _LAST - 1, _LAST]),
+    st.integers(0, 20),  # mined: all at one end
+    st.integers(0xA9059C00, 0xA9059CFF),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(prefixes, max_size=60), max_size=6), st.lists(prefixes, max_size=8), st.sampled_from([4, 32]))
+def test_a_hash_is_found_in_every_file(held: list[list[int]], others: list[int], width: int) -> None:
+    """Of any number of files of any rows, all rows with a hash and no others: hashes that are there, and others."""
+    segments = [segment_of(rows, width) for rows in held]
+    lookup = Lookup(segments)
+    asked = {segment.hash[row].tobytes() for segment in segments for row in range(segment.rows)}
+    asked |= {prefix.to_bytes(4, "big") + bytes(width - 4) for prefix in others}
+    for digest in asked:
+        assert found(lookup, digest) == by_looking(segments, digest)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(lambda n: n * 42_949, id="even"),
+        pytest.param(lambda n: n, id="all at the beginning"),
+        pytest.param(lambda n: _LAST - n, id="all at the end"),
+        pytest.param(lambda _: 7, id="all alike"),
+        pytest.param(lambda n: 2**31 + n % 3, id="three in the middle"),
+        pytest.param(lambda n: 1 << n % 32, id="doubling"),
+    ],
+)
+def test_prefixes_that_lead_the_guess_astray(shape: Any) -> None:
+    """A hundred thousand rows whose prefixes are anything but even: the range is the sorted column's."""
+    order = np.sort(np.array([shape(n) for n in range(100_000)], np.uint32))
+    lookup = Lookup([segment_of(order.tolist()), segment_of([5])])
+    for prefix in {0, 1, 5, 7, 2**31, 2**31 + 1, _LAST, *order[::9973].tolist()}:
+        first, last = (int(np.searchsorted(order, prefix, side)) for side in ("left", "right"))
+        expected = [list(range(first, last))] if first < last else []
+        told = [rows.tolist() for _, rows in lookup.with_hash(int(prefix).to_bytes(4, "big"))]
+        assert told == ([*expected, [0]] if prefix == 5 else expected)
+
+
+def test_no_files() -> None:
+    """An empty collection has no rows, and so has one of files without rows."""
+    assert Lookup([]).with_hash(bytes(4)) == []
+    assert Lookup([segment_of([])]).with_hash(bytes(4)) == []
