@@ -568,6 +568,16 @@ def test_error_cuts_a_long_text() -> None:
 # One text by the compiled grammar.
 
 
+def alone(text: str, collection: int) -> Verdict:
+    """The verdict on a text by itself, after looking that the digest is its own."""
+    try:
+        canonical, digest = judge_one(text, collection)
+    except GrammarError as error:
+        return Verdict("", UNSAID, error.reason, error.column)
+    assert digest == keccak256(canonical.encode())
+    return Verdict(canonical, collection, "", 0)
+
+
 @settings(deadline=None)
 @given(any_text(), st.sampled_from([FUNCTIONS, EVENTS]))
 @example(b"", FUNCTIONS)
@@ -583,13 +593,7 @@ def test_one_text_is_judged_as_plain_python_judges_it(raw: bytes, collection: in
     expected = one(text, collection, collection)
     if not expected.reason and expected.collection != collection:
         expected = Verdict("", UNSAID, "bad_name", 1)
-    try:
-        canonical, digest = judge_one(text, collection)
-    except GrammarError as error:
-        assert Verdict("", UNSAID, error.reason, error.column) == expected
-    else:
-        assert Verdict(canonical, collection, "", 0) == expected
-        assert digest == keccak256(canonical.encode())
+    assert alone(text, collection) == expected
 
 
 # Through the judge: encoding, declared hashes, and that nothing gets lost.
