@@ -30,7 +30,7 @@ from warehouse.mapped import NO_ROWS, Segment, sorted_hashes
 from warehouse.reading import Reader, View
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, HASH_BYTES, SIGNATURES
 from warehouse.snapshot import Snapshot
-from warehouse.template import HEX, escaped, fixed, put
+from warehouse.template import escaped, fixed, hex_digits, put
 
 Array = npt.NDArray[Any]
 
@@ -345,8 +345,7 @@ def _lines(
         out[at], out[at + one] = 0x30, 0x78
         at += one + one
         for byte in digests[n, : _WIDTHS[kinds[n]]]:
-            out[at], out[at + one] = HEX[byte >> 4], HEX[byte & 15]
-            at += one + one
+            at = hex_digits(out, at, byte)
         at = put(out, at, _TEXTS)
         is_first = True
         while k < len(of) and of[k] == n:

@@ -2,8 +2,8 @@
 
 A template is a row's text with names in braces for what differs: ``0x{hash},{text}``. It is cut up once;
 the kernel then goes through its pieces row by row: 20 M rows a second for that one, 9 M records of the
-wire, on one core. A kernel written for the record alone renders a page of 100 in 11
-microseconds instead of 14: not worth a second one.
+wire, on one core. A server's pages are too many for that: ``serve/render.py`` has a kernel for the record
+alone, made of the same pieces.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from warehouse.mapped import Segment
 
 Array = npt.NDArray[Any]
 
-HEX: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
-
 
 def fixed(text: str) -> Array:
     """A text for ``put``."""
@@ -34,28 +32,47 @@ def put(out: Array, at: Any, piece: Array) -> Any:
     return at + np.uint64(len(piece))
 
 
-_TEN: Final = np.uint64(10)
+_ONE, _TWO, _TEN, _HUNDRED = (np.uint64(number) for number in (1, 2, 10, 100))
+_PAIRS: Final = fixed("".join(f"{number:02}" for number in range(100)))
+_HEX_PAIRS: Final = fixed("".join(f"{number:02x}" for number in range(256)))
 
 
-@njit(nogil=True, cache=True)
-def digits(out: Array, at: Any, value: int, width: int) -> Any:
-    """Write a number that is not negative, with leading zeros."""
-    rest = np.uint64(value)  # whose division by ten is half the work of a signed one's
-    for k in range(width):
-        out[at + np.uint64(width - 1 - k)] = np.uint64(48) + rest % _TEN
-        rest //= _TEN
-    return at + np.uint64(width)
+# Inlined by numba, for LLVM does not: a loop over any number of digits takes a third of a record's time.
+@njit(inline="always")
+def pair(out: Array, at: Any, number: Any) -> Any:
+    """Write a number below a hundred with two digits."""
+    out[at], out[at + _ONE] = _PAIRS[_TWO * number], _PAIRS[_TWO * number + _ONE]
+    return at + _TWO
 
 
 @njit(nogil=True, cache=True)
 def decimal(out: Array, at: Any, value: int) -> Any:
     """Write a number that is not negative, with as many digits as it has."""
-    rest = np.uint64(value)
+    rest = np.uint64(value)  # whose division is half the work of a signed one's
     places, limit = 1, _TEN
     while places < 19 and rest >= limit:
         places += 1
         limit *= _TEN
-    return digits(out, at, value, places)
+    end = at + np.uint64(places)
+    to = end
+    while rest >= _HUNDRED:
+        above = rest // _HUNDRED
+        to -= _TWO
+        pair(out, to, rest - above * _HUNDRED)
+        rest = above
+    if rest >= _TEN:
+        pair(out, to - _TWO, rest)
+    else:
+        out[to - _ONE] = np.uint64(48) + rest
+    return end
+
+
+@njit(inline="always")
+def hex_digits(out: Array, at: Any, byte: int) -> Any:
+    """Write a byte as two hex digits."""
+    pair = _TWO * np.uint64(byte)
+    out[at], out[at + _ONE] = _HEX_PAIRS[pair], _HEX_PAIRS[pair + _ONE]
+    return at + _TWO
 
 
 def _characters() -> tuple[Array, Array]:
@@ -109,19 +126,44 @@ def moment(out: Array, at: Any, seconds: int) -> Any:
     day = day_of_year - (153 * month_from_march + 2) // 5 + 1
     month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
     year = year_of_era + era * 400 + (1 if month <= 2 else 0)
-    at = digits(out, at, year, 4)
+    at = pair(out, pair(out, at, np.uint64(year // 100)), np.uint64(year % 100))
     out[at] = 0x2D
-    at = digits(out, at + np.uint64(1), month, 2)
+    at = pair(out, at + _ONE, np.uint64(month))
     out[at] = 0x2D
-    at = digits(out, at + np.uint64(1), day, 2)
+    at = pair(out, at + _ONE, np.uint64(day))
     out[at] = 0x54
-    at = digits(out, at + np.uint64(1), second // 3600, 2)
+    at = pair(out, at + _ONE, np.uint64(second // 3600))
     out[at] = 0x3A
-    at = digits(out, at + np.uint64(1), second // 60 % 60, 2)
+    at = pair(out, at + _ONE, np.uint64(second // 60 % 60))
     out[at] = 0x3A
-    at = digits(out, at + np.uint64(1), second % 60, 2)
+    at = pair(out, at + _ONE, np.uint64(second % 60))
     out[at] = 0x2E
-    return at + np.uint64(1)
+    return at + _ONE
+
+
+NO_SECOND: Final[Any] = np.int64(-(1 << 62))
+
+
+@njit(inline="always")
+def timestamp(out: Array, at: Any, value: int, second: int, second_at: Any) -> tuple[Any, int, Any]:
+    """Write microseconds since 1970 as ``YYYY-MM-DDTHH:MM:SS.ffffff``.
+
+    ``second`` is written at ``second_at`` already, for an import dates a million rows to each second; begin
+    with NO_SECOND. Gives the place behind, and what to give for the next row.
+    """
+    seconds = value // 1_000_000
+    if seconds != second:
+        second_at = at
+        at = moment(out, at, seconds)
+    else:
+        for k in range(_MOMENT):
+            out[at + k] = out[second_at + k]
+        at += _MOMENT
+    rest = np.uint64(value - seconds * 1_000_000)
+    above = rest // _HUNDRED
+    at = pair(out, at, above // _HUNDRED)
+    at = pair(out, at, above % _HUNDRED)
+    return pair(out, at, rest - above * _HUNDRED), seconds, second_at
 
 
 _LITERAL, _ID, _CREATED_AT, _TEXT, _TEXT_CSV, _TEXT_JSON, _HASH, _BYTES_JSON = range(8)
@@ -149,9 +191,6 @@ _OF_TEXT = {_TEXT: 1, _TEXT_CSV: 2, _TEXT_JSON: 6}
 _OF_HASH = {_HASH: 2, _BYTES_JSON: 6}
 
 
-_SHORT_ROWS = 1024  # a tenth of a millisecond
-
-
 class Template:
     """A pattern that was cut up, ready to render rows."""
 
@@ -177,8 +216,7 @@ class Template:
 
         Without the last ``drop`` bytes: what stands between rows, and not behind the last one.
         """
-        kernel = _render_at_once if len(rows) <= _SHORT_ROWS else _render
-        out = kernel(
+        out = _render(
             self._pieces, self._literals, self._bounds, self._of_row, self._of_text, self._of_hash,
             segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash, rows,
         )  # fmt: skip
@@ -196,10 +234,10 @@ def _render(
     for row in rows:
         size += of_text * (offsets[row + 1] - offsets[row])
     out = np.empty(size, np.uint8)
-    is_plain = _is_plain(offsets, text, rows)
+    is_plain = are_plain(offsets, text, rows)
     at = np.uint64(0)
     one = np.uint64(1)
-    second, second_at = np.int64(-(1 << 62)), np.uint64(0)
+    second, second_at = NO_SECOND, at
     for row in rows:
         literal = 0
         for piece in pieces:
@@ -214,23 +252,11 @@ def _render(
                     at += one
             elif piece == _HASH:
                 for k in range(width):
-                    byte = hashes[row, k]
-                    out[at] = HEX[byte >> 4]
-                    out[at + one] = HEX[byte & 15]
-                    at += np.uint64(2)
+                    at = hex_digits(out, at, hashes[row, k])
             elif piece == _ID:
                 at = decimal(out, at, ids[row])
             elif piece == _CREATED_AT:
-                # An import dates a million rows to each second.
-                seconds = created_at[row] // 1_000_000
-                if seconds != second:
-                    second, second_at = seconds, at
-                    at = moment(out, at, seconds)
-                else:
-                    for k in range(_MOMENT):
-                        out[at + k] = out[second_at + k]
-                    at += _MOMENT
-                at = digits(out, at, created_at[row] - seconds * 1_000_000, 6)
+                at, second, second_at = timestamp(out, at, created_at[row], second, second_at)
             elif piece == _TEXT_JSON:
                 for k in range(np.uint64(offsets[row]), np.uint64(offsets[row + 1])):
                     at = escaped(out, at, text[k])
@@ -247,17 +273,8 @@ def _render(
     return out[:at]
 
 
-@njit(cache=True)
-def _render_at_once(
-    pieces: Array, literals: Array, bounds: Array, of_row: int, of_text: int, of_hash: int,
-    ids: Array, created_at: Array, offsets: Array, text: Array, hashes: Array, rows: Array,
-) -> Array:  # fmt: skip
-    """The same, keeping the interpreter: to get it back would take a request longer than a page does."""
-    return _render(pieces, literals, bounds, of_row, of_text, of_hash, ids, created_at, offsets, text, hashes, rows)
-
-
 @njit(nogil=True, cache=True)
-def _is_plain(offsets: Array, text: Array, rows: Array) -> bool:
+def are_plain(offsets: Array, text: Array, rows: Array) -> bool:
     """Whether the texts can be copied whatever stands round them, as canonical ones can.
 
     Told by one look where the rows are neighbours; the texts of others are looked at one by one.
