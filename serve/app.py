@@ -114,12 +114,12 @@ class _Front:
         resp.set_header("Vary", "Accept")
         if len(req.query_string) > _MAX_QUERY_BYTES:
             raise detail(414, "Query string too long.")
-        req.context.kind = representation(req.get_header("Accept") or "", parse(req.query_string).format)
+        req.context.kind = representation(req.env.get("HTTP_ACCEPT", ""), parse(req.query_string).format)
         if req.method not in _METHODS[allowed]:
             raise detail(405, f'Method "{req.method}" not allowed.')
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, resource: Any, req_succeeded: bool) -> None:
-        if req.get_header("Origin") and req.path.startswith(_OPEN_PATHS):
+        if req.env.get("HTTP_ORIGIN") and req.path.startswith(_OPEN_PATHS):
             resp.set_header("Access-Control-Allow-Origin", "*")
             preflight(req, resp)
 
