@@ -108,12 +108,10 @@ class Dispatcher(ThreadedTaskDispatcher):
 
 def is_quick_request(request: Any) -> bool:
     """Whether a parsed request is answered in less time than a hand-over takes."""
-    if request.error or request.body_rcv is not None or request.command not in ("GET", "HEAD"):
+    if request.error or request.body_rcv is not None:
         return False
-    headers = request.headers
-    if "gzip" in headers.get("ACCEPT_ENCODING", "") or "html" in headers.get("ACCEPT", ""):
-        return False
-    return is_quick(request.path, request.query)
+    known = request.headers.get
+    return is_quick(request.command, request.path, request.query, known("ACCEPT", ""), known("ACCEPT_ENCODING", ""))
 
 
 class Channel(HTTPChannel):

@@ -315,10 +315,15 @@ def needs_scan(wanted: Filter | None, collection: Collection) -> bool:
 _LIST = re.compile("/api/v1/((?:event-)?signatures)/")
 
 
-def is_quick(path: str, query_string: str) -> bool:
-    """Whether an address is that of a list which no scan is needed for: a tenth of a millisecond, whatever the rows."""
+def is_quick(method: str, path: str, query_string: str, accept: str, encodings: str) -> bool:
+    """Whether a request is answered in less time than it takes to hand it to another thread.
+
+    A list for which no scan is needed, not packed, not a page for people: 25 microseconds, whatever the rows.
+    """
     found = _LIST.fullmatch(path)
-    if not found or len(query_string) > 200:
+    if not found or method not in ("GET", "HEAD") or len(query_string) > 200:
+        return False
+    if "gzip" in encodings or "html" in accept:
         return False
     collection: Collection = SIGNATURES if found[1] == SIGNATURES else EVENT_SIGNATURES
     return not needs_scan(parse(query_string).filter, collection)

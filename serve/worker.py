@@ -21,7 +21,7 @@ from waitress.server import create_server
 
 from serve.app import open_app
 from serve.channel import Channel, Dispatcher
-from serve.gate import Gate
+from serve.gate import Gate, lead
 from serve.settings import Settings
 from warehouse.errors import WarehouseError
 
@@ -90,7 +90,8 @@ def _is_busy(channel: Any) -> bool:
 def granian_app() -> Any:
     """The application for granian, which calls this in each of its workers."""
     settings = Settings.from_environment()
-    return _or_end(lambda: Gate(open_app(settings), settings.threads))
+    app = _or_end(lambda: open_app(settings))
+    return app if lead(settings.threads) else Gate(app, settings.threads)
 
 
 def main(argument: str) -> None:

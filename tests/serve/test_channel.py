@@ -51,4 +51,13 @@ def test_an_address_is_cut_as_waitress_cuts_it(uri: bytes) -> None:
 )
 def test_quick_is_what_needs_no_scan(path: str, query: str, quick: bool) -> None:
     """What the reading thread answers itself is looked up, never searched for."""
-    assert is_quick(path, query) is quick
+    assert is_quick("GET", path, query, "", "") is is_quick("HEAD", path, query, "*/*", "identity") is quick
+
+
+@pytest.mark.parametrize(
+    ("method", "accept", "encodings"),
+    [("POST", "", ""), ("OPTIONS", "", ""), ("GET", "text/html,*/*;q=0.8", ""), ("GET", "", "br, gzip")],
+)
+def test_quick_is_what_is_only_read_and_sent_as_it_is(method: str, accept: str, encodings: str) -> None:
+    """Writing, a page for people, packing: for threads."""
+    assert not is_quick(method, SIGNATURES_PATH, "", accept, encodings)

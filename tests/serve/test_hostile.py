@@ -189,6 +189,28 @@ def test_more_slow_bodies_than_a_worker_waits_for(server: Server, is_granian: bo
         assert bool(refused) == is_granian
 
 
+def test_slow_bodies_right_behind_a_flood_of_lists(server: Server) -> None:
+    """Threads that a flood has sent to rest are there for bodies, and lists are answered meanwhile."""
+    flood = head("GET", f"{SIGNATURES_PATH}?page_size=1") * 100
+    for _ in range(3):
+        with ExitStack() as stack:
+            for _ in range(16):
+                stack.enter_context(connected(server.port, flood))
+            waiting = []
+            for _ in range(4 * THREADS):
+                body = b'{"text_signature": "behind%d()"}' % next(numbers)
+                message = head(
+                    "POST", SIGNATURES_PATH, "Content-Type: application/json", f"Content-Length: {len(body)}"
+                )
+                waiting.append((stack.enter_context(connected(server.port, message + body[:5])), body[5:]))
+            for _ in range(10):
+                assert get(server.port, f"{SIGNATURES_PATH}?page_size=1").status == 200
+            for connection, rest in waiting:
+                connection.sendall(rest)
+            for connection, _ in waiting:
+                assert answer_on(connection)[0] == 201
+
+
 def _answered(waiting: list[tuple[socket.socket, bytes]]) -> list[socket.socket]:
     return select.select([connection for connection, _ in waiting], [], [], 0)[0]
 
