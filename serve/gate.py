@@ -3,8 +3,8 @@
 granian calls the application in threads, which take turns at the interpreter. Forty of them answer 13,000 deep
 pages a second, one answers 36,000: nobody waits to have the interpreter back, and no thread is woken for a
 request that the one before could have taken. But one thread alone would stand still for a body on its way,
-for a disk, for a scan. So there are forty, and whichever has answered lies down for a while if another is
-answering something quick just now, for that one takes the next; who begins what is not quick wakes one up.
+for a disk, for a scan. So there are forty, and whichever has answered something quick lies down for a while if
+another is at the same just now, for that one takes the next; who begins what is not quick wakes one up.
 
 Slow bodies: granian starts a request when its headers are there and has no time-out for the rest
 (emmett-framework/granian#728), so whoever sends a body slowly holds a thread; as many such clients as
@@ -99,12 +99,12 @@ class Leader:
                 self._quickly(protocol, scope)
             finally:
                 del self._leading[request]
+            if self._leading:
+                self._rest(request)
         else:
             if self._beds:
                 self._resting.put(None)
             self._slowly(protocol, scope)
-        if self._leading:
-            self._rest(request)
 
     def _rest(self, bed: object) -> None:
         self._beds[bed] = None
