@@ -28,7 +28,7 @@ from warehouse.lookup import Lookup
 from warehouse.mapped import Segment, index_name, segment_of, unused
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, HASH_BYTES, Collection
-from warehouse.snapshot import Snapshot, read_snapshot, require_newest
+from warehouse.snapshot import Follower, Snapshot, read_snapshot, require_newest
 from warehouse.staging import StagedRow, Staging
 
 Array = npt.NDArray[Any]
@@ -147,6 +147,7 @@ class Reader:
         self._lock = threading.Lock()
         make_folder(paths.cache)  # its being there tells publishers to build indexes
         self._staging = Staging(paths.staging)
+        self._follower = Follower(paths)
         self._mapped: dict[Path, Segment] = {}
         self._segments: dict[Collection, tuple[Segment, ...]] = {}
         self._lookups: dict[Collection, Lookup] = {}
@@ -187,7 +188,7 @@ class Reader:
     def _load(self) -> None:
         """Read the newest snapshot and map its files."""
         while True:
-            self._snapshot = read_snapshot(self._paths)
+            self._snapshot = self._follower.newest()
             try:
                 self._map()
                 return

@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from warehouse.errors import Unusable
-from warehouse.identity import usable_identity
+from warehouse.identity import Identity, usable_identity
 from warehouse.paths import Paths
 from warehouse.schema import COLLECTIONS, Collection
 from warehouse.staging import NO_FLOORS, Floor, Staging
@@ -93,15 +93,50 @@ def read_snapshot(paths: Paths, version: int | None = None) -> Snapshot:
     table = open_table(paths, version)
     if table is None:
         return Snapshot()
-    _refuse_empty_entries(paths, table.version())
-    try:
-        snapshot = snapshot_of(paths, table)
-    except (DeltaError, KeyError, TypeError, AttributeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise Unusable(f"{paths.table}: not a table of signatures: {reason}") from error
+    snapshot = _checked(paths, table)
     if version is not None and paths.log_entry(version + 1).exists():
         _require_whole(paths, snapshot)
     return snapshot
+
+
+def _checked(paths: Paths, table: DeltaTable) -> Snapshot:
+    """The version at which a table was opened; raises Unusable."""
+    _refuse_empty_entries(paths, table.version())
+    try:
+        return snapshot_of(paths, table)
+    except (DeltaError, KeyError, TypeError, AttributeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise Unusable(f"{paths.table}: not a table of signatures: {reason}") from error
+
+
+class Follower:
+    """Reads the newest version again and again, of the log only what came since the last time.
+
+    5 ms; to open the table takes 4 at its first version and 16 with 38 entries behind its checkpoint, for which
+    the readers of a server wait at each publish.
+    """
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._table: DeltaTable | None = None
+        self._identity: Identity | None = None
+
+    def newest(self) -> Snapshot:
+        """The newest version; raises Unusable."""
+        identity = usable_identity(self._paths)
+        # Kept only behind a version that was found good: of a bad one it would remember that it has been read.
+        table, self._table = self._table, None
+        snapshot = None
+        if table is not None and identity == self._identity:
+            # Where the log does not go on from there, it is read anew, which says why.
+            with suppress(DeltaError, OSError, ValueError):
+                table.update_incremental()
+                snapshot = _checked(self._paths, table)
+        if snapshot is None:
+            table = open_table(self._paths)
+            snapshot = Snapshot() if table is None else _checked(self._paths, table)
+        self._table, self._identity = table, identity
+        return snapshot
 
 
 def _require_whole(paths: Paths, snapshot: Snapshot) -> None:
