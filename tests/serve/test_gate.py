@@ -43,10 +43,13 @@ def answer(protocol: Callable[[], None], _: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def leader(monkeypatch: pytest.MonkeyPatch) -> Leader:
+def leader(monkeypatch: pytest.MonkeyPatch) -> Iterator[Leader]:
     """One whose threads lie down until they are woken."""
     monkeypatch.setattr(gate, "_REST_SECONDS", LONG)
-    return Leader(answer, answer)
+    leader = Leader(answer, answer)
+    yield leader
+    for _ in range(10):  # whoever still lies
+        leader._resting.put(None)
 
 
 @contextmanager
@@ -55,7 +58,10 @@ def at_work(leader: Leader, work: Work, asked: dict[str, Any]) -> Iterator[threa
     thread = threading.Thread(target=leader, args=(work, asked), daemon=True)
     thread.start()
     assert work.begun.wait(SAFETY_SECONDS)
-    yield thread
+    try:
+        yield thread
+    finally:
+        work.may_end.set()
 
 
 def ends(thread: threading.Thread) -> bool:

@@ -56,7 +56,7 @@ from warehouse.paths import Paths
 from warehouse.publish import FILE_ROWS, Publisher
 from warehouse.reading import Reader, tidy
 from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from warehouse.snapshot import DataFile, log_actions, read_snapshot
+from warehouse.snapshot import DataFile, Follower, Snapshot, log_actions, read_snapshot
 from warehouse.staging import Staging
 
 POINTS = ("compact_begun", "compact_written", "compact_committed")
@@ -438,17 +438,18 @@ def test_a_server_s_files_may_go_while_it_maps_them(
     paths = base.copy(tmp_path)
     calls: list[int] = []
 
-    def read(of: Paths) -> Any:
-        snapshot = read_snapshot(of)
-        if not calls:
-            compact(paths)
-            for files in snapshot.files.values():
-                for file in files:
-                    file.path.unlink()
-        calls.append(snapshot.version)
-        return snapshot
+    class Late(Follower):
+        def newest(self) -> Snapshot:
+            snapshot = super().newest()
+            if not calls:
+                compact(paths)
+                for files in snapshot.files.values():
+                    for file in files:
+                        file.path.unlink()
+            calls.append(snapshot.version)
+            return snapshot
 
-    monkeypatch.setattr("warehouse.reading.read_snapshot", read)
+    monkeypatch.setattr("warehouse.reading.Follower", Late)
     reader = Reader(paths)
     assert calls == [base.version, base.version + 1]
     for collection in COLLECTIONS:
