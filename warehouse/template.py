@@ -70,8 +70,8 @@ def decimal(out: Array, at: Any, value: int) -> Any:
 @njit(inline="always")
 def hex_digits(out: Array, at: Any, byte: int) -> Any:
     """Write a byte as two hex digits."""
-    pair = _TWO * np.uint64(byte)
-    out[at], out[at + _ONE] = _HEX_PAIRS[pair], _HEX_PAIRS[pair + _ONE]
+    place = _TWO * np.uint64(byte)
+    out[at], out[at + _ONE] = _HEX_PAIRS[place], _HEX_PAIRS[place + _ONE]
     return at + _TWO
 
 
@@ -211,16 +211,13 @@ class Template:
         self._of_text = sum(_OF_TEXT.get(piece, 0) for piece in pieces)
         self._of_hash = sum(_OF_HASH.get(piece, 0) for piece in pieces)
 
-    def render(self, segment: Segment, rows: Array, drop: int = 0) -> bytes:
-        """The rows with these numbers (int64), in this order, one behind the other.
-
-        Without the last ``drop`` bytes: what stands between rows, and not behind the last one.
-        """
+    def render(self, segment: Segment, rows: Array) -> bytes:
+        """The rows with these numbers (int64), in this order, one behind the other."""
         out = _render(
             self._pieces, self._literals, self._bounds, self._of_row, self._of_text, self._of_hash,
             segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash, rows,
         )  # fmt: skip
-        rendered: bytes = out[: max(0, len(out) - drop)].tobytes()
+        rendered: bytes = out.tobytes()
         return rendered
 
 
