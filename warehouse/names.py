@@ -15,15 +15,13 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from warehouse.mapped import Segment, prefix_range
+from warehouse.mapped import PREFIX_SHIFT, ROW_MASK, Segment, prefix_range
 from warehouse.reading import View
 from warehouse.schema import COLLECTIONS, Collection
 
 Array = npt.NDArray[Any]
 
 _FEW_ROWS = 1 << 14
-_ROW_MASK = np.uint64(0xFFFF_FFFF)
-_SHIFT = np.uint64(32)
 
 
 class Names:
@@ -73,7 +71,7 @@ def _hash_of_name(text: Array, at: int, end: int) -> Any:
     """FNV-1a over the bytes before the first parenthesis, 32 bits."""
     value = np.uint64(0x811C9DC5)
     while at < end and text[at] != 0x28:
-        value = ((value ^ np.uint64(text[at])) * np.uint64(0x01000193)) & _ROW_MASK
+        value = ((value ^ np.uint64(text[at])) * np.uint64(0x01000193)) & ROW_MASK
         at += 1
     return value
 
@@ -82,7 +80,7 @@ def _hash_of_name(text: Array, at: int, end: int) -> Any:
 def _keys(text: Array, offsets: Array, rows: int) -> Array:
     out = np.empty(rows, np.uint64)
     for row in range(rows):
-        out[row] = (_hash_of_name(text, offsets[row], offsets[row + 1]) << _SHIFT) | np.uint64(row)
+        out[row] = (_hash_of_name(text, offsets[row], offsets[row + 1]) << PREFIX_SHIFT) | np.uint64(row)
     return out
 
 
@@ -93,7 +91,7 @@ def _find(text: Array, offsets: Array, order: Array, wanted: Array, rows: Array)
     low, last = prefix_range(order, _hash_of_name(wanted, 0, len(wanted)))
     count = 0
     while low < last and count < len(rows):
-        row = np.int64(order[low] & _ROW_MASK)
+        row = np.int64(order[low] & ROW_MASK)
         at, end = offsets[row], offsets[row + 1]
         k = 0
         while k < len(wanted) and at + k < end and text[at + k] == wanted[k]:
