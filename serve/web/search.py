@@ -82,15 +82,14 @@ def find(view: View, collection: Collection, asked: Asked, start: int, size: int
     """Rows ``start`` up to ``start + size`` of what was asked for."""
     if asked.fragment:
         return _best(view, collection, asked.fragment, start, size)
-    segments = view.segments[collection]
     if asked.kind == "hex":
-        rows = [segment.with_hex(asked.digits) for segment in segments]
+        found = [(segment, segment.with_hex(asked.digits)) for segment in view.segments[collection]]
     elif len(asked.digits) <= 2 * HASH_BYTES[collection]:
-        rows = [segment.with_hash(bytes.fromhex(asked.digits)) for segment in segments]
+        found = view.with_hash(collection, bytes.fromhex(asked.digits))
     else:  # a topic is no selector
-        rows = []
-    count = sum(map(len, rows))
-    places = [(segment, row) for segment, found in zip(segments, rows, strict=False) for row in found[: start + size]]
+        found = []
+    count = sum(len(rows) for _, rows in found)
+    places = [(segment, row) for segment, rows in found for row in rows[: start + size]]
     shown = [
         row_of(collection, segment, int(row), digits=asked.digits) for segment, row in places[start : start + size]
     ]
