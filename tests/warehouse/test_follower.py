@@ -7,16 +7,20 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import import_files
+from tests.warehouse.support import stage
+from warehouse.compact import compact
 from warehouse.errors import Unusable
 from warehouse.paths import Paths
-from warehouse.snapshot import Follower, Snapshot, read_snapshot
+from warehouse.publish import fold
+from warehouse.schema import COLLECTIONS, SIGNATURES
+from warehouse.snapshot import Follower, Snapshot, open_table, read_snapshot
 
 
 def publish(folder: Path, *names: str) -> None:
     """A version for each name."""
     for name in names:
         lines = folder.with_name("lines.txt")
-        lines.write_text(f"{name}()\n")
+        lines.write_text(f"{name}(address)\n")
         import_files([lines], folder)
 
 
@@ -32,6 +36,53 @@ def test_each_version_is_what_a_reader_from_nothing_finds(tmp_path: Path) -> Non
     publish(folder, "a", "b", "c")
     assert follower.newest() == read_snapshot(paths)
     assert read_snapshot(paths).version == 15
+
+
+def test_folds_merges_and_imports_are_followed_without_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each at once, and all of them in one step; files, ids, times and watermarks of both collections are the same."""
+    folder = tmp_path / "house"
+    paths = Paths(folder)
+    publish(folder, "first")
+    follower, late = Follower(paths), Follower(paths)
+    late.newest()
+    follower.newest()
+
+    def opened(*_: object) -> None:
+        raise AssertionError("the log was opened by the library")
+
+    for number in range(13):
+        publish(folder, f"event Moved{number}", f"moved{number}")
+        for collection in COLLECTIONS:
+            stage(paths, collection, f"posted{number}()")
+        fold(paths)
+        if number % 4 == 3:
+            assert compact(paths)
+        expected = read_snapshot(paths)
+        with monkeypatch.context() as patch:
+            patch.setattr("warehouse.snapshot.open_table", opened)
+            assert follower.newest() == expected
+    with monkeypatch.context() as patch:
+        patch.setattr("warehouse.snapshot.open_table", opened)
+        assert late.newest() == expected
+    assert [len(expected.files[collection]) for collection in COLLECTIONS] == [3, 3]
+
+
+def test_a_version_that_is_not_ours_is_read_by_the_library(tmp_path: Path) -> None:
+    """One that only renames the table, behind it one of ours."""
+    folder = tmp_path / "house"
+    paths = Paths(folder)
+    publish(folder, "a", "b")
+    follower = Follower(paths)
+    follower.newest()
+    table = open_table(paths)
+    assert table is not None
+    table.alter.set_table_name("renamed")
+    assert follower.newest() == read_snapshot(paths)
+    publish(folder, "c")
+    assert follower.newest() == read_snapshot(paths)
+    assert follower.newest().count(SIGNATURES) == 3
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"commitInfo": 1'])
