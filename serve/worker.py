@@ -23,6 +23,7 @@ from serve.app import open_app
 from serve.channel import Channel, Dispatcher
 from serve.gate import Gate, lead
 from serve.settings import Settings
+from serve.turns import take_short_turns
 from warehouse.errors import WarehouseError
 
 _DRAIN_SECONDS = 10.0
@@ -32,6 +33,7 @@ _OWN_FILES = 256  # mapped columns, SQLite's three, the bodies that went to disk
 
 
 def serve(settings: Settings, listening: socket.socket) -> None:
+    take_short_turns()
     dispatcher = Dispatcher()
     dispatcher.set_thread_count(settings.threads)
     server: Any = create_server(
@@ -89,6 +91,7 @@ def _is_busy(channel: Any) -> bool:
 
 def granian_app() -> Any:
     """The application for granian, which calls this in each of its workers."""
+    take_short_turns()
     settings = Settings.from_environment()
     app = _or_end(lambda: open_app(settings))
     return app if lead(settings.threads) else Gate(app, settings.threads)

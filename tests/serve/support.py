@@ -173,11 +173,11 @@ class Server:
 
     def workers(self) -> list[int]:
         """The process ids of the workers, the oldest first."""
-        return [pid for pid, command in _children(self.process.pid) if "serve.worker" in command]
+        return [pid for pid, command in children_of(self.process.pid) if "serve.worker" in command]
 
     def kill(self) -> None:
         """Kill -9 of the parent and everything it started."""
-        children = [pid for pid, _ in _children(self.process.pid)]
+        children = [pid for pid, _ in children_of(self.process.pid)]
         self.process.kill()
         self.process.wait(SAFETY_SECONDS)
         for pid in children:
@@ -189,7 +189,7 @@ class Server:
         return self.process.wait(SAFETY_SECONDS)
 
 
-def _children(parent: int) -> list[tuple[int, str]]:
+def children_of(parent: int) -> list[tuple[int, str]]:
     """Process id and command line of each child that lives."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -206,6 +206,15 @@ def _children(parent: int) -> list[tuple[int, str]]:
 def _kill(pid: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+
+
+def by(server: str) -> list[str]:
+    """The options of ``serving`` for waitress or granian, which wants to be told a port."""
+    if server == "waitress":
+        return []
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        return ["--server", server, "--port", str(taken.getsockname()[1])]
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from tests.serve.support import (
     SOLIDITY_PATH,
     Answer,
     Server,
+    by,
     found,
     get,
     multipart,
@@ -60,8 +61,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     types = ",".join(["uint256"] * 40)
     rows.write_text("".join(f"function{number}({types})\n" for number in range(2_000)))
     import_files([rows], folder)
-    options = [] if request.param == "waitress" else ["--server", "granian", "--port", str(_free_port())]
-    with serving(folder, *options, workers=WORKERS) as server:
+    with serving(folder, *by(request.param), workers=WORKERS) as server:
         for _ in range(20):  # what the first requests take
             get(server.port, f"{SIGNATURES_PATH}?page_size=1000")
         before = _peaks(server)
@@ -82,12 +82,6 @@ def server(served: Server) -> Iterator[Server]:
 @pytest.fixture
 def is_granian(served: Server) -> bool:
     return "granian" in str(served.folder)
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind((HOST, 0))
-        return int(taken.getsockname()[1])
 
 
 def _peaks(server: Server) -> dict[int, int]:

@@ -1,0 +1,71 @@
+"""Threads that answer have short turns at the processor; what works beside them has the kernel's."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import struct
+import threading
+from pathlib import Path
+
+import pytest
+
+from serve.turns import TURN_NANOSECONDS, take_short_turns
+from tests.serve.support import by, children_of, post_text, serving, until
+
+_SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}
+_RUNTIME = struct.Struct("=IIQiIQ")  # the first fields of struct sched_attr
+
+
+def turn_of(thread: int) -> int:
+    """Nanoseconds, as the kernel tells them; skips the test where it tells none."""
+    told = ctypes.create_string_buffer(56)
+    number = _SCHED_GETATTR.get(platform.machine())
+    if number is None or ctypes.CDLL(None).syscall(number, thread, told, len(told), 0) != 0:
+        pytest.skip("this system does not tell of its turns")
+    turn = int(_RUNTIME.unpack_from(told)[5])
+    if turn == 0:
+        pytest.skip("this Linux, older than 6.12, has the same turns for all")
+    return turn
+
+
+def short_turns_in(pid: int) -> int:
+    """The threads of a process that have short turns."""
+    turns = [turn_of(int(thread.name)) for thread in Path(f"/proc/{pid}/task").iterdir()]
+    return turns.count(TURN_NANOSECONDS)
+
+
+def test_a_thread_and_those_that_it_starts() -> None:
+    """And no other: the caller keeps its own."""
+    before = turn_of(0)
+    seen: list[int] = []
+
+    def short() -> None:
+        assert take_short_turns()
+        seen.append(turn_of(0))
+        child = threading.Thread(target=lambda: seen.append(turn_of(0)))
+        child.start()
+        child.join()
+
+    thread = threading.Thread(target=short)
+    thread.start()
+    thread.join()
+    assert seen == [TURN_NANOSECONDS, TURN_NANOSECONDS]
+    assert turn_of(0) == before > TURN_NANOSECONDS
+
+
+@pytest.mark.parametrize("server", ["waitress", "granian"])
+def test_the_workers_of_a_server_and_not_its_folder(tmp_path: Path, server: str) -> None:
+    """All threads that answer are started by one that has asked."""
+    turn_of(0)
+    with serving(tmp_path / "house", *by(server), fold_every=60) as running:
+        assert post_text(running.port, "short()").status == 201
+
+        def started() -> dict[int, tuple[str, int]] | None:
+            """Of each process of the server that answers or folds, its command and its threads of short turns."""
+            parents = dict(children_of(running.process.pid))
+            family = parents | {pid: command for parent in parents for pid, command in children_of(parent)}
+            short = {pid: (command, short_turns_in(pid)) for pid, command in family.items()}
+            return short if sum(threads > 1 for _, threads in short.values()) == 2 else None
+
+        assert [threads for command, threads in until(started, "two workers").values() if "fold" in command] == [0]
