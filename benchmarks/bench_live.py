@@ -1,7 +1,8 @@
 """A server that starts, and one that is read while others write.
 
-Latencies are taken at a fixed pace, from the moment a request was due: a wait delays what comes behind
-it, and is counted there too.
+Latencies are taken at a fixed pace. A request that had to wait for the one before it counts from the moment
+it was due: a wait delays what comes behind it, and is counted there too. One that was late because the client
+was, which shares two cores with all that is measured, counts from the moment it was sent.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -18,13 +21,15 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from http.client import HTTPConnection
 from itertools import count
+from operator import truediv
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
 from benchmarks import corpus, servers
 from benchmarks.bench_serve import warehouse_of
-from benchmarks.measure import Figure, sigdir
+from benchmarks.measure import ROOT, Figure, sigdir
 from benchmarks.servers import Server
 from warehouse.mapped import segment_of
 from warehouse.paths import Paths
@@ -33,7 +38,8 @@ from warehouse.snapshot import read_snapshot
 
 _READS_A_SECOND = 100
 _POSTS_A_SECOND = 20
-_QUIET_SECONDS = 15
+_QUIET_SECONDS = 9
+_PAIRS = 5
 _NEW_ROWS = 100_000
 
 
@@ -77,15 +83,17 @@ def _cold_index(house: Path) -> Figure:
 
 
 def _reads(server: Server, rows: int, stop: Callable[[], bool], took: list[float]) -> None:
-    """Add the milliseconds of pages and lookups at random, from the moment each was due."""
+    """Add the milliseconds of pages and lookups at random."""
     chance = random.Random(5)
     connection = HTTPConnection("127.0.0.1", server.port)
     began = time.perf_counter()
     for number in count():
         if stop():
             break
-        due = began + number / _READS_A_SECOND
-        time.sleep(max(0.0, due - time.perf_counter()))
+        since = due = began + number / _READS_A_SECOND
+        if (early := due - time.perf_counter()) > 0:
+            time.sleep(early)
+            since = time.perf_counter()
         path = "/api/v1/signatures/?" + (
             f"page={chance.randint(1, rows // 100)}" if number % 2 else f"hex_signature=0x{chance.getrandbits(32):08x}"
         )
@@ -93,7 +101,7 @@ def _reads(server: Server, rows: int, stop: Callable[[], bool], took: list[float
         answer = connection.getresponse()
         answer.read()
         assert answer.status == 200, f"{path}: {answer.status}"
-        took.append((time.perf_counter() - due) * 1000)
+        took.append((time.perf_counter() - since) * 1000)
     connection.close()
 
 
@@ -142,32 +150,56 @@ def _posts(server: Server, stop: Callable[[], bool], took: list[float]) -> None:
     connection.close()
 
 
+def _from_elsewhere(*arguments: str) -> None:
+    """Run a command in a session of its own, as another shell or a timer would.
+
+    Sessions take turns at the processor; in the client's it would hold up the client, not the server.
+    """
+    command = [sys.executable, "-m", "sigdir", *arguments]
+    subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True, check=True)
+
+
 def _while_written(house: Path, rows: int, server: str) -> Figure:
-    """The slowest reads of a hundred while POSTs run, a fold and an import publish; two workers."""
+    """The slowest reads of a hundred while POSTs run, a fold and an import publish, beside quiet; two workers.
+
+    Nine waits decide of one run, and the machine's own come in bursts: of the same server the ratio was between
+    0.4 and 4 within ten minutes. So quiet and not quiet take turns, and the median of the pairs counts.
+    """
     copy = corpus.CACHE / "written"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(house, copy, copy_function=_link)
-    new = corpus.lines(_NEW_ROWS, first=rows)
+    quiet: list[float] = []
+    busy: list[float] = []
     try:
         with servers.ours(copy, server, workers=2) as running:
-            before = running.count()
             _read_for(running, rows, 3)
-            quiet = _read_for(running, rows, _QUIET_SECONDS)
-            with _reading(running, rows) as busy, _posting(running) as posted:
-                time.sleep(2)
-                sigdir("fold", "--warehouse", str(copy))
-                time.sleep(2)
-                sigdir("import", str(new), "--warehouse", str(copy), "--quiet")
-                time.sleep(2)
-            assert running.count() == before + _NEW_ROWS + len(posted), "rows are missing"
+            for number in range(_PAIRS):
+                quiet.append(_slowest(_read_for(running, rows, _QUIET_SECONDS)))
+                busy.append(_slowest(_read_while_written(running, rows, number, copy)))
     finally:
         shutil.rmtree(copy)
-    busy_p99, quiet_p99 = (float(np.percentile(values, 99)) for values in (busy, quiet))
-    ratio = busy_p99 / quiet_p99
+    ratio = median(map(truediv, busy, quiet))
     return Figure(
         f"{server}: p99 of reads while POSTs, a fold and an import of {_NEW_ROWS:,} run, beside quiet",
-        f"{busy_p99:.2f} ms", f"{quiet_p99:.2f} ms", ratio, "<= 3x", ratio <= 3, busy, quiet,
+        f"{median(busy):.2f} ms", f"{median(quiet):.2f} ms", ratio, "<= 3x", ratio <= 3, busy, quiet,
     )  # fmt: skip
+
+
+def _slowest(took: list[float]) -> float:
+    return float(np.percentile(took, 99))
+
+
+def _read_while_written(running: Server, rows: int, number: int, house: Path) -> list[float]:
+    new = corpus.lines(_NEW_ROWS, first=rows + number * _NEW_ROWS)
+    before = running.count()
+    with _reading(running, rows) as took, _posting(running) as posted:
+        time.sleep(2)
+        _from_elsewhere("fold", "--warehouse", str(house))
+        time.sleep(2)
+        _from_elsewhere("import", str(new), "--warehouse", str(house), "--quiet")
+        time.sleep(2)
+    assert running.count() == before + _NEW_ROWS + len(posted), "rows are missing"
+    return took
 
 
 def _fifty_publishes() -> Figure:
