@@ -122,7 +122,7 @@ class Follower:
         last, self._last = self._last, None
         snapshot = None
         if last is not None and last[0] == identity:
-            with suppress(Unusable, KeyError, TypeError, ValueError):  # the library says what is wrong with it
+            with suppress(Unusable, AttributeError, KeyError, TypeError, ValueError):  # the library says what is wrong
                 snapshot = _followed(self._paths, last[1])
         if snapshot is None:
             snapshot = read_snapshot(self._paths)

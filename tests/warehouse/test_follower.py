@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -85,7 +87,7 @@ def test_a_version_that_is_not_ours_is_read_by_the_library(tmp_path: Path) -> No
     assert follower.newest().count(SIGNATURES) == 3
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"commitInfo": 1'])
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"commitInfo": 1', b"1", b'"add"'])
 def test_a_bad_version_is_refused_and_forgotten(tmp_path: Path, damage: bytes) -> None:
     """An entry that lost its bytes is named; with its bytes back its rows are there."""
     folder = tmp_path / "house"
@@ -116,3 +118,32 @@ def test_another_warehouse_in_its_place_is_read_from_its_beginning(tmp_path: Pat
     publish(folder, "x", "y", "z")
     assert follower.newest() == read_snapshot(paths)
     assert sum(follower.newest().count(collection) for collection in follower.newest().files) == 3
+
+
+def test_an_entry_cut_anywhere_is_to_a_follower_what_it_is_to_the_library(tmp_path: Path) -> None:
+    """A version, the same one, or refused in the same words."""
+    folder = tmp_path / "house"
+    paths = Paths(folder)
+    publish(folder, "a")
+    stage(paths, SIGNATURES, "posted()")
+    before = Follower(paths)
+    before.newest()
+    fold(paths)
+    entry = paths.log_entry(2)
+    whole = entry.read_bytes()
+    ends = [at + 1 for at, byte in enumerate(whole) if byte == ord("\n")]
+    found = []
+    for cut in sorted({*range(0, len(whole), 37), *ends, *(end - 1 for end in ends)}):
+        entry.write_bytes(whole[:cut])
+        follower = copy(before)
+        found.append(_what(follower.newest))
+        assert found[-1] == _what(lambda: read_snapshot(paths)), cut
+    assert any(isinstance(one, Snapshot) for one in found)
+    assert any(isinstance(one, str) for one in found)
+
+
+def _what(read: Callable[[], Snapshot]) -> Snapshot | str:
+    try:
+        return read()
+    except Unusable as error:
+        return str(error)
