@@ -23,9 +23,7 @@ from typing import Any
 
 from serve.errors import Refusal
 from serve.query import is_quick
-
-BODIES = 32
-"""Bodies that a worker waits for at once. Each may be as large as the settings allow."""
+from serve.settings import BODIES
 
 _RETRY_SECONDS = 10
 

@@ -18,8 +18,7 @@ from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from types import FrameType
 
-from serve.gate import BODIES
-from serve.settings import Settings
+from serve.settings import BODIES, Settings
 
 _STOP_SECONDS = 15.0
 _RESTART_SECONDS = 0.5

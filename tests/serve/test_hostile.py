@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from serve.gate import BODIES
+from serve.settings import BODIES
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
 from tests.serve.support import (
     ABI_PATH,
