@@ -175,13 +175,10 @@ def _rejected(candidates: Candidates, reasons: Array, columns: Array, collection
     rows = np.flatnonzero(reasons != OK)
     starts = candidates.starts[rows]
     ends = np.minimum(candidates.ends[rows], starts + MAX_TEXT_BYTES)
-    return Rejected(
-        _texts(candidates.data, starts, ends),
-        reasons[rows],
-        columns[rows],
-        candidates.lines[rows],
-        pa.array(_COLLECTION_NAMES[collections[rows]], pa.string()),
-    )
+    texts = _texts(candidates.data, starts, ends)
+    # pa.array loads pandas, a quarter of a second: a server that starts has nothing to reject.
+    names = pa.array(_COLLECTION_NAMES[collections[rows]], pa.string()) if len(rows) else texts
+    return Rejected(texts, reasons[rows], columns[rows], candidates.lines[rows], names)
 
 
 def _texts(data: Array, starts: Array, ends: Array) -> pa.StringArray:
