@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click import Context
 from click.testing import CliRunner
 
 from sigdir import main
-from tests.conftest import ROOT
+from tests.conftest import ROOT, import_files
 
 
 def test_help_tells_each_command_s_own_first_sentence() -> None:
@@ -44,3 +45,18 @@ def test_help_loads_no_engine(arguments: list[str], loaded: str, others: set[str
     modules = done.stdout.splitlines()
     assert loaded in modules
     assert not (ENGINES | others).intersection(modules)
+
+
+def test_a_worker_loads_neither_duckdb_nor_pandas(tmp_path: Path) -> None:
+    """Its start would take a third longer. pyarrow loads pandas by itself for some calls."""
+    lines = tmp_path / "lines.txt"
+    lines.write_text("transfer(address,uint256)\nevent Moved(uint256)\n")
+    import_files([lines], tmp_path / "house")
+    look = (
+        "import sys; from pathlib import Path; from serve.app import open_app; from serve.settings import Settings\n"
+        f"open_app(Settings(warehouse=Path({str(tmp_path / 'house')!r}))); print(*sys.modules, sep='\\n')"
+    )
+    done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
+    modules = done.stdout.splitlines()
+    assert "warehouse.reading" in modules
+    assert not {"duckdb", "pandas"}.intersection(modules)
