@@ -56,7 +56,8 @@ def test_a_worker_loads_neither_duckdb_nor_pandas(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from serve.app import open_app; from serve.settings import Settings\n"
         f"open_app(Settings(warehouse=Path({str(tmp_path / 'house')!r}))); print(*sys.modules, sep='\\n')"
     )
-    done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
+    for _ in range(2):  # the first builds the index
+        done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
     modules = done.stdout.splitlines()
     assert "warehouse.reading" in modules
     assert not {"duckdb", "pandas"}.intersection(modules)
