@@ -6,12 +6,13 @@ import json
 import random
 import re
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 import warehouse
-from torture.clients import client_of, look_up, rows_above
+from torture.clients import Client, client_of, look_up, rows_above
 from torture.ledger import Finding, Ledger, Row, Rows, check_order, check_promises
 from torture.processes import Server, until
 from warehouse.files import FileLock
@@ -26,14 +27,18 @@ _ROOT_ENTRIES = 16
 """A warehouse's folder has ten entries, the SQLite files included; what a kill left there would add up."""
 
 
-def by_http(server: Server, ledger: Ledger, chance: random.Random, whole: bool) -> int:
+def by_http(server: Server, paths: Paths, ledger: Ledger, chance: random.Random, whole: bool) -> int:
     """Every worker has all rows, the new ones read again page by page; how many lookups were made.
 
     With ``whole`` it is all rows that are read again.
     """
+    newest = read_snapshot(paths).version
     workers = until(lambda: _both(server), "two workers")
     for worker in workers:
         client = client_of(worker, server.port)
+        # One that was killed behind its commit told nobody: it shows at the worker's next look, and if that were
+        # between two pages, its rows would move those that follow.
+        until(partial(_shows, client, newest), f"worker {worker} to show version {newest}")
         for collection in COLLECTIONS:
             seen = ledger.seen(collection)
             old = [] if whole else list(seen)
@@ -46,6 +51,11 @@ def by_http(server: Server, ledger: Ledger, chance: random.Random, whole: bool) 
             look_up(client, *row)
         client.close()
     return 3 * _LOOKUPS * len(workers)
+
+
+def _shows(client: Client, version: int) -> bool:
+    shown: int = client.get("/readyz")["version"]
+    return shown >= version
 
 
 def _both(server: Server) -> list[int] | None:

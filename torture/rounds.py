@@ -187,7 +187,7 @@ class Torture:
     def _check(self, plan: Plan) -> None:
         server, ledger = self._running(), self._ledger
         chance = random.Random(f"{plan.seed}:{plan.round}:checks")
-        self.figures.lookups += checks.by_http(server, ledger, chance, plan.reads_all)
+        self.figures.lookups += checks.by_http(server, self._paths, ledger, chance, plan.reads_all)
         run_well("fold", "--warehouse", self._paths.root)
         self._post_and_wait(plan)
         rows = checks.by_sql(self._paths, ledger)
