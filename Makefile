@@ -50,7 +50,7 @@ cookbook: install ## time the queries of docs/cookbook.md on the real corpora, a
 	$(BIN)/python -m benchmarks.cookbook
 
 torture: install ## kill its processes and see that nothing is lost (SEED=1 ROUNDS=200, 5 s a round)
-	$(BIN)/python -m torture --seed $(SEED) --rounds $(ROUNDS)
+	$(BIN)/python -m tests.torture --seed $(SEED) --rounds $(ROUNDS)
 
 SECONDS ?= 60
 fuzz: install ## fuzz grammar, readers and POST bodies by coverage (SECONDS=60 each)

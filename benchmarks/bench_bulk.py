@@ -21,9 +21,10 @@ from benchmarks import servers
 from benchmarks.bench_serve import warehouse_of
 from benchmarks.measure import Figure
 from benchmarks.servers import Server
-from warehouse.mapped import Segment, segment_of
-from warehouse.paths import Paths
-from warehouse.snapshot import read_snapshot
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.warehouse.index.mapped import Segment, segment_of
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import read_snapshot
 
 _BODY = 100_000
 _BODIES = 10
@@ -91,8 +92,8 @@ def _one_core(pid: int) -> Iterator[None]:
 
 def _segments(house: Path) -> list[Segment]:
     paths = Paths(house)
-    files = read_snapshot(paths).files["signatures"]
-    return [segment_of(paths.cache, "signatures", file.path, file.rows) for file in files]
+    files = read_snapshot(paths).files[SIGNATURES]
+    return [segment_of(paths.cache, SIGNATURES, file.path, file.rows) for file in files]
 
 
 def _known(segments: list[Segment], random: np.random.Generator) -> np.ndarray:

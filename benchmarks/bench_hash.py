@@ -10,9 +10,9 @@ import numpy as np
 
 from benchmarks import corpus
 from benchmarks.measure import Figure, machine
-from pipeline.formats.text import candidate_lines
-from pipeline.grammar import normalise, normalise_rows
-from pipeline.keccak import keccak256, keccak256_rows
+from sigdir.pipeline.formats.text import candidate_lines
+from sigdir.signatures.grammar import normalise, normalise_rows
+from sigdir.signatures.keccak import keccak256, keccak256_rows
 
 _ROWS = 1_000_000
 _ORACLE_ROWS = 20_000

@@ -12,11 +12,13 @@ import random
 import shutil
 from pathlib import Path
 
-import warehouse
+import sigdir
 from benchmarks import corpus
-from benchmarks.measure import Figure, Run, beside, python, sigdir
-from pipeline.grammar import EVENTS, normalise
-from pipeline.keccak import keccak256
+from benchmarks.measure import Figure, Run, beside, python
+from benchmarks.measure import sigdir as run_sigdir
+from sigdir.signatures.collections import EVENTS
+from sigdir.signatures.grammar import normalise
+from sigdir.signatures.keccak import keccak256
 
 _NEW_ROWS = 100_000
 _SAMPLE = 2_000
@@ -61,7 +63,7 @@ def _duckdb(path: Path) -> float:
 def _import(path: Path, house: Path, imported: int | None = None, fresh: bool = False) -> Run:
     if fresh:
         shutil.rmtree(house, ignore_errors=True)
-    run = sigdir("import", str(path), "--warehouse", str(house), "--quiet", "--json")
+    run = run_sigdir("import", str(path), "--warehouse", str(house), "--quiet", "--json")
     totals = json.loads(run.output)["totals"]
     assert totals["read"] == totals["imported"] + totals["duplicate"] + totals["rejected"]
     assert imported is None or totals["imported"] == imported, f"{totals['imported']} imported, not {imported}"
@@ -79,7 +81,7 @@ def _check_sample(path: Path, house: Path) -> None:
             file.readline()
             signature = normalise(file.readline())
             expected[signature.collection][signature.text] = keccak256(signature.text.encode())
-    opened = warehouse.open(house)
+    opened = sigdir.open(house)
     for collection, texts in expected.items():
         view = "event_signatures" if collection == EVENTS else "signatures"
         found = opened.sql(

@@ -31,10 +31,11 @@ from benchmarks import corpus, servers
 from benchmarks.bench_serve import warehouse_of
 from benchmarks.measure import ROOT, Figure, sigdir
 from benchmarks.servers import Server
-from warehouse.mapped import segment_of
-from warehouse.paths import Paths
-from warehouse.publish import fold
-from warehouse.snapshot import read_snapshot
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.warehouse.index.mapped import segment_of
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import fold
+from sigdir.warehouse.snapshot import read_snapshot
 
 _READS_A_SECOND = 100
 _POSTS_A_SECOND = 20
@@ -67,12 +68,12 @@ def _at_most(name: str, value: float, unit: str, limit: float) -> Figure:
 
 def _cold_index(house: Path) -> Figure:
     """Rows a second of one core, from Parquet to a mapped index."""
-    file = max(read_snapshot(Paths(house)).files["signatures"], key=lambda file: file.rows)
+    file = max(read_snapshot(Paths(house)).files[SIGNATURES], key=lambda file: file.rows)
     best = 0.0
     for _ in range(2):
         with tempfile.TemporaryDirectory(dir=corpus.CACHE) as folder:
             began = time.process_time()
-            segment = segment_of(Path(folder), "signatures", file.path, file.rows)
+            segment = segment_of(Path(folder), SIGNATURES, file.path, file.rows)
             best = max(best, file.rows / (time.process_time() - began) / 1e6)
             assert int(segment.ids[0]) == file.first_id
             assert int(segment.ids[-1]) == file.last_id

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from benchmarks import corpus
 from benchmarks.measure import Figure, sigdir
-from warehouse.mapped import Segment, segment_of
-from warehouse.paths import Paths
-from warehouse.snapshot import read_snapshot
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.warehouse.index.mapped import Segment, segment_of
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import read_snapshot
 
 _FRAGMENTS = ["balanceOf", "transfer(", "Uint256[]", "nosuchsignature", "owner", "zzqx", "setFee"]
 
@@ -25,7 +26,7 @@ def figures(corpora: Path | None) -> list[Figure]:
         sigdir("import", str(corpora), "--warehouse", str(house), "--quiet")
     paths = Paths(house)
     segments = [
-        segment_of(paths.cache, "signatures", file.path, file.rows) for file in read_snapshot(paths).files["signatures"]
+        segment_of(paths.cache, SIGNATURES, file.path, file.rows) for file in read_snapshot(paths).files[SIGNATURES]
     ]
     text = b"".join(segment.text.tobytes() for segment in segments)
     rows = sum(segment.rows for segment in segments)

@@ -27,10 +27,11 @@ import numpy as np
 from benchmarks import corpus, servers
 from benchmarks.measure import Figure, sigdir
 from benchmarks.servers import Server
-from pipeline.keccak import keccak256
-from warehouse.mapped import segment_of
-from warehouse.paths import Paths
-from warehouse.snapshot import read_snapshot
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.signatures.keccak import keccak256
+from sigdir.warehouse.index.mapped import segment_of
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import read_snapshot
 
 _CONNECTIONS = 8
 _SECONDS = 1
@@ -211,8 +212,8 @@ def _bare_inserts(rows: int = 5000) -> float:
 def _check(server: Server, house: Path) -> list[str]:
     """Ask for rows that the files have, and compare; gives hashes that are there."""
     paths = Paths(house)
-    (file, *_) = read_snapshot(paths).files["signatures"]
-    segment = segment_of(paths.cache, "signatures", file.path, file.rows)
+    (file, *_) = read_snapshot(paths).files[SIGNATURES]
+    segment = segment_of(paths.cache, SIGNATURES, file.path, file.rows)
     known = []
     for row in np.random.default_rng(3).integers(0, segment.rows, 2000).tolist():
         text = segment.text_at(row)

@@ -16,10 +16,10 @@ import sigdir
 from benchmarks import corpus
 from benchmarks.measure import Figure, beside
 from benchmarks.measure import sigdir as run_sigdir
-from warehouse import Warehouse
-from warehouse.query import connect
-from warehouse.schema import SIGNATURES
-from warehouse.views import read_parquet
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.warehouse import Warehouse
+from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.sql.views import read_parquet
 
 _LISTS = """
     SELECT parameter_list(text_signature) AS list, count(*) AS texts

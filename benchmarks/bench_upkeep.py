@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 from benchmarks import corpus
 from benchmarks.bench_live import _link
 from benchmarks.measure import Figure, sigdir
-from pipeline.run import digest_column
-from serve.query import page_of, parse
-from warehouse.compact import compact
-from warehouse.paths import Paths
-from warehouse.publish import fold
-from warehouse.reading import Reader, View
-from warehouse.schema import SIGNATURES
-from warehouse.snapshot import read_snapshot
-from warehouse.staging import NO_FLOORS, Staging
+from sigdir.serve.lists import page_of, parse
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.signatures.keccak import keccak256_column
+from sigdir.warehouse.compact import compact
+from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import fold
+from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.staging import NO_HIGH_WATER, Staging
 
 _ROWS = 1_000_000
 _FOLDS = 500
@@ -77,12 +77,12 @@ def _fold(house: Path, first: Path, posted: Path) -> None:
     shutil.rmtree(building, ignore_errors=True)
     sigdir("import", str(first), "--warehouse", str(building), "--quiet")
     texts = posted.read_text().split()
-    digests = digest_column(pa.array(texts))
+    digests = keccak256_column(pa.array(texts))
     staging = Staging(Paths(building).staging)
     for at in range(0, len(texts), _ROWS_A_FOLD):
         with staging.exclusive() as transaction:
             for row in range(at, at + _ROWS_A_FOLD):
-                transaction.stage(SIGNATURES, texts[row], digests[row].tobytes(), NO_FLOORS[SIGNATURES])
+                transaction.stage(SIGNATURES, texts[row], digests[row].tobytes(), NO_HIGH_WATER[SIGNATURES])
         fold(Paths(building))
     staging.close()
     building.rename(house)

@@ -21,9 +21,10 @@ from benchmarks import servers
 from benchmarks.bench_serve import _RANDOM, _beside, _get, _wrk, warehouse_of
 from benchmarks.measure import Figure
 from benchmarks.servers import Server
-from warehouse.mapped import Segment, segment_of
-from warehouse.paths import Paths
-from warehouse.snapshot import read_snapshot
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.warehouse.index.mapped import Segment, segment_of
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import read_snapshot
 
 _KEPT, _HASHES = 2_000, 22_000
 _SAMPLES = 50
@@ -88,8 +89,8 @@ def _size(server: Server, paths: list[str]) -> int:
 def _check(server: Server, house: Path) -> list[str]:
     """Hashes that are there; some are asked for, and their page must have their text."""
     paths = Paths(house)
-    (file, *_) = read_snapshot(paths).files["signatures"]
-    segment: Segment = segment_of(paths.cache, "signatures", file.path, file.rows)
+    (file, *_) = read_snapshot(paths).files[SIGNATURES]
+    segment: Segment = segment_of(paths.cache, SIGNATURES, file.path, file.rows)
     picked = np.random.default_rng(5).integers(0, segment.rows, _HASHES).tolist()
     known = [segment.hash[row].tobytes().hex() for row in picked]
     for row, hash in zip(picked[:_SAMPLES], known, strict=False):

@@ -14,7 +14,7 @@ import sigdir
 from benchmarks import corpus
 from benchmarks.measure import ROOT
 from benchmarks.measure import sigdir as run_sigdir
-from warehouse import Warehouse
+from sigdir.warehouse import Warehouse
 
 PAGE = ROOT / "docs" / "cookbook.md"
 THEIRS = ["function transfer(address to, uint amount)", "neverSeenBefore(uint,(bool,string)[])", "no signature"]

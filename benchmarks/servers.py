@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import ROOT
-from serve.settings import Settings
+from sigdir.serve.settings import Settings
 
 THREADS = Settings().threads
 

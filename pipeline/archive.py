@@ -22,9 +22,18 @@ from io import BytesIO
 from itertools import chain, groupby
 from typing import Any, Self
 
-from pipeline.errors import BadInput
-from pipeline.formats import tree
-from pipeline.source import DOCUMENT_BYTES, LEAF_BYTES, UNPACK_ERRORS, Source, Stream, is_leaf, printable, tree_source
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats import tree
+from sigdir.pipeline.source import (
+    DOCUMENT_BYTES,
+    LEAF_BYTES,
+    UNPACK_ERRORS,
+    Source,
+    Stream,
+    is_leaf,
+    printable,
+    tree_source,
+)
 
 _MOST_TIMES = 200
 """How often its own size an archive may unpack to. The Panoramix dump packed with xz has 13 times."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from sigdir.signatures.errors import SigdirError
 
-class PipelineError(Exception):
+
+class PipelineError(SigdirError):
     """The root of this floor's errors."""
 
 

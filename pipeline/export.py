@@ -26,20 +26,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.errors import BadTarget
-from pipeline.progress import Reporter
-from pipeline.run import digest_column
-from pipeline.source import printable
-from pipeline.target import STDOUT, opened
-from warehouse.files import sync
-from warehouse.mapped import Segment, sorted_hashes
-from warehouse.parallel import in_background
-from warehouse.parquet import row_groups
-from warehouse.paths import existing
-from warehouse.scan import batches, hashes_of, pieces
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, FILE_SCHEMA, HASH_BYTES, SIGNATURES, Collection
-from warehouse.snapshot import Snapshot, read_snapshot
-from warehouse.template import RECORD, Template
+from sigdir.pipeline.errors import BadTarget
+from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.source import printable
+from sigdir.pipeline.target import STDOUT, opened
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
+from sigdir.signatures.keccak import keccak256_column
+from sigdir.warehouse.files import sync
+from sigdir.warehouse.index.mapped import Segment, sorted_hashes
+from sigdir.warehouse.index.scan import batches, hashes_of, pieces
+from sigdir.warehouse.index.template import RECORD, Template
+from sigdir.warehouse.parallel import in_background
+from sigdir.warehouse.parquet import row_groups
+from sigdir.warehouse.paths import existing
+from sigdir.warehouse.schema import FILE_SCHEMA
+from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 
 OURS, SOURCIFY = COLUMNS = ("ours", "sourcify")
 
@@ -191,7 +197,7 @@ class _Export:
         hashes = np.empty((self.snapshot.count(collection), 4), np.uint8)
         at = 0
         for batch in self.batches(collection, ["hash"]):
-            hashes[at : at + batch.num_rows] = hashes_of(batch["hash"], HASH_BYTES[collection])[:, :4]
+            hashes[at : at + batch.num_rows] = hashes_of(batch["hash"], collection.hash_bytes)[:, :4]
             at += batch.num_rows
         return sorted_hashes(hashes)
 
@@ -214,7 +220,7 @@ class _Export:
         at = 0
         for segment, rows in self.chosen(collection):
             names = segment.hash[: segment.rows].tobytes().hex()
-            digits = 2 * HASH_BYTES[collection]
+            digits = 2 * collection.hash_bytes
             text, bounds = segment.text.tobytes(), segment.offsets.tolist()
             apart = shared[at : at + segment.rows].tolist() if shared is not None else [False] * segment.rows
             for row, is_shared in enumerate(apart):
@@ -358,8 +364,8 @@ def _tar(export: _Export, out: BinaryIO) -> None:
     """The tree as one tar. A header is the first one with other digits: tarfile takes 40 microseconds for it."""
     export.report.files = 0
     for collection in export.collections:
-        info = tarfile.TarInfo(f"{_TREE}/{'0' * 2 * HASH_BYTES[collection]}")
-        info.mtime = export.snapshot.floors[collection].created_at // 1_000_000
+        info = tarfile.TarInfo(f"{_TREE}/{'0' * 2 * collection.hash_bytes}")
+        info.mtime = export.snapshot.high_water[collection].created_at // 1_000_000
         header = info.tobuf(tarfile.USTAR_FORMAT)
         name_at, name_ends = len(_TREE) + 1, len(info.name)
         before, after = header[name_ends:124], header[136:148]
@@ -398,8 +404,8 @@ def _ours(collection: Collection, batch: pa.RecordBatch) -> pa.Table:
 
 def _sourcify(collection: Collection, batch: pa.RecordBatch) -> pa.Table:
     text = batch["text_signature"]
-    known = hashes_of(batch["hash"], HASH_BYTES[collection])
-    digests = digest_column(text) if collection == SIGNATURES else known
+    known = hashes_of(batch["hash"], collection.hash_bytes)
+    digests = keccak256_column(text) if collection == SIGNATURES else known
     times = batch["created_at"].view(pa.int64()).to_numpy() * 1000
     columns = [_binary(digests), _binary(digests[:, :4]), text, pa.array(times).view(pa.timestamp("ns"))]
     return pa.Table.from_arrays(columns, schema=SOURCIFY_SCHEMA)

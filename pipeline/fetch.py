@@ -25,7 +25,7 @@ from urllib.request import (
     Request,
 )
 
-from pipeline.errors import PipelineError
+from sigdir.pipeline.errors import PipelineError
 
 _ANSWER_SECONDS = 300.0
 _LONGEST_WAIT = 600.0
@@ -91,7 +91,7 @@ class _Elsewhere:
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
+class RetryPolicy:
     """How to ask: ``rate`` requests a second; ``tries`` before giving up, the second one after ``delay``
     seconds and each one after twice as long; ``timeout`` seconds of silence."""
 
@@ -104,7 +104,7 @@ class Manners:
 class Fetcher:
     """Asks one server, one question at a time."""
 
-    def __init__(self, manners: Manners, say: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, manners: RetryPolicy, say: Callable[[str], None] = lambda _: None) -> None:
         self._manners = manners
         self._say = say
         self._next = 0.0

@@ -32,17 +32,24 @@ from urllib.parse import urlencode, urlsplit
 
 import orjson
 
-from pipeline.fetch import Fetcher, FetchError, Manners, NotThere, TooLarge, checked_base
-from pipeline.progress import Reporter
-from pipeline.report import ImportReport
-from pipeline.run import Options as ImportOptions
-from pipeline.run import run_import
-from pipeline.source import printable
-from warehouse import faults
-from warehouse.errors import Unusable
-from warehouse.files import FileLock, make_folder, replacing
-from warehouse.paths import Paths
-from warehouse.schema import COLLECTIONS, Collection
+from sigdir.pipeline.fetch import (
+    Fetcher,
+    FetchError,
+    NotThere,
+    RetryPolicy,
+    TooLarge,
+    checked_base,
+)
+from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.report import ImportReport
+from sigdir.pipeline.run import Options as ImportOptions
+from sigdir.pipeline.run import run_import
+from sigdir.pipeline.source import printable
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse import failpoints
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.files import FileLock, make_folder, replacing
+from sigdir.warehouse.paths import Paths
 
 Way = Literal["changes", "pages"]
 
@@ -65,7 +72,7 @@ class Options:
     warehouse: Path
     collections: tuple[Collection, ...] = COLLECTIONS
     way: Way | None = None
-    manners: Manners = field(default_factory=Manners)
+    manners: RetryPolicy = field(default_factory=RetryPolicy)
     restart: bool = False
     wait: bool = True
 
@@ -247,23 +254,27 @@ class _State:
 
     @classmethod
     def read(cls, path: Path, url: str) -> _State:
-        """From its file, which may be missing; raises Unusable."""
+        """From its file, which may be missing; raises UnreadableWarehouse."""
         try:
             told = orjson.loads(path.read_bytes())
             if told.pop("format") != _STATE_FORMAT:
-                raise Unusable(f"{path} has another format; this version writes format {_STATE_FORMAT}")
+                raise UnreadableWarehouse(f"{path} has another format; this version writes format {_STATE_FORMAT}")
             state = cls(**told)
         except FileNotFoundError:
             return cls(url)
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise Unusable(f"{path} is broken; --restart begins anew") from None
+            raise UnreadableWarehouse(f"{path} is broken; --restart begins anew") from None
         if [type(value) for value in asdict(state).values()] != [type(value) for value in asdict(cls(url)).values()]:
-            raise Unusable(f"{path} is broken; --restart begins anew")
+            raise UnreadableWarehouse(f"{path} is broken; --restart begins anew")
         return state
 
     def write(self, path: Path) -> None:
         with replacing(path) as file:
-            file.write(orjson.dumps({"format": _STATE_FORMAT, **asdict(self)}, option=orjson.OPT_INDENT_2))
+            file.write(
+                orjson.dumps(
+                    {"format": _STATE_FORMAT, **asdict(self)}, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
+                )
+            )
 
 
 def faults_of_states(paths: Paths) -> Iterator[tuple[Path, str]]:
@@ -280,7 +291,7 @@ def faults_of_states(paths: Paths) -> Iterator[tuple[Path, str]]:
 def _fault_of(path: Path) -> str:
     try:
         state = _State.read(path, "")
-    except Unusable as error:
+    except UnreadableWarehouse as error:
         return str(error).removeprefix(f"{path} ")
     if path.stem not in COLLECTIONS or path.parent.name != _folder_name(state.url):
         return f"is of {printable(state.url)}, whose place is {_folder_name(state.url)}"
@@ -394,7 +405,7 @@ class _Copy:
             count += 1
         self.spool.flush()
         os.fsync(self.spool.fileno())
-        faults.point("spooled")
+        failpoints.reach("spooled")
         self.state.write(self.state_path)
         self.report.fetched[self.collection] += count
         self.progress.rows(count)
@@ -406,7 +417,7 @@ class _Copy:
             printable(self.base), wait=self.options.wait,
         )  # fmt: skip
         self.report.count(self.collection, run_import(options, self.progress))
-        faults.point("imported")
+        failpoints.reach("imported")
         self.progress.stage(self.collection, 0)
 
     def emptied(self) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from warehouse.schema import COLLECTIONS, Collection
+from sigdir.signatures.collections import COLLECTIONS, Collection
 
 
 @dataclass

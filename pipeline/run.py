@@ -31,29 +31,34 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.archive import opened
-from pipeline.candidates import Candidates, Work
-from pipeline.errors import BadInput
-from pipeline.formats.table import FORMATS, Format, Together, by_name, detect
-from pipeline.grammar import REASONS
-from pipeline.judge import COLLECTION_CODES, Verdicts, judge
-from pipeline.keccak import keccak256_rows
-from pipeline.progress import Reporter
-from pipeline.report import Example, FileReport, ImportReport
-from pipeline.source import Source, find, printable
-from warehouse import faults
-from warehouse.dedupe import new_rows
-from warehouse.files import RunFolder
-from warehouse.parallel import ordered_map
-from warehouse.parquet import bytes_of
-from warehouse.paths import Paths
-from warehouse.publish import Batch, Publisher
-from warehouse.query import connect
-from warehouse.rejects import RejectsWriter
-from warehouse.schema import COLLECTIONS, REJECT_SCHEMA, SIGNATURES, Collection
-from warehouse.snapshot import Snapshot, history, read_snapshot
-from warehouse.spill import Spill
-from warehouse.staging import StagedRow
+from sigdir.pipeline.archive import opened
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.registry import (
+    FORMATS,
+    Format,
+    MultiSourceReader,
+    by_name,
+    detect,
+)
+from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.report import Example, FileReport, ImportReport
+from sigdir.pipeline.source import Source, find, printable
+from sigdir.signatures.candidates import Candidates, Work
+from sigdir.signatures.canonicalise import BatchResult, canonicalise
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
+from sigdir.signatures.grammar import REASONS
+from sigdir.warehouse import failpoints
+from sigdir.warehouse.dedupe import new_rows
+from sigdir.warehouse.files import RunFolder
+from sigdir.warehouse.parallel import ordered_map
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import Batch, Publisher
+from sigdir.warehouse.rejects import RejectsWriter
+from sigdir.warehouse.schema import REJECT_SCHEMA
+from sigdir.warehouse.snapshot import Snapshot, history, read_snapshot
+from sigdir.warehouse.spill import Spill
+from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.staging import StagedRow
 
 _EXAMPLES_A_REASON = 3
 
@@ -130,14 +135,14 @@ class _Run:
     # Without the lock: read, normalise, hash, spill.
 
     def read(self, sources: list[Source]) -> None:
-        default = COLLECTION_CODES[self.options.collection]
+        default = self.options.collection.code
         with self.stage("read", sum(source.size for source in sources)):
             with ThreadPoolExecutor(self.options.threads) as pool:
                 work = self.work(sources)
                 ahead = 2 * self.options.threads
                 for judged in ordered_map(pool, lambda item: _judged(item, default), work, ahead):
-                    for verdicts in judged:
-                        self.record(verdicts)
+                    for result in judged:
+                        self.record(result)
             for spill in self.spills.values():
                 spill.finish()
             self.rejects_digest = self.rejects.finish()
@@ -145,10 +150,10 @@ class _Run:
         if not self.report.files:
             looked = f"{len(self.report.skipped):,} files looked at"
             raise BadInput(", ".join(self.options.paths), f"nothing of a known format ({looked})")
-        faults.point("read")
+        failpoints.reach("read")
 
     def work(self, sources: list[Source]) -> Iterator[Work]:
-        together: dict[str, Together] = {}
+        together: dict[str, MultiSourceReader] = {}
         with ExitStack() as stack:
             for source in opened(sources, self.progress.advance, self.options.format):
                 format = self.format_of(source)
@@ -175,20 +180,20 @@ class _Run:
             raise BadInput(source.name, "of no known format; name one with --format")
         return format
 
-    def record(self, verdicts: Verdicts) -> None:
+    def record(self, result: BatchResult) -> None:
         """Spill what was accepted, keep what was rejected, count both."""
-        file = self.files[verdicts.file]
-        file.read += verdicts.read
-        for collection, accepted in verdicts.accepted.items():
+        file = self.files[result.file]
+        file.read += result.read
+        for collection, accepted in result.accepted.items():
             rows = len(accepted.text)
             file.accepted[collection] += rows
             self.spills[collection].append(accepted)
-            self.segments[collection].append((verdicts.file, rows))
-        self.record_rejects(file, verdicts)
-        self.progress.rows(verdicts.read)
+            self.segments[collection].append((result.file, rows))
+        self.record_rejects(file, result)
+        self.progress.rows(result.read)
 
-    def record_rejects(self, file: FileReport, verdicts: Verdicts) -> None:
-        rejected = verdicts.rejected
+    def record_rejects(self, file: FileReport, result: BatchResult) -> None:
+        rejected = result.rejected
         rows = len(rejected.text)
         if not rows:
             return
@@ -214,10 +219,10 @@ class _Run:
 
     def publish(self, paths: Paths, folder: Path) -> None:
         with Publisher(paths, self.options.threads, self.options.wait, self.progress.note) as publisher:
-            faults.point("locked")
+            failpoints.reach("locked")
             staged = {collection: publisher.staged(collection) for collection in COLLECTIONS}
             self.compare(paths, folder, publisher.snapshot, staged)
-            faults.point("deduped")
+            failpoints.reach("deduped")
             self.report.version = publisher.snapshot.version
             batches = {c: Batch(self.spills[c], self.keep[c]) for c in COLLECTIONS}
             rows = sum(batch.rows for batch in batches.values())
@@ -226,7 +231,9 @@ class _Run:
                 self.report.rejects_in = same
                 return
             with self.stage("write", rows):
-                checked = {c: staged[c][-1].id if staged[c] else publisher.snapshot.floors[c].id for c in COLLECTIONS}
+                checked = {
+                    c: staged[c][-1].id if staged[c] else publisher.snapshot.high_water[c].id for c in COLLECTIONS
+                }
                 done = publisher.publish(
                     self.name, batches, checked, self.summary,
                     rejects=self.rejects.path if self.rejects.rows else None,
@@ -246,7 +253,7 @@ class _Run:
             with engine:
                 for collection, spill in self.spills.items():
                     self.keep[collection] = new_rows(
-                        spill, snapshot, staged.get(collection, []), digest_column, engine, self.options.threads
+                        spill, snapshot, staged.get(collection, []), engine, self.options.threads
                     )  # fmt: skip
         self.report.version = snapshot.version
         self.count_imported()
@@ -294,14 +301,6 @@ class _Run:
         self.report.stages[name] = time.monotonic() - began
 
 
-def _judged(work: Work, default: int) -> list[Verdicts]:
+def _judged(work: Work, default: int) -> list[BatchResult]:
     batches = [work] if isinstance(work, Candidates) else work()
-    return [judge(batch, default) for batch in batches]
-
-
-def digest_column(text: pa.StringArray) -> npt.NDArray[np.uint8]:
-    """Hash an Arrow text column without nulls: digests, uint8 of shape (rows, 32)."""
-    if not len(text):
-        return np.empty((0, 32), np.uint8)
-    bounds, data = bytes_of(text)
-    return keccak256_rows(data, bounds)
+    return [canonicalise(batch, default) for batch in batches]

@@ -32,8 +32,8 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import zstandard
 
-from pipeline.errors import BadInput, BrokenJSON
-from warehouse.parallel import in_background
+from sigdir.pipeline.errors import BadInput, BrokenJSON
+from sigdir.warehouse.parallel import in_background
 
 HEAD_BYTES = 1 << 16
 """How much of an input its format is told by."""

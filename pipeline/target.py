@@ -12,9 +12,9 @@ from typing import BinaryIO, cast
 
 import zstandard
 
-from pipeline.errors import BadTarget
-from pipeline.source import STDIN, printable
-from warehouse.files import replacing
+from sigdir.pipeline.errors import BadTarget
+from sigdir.pipeline.source import STDIN, printable
+from sigdir.warehouse.files import replacing
 
 STDOUT = STDIN
 

@@ -1,8 +1,8 @@
 """The HTTP application: every route, and what each does, on one screen.
 
 ``create_app`` is given all it needs. A request takes one View and stays with it, so a page never mixes
-two versions. Falcon routes and parses; rows are found and written by ``serve.query``, posted ones stored
-by ``serve.post``.
+two versions. Falcon routes and parses; rows are found and written by ``sigdir.serve.lists``, posted ones stored
+by ``sigdir.serve.writer``.
 """
 
 from __future__ import annotations
@@ -21,25 +21,53 @@ import falcon
 import numpy as np
 import orjson
 
-from pipeline.candidates import Entry, pack
-from pipeline.grammar import GrammarError
-from pipeline.judge import judge
-from serve import body as bodies
-from serve import changes, decode, dumps, imports, openapi, openchain, resolve, static, web
-from serve.cursors import InvalidCursor
-from serve.errors import Refusal, detail, field_error, not_found
-from serve.negotiate import HTML, JSON, not_modified, packed, preflight, representation
-from serve.post import Writer, new_text
-from serve.query import InvalidPage, Query, needs_scan, page_of, parse
-from serve.render import render_lines, render_rows
-from serve.settings import Settings
-from warehouse.errors import WarehouseError
-from warehouse.files import FileLock, make_folder
-from warehouse.mapped import Segment
-from warehouse.paths import Paths
-from warehouse.reading import Reader, View
-from warehouse.schema import EVENT_SIGNATURES, SIGNATURES, Collection
-from warehouse.staging import NewText, StagedRow
+from sigdir.serve import (
+    decode,
+    imports,
+    openapi,
+)
+from sigdir.serve import (
+    pages as web,
+)
+from sigdir.serve.bulk import changes, dumps, resolve
+from sigdir.serve.cursors import InvalidCursor
+from sigdir.serve.dialects import hash_files as static
+from sigdir.serve.dialects import openchain
+from sigdir.serve.http import bodies
+from sigdir.serve.http.errors import (
+    HttpError,
+    detail,
+    field_error,
+    not_found,
+)
+from sigdir.serve.http.negotiate import (
+    HTML,
+    JSON,
+    not_modified,
+    packed,
+    preflight,
+    representation,
+)
+from sigdir.serve.lists import (
+    InvalidPage,
+    Query,
+    needs_scan,
+    page_of,
+    parse,
+)
+from sigdir.serve.settings import Settings
+from sigdir.serve.writer import Writer, new_text
+from sigdir.signatures.candidates import Entry, pack
+from sigdir.signatures.canonicalise import canonicalise
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.grammar import GrammarError
+from sigdir.warehouse.errors import WarehouseError
+from sigdir.warehouse.files import FileLock, make_folder
+from sigdir.warehouse.index.mapped import Segment
+from sigdir.warehouse.index.records import render_lines, render_rows
+from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.staging import NewText, StagedRow
 
 _LIST_METHODS = "GET, POST, HEAD, OPTIONS"
 _DETAIL_METHODS = "GET, HEAD, OPTIONS"
@@ -57,7 +85,6 @@ _OPEN_PATHS = ("/api/", "/dumps/", "/signature-database/", "/signatures/", "/top
 _RETRY_SECONDS = 10
 
 # The words of the contract, per collection.
-_TITLES = {SIGNATURES: "Signature", EVENT_SIGNATURES: "Event Signature"}
 _EXISTS = {
     SIGNATURES: "Signature with this text signature already exists.",
     EVENT_SIGNATURES: "EventSignature with this text signature already exists.",
@@ -69,7 +96,7 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
     """The WSGI application over one warehouse."""
     app = falcon.App(middleware=[_Front()])
     app.req_options.strip_url_path_trailing_slash = False
-    app.add_error_handler(Refusal, _refused)
+    app.add_error_handler(HttpError, _refused)
     app.add_error_handler(falcon.HTTPError, _falcon_error)
     app.add_error_handler(Exception, _failed)
     routes: openapi.Routes = []
@@ -212,7 +239,7 @@ class ListResource(_Resource):
         return _record(new, row)
 
     def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
-        self.describe(req, resp, f"{_TITLES[self._collection]} List", _ROW_FIELDS)
+        self.describe(req, resp, f"{self._collection.row_title} List", _ROW_FIELDS)
 
     def described(self) -> dict[str, Any]:
         return openapi.collection_item(self._collection)
@@ -243,7 +270,7 @@ class DetailResource(_Resource):
     on_head = on_get
 
     def on_options(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
-        self.describe(req, resp, f"{_TITLES[self._collection]} Instance", None)
+        self.describe(req, resp, f"{self._collection.row_title} Instance", None)
 
     def described(self) -> dict[str, Any]:
         return openapi.row_item(self._collection)
@@ -298,7 +325,7 @@ class HealthResource:
             view = self._reader.current()
             told |= {"version": view.snapshot.version, "rows": {c: view.count(c) for c in view.segments}}
         resp.content_type = JSON
-        resp.data = orjson.dumps(told)
+        resp.data = orjson.dumps(told, option=orjson.OPT_NON_STR_KEYS)
 
     on_head = on_get
 
@@ -312,7 +339,7 @@ class DocumentResource:
     """The description of all routes, its own too; written once they are known."""
 
     def write(self, document: dict[str, Any]) -> None:
-        self._body = orjson.dumps(document)
+        self._body = orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS)
         self._token = hashlib.sha256(self._body).hexdigest()[:16]
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -382,7 +409,7 @@ def _record(new: NewText, row: StagedRow) -> bytes:
 def warm() -> None:
     """Load every kernel that a request may need, compiling those that never were, before any waits."""
     [candidates] = pack([Entry(b"function warm(uint a)", 1)], 0)
-    judge(candidates)
+    canonicalise(candidates)
     new_text(SIGNATURES, "warm(uint a)")
     text, hash = np.frombuffer(b"warm(uint256)", np.uint8), np.zeros((1, 4), np.uint8)
     numbers = np.zeros(1, np.int64)
@@ -395,7 +422,7 @@ def warm() -> None:
     web.warm()
 
 
-def _refused(req: falcon.Request, resp: falcon.Response, error: Refusal, params: Any) -> None:
+def _refused(req: falcon.Request, resp: falcon.Response, error: HttpError, params: Any) -> None:
     resp.status = falcon.code_to_http_status(error.status)
     for name, value in error.headers.items():
         resp.set_header(name, value)
@@ -408,7 +435,7 @@ def _refused(req: falcon.Request, resp: falcon.Response, error: Refusal, params:
 def _falcon_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
     status = falcon.http_status_to_code(error.status)
     told = {"detail": error.description or error.title or ""}
-    _refused(req, resp, Refusal(status, told, dict(error.headers or {})), params)
+    _refused(req, resp, HttpError(status, told, dict(error.headers or {})), params)
 
 
 def _failed(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
@@ -421,7 +448,7 @@ def _failed(req: falcon.Request, resp: falcon.Response, error: Exception, params
     refusal = detail(500, "Internal error.")
     if isinstance(error, OSError | WarehouseError):
         words = "The directory's storage cannot be used at the moment."
-        refusal = Refusal(503, {"detail": words}, {"Retry-After": str(_RETRY_SECONDS)})
+        refusal = HttpError(503, {"detail": words}, {"Retry-After": str(_RETRY_SECONDS)})
     _refused(req, resp, refusal, params)
 
 
@@ -525,7 +552,7 @@ _app: Any = None
 
 
 def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """For other WSGI servers: `gunicorn serve.app:app`, settings from SIGDIR_ variables.
+    """For other WSGI servers: `gunicorn sigdir.serve.app:app`, settings from SIGDIR_ variables.
 
     The warehouse is opened with the first request, in the process that serves it.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from warehouse.schema import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 
 _LETTERS: dict[Collection, str] = {SIGNATURES: "s", EVENT_SIGNATURES: "e"}
 

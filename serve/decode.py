@@ -1,4 +1,4 @@
-"""Calldata to values, by each text that the directory has for its selector; see ``pipeline.decode``."""
+"""Calldata to values, by each text that the directory has for its selector; see ``sigdir.signatures.calldata``."""
 
 from __future__ import annotations
 
@@ -8,18 +8,25 @@ from typing import Any
 import falcon
 import orjson
 
-from pipeline.decode import MAX_BYTES, BadCalldata, Candidate, as_json, calldata, decode
-from serve import body as bodies
-from serve import openapi_bulk
-from serve.canonical import is_filtered
-from serve.errors import field_error
-from serve.negotiate import JSON, packed
-from serve.openapi import Routes
-from serve.post import Writer
-from serve.query import texts_with
-from serve.settings import Settings
-from warehouse.reading import Reader, View
-from warehouse.schema import SIGNATURES
+from sigdir.serve import openapi_bulk
+from sigdir.serve.http import bodies
+from sigdir.serve.http.errors import field_error
+from sigdir.serve.http.negotiate import JSON, packed
+from sigdir.serve.lists import texts_with
+from sigdir.serve.openapi import Routes
+from sigdir.serve.settings import Settings
+from sigdir.serve.writer import Writer
+from sigdir.signatures.calldata import (
+    MAX_BYTES,
+    BadCalldata,
+    DecodeAttempt,
+    as_json,
+    calldata,
+    decode,
+)
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.signatures.standards import is_filtered
+from sigdir.warehouse.index.view import Reader, View
 
 MAX_TEXTS = 100
 """Texts of a selector that are tried: the one that is listed as its own first, then the oldest."""
@@ -31,7 +38,7 @@ def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
     return [("/api/v1/decode/", DecodeResource(reader))]
 
 
-def candidates(view: View, data: bytes) -> tuple[list[Candidate], int]:
+def candidates(view: View, data: bytes) -> tuple[list[DecodeAttempt], int]:
     """What the texts of the data's selector make of it, the best first, and how many such texts there are."""
     selector = data[:4]
     texts = texts_with(view, SIGNATURES, selector)
@@ -50,7 +57,7 @@ def told(view: View, data: bytes) -> dict[str, Any]:
     }
 
 
-def _told(selector: bytes, candidate: Candidate) -> dict[str, Any]:
+def _told(selector: bytes, candidate: DecodeAttempt) -> dict[str, Any]:
     about = {"text_signature": candidate.text, "filtered": is_filtered(selector, candidate.text)}
     if candidate.values is None:
         return about | {"decodes": False, "reason": candidate.reason, "detail": candidate.detail}

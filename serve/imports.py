@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.candidates import Entry, pack
-from pipeline.formats.abi import abi_entry, has_no_selector
-from pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_many_tokens
-from pipeline.grammar import OK, normalise_rows
-from pipeline.judge import judge
-from pipeline.keccak import keccak256, keccak256_rows
-from serve.body import Upload, loads
-from serve.errors import field_error
-from serve.post import CODES, Writer
-from warehouse.schema import COLLECTIONS, Collection
-from warehouse.staging import NewText, StagedRow
+from sigdir.pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_many_tokens
+from sigdir.serve.http.bodies import Upload, loads
+from sigdir.serve.http.errors import field_error
+from sigdir.serve.writer import Writer
+from sigdir.signatures.abi import abi_entry, has_no_selector
+from sigdir.signatures.candidates import Entry, pack
+from sigdir.signatures.canonicalise import canonicalise
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.grammar import OK, normalise_rows
+from sigdir.signatures.keccak import keccak256, keccak256_rows
+from sigdir.warehouse.staging import NewText, StagedRow
 
 _AT_ONCE = 500
 
 
 def abi_entries(text: str) -> list[Entry]:
-    """The candidates of an ABI given as JSON text; raises Refusal.
+    """The candidates of an ABI given as JSON text; raises HttpError.
 
     ABIs of today are accepted too: errors, receive entries, functions without outputs.
     """
@@ -50,7 +50,7 @@ def _is_abi_entry(item: Any) -> bool:
 
 
 def solidity_entries(fields: dict[str, Any]) -> list[Entry]:
-    """The candidates of ``source_code`` and ``source_file``; raises Refusal. Neither is fine."""
+    """The candidates of ``source_code`` and ``source_file``; raises HttpError. Neither is fine."""
     sources = []
     if "source_code" in fields:
         value = fields["source_code"]
@@ -84,10 +84,10 @@ def store(writer: Writer, entries: Iterable[Entry]) -> dict[str, int]:
     processed = ignored = 0
     texts: dict[Collection, list[NewText]] = {collection: [] for collection in COLLECTIONS}
     for candidates in pack(entries, 0):
-        verdicts = judge(candidates)
-        processed += verdicts.read
-        ignored += len(verdicts.rejected.text)
-        for collection, rows in verdicts.accepted.items():
+        result = canonicalise(candidates)
+        processed += result.read
+        ignored += len(result.rejected.text)
+        for collection, rows in result.accepted.items():
             texts[collection] += [NewText(collection, text, keccak256(text.encode())) for text in rows.text.to_pylist()]
     stored = store_texts(writer, [new for collection in COLLECTIONS for new in texts[collection]])
     imported = sum(row is not None for row in stored)
@@ -111,7 +111,7 @@ def store_texts(writer: Writer, new: list[NewText]) -> list[StagedRow | None]:
 
 def new_texts(collection: Collection, texts: list[str]) -> list[NewText | None]:
     """Each text normalised for the collection, as ``new_text`` does one; None in the place of each refused."""
-    code = CODES[collection]
+    code = collection.code
     found: list[NewText | None] = []
     for rows in pack((Entry(text.encode("utf-8", "replace"), 0) for text in texts), 0):
         said = np.full(len(rows), code, np.uint8)

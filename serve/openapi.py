@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol
 
-from pipeline.grammar import MAX_TEXT_BYTES
-from serve.negotiate import HTML, JSON
-from warehouse.schema import EVENT_SIGNATURES, HASH_BYTES, SIGNATURES, Collection
+from sigdir.serve.http.negotiate import HTML, JSON
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.grammar import MAX_TEXT_BYTES
 
 PATH = "/api/v1/openapi.json"
 
@@ -165,7 +165,7 @@ IF_NONE_MATCH = parameter("If-None-Match", "Tags that the client has.", {"type":
 
 
 def _filters(collection: Collection) -> list[Object]:
-    digits = 2 * HASH_BYTES[collection]
+    digits = 2 * collection.hash_bytes
     return [
         parameter("page", "From 1, or last.", {"anyOf": [{"type": "integer", "minimum": 1}, {"const": "last"}]}),
         parameter("page_size", "Rows of a page.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}),
@@ -355,7 +355,7 @@ def closed(properties: dict[str, Object], about: str) -> Object:
 
 
 def _row(collection: Collection) -> Object:
-    width = HASH_BYTES[collection]
+    width = collection.hash_bytes
     return closed(
         {
             "id": {"type": "integer", "minimum": 1, "description": "Rises with created_at and never changes."},

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline.decode import REASONS
-from serve.negotiate import JSON
-from serve.openapi import (
+from sigdir.serve.http.negotiate import JSON
+from sigdir.serve.openapi import (
     BROKEN,
     COUNT,
     FORMAT,
@@ -26,7 +25,8 @@ from serve.openapi import (
     refusal,
     with_head,
 )
-from warehouse.schema import COLLECTIONS, HASH_BYTES, Collection
+from sigdir.signatures.calldata import REASONS
+from sigdir.signatures.collections import COLLECTIONS, Collection
 
 NDJSON, CSV, TEXT = "application/x-ndjson", "text/csv", "text/plain"
 PARQUET = "application/vnd.apache.parquet"
@@ -297,7 +297,7 @@ def data_file_item() -> Object:
 
 def hash_file_item(collection: Collection) -> Object:
     """The texts of a hash, as the trees 4bytes and topic0 have them."""
-    digits = 2 * HASH_BYTES[collection]
+    digits = 2 * collection.hash_bytes
     hash = parameter(
         "hash", "The hash without 0x.", {"type": "string", "pattern": f"^[0-9a-fA-F]{{{digits}}}$"}, "path"
     )

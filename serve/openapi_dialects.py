@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from serve.negotiate import JSON
-from serve.openapi import (
+from sigdir.serve.http.negotiate import JSON
+from sigdir.serve.openapi import (
     BROKEN,
     COUNT,
     IF_NONE_MATCH,
@@ -108,14 +108,14 @@ def older_import_item() -> Object:
 
 def _import_item(operation: str, content: Object) -> Object:
     hashes = {"type": "object", "additionalProperties": {"type": "string", "pattern": "^0x[0-9a-f]+$"}}
-    verdicts = closed({"imported": hashes, "duplicated": hashes, "invalid": WORDS}, "Verdicts, by the text as sent.")
+    result = closed({"imported": hashes, "duplicated": hashes, "invalid": WORDS}, "BatchResult, by the text as sent.")
     return {
         "post": {
             "operationId": operation,
             "summary": "Store texts.",
             "requestBody": content,
             "responses": {
-                "200": _told("What became of each.", closed(dict.fromkeys(_KINDS, verdicts), "Verdicts.")),
+                "200": _told("What became of each.", closed(dict.fromkeys(_KINDS, result), "BatchResult.")),
                 **_WRITING,
             },
         }

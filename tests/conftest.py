@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from pipeline.progress import Reporter
-from pipeline.report import ImportReport
-from pipeline.run import Options, run_import
+from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.report import ImportReport
+from sigdir.pipeline.run import Options, run_import
 
 ROOT = Path(__file__).parent.parent
 
@@ -34,7 +34,7 @@ def house(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def sigdir(house: Path) -> Sigdir:
+def run_sigdir(house: Path) -> Sigdir:
     """The real command as a process of its own."""
 
     def run(*arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:

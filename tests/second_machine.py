@@ -17,10 +17,15 @@ from pathlib import Path
 
 import duckdb
 
-import warehouse
+import sigdir
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
 from tests.conftest import ROOT, command_line, environment
 from tests.serve.support import HOST, serving
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, VIEW_NAMES, Collection
 
 CORPORA = ROOT.parent / "shared" / "corpora"
 
@@ -69,7 +74,7 @@ SHAPES = (
 )
 
 
-def sigdir(*arguments: str) -> None:
+def run_sigdir(*arguments: str) -> None:
     """The command as a process of its own, to its good end."""
     done = subprocess.run(
         [*command_line(), *arguments], cwd=ROOT, env=environment(ROOT), capture_output=True, text=True, check=False
@@ -77,7 +82,7 @@ def sigdir(*arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def carried(house: Path, folder: Path, command: Callable[..., None] = sigdir) -> Iterator[str]:
+def carried(house: Path, folder: Path, command: Callable[..., None] = run_sigdir) -> Iterator[str]:
     """Carry a warehouse's rows through all of it, below ``folder``; gives a line a step. Raises AssertionError."""
 
     def timed(*arguments: str | Path) -> float:
@@ -104,15 +109,15 @@ def carried(house: Path, folder: Path, command: Callable[..., None] = sigdir) ->
 
 def compared(house: Path, other: Path, collections: tuple[Collection, ...], query: str) -> int:
     """The rows of both, which must be the same; of collections that were left out there must be none."""
-    first, second = warehouse.open(house), warehouse.open(other)
+    first, second = sigdir.open(house), sigdir.open(other)
     rows = 0
     for collection in COLLECTIONS:
         if collection not in collections:
             assert second.count(collection) == 0
             continue
-        wanted = first.sql(query.format(view=VIEW_NAMES[collection])).arrow()
+        wanted = first.sql(query.format(view=collection.view_name)).arrow()
         order = _SORTED if query == _SORTED else _ROWS
-        found = second.sql(order.format(view=VIEW_NAMES[collection])).arrow()
+        found = second.sql(order.format(view=collection.view_name)).arrow()
         assert found.equals(wanted), f"{other}: {collection} differ: {found.num_rows} rows, {wanted.num_rows} wanted"
         rows += found.num_rows
     return rows
@@ -124,7 +129,7 @@ def as_written(copy: Path, file: Path, shape: Shape) -> None:
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     for collection in shape.collections:
-        wanted = warehouse.open(copy).sql(_WHOLE.format(view=VIEW_NAMES[collection])).arrow()
+        wanted = sigdir.open(copy).sql(_WHOLE.format(view=collection.view_name)).arrow()
         found = connection.sql(f"FROM ({read}) WHERE {_OF[collection]} ORDER BY id").to_arrow_table()
         assert found.cast(wanted.schema).equals(wanted), f"{file}: {collection}: ids or times differ"
 
@@ -135,7 +140,7 @@ def main() -> None:
         folder = Path(name)
         house = Path(sys.argv[1]) if len(sys.argv) > 1 else folder / "house"
         if len(sys.argv) < 2:
-            sigdir("import", str(CORPORA), "--warehouse", str(house), "--quiet")
+            run_sigdir("import", str(CORPORA), "--warehouse", str(house), "--quiet")
         for line in carried(house, folder):
             print(line, flush=True)
 

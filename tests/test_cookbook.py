@@ -17,10 +17,10 @@ import pytest
 
 import sigdir
 from benchmarks.cookbook import PAGE, THEIRS, Question, questions
-from pipeline.grammar import GrammarError, normalise
-from pipeline.keccak import keccak256
+from sigdir.signatures.grammar import GrammarError, normalise
+from sigdir.signatures.keccak import keccak256
+from sigdir.warehouse import Warehouse
 from tests.conftest import ROOT, import_files
-from warehouse import Warehouse
 
 CORPORA = ROOT.parent / "shared" / "corpora"
 QUESTIONS = questions()

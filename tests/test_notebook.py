@@ -8,7 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
+from tests.conftest import (
+    ROOT,
+    SAFETY_SECONDS,
+    environment,
+    import_files,
+)
 
 NOTEBOOK = ROOT / "docs" / "analytics.ipynb"
 # In a process of its own: a kernel's client has warnings that are none of ours.

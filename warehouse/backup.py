@@ -30,14 +30,31 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from warehouse import faults
-from warehouse.errors import Unusable
-from warehouse.files import FileLock, RunFolder, make_folder, remove_dead_runs, sync, write_file
-from warehouse.identity import Identity, read_identity, usable_identity, write_identity
-from warehouse.paths import Paths
-from warehouse.schema import COLLECTIONS
-from warehouse.snapshot import LogEntry, log_entries, read_snapshot
-from warehouse.staging import Staging, is_as_backed_up, replace_by, settle
+from sigdir.signatures.collections import COLLECTIONS
+from sigdir.warehouse import failpoints
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.files import (
+    FileLock,
+    RunFolder,
+    make_folder,
+    remove_dead_runs,
+    sync,
+    write_file,
+)
+from sigdir.warehouse.identity import (
+    Identity,
+    read_identity,
+    usable_identity,
+    write_identity,
+)
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import LogEntry, log_entries, read_snapshot
+from sigdir.warehouse.staging import (
+    Staging,
+    is_as_backed_up,
+    replace_by,
+    settle,
+)
 
 _TRIES = 10
 
@@ -61,17 +78,17 @@ class Report:
 
 
 def backup(source: Paths, copy: Paths, link: bool = False, tick: Callable[[Report], None] = lambda _: None) -> Report:
-    """Bring ``copy`` up to the state of now; raises Unusable, Busy where another backup is at it.
+    """Bring ``copy`` up to the state of now; raises UnreadableWarehouse, Busy where another backup is at it.
 
     ``link`` makes hard links of data files where the file system can. ``tick`` is told the report as it
     stands whenever a file is there.
     """
     began = time.monotonic()
     if not source.log.is_dir() and not source.staging.exists():
-        raise Unusable(f"{source.root}: there is no warehouse here")
+        raise UnreadableWarehouse(f"{source.root}: there is no warehouse here")
     here, there = source.root.resolve(), copy.root.resolve()
     if here in (there, *there.parents) or there in here.parents:
-        raise Unusable(f"{copy.root} is not apart from {source.root}")
+        raise UnreadableWarehouse(f"{copy.root} is not apart from {source.root}")
     staging = Staging(source.staging)
     try:
         identity = usable_identity(source)
@@ -95,12 +112,14 @@ def _refuse_foreign(copy: Paths, identity: Identity) -> None:
     if not copy.root.exists() or not {entry.name for entry in copy.root.iterdir()} - {copy.lock.name}:
         return
     if not copy.identity.exists():
-        raise Unusable(f"{copy.root} is neither empty nor a backup")
+        raise UnreadableWarehouse(f"{copy.root} is neither empty nor a backup")
     found = read_identity(copy)
     if found.id != identity.id:
-        raise Unusable(f"{copy.root} is another warehouse: {found.id}, not {identity.id}")
+        raise UnreadableWarehouse(f"{copy.root} is another warehouse: {found.id}, not {identity.id}")
     if found.format != identity.format:
-        raise Unusable(f"{copy.root} has format {found.format}, the warehouse {identity.format}: take a new folder")
+        raise UnreadableWarehouse(
+            f"{copy.root} has format {found.format}, the warehouse {identity.format}: take a new folder"
+        )
 
 
 class _Backup:
@@ -120,15 +139,15 @@ class _Backup:
         self.refuse_used(snapshot.version)
         self.report.version = snapshot.version
         self.report.rows = sum(snapshot.count(collection) for collection in COLLECTIONS)
-        self.report.staged = settle(staged, snapshot.floors)
+        self.report.staged = settle(staged, snapshot.high_water)
         needed = {file.path for files in snapshot.files.values() for file in files}
         self.bring_files(entries, needed)
-        faults.point("brought")
+        failpoints.reach("brought")
         self.bring_log(snapshot.version)
-        faults.point("logged")
+        failpoints.reach("logged")
         replace_by(self.copy.staging, staged)
         sync(self.copy.root)
-        faults.point("replaced")
+        failpoints.reach("replaced")
         self.bring_mirrors(mirrors)
 
     def taken_mirrors(self) -> list[tuple[Path, Path]]:
@@ -161,10 +180,10 @@ class _Backup:
                     sync(file)
                     file.replace(to / file.name)
                     sync(to)
-                    faults.point("mirrored")
+                    failpoints.reach("mirrored")
 
     def refuse_used(self, version: int) -> None:
-        """A copy that was written to since is a warehouse of its own; raises Unusable."""
+        """A copy that was written to since is a warehouse of its own; raises UnreadableWarehouse."""
         if read_identity(self.copy).unfinished:  # nobody could open it
             return
         used = not is_as_backed_up(self.copy.staging)
@@ -172,7 +191,9 @@ class _Backup:
             entry = self.source.log / file.name
             used |= int(file.stem) > version or not entry.exists() or entry.read_bytes() != file.read_bytes()
         if used:
-            raise Unusable(f"{self.copy.root} was written to since it was a backup: it has a history of its own")
+            raise UnreadableWarehouse(
+                f"{self.copy.root} was written to since it was a backup: it has a history of its own"
+            )
 
     def bring_files(self, entries: list[LogEntry], needed: set[Path]) -> None:
         """Data files and rejects of all versions; those of older ones may have been vacuumed away."""

@@ -34,14 +34,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse import faults
-from warehouse.errors import Unusable, WarehouseError
-from warehouse.files import run_name, sync, uninterrupted
-from warehouse.parquet import ROW_GROUP_ROWS, WrittenFile, naming, write_data_file
-from warehouse.paths import Paths
-from warehouse.publish import FILE_ROWS, Publisher, commit, index_files, write_checkpoint
-from warehouse.schema import COLLECTIONS, FILE_SCHEMA, Collection
-from warehouse.snapshot import DataFile, Snapshot, read_snapshot
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse import failpoints
+from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
+from sigdir.warehouse.files import run_name, sync, uninterrupted
+from sigdir.warehouse.parquet import (
+    ROW_GROUP_ROWS,
+    WrittenFile,
+    naming,
+    write_data_file,
+)
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import (
+    FILE_ROWS,
+    Publisher,
+    commit,
+    index_files,
+    write_checkpoint,
+)
+from sigdir.warehouse.schema import FILE_SCHEMA
+from sigdir.warehouse.snapshot import DataFile, Snapshot, read_snapshot
 
 GATHER = 10
 """So many files of a tier are merged into one. With more, readers look into more files between."""
@@ -113,7 +125,7 @@ def compact(
 ) -> Compacted | None:
     """Merge the files that ``choose`` picks; None where it picks none.
 
-    Raises Busy, and Unusable where a file cannot be read; then the table is as it was.
+    Raises Busy, and UnreadableWarehouse where a file cannot be read; then the table is as it was.
     """
     if not _chosen(read_snapshot(paths), choose):  # most of a server's looks end here, without the lock
         return None
@@ -138,17 +150,17 @@ def _carry_out(paths: Paths, publisher: Publisher, chosen: dict[Collection, list
     run, base = run_name(), publisher.snapshot
     with publisher.staging.exclusive() as staging:
         staging.begin_publish(run)
-    faults.point("compact_begun")
+    failpoints.reach("compact_begun")
     files = _write(paths, run, chosen, threads)
-    faults.point("compact_written")
+    failpoints.reach("compact_written")
     index_files(paths, files, threads)
     told = {collection: _account(base, collection, chosen.get(collection, [])) for collection in COLLECTIONS}
-    watermarks = {collection: base.floors[collection].id for collection in COLLECTIONS}
+    watermarks = {collection: base.high_water[collection].id for collection in COLLECTIONS}
     replaced = {collection: [file for merge in merges for file in merge] for collection, merges in chosen.items()}
     with uninterrupted():
         commit(paths, base, files, watermarks, {"kind": "compact", "run": run, "collections": told}, replaced)
-        faults.point("compact_committed")
-        with suppress(Unusable), publisher.staging.exclusive() as staging:  # else with the next publish
+        failpoints.reach("compact_committed")
+        with suppress(UnreadableWarehouse), publisher.staging.exclusive() as staging:  # else with the next publish
             staging.end_publish(run)
     snapshot = read_snapshot(paths)
     write_checkpoint(paths, snapshot.version)
@@ -183,7 +195,7 @@ def _write(
 
 
 def _rows(files: Files) -> Iterator[pa.Table]:
-    """The rows of files one after another, a row group at a time; raises Unusable where one is damaged."""
+    """The rows of files one after another, a row group at a time; raises UnreadableWarehouse where one is damaged."""
     last_id = 0
     for file in files:
         rows = 0
@@ -191,9 +203,9 @@ def _rows(files: Files) -> Iterator[pa.Table]:
             for batch in parquet.iter_batches(ROW_GROUP_ROWS, columns=FILE_SCHEMA.names):
                 ids = batch.column("id").to_numpy()
                 if not len(ids) or ids[0] <= last_id or (np.diff(ids) <= 0).any():
-                    raise Unusable(f"{file.path}: its ids do not rise")
+                    raise UnreadableWarehouse(f"{file.path}: its ids do not rise")
                 last_id = int(ids[-1])
                 rows += len(ids)
                 yield pa.Table.from_batches([batch]).cast(FILE_SCHEMA)
         if rows != file.rows:
-            raise Unusable(f"{file.path}: {rows:,} rows instead of {file.rows:,}")
+            raise UnreadableWarehouse(f"{file.path}: {rows:,} rows instead of {file.rows:,}")

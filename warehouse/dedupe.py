@@ -15,7 +15,7 @@ batch's), and only the texts of those are hashed anew for their full keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,18 +26,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.errors import Unusable, WarehouseError
-from warehouse.parallel import ordered_map
-from warehouse.parquet import naming
-from warehouse.schema import EVENT_SIGNATURES, HASH_BYTES, Collection
-from warehouse.snapshot import Snapshot
-from warehouse.spill import Keys, Spill, keys_of
-from warehouse.staging import StagedRow
+from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
+from sigdir.signatures.columns import Keys, keys_of
+from sigdir.signatures.keccak import keccak256_column
+from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
+from sigdir.warehouse.parallel import ordered_map
+from sigdir.warehouse.parquet import naming
+from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.spill import Spill
+from sigdir.warehouse.staging import StagedRow
 
 Flags = npt.NDArray[np.bool_]
-
-Digest = Callable[[pa.StringArray], npt.NDArray[np.uint8]]
-"""Text column to digests, uint8 of shape (rows, 32). Comes from the pipeline, which hashes."""
 
 # The map of first hash bits: 16 MiB, so that it stays in a processor's cache. A batch of 100 k
 # sets 0.6 % of it.
@@ -50,7 +49,6 @@ def new_rows(
     spill: Spill,
     snapshot: Snapshot,
     staged: list[StagedRow],
-    digest: Digest,
     connection: duckdb.DuckDBPyConnection,
     threads: int,
 ) -> Flags:
@@ -60,7 +58,7 @@ def new_rows(
     if not spill.rows:
         return keep
     if staged or snapshot.files[spill.collection]:
-        known = _known_keys(spill, snapshot, staged, digest, threads)
+        known = _known_keys(spill, snapshot, staged, threads)
         ask.register("known", _KEY, ([keys.high, keys.low] for keys in known))
         ask.register("batch", _NUMBERED_KEY, _kept(spill, keep))
         ask.strike(keep, "SELECT number FROM batch SEMI JOIN known USING (high, low)")
@@ -101,7 +99,7 @@ class _Questions:
             for batch in self._connection.sql(query).to_arrow_reader(1 << 18):
                 yield batch.column(0).to_numpy()
         except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise self._failed or Unusable(f"deduping: {str(error).partition(chr(10))[0]}") from error
+            raise self._failed or UnreadableWarehouse(f"deduping: {str(error).partition(chr(10))[0]}") from error
 
     def column(self, query: str) -> npt.NDArray[Any]:
         return np.concatenate([np.empty(0, np.uint64), *self.chunks(query)])
@@ -130,9 +128,7 @@ def _kept(spill: Spill, keep: Flags) -> Iterator[list[npt.NDArray[Any]]]:
         yield [keys.high[chosen], keys.low[chosen], chosen + rows.start]
 
 
-def _known_keys(
-    spill: Spill, snapshot: Snapshot, staged: list[StagedRow], digest: Digest, threads: int
-) -> Iterator[Keys]:
+def _known_keys(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int) -> Iterator[Keys]:
     """The keys of all rows that are stored already and may be in the batch."""
     if staged:
         joined = b"".join(row.digest for row in staged)
@@ -141,7 +137,7 @@ def _known_keys(
     with ThreadPoolExecutor(threads) as pool:
         yield from ordered_map(
             pool,
-            lambda group: _group_keys(spill.collection, *group, seen, digest),
+            lambda group: _group_keys(spill.collection, *group, seen),
             _row_groups(snapshot, spill.collection),
             ahead=2 * threads,
         )
@@ -161,7 +157,6 @@ def _group_keys(
     metadata: pq.FileMetaData,
     group: int,
     seen: npt.NDArray[np.bool_] | None,
-    digest: Digest,
 ) -> Keys:
     """The keys of one row group, without the rows that the map rules out."""
     with naming(path), pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True) as file:
@@ -174,12 +169,12 @@ def _group_keys(
             if not possible.any():
                 return keys_of(np.empty((0, 32), np.uint8))
         text = file.read_row_group(group, columns=["text_signature"]).column(0).combine_chunks()
-    return keys_of(digest(text if possible is None else text.filter(pa.array(possible))))
+    return keys_of(keccak256_column(text if possible is None else text.filter(pa.array(possible))))
 
 
 def _stored_hashes(file: pq.ParquetFile, group: int, collection: Collection) -> npt.NDArray[np.uint8]:
     """The hash column of a row group, uint8 of shape (rows, width of the collection's hash)."""
-    width = HASH_BYTES[collection]
+    width = collection.hash_bytes
     column = file.read_row_group(group, columns=["hash"]).column(0)
     fixed = column.cast(pa.binary(width)).combine_chunks()
     return np.frombuffer(fixed.buffers()[1], np.uint8)[: len(fixed) * width].reshape(-1, width)

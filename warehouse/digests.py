@@ -10,11 +10,11 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from warehouse.mapped import index_name
-from warehouse.parquet import sha256_of
-from warehouse.paths import Paths
-from warehouse.schema import COLLECTIONS, Collection
-from warehouse.snapshot import DataFile, Snapshot, written_digests
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.index.mapped import index_name
+from sigdir.warehouse.parquet import sha256_of
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import DataFile, Snapshot, written_digests
 
 COMPUTED_BYTES = 1 << 30
 """What is read at most to compute digests for one question, about a second; the others are told the next time."""
@@ -28,7 +28,7 @@ class Digests:
         self._written: dict[Path, str | None] = {}
 
     def of(self, snapshot: Snapshot) -> dict[Path, str]:
-        """The digests of a snapshot's files in hex; a file may be missing. Raises Unusable."""
+        """The digests of a snapshot's files in hex; a file may be missing. Raises UnreadableWarehouse."""
         found = {}
         left = COMPUTED_BYTES
         if not self._written.keys() >= {file.path for files in snapshot.files.values() for file in files}:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from sigdir.signatures.errors import SigdirError
 
-class WarehouseError(Exception):
+
+class WarehouseError(SigdirError):
     """The root of this floor's errors."""
 
 
-class Unusable(WarehouseError):
+class UnreadableWarehouse(WarehouseError):
     """The folder is not a warehouse we can use: unreadable, damaged, or of a newer format."""
 
 
@@ -15,7 +17,7 @@ class Busy(WarehouseError):
     """Another process holds the publish lock, and waiting for it was not wanted."""
 
 
-class Overtaken(WarehouseError):
+class CommitConflict(WarehouseError):
     """The table moved under a publisher; nothing was published."""
 
 

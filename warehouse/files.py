@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from warehouse.errors import Busy
+from sigdir.warehouse.errors import Busy
 
 # These keep the interpreter, for they take a microsecond; Python's own let go of it, and on a busy server to get it
 # back takes a tenth of a millisecond: of each commit of staged rows four of these calls were a third.

@@ -13,9 +13,9 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
-from warehouse.errors import Unusable
-from warehouse.files import write_file
-from warehouse.paths import Paths
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.files import write_file
+from sigdir.warehouse.paths import Paths
 
 FORMAT = 1
 """The layout of the folder that this version reads and writes. Another one is refused, or upgraded."""
@@ -40,40 +40,40 @@ class Identity:
 
 
 def read_identity(paths: Paths) -> Identity:
-    """What the folder is, whether this version can use it or not; raises Unusable."""
+    """What the folder is, whether this version can use it or not; raises UnreadableWarehouse."""
     try:
         told = json.loads(paths.identity.read_bytes())
         return Identity(int(told["format"]), str(told["id"]), bool(told.get("unfinished")))
     except FileNotFoundError:
         return Identity(1 if paths.log.is_dir() or paths.staging.exists() else FORMAT)
     except OSError as error:
-        raise Unusable(f"{paths.identity}: {error.strerror}") from error
+        raise UnreadableWarehouse(f"{paths.identity}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise Unusable(f"{paths.identity}: damaged: a format number and an id are expected") from error
+        raise UnreadableWarehouse(f"{paths.identity}: damaged: a format number and an id are expected") from error
 
 
 def usable_identity(paths: Paths) -> Identity:
-    """What the folder is; raises Unusable where it is not of the format that this version knows."""
+    """What the folder is; raises UnreadableWarehouse where it is not of the format that this version knows."""
     found = read_identity(paths)
     if found.unfinished:
-        raise Unusable(f"{paths.root} is an unfinished backup: run `sigdir backup` into it again")
+        raise UnreadableWarehouse(f"{paths.root} is an unfinished backup: run `sigdir backup` into it again")
     if found.format != FORMAT:
         cure = (
             "`sigdir fold` brings it up, while no server runs" if found.format in STEPS else "use the one that made it"
         )
-        raise Unusable(f"{paths.root} has format {found.format}; this version reads format {FORMAT}: {cure}")
+        raise UnreadableWarehouse(f"{paths.root} has format {found.format}; this version reads format {FORMAT}: {cure}")
     return found
 
 
 def write_identity(paths: Paths, identity: Identity) -> None:
-    """Put the file in place, whole and synced; raises Unusable."""
+    """Put the file in place, whole and synced; raises UnreadableWarehouse."""
     told = asdict(identity)
     if not identity.unfinished:
         del told["unfinished"]
     try:
         write_file(paths.identity, json.dumps(told).encode() + b"\n")
     except OSError as error:
-        raise Unusable(f"{paths.identity}: {error.strerror}") from error
+        raise UnreadableWarehouse(f"{paths.identity}: {error.strerror}") from error
 
 
 def upgrade(paths: Paths) -> None:

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from warehouse.errors import WarehouseError
-from warehouse.parquet import naming
-from warehouse.paths import Paths
-from warehouse.reading import View
-from warehouse.schema import COLLECTIONS, Collection
-from warehouse.snapshot import commit_summary
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.errors import WarehouseError
+from sigdir.warehouse.index.view import View
+from sigdir.warehouse.parquet import naming
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import commit_summary
 
 _SOURCES = 5
 _STEPS = 64  # commits between a row's time and its import's: those of others that came while it was written
@@ -114,7 +114,7 @@ class Origins:
 
 
 def import_runs(file: Path) -> tuple[list[int], list[int]]:
-    """The rows of a data file where another import begins, and the imports; raises Unusable, OSError."""
+    """The rows of a data file where another import begins, and the imports; raises UnreadableWarehouse, OSError."""
     firsts: list[int] = []
     numbers: list[int] = []
     at = 0

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.errors import Unusable
-from warehouse.files import sync
-from warehouse.schema import FILE_SCHEMA, SIGNATURES, Collection
+from sigdir.signatures.collections import SIGNATURES, Collection
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.files import sync
+from sigdir.warehouse.schema import FILE_SCHEMA
 
 ROW_GROUP_ROWS = 100_000
 """DuckDB skips and parallelises by row group; at 8 k rows a page read costs twice as much."""
@@ -155,20 +155,9 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def bytes_of(column: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """Offsets and bytes of a string or binary column that has rows, and no nulls.
-
-    Row ``i`` is ``data[offsets[i]:offsets[i + 1]]``.
-    """
-    _, offsets, data = column.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-    # A column of nothing but empty texts may have no data buffer at all.
-    return bounds, np.frombuffer(data or b"", np.uint8)
-
-
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Errors of reading a Parquet file, with its name; they become Unusable.
+    """Errors of reading a Parquet file, with its name; they become UnreadableWarehouse.
 
     A damaged footer leads to an index that does not exist, or to a value that cannot be.
     """
@@ -176,7 +165,7 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, LookupError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        raise Unusable(f"{path}: {reason}") from error
+        raise UnreadableWarehouse(f"{path}: {reason}") from error
 
 
 def row_groups(tables: Iterable[pa.Table]) -> Iterable[pa.Table]:

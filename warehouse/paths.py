@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from warehouse.errors import Unusable
-from warehouse.schema import Collection
+from sigdir.signatures.collections import Collection
+from sigdir.warehouse.errors import UnreadableWarehouse
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,10 @@ class Paths:
 
 
 def existing(root: Path) -> Paths:
-    """The paths of a warehouse to read; raises Unusable where there is no such folder, an empty one is fine.
+    """The paths of a warehouse to read; raises UnreadableWarehouse where there is no such folder, an empty one is fine.
 
     What only reads asks for them so: a mistyped folder would look like a warehouse without rows.
     """
     if not root.exists():
-        raise Unusable(f"{root}: there is no such folder, so no warehouse to read")
+        raise UnreadableWarehouse(f"{root}: there is no such folder, so no warehouse to read")
     return Paths(root.absolute())

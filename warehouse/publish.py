@@ -5,7 +5,7 @@ Invariants
     Nothing is visible before the commit, everything of the batch after it.
     An id or time that was reserved is never handed out again, whether the publish succeeds or not.
     Rows POSTed during a publish are there before the batch's, whose ids are lower: staging tells from
-    which id on rows may still come in between (``View.settled``), until the commit or ``recover``.
+    which id on rows may still come in between (``View.stable_up_to``), until the commit or ``recover``.
     POST is held up only by the two short staging transactions, never by the writing between them.
 
 Protocol
@@ -47,15 +47,28 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from warehouse import faults
-from warehouse.errors import Overtaken, Unusable
-from warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
-from warehouse.identity import upgrade
-from warehouse.mapped import build_index
-from warehouse.parquet import NewRows, WrittenFile, rows_table, write_data_file
-from warehouse.paths import Paths
-from warehouse.schema import COLLECTIONS, HASH_BYTES, TABLE_SCHEMA, Collection
-from warehouse.snapshot import (
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse import failpoints
+from sigdir.warehouse.errors import CommitConflict, UnreadableWarehouse
+from sigdir.warehouse.files import (
+    FileLock,
+    make_folder,
+    remove_dead_runs,
+    run_name,
+    sync,
+    uninterrupted,
+)
+from sigdir.warehouse.identity import upgrade
+from sigdir.warehouse.index.mapped import build_index
+from sigdir.warehouse.parquet import (
+    NewRows,
+    WrittenFile,
+    rows_table,
+    write_data_file,
+)
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.schema import TABLE_SCHEMA
+from sigdir.warehouse.snapshot import (
     SUMMARY_KEY,
     DataFile,
     Snapshot,
@@ -65,9 +78,9 @@ from warehouse.snapshot import (
     require_newest,
     transaction_name,
 )
-from warehouse.spill import Spill
-from warehouse.staging import Range, StagedRow, Staging
-from warehouse.staging import Transaction as StagingTransaction
+from sigdir.warehouse.spill import Spill
+from sigdir.warehouse.staging import Range, StagedRow, Staging
+from sigdir.warehouse.staging import Transaction as StagingTransaction
 
 FILE_ROWS = 5_000_000
 """Rows of a data file, about 75 MB. A file is also what one thread writes at a time."""
@@ -131,7 +144,9 @@ class Publisher:
 
     def __enter__(self) -> Self:
         if re.search("%[0-9A-Fa-f]{2}", str(self._paths.root)):
-            raise Unusable(f"{self._paths.root}: the log's library takes %20 and the like for an escaped character")
+            raise UnreadableWarehouse(
+                f"{self._paths.root}: the log's library takes %20 and the like for an escaped character"
+            )
         make_folder(self._paths.root)
         self._lock.acquire_or_tell(self._wait, self._say)
         with ExitStack() as undo:
@@ -171,13 +186,13 @@ class Publisher:
                     paths.rejects_file(run).unlink(missing_ok=True)
                 staging.end_publish(run)
             for collection in COLLECTIONS:
-                staging.forget(collection, self.snapshot.floors[collection].id)
+                staging.forget(collection, self.snapshot.high_water[collection].id)
         remove_dead_runs(paths.tmp)
 
     def staged(self, collection: Collection) -> list[StagedRow]:
         """The rows that were POSTed and not folded."""
         with self.staging.reading() as staging:
-            return staging.rows(collection, self.snapshot.floors[collection].id)
+            return staging.rows(collection, self.snapshot.high_water[collection].id)
 
     def publish(
         self,
@@ -193,7 +208,7 @@ class Publisher:
         ``checked`` is, for each collection, the highest staged id that the batch was deduped
         against. ``summary`` gives the commit's account of itself, and is asked for when the
         batches are final; the run, the import's number and the row counts are added. ``rejects``
-        is a finished rejects file to keep with the import. Raises Overtaken.
+        is a finished rejects file to keep with the import. Raises CommitConflict.
         """
         publication = _Publication(self._paths, self.staging, self.snapshot, run, self._threads, tick)
         publication.carry_out(batches, dict(checked), summary, rejects)
@@ -231,14 +246,14 @@ class _Publication:
         for collection in COLLECTIONS:
             make_folder(self.paths.partition(collection))
         folded = self.reserve(batches)
-        faults.point("reserved")
+        failpoints.reach("reserved")
         self.write(batches, folded)
         if rejects is not None:
             make_folder(self.paths.rejects)
             sync(rejects)
             rejects.replace(self.paths.rejects_file(self.run))
             sync(self.paths.rejects)
-        faults.point("written")
+        failpoints.reach("written")
         index_files(self.paths, self.files, self.threads)
         for round_number in range(_LATE_ROUNDS + 1):
             committed = False
@@ -251,12 +266,12 @@ class _Publication:
                         self.drop(batches, late)
                         self.commit(summary)
                         committed = True
-                        faults.point("committed")
+                        failpoints.reach("committed")
                         for collection, watermark in self.watermarks.items():
                             staging.forget(collection, watermark)
                         staging.end_publish(self.run)
                         staging.note_version(max(self.snapshot.version, 0) + 1)
-            except Unusable:
+            except UnreadableWarehouse:
                 if not committed:
                     raise
                 # Published all the same: the rows left in staging count as folded, and go next time.
@@ -265,7 +280,7 @@ class _Publication:
             self.drop(batches, late)
             for collection, rows in late.items():
                 checked[collection] = rows[-1].id
-        faults.point("published")
+        failpoints.reach("published")
 
     def reserve(self, batches: Mapping[Collection, Batch]) -> dict[Collection, list[StagedRow]]:
         """Step 1. Returns the staged rows below the batch, which are folded with it."""
@@ -276,12 +291,12 @@ class _Publication:
             if batches:
                 self.import_id = staging.reserve_import(lambda: published)
             for collection in COLLECTIONS:
-                floor = self.snapshot.floors[collection]
+                floor = self.snapshot.high_water[collection]
                 batch = batches.get(collection)
                 rows = batch.rows if batch is not None else 0
                 place = staging.reserve(collection, rows, floor)
                 if rows:
-                    staging.hold_back(self.run, collection, place.first_id)
+                    staging.reserve_from(self.run, collection, place.first_id)
                 folded[collection] = staging.rows(collection, floor.id, place.first_id - 1)
                 self.parts[collection] = self.plan(batch, place) if batch is not None and rows else []
                 self.watermarks[collection] = max(floor.id, place.first_id + rows - 1)
@@ -337,7 +352,7 @@ class _Publication:
 
     def write_fold(self, collection: Collection, staged: list[StagedRow]) -> None:
         """The POSTed rows as file number 0: their ids lie below the batch's."""
-        width = HASH_BYTES[collection]
+        width = collection.hash_bytes
         rows = NewRows(
             pa.array([row.text for row in staged], pa.string()),
             pa.array([row.digest[:width] for row in staged], pa.binary()),
@@ -419,7 +434,7 @@ def commit(
     summary: Mapping[str, Any],
     replaced: Mapping[Collection, Sequence[DataFile]] = MappingProxyType({}),
 ) -> None:
-    """Append one version on ``base`` and sync it; raises Overtaken where the table moved on.
+    """Append one version on ``base`` and sync it; raises CommitConflict where the table moved on.
 
     ``replaced`` are the files whose rows are in ``files`` now: the version then changes no data.
     """
@@ -468,19 +483,21 @@ def commit(
         )
         _append(paths, version, beside)
     except (DeltaError, OSError) as error:
-        raise Unusable(f"{paths.table}: the commit cannot be written: {' '.join(str(error).split())}") from error
+        raise UnreadableWarehouse(
+            f"{paths.table}: the commit cannot be written: {' '.join(str(error).split())}"
+        ) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 
 
 def _append(paths: Paths, version: int, beside: Path) -> None:
-    """Give the newest entry of a table beside the log its name in it; raises Overtaken where that is taken."""
+    """Give the newest entry of a table beside the log its name in it; raises CommitConflict where that is taken."""
     *_, entry = sorted((beside / "_delta_log").glob("*.json"))
     sync(entry)
     try:
         os.link(entry, paths.log_entry(version))
     except FileExistsError:
-        raise Overtaken(f"{paths.table} has a version {version} already") from None
+        raise CommitConflict(f"{paths.table} has a version {version} already") from None
     sync(paths.log)
 
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from warehouse.parquet import naming
-from warehouse.schema import REJECT_SCHEMA
+from sigdir.warehouse.parquet import naming
+from sigdir.warehouse.schema import REJECT_SCHEMA
 
 
 class RejectsWriter:
@@ -63,7 +63,7 @@ def _bytes_of(rows: pa.Table) -> pa.Buffer:
 
 
 def rows_and_digest(path: Path) -> tuple[int, str]:
-    """How many rows a rejects file has, and their digest (hex); raises Unusable."""
+    """How many rows a rejects file has, and their digest (hex); raises UnreadableWarehouse."""
     rows, digest = 0, hashlib.sha256()
     with naming(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         for batch in file.iter_batches():

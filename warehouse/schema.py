@@ -1,23 +1,10 @@
-"""The columns, their types, and the two collections. Nothing here does I/O."""
+"""The columns and their types. Nothing here does I/O."""
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
+from typing import Final
 
 import pyarrow as pa
-
-Collection = Literal["signatures", "event-signatures"]
-
-COLLECTIONS: Final[tuple[Collection, ...]] = get_args(Collection)
-SIGNATURES, EVENT_SIGNATURES = COLLECTIONS
-
-HASH_BYTES: Final[dict[Collection, int]] = {SIGNATURES: 4, EVENT_SIGNATURES: 32}
-"""How much of the keccak-256 digest a collection keeps: a selector, or the whole topic."""
-
-VIEW_NAMES: Final[dict[Collection, str]] = {
-    SIGNATURES: "signatures",
-    EVENT_SIGNATURES: "event_signatures",
-}
 
 FILE_SCHEMA: Final = pa.schema(
     [

@@ -21,11 +21,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from warehouse.errors import Unusable
-from warehouse.identity import Identity, usable_identity
-from warehouse.paths import Paths
-from warehouse.schema import COLLECTIONS, Collection
-from warehouse.staging import NO_FLOORS, Floor, Staging
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.identity import Identity, usable_identity
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.staging import NO_HIGH_WATER, HighWaterMark, Staging
 
 _LOOKED_AT = 200  # entries, some more than a checkpoint leaves to be read: 0.3 ms
 
@@ -49,13 +49,13 @@ class DataFile:
 class Snapshot:
     """Version ``version`` of the table; -1 for a folder where nothing was published yet.
 
-    ``files`` are in id order. ``floors`` holds each collection's highest id and time; its id is
+    ``files`` are in id order. ``high_water`` holds each collection's highest id and time; its id is
     also the watermark: staged rows at or below it are folded.
     """
 
     version: int = -1
     files: Mapping[Collection, tuple[DataFile, ...]] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, ()))
-    floors: Mapping[Collection, Floor] = field(default_factory=lambda: NO_FLOORS)
+    high_water: Mapping[Collection, HighWaterMark] = field(default_factory=lambda: NO_HIGH_WATER)
 
     def count(self, collection: Collection) -> int:
         return sum(file.rows for file in self.files[collection])
@@ -67,11 +67,11 @@ class Snapshot:
 def open_table(paths: Paths, version: int | None = None) -> DeltaTable | None:
     """The Delta table at a version, the newest by default; None where there is none yet."""
     if paths.root.exists() and not paths.root.is_dir():
-        raise Unusable(f"{paths.root} is a file, not a warehouse's folder")
+        raise UnreadableWarehouse(f"{paths.root} is a file, not a warehouse's folder")
     usable_identity(paths)
     # Asked for a version that is far away, deltalake would look for all the entries before it.
     if version is not None and (version < 0 or not paths.log_entry(version).exists()):
-        raise Unusable(f"{paths.root} has no version {version}")
+        raise UnreadableWarehouse(f"{paths.root} has no version {version}")
     if not paths.log.is_dir():
         return None
     try:
@@ -80,7 +80,7 @@ def open_table(paths: Paths, version: int | None = None) -> DeltaTable | None:
         return None
     except (DeltaError, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        raise Unusable(f"{paths.table}: the log cannot be read: {reason}") from error
+        raise UnreadableWarehouse(f"{paths.table}: the log cannot be read: {reason}") from error
 
 
 def transaction_name(collection: Collection) -> str:
@@ -89,7 +89,7 @@ def transaction_name(collection: Collection) -> str:
 
 
 def read_snapshot(paths: Paths, version: int | None = None) -> Snapshot:
-    """Read the newest version, or the one asked for; raises Unusable."""
+    """Read the newest version, or the one asked for; raises UnreadableWarehouse."""
     table = open_table(paths, version)
     if table is None:
         return Snapshot()
@@ -98,13 +98,13 @@ def read_snapshot(paths: Paths, version: int | None = None) -> Snapshot:
         snapshot = snapshot_of(paths, table)
     except (DeltaError, KeyError, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        raise Unusable(f"{paths.table}: not a table of signatures: {reason}") from error
+        raise UnreadableWarehouse(f"{paths.table}: not a table of signatures: {reason}") from error
     if version is not None and paths.log_entry(version + 1).exists():
         _require_whole(paths, snapshot)
     return snapshot
 
 
-class Follower:
+class LogTailer:
     """Reads the newest version again and again, of the log only the entries that came since the last time.
 
     The readers of a server wait for that at each publish: 0.2 ms. The library takes 2 ms for the same and 4 to
@@ -117,12 +117,14 @@ class Follower:
         self._last: tuple[Identity, Snapshot] | None = None
 
     def newest(self) -> Snapshot:
-        """The newest version; raises Unusable."""
+        """The newest version; raises UnreadableWarehouse."""
         identity = usable_identity(self._paths)
         last, self._last = self._last, None
         snapshot = None
         if last is not None and last[0] == identity:
-            with suppress(Unusable, AttributeError, KeyError, TypeError, ValueError):  # the library says what is wrong
+            with suppress(
+                UnreadableWarehouse, AttributeError, KeyError, TypeError, ValueError
+            ):  # the library says what is wrong
                 snapshot = _followed(self._paths, last[1])
         if snapshot is None:
             snapshot = read_snapshot(self._paths)
@@ -133,7 +135,7 @@ class Follower:
 def _followed(paths: Paths, snapshot: Snapshot) -> Snapshot | None:
     """The newest version by the entries behind a snapshot; None where one is not ours."""
     files = {file.path: (collection, file) for collection in COLLECTIONS for file in snapshot.files[collection]}
-    watermarks = {collection: snapshot.floors[collection].id for collection in COLLECTIONS}
+    watermarks = {collection: snapshot.high_water[collection].id for collection in COLLECTIONS}
     version = snapshot.version
     while paths.log_entry(version + 1).exists():
         version += 1
@@ -163,32 +165,34 @@ def _followed(paths: Paths, snapshot: Snapshot) -> Snapshot | None:
 
 
 def _require_whole(paths: Paths, snapshot: Snapshot) -> None:
-    """Raise Unusable where data files of an old version are gone."""
+    """Raise UnreadableWarehouse where data files of an old version are gone."""
     files = [file for files in snapshot.files.values() for file in files]
     gone = sum(not file.path.exists() for file in files)
     if gone:
-        raise Unusable(
+        raise UnreadableWarehouse(
             f"version {snapshot.version} of {paths.root} was vacuumed: {gone} of its {len(files)} data files are gone;"
             " `sigdir vacuum --dry-run` names the oldest version that is whole"
         )
 
 
 def require_newest(paths: Paths, snapshot: Snapshot, staging: Staging) -> None:
-    """Raise Unusable where the log has lost its end: the library opens what is left as if it were all."""
+    """Raise UnreadableWarehouse where the log has lost its end: the library opens what is left as if it were all."""
     with staging.reading() as transaction:
         published = transaction.version()
     # One that came since the snapshot was read has its entry.
     if published > snapshot.version and not paths.log_entry(published).exists():
-        raise Unusable(f"{paths.log} ends at version {snapshot.version}, but version {published} was published")
+        raise UnreadableWarehouse(
+            f"{paths.log} ends at version {snapshot.version}, but version {published} was published"
+        )
 
 
 def _refuse_empty_entries(paths: Paths, version: int) -> None:
-    """The log's library reads an entry that lost its bytes as a version without changes. Raises Unusable."""
+    """The log's library reads an entry that lost its bytes as a version without changes. Raises UnreadableWarehouse."""
     for number in range(version, max(version - _LOOKED_AT, -1), -1):
         entry = paths.log_entry(number)
         with suppress(FileNotFoundError):  # a checkpoint has what was in it
             if entry.stat().st_size == 0:
-                raise Unusable(f"{entry} is empty")
+                raise UnreadableWarehouse(f"{entry} is empty")
 
 
 def snapshot_of(paths: Paths, table: DeltaTable) -> Snapshot:
@@ -205,8 +209,11 @@ def snapshot_of(paths: Paths, table: DeltaTable) -> Snapshot:
 
 def _snapshot(version: int, files: Sequence[tuple[str, DataFile]], watermarks: Mapping[Collection, int]) -> Snapshot:
     found = {c: sorted((file for of, file in files if of == c), key=lambda file: file.first_id) for c in COLLECTIONS}
-    floors = {c: Floor(watermarks[c], max((file.last_created_at for file in found[c]), default=0)) for c in COLLECTIONS}
-    return Snapshot(version, {c: tuple(found[c]) for c in COLLECTIONS}, floors)
+    high_water = {
+        c: HighWaterMark(watermarks[c], max((file.last_created_at for file in found[c]), default=0))
+        for c in COLLECTIONS
+    }
+    return Snapshot(version, {c: tuple(found[c]) for c in COLLECTIONS}, high_water)
 
 
 def _data_file(paths: Paths, action: Mapping[str, Any]) -> DataFile:
@@ -281,27 +288,27 @@ class LogEntry:
 
 
 def log_entries(paths: Paths, last: int) -> Iterator[LogEntry]:
-    """The log's entries from the oldest up to version ``last``; raises Unusable."""
+    """The log's entries from the oldest up to version ``last``; raises UnreadableWarehouse."""
     for version in range(last + 1):
         actions = log_actions(paths, version)
         if not any("commitInfo" in action for action in actions):
-            raise Unusable(f"{paths.log_entry(version)}: holds no commit")
+            raise UnreadableWarehouse(f"{paths.log_entry(version)}: holds no commit")
         added = {unquote(a["add"]["path"]): json.loads(a["add"]["stats"])["numRecords"] for a in actions if "add" in a}
         removed = [unquote(a["remove"]["path"]) for a in actions if "remove" in a]
         yield LogEntry(version, added, removed, _summary(version, actions))
 
 
 def log_actions(paths: Paths, version: int, only: tuple[str, ...] = ("",)) -> list[dict[str, Any]]:
-    """The lines of a log entry, without those that name none of ``only``; raises Unusable."""
+    """The lines of a log entry, without those that name none of ``only``; raises UnreadableWarehouse."""
     path = paths.log_entry(version)
     words = [word.encode() for word in only]
     try:
         lines = path.read_bytes().splitlines()
         return [json.loads(line) for line in lines if any(word in line for word in words)]
     except OSError as error:
-        raise Unusable(f"{path}: {error.strerror}") from error
+        raise UnreadableWarehouse(f"{path}: {error.strerror}") from error
     except ValueError as error:
-        raise Unusable(f"{path}: {error}") from error
+        raise UnreadableWarehouse(f"{path}: {error}") from error
 
 
 def _summary(version: int, actions: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -11,7 +11,6 @@ hashes, and all that this would win is that the second of them is taken for the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,44 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from warehouse.parquet import NewRows
-from warehouse.schema import HASH_BYTES, Collection
+from sigdir.signatures.collections import Collection
+from sigdir.signatures.columns import KEY_BYTES, Keys, Rows, keys_of
+from sigdir.warehouse.parquet import NewRows
 
-KEY_BYTES = 16
 _KEYS_A_CHUNK = 1 << 19
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """Keys as two columns of uint64, of one length."""
-
-    high: npt.NDArray[np.uint64]
-    low: npt.NDArray[np.uint64]
-
-
-def keys_of(digests: npt.NDArray[np.uint8]) -> Keys:
-    """The keys of digests, uint8 of shape (rows, 32)."""
-    words = np.ascontiguousarray(digests[:, :KEY_BYTES]).view(np.uint64)
-    return Keys(words[:, 0], words[:, 1])
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Accepted rows of one collection: canonical text, stored hash, key.
-
-    ``hash`` is uint8 of shape (rows, width of the collection's hash), ``keys`` uint64 of (rows, 2).
-    """
-
-    text: pa.StringArray
-    hash: npt.NDArray[np.uint8]
-    keys: npt.NDArray[np.uint64]
-
-    @classmethod
-    def of(cls, collection: Collection, text: pa.StringArray, digests: npt.NDArray[np.uint8]) -> Rows:
-        """From texts and their digests, uint8 of shape (rows, 32)."""
-        width = HASH_BYTES[collection]
-        stored = digests if width == 32 else np.ascontiguousarray(digests.view(np.uint32)[:, :1]).view(np.uint8)
-        return cls(text, stored, np.ascontiguousarray(digests.view(np.uint64)[:, :2]))
 
 
 class Spill:
@@ -67,7 +33,7 @@ class Spill:
         self.rows = 0
         self._texts_path = folder / f"{collection}.arrow"
         self._keys_path = folder / f"{collection}.keys"
-        schema = pa.schema([("text", pa.string()), ("hash", pa.binary(HASH_BYTES[collection]))])
+        schema = pa.schema([("text", pa.string()), ("hash", pa.binary(collection.hash_bytes))])
         self._keys = self._keys_path.open("wb")
         try:
             self._sink = pa.OSFile(str(self._texts_path), "wb")
@@ -82,7 +48,7 @@ class Spill:
         count = len(rows.text)
         if not count:
             return
-        width = HASH_BYTES[self.collection]
+        width = self.collection.hash_bytes
         column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), count, [None, pa.py_buffer(rows.hash)])
         self._texts.write_batch(pa.record_batch([rows.text, column], names=["text", "hash"]))
         self._keys.write(rows.keys.data)

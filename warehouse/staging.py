@@ -25,11 +25,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from warehouse.errors import Unusable
-from warehouse.files import lock, sync, unlock
-from warehouse.identity import FORMAT, Identity, usable_identity, write_identity
-from warehouse.paths import Paths
-from warehouse.schema import COLLECTIONS, HASH_BYTES, Collection
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.files import lock, sync, unlock
+from sigdir.warehouse.identity import (
+    FORMAT,
+    Identity,
+    usable_identity,
+    write_identity,
+)
+from sigdir.warehouse.paths import Paths
 
 # A writer waits this long for another's transaction. Each is a few milliseconds; only a publisher
 # that must look a late row up in its batch takes longer (50 ms for 10 M rows).
@@ -103,7 +108,7 @@ class NewText:
 
     @property
     def hash(self) -> bytes:
-        return self.digest[: HASH_BYTES[self.collection]]
+        return self.digest[: self.collection.hash_bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +121,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class HighWaterMark:
     """The highest id and time that the snapshot holds: a sequence never falls behind it.
 
     The table outlives a lost or replaced staging file, and this is what makes that harmless.
@@ -126,17 +131,17 @@ class Floor:
     created_at: int = 0
 
 
-NO_FLOORS: Mapping[Collection, Floor] = MappingProxyType({c: Floor() for c in COLLECTIONS})
+NO_HIGH_WATER: Mapping[Collection, HighWaterMark] = MappingProxyType({c: HighWaterMark() for c in COLLECTIONS})
 
 
 class Transaction:
     """What may be done inside one exclusive transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, known: dict[Collection, Floor] | None = None) -> None:
+    def __init__(self, connection: sqlite3.Connection, known: dict[Collection, HighWaterMark] | None = None) -> None:
         self._connection = connection
         self._known = {} if known is None else known
 
-    def reserve(self, collection: Collection, rows: int, floor: Floor) -> Range:
+    def reserve(self, collection: Collection, rows: int, floor: HighWaterMark) -> Range:
         """Take ``rows`` ids and microseconds; both lie above everything handed out before.
 
         The times end at the clock's now where they can, so that a large import does not push the
@@ -158,11 +163,13 @@ class Transaction:
         self._connection.execute("UPDATE imports SET last_id = ?", (number,))
         return number
 
-    def stage(self, collection: Collection, text: str, digest: bytes, floor: Floor) -> StagedRow | None:
+    def stage(self, collection: Collection, text: str, digest: bytes, floor: HighWaterMark) -> StagedRow | None:
         """Add a row; None where the text is staged already."""
         return self.stage_all([NewText(collection, text, digest)], {collection: floor})[0]
 
-    def stage_all(self, rows: Sequence[NewText], floors: Mapping[Collection, Floor]) -> list[StagedRow | None]:
+    def stage_all(
+        self, rows: Sequence[NewText], high_water: Mapping[Collection, HighWaterMark]
+    ) -> list[StagedRow | None]:
         """Add rows; None in the place of each whose text is staged already.
 
         Up to STAGED_TOGETHER of them are one statement. Each call of SQLite lets go of the interpreter and, on a
@@ -170,28 +177,33 @@ class Transaction:
         """
         found: list[StagedRow | None] = []
         for first in range(0, len(rows), STAGED_TOGETHER):
-            found += self._stage_together(rows[first : first + STAGED_TOGETHER], floors)
+            found += self._stage_together(rows[first : first + STAGED_TOGETHER], high_water)
         return found
 
-    def _stage_together(self, rows: Sequence[NewText], floors: Mapping[Collection, Floor]) -> list[StagedRow | None]:
+    def _stage_together(
+        self, rows: Sequence[NewText], high_water: Mapping[Collection, HighWaterMark]
+    ) -> list[StagedRow | None]:
         try:
-            return self._insert(rows, floors)
+            return self._insert(rows, high_water)
         except sqlite3.IntegrityError:  # the id is taken: a process died between its commit and the stamp
             if not self._known:
                 raise
             self._known.clear()
-            return self._insert(rows, floors)
+            return self._insert(rows, high_water)
 
-    def _insert(self, rows: Sequence[NewText], floors: Mapping[Collection, Floor]) -> list[StagedRow | None]:
+    def _insert(
+        self, rows: Sequence[NewText], high_water: Mapping[Collection, HighWaterMark]
+    ) -> list[StagedRow | None]:
         before = {
-            collection: self._last(collection, floors[collection]) for collection in {row.collection for row in rows}
+            collection: self._last(collection, high_water[collection])
+            for collection in {row.collection for row in rows}
         }
         last = dict(before)
         now = _now()
         staged: list[StagedRow] = []
         values: list[Any] = []
         for row in rows:
-            floor = Floor(last[row.collection].id + 1, max(last[row.collection].created_at + 1, now))
+            floor = HighWaterMark(last[row.collection].id + 1, max(last[row.collection].created_at + 1, now))
             last[row.collection] = floor
             staged.append(StagedRow(floor.id, floor.created_at, row.text, row.digest))
             values += (row.collection, floor.id, floor.created_at, row.text, row.digest)
@@ -203,10 +215,10 @@ class Transaction:
         there = {(c, row.id) for c, above in before.items() for row in self.rows(c, above.id)}
         return [kept if (row.collection, kept.id) in there else None for row, kept in zip(rows, staged, strict=True)]
 
-    def _last(self, collection: Collection, floor: Floor) -> Floor:
+    def _last(self, collection: Collection, floor: HighWaterMark) -> HighWaterMark:
         """The highest id and time that were handed out or are published."""
         last = self._known.get(collection) or self.sequence(collection)
-        return Floor(max(last.id, floor.id), max(last.created_at, floor.created_at))
+        return HighWaterMark(max(last.id, floor.id), max(last.created_at, floor.created_at))
 
     def rows(self, collection: Collection, above: int, up_to: int | None = None) -> list[StagedRow]:
         """The rows with ``above < id``, and ``id <= up_to`` where given, in id order."""
@@ -224,12 +236,12 @@ class Transaction:
             "DELETE FROM staged WHERE collection = ? AND id <= ?", (collection, up_to)
         ).rowcount
 
-    def sequence(self, collection: Collection) -> Floor:
+    def sequence(self, collection: Collection) -> HighWaterMark:
         """The highest id and time that were handed out."""
         last = self._connection.execute(
             "SELECT last_id, last_created_at FROM sequence WHERE collection = ?", (collection,)
         ).fetchone()
-        return Floor(*last)
+        return HighWaterMark(*last)
 
     def format(self) -> int:
         (found,) = self._connection.execute("SELECT format FROM about").fetchone()
@@ -266,11 +278,11 @@ class Transaction:
         """Note that files named after ``run`` may exist without a commit that names them."""
         self._connection.execute("INSERT OR IGNORE INTO unfinished VALUES (?)", (run,))
 
-    def hold_back(self, run: str, collection: Collection, first_id: int) -> None:
+    def reserve_from(self, run: str, collection: Collection, first_id: int) -> None:
         """Note that ``run`` has reserved ids from ``first_id`` on, and that its rows are not there yet."""
         self._connection.execute("INSERT INTO reserved VALUES (?, ?, ?)", (run, collection, first_id))
 
-    def first_held_back(self, collection: Collection, floor: Floor) -> int | None:
+    def first_held_back(self, collection: Collection, floor: HighWaterMark) -> int | None:
         """The lowest id that is reserved and whose row may still come; None where none is.
 
         A reservation at or below the snapshot's highest id was published: one run publishes at a
@@ -294,20 +306,20 @@ def _shared(path: Path) -> mmap.mmap:
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise Unusable(f"{path}: {error.strerror}") from error
+        raise UnreadableWarehouse(f"{path}: {error.strerror}") from error
     try:
         # Given its block now: on a full disk this is an error, writing to a hole is a SIGBUS.
         os.posix_fallocate(handle, 0, 8)
         return mmap.mmap(handle, 8)
     except OSError as error:
-        raise Unusable(f"{path}: {error.strerror}") from error
+        raise UnreadableWarehouse(f"{path}: {error.strerror}") from error
     finally:
         os.close(handle)
 
 
 @contextmanager
 def looking(path: Path) -> Iterator[Transaction]:
-    """One read transaction on a staging file, which must be there and is not changed; raises Unusable."""
+    """One read transaction on a staging file, which must be there and is not changed; raises UnreadableWarehouse."""
     # On a read-only file system SQLite cannot make the file through which readers and writers agree;
     # where no log is left, nothing but the file itself counts, and nobody writes it.
     is_fixed = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
@@ -320,24 +332,24 @@ def looking(path: Path) -> Iterator[Transaction]:
         finally:
             connection.close()
     except sqlite3.Error as error:
-        raise Unusable(f"{path}: {error}") from error
+        raise UnreadableWarehouse(f"{path}: {error}") from error
 
 
 class Staging:
     """One process's handle on the staging file. Not for use by two threads at once."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, made where it is missing; raises Unusable."""
+        """Open the file, made where it is missing; raises UnreadableWarehouse."""
         paths = Paths(path.parent)
         identity = usable_identity(paths)
         with suppress(OSError):
             begin = path.read_bytes()[:16] if 0 < path.stat().st_size < 512 else b""
             if begin and not begin.startswith(b"SQLite format 3\0"):  # SQLite would take it for a new file
-                raise Unusable(f"{path}: file is not a database")
+                raise UnreadableWarehouse(f"{path}: file is not a database")
         self._path = path
         # The sequences as our last commit left them, which holds while the stamp is ours. To read them takes as
         # many calls of SQLite as to write, each of which lets go of the interpreter.
-        self._known: dict[Collection, Floor] = {}
+        self._known: dict[Collection, HighWaterMark] = {}
         self._own_stamp = b""
         with ExitStack() as undo:  # a server that tries again and again would run out of handles
             self._stamp = _shared(path.with_name(f"{path.name}.stamp"))
@@ -354,7 +366,7 @@ class Staging:
                 with self.exclusive():
                     id = self._prepare(path, identity)
             except sqlite3.DatabaseError as error:
-                raise Unusable(f"{path}: {error}") from error
+                raise UnreadableWarehouse(f"{path}: {error}") from error
             # Behind the transaction: whoever dies between the two leaves an id that the next one takes.
             if not identity.id:
                 write_identity(paths, Identity(FORMAT, id))
@@ -386,7 +398,7 @@ class Staging:
         execute(_RESERVED)
         (found,) = execute("SELECT format FROM about").fetchone()
         if found != FORMAT:
-            raise Unusable(f"{path} has format {found}; this version reads format {FORMAT}")
+            raise UnreadableWarehouse(f"{path} has format {found}; this version reads format {FORMAT}")
         if not execute("SELECT 1 FROM pragma_table_info('about') WHERE name = 'warehouse'").fetchone():
             execute("ALTER TABLE about ADD COLUMN warehouse TEXT")  # files of before the id
             execute("ALTER TABLE about ADD COLUMN version INTEGER")
@@ -394,7 +406,9 @@ class Staging:
                 execute("UPDATE about SET warehouse = ?", (uuid.uuid4().hex,))
         (id,) = execute("SELECT warehouse FROM about").fetchone()
         if identity.id and id != identity.id:
-            raise Unusable(f"{path} belongs to another warehouse: to {id or 'one without an id'}, not to {identity.id}")
+            raise UnreadableWarehouse(
+                f"{path} belongs to another warehouse: to {id or 'one without an id'}, not to {identity.id}"
+            )
         return str(id)
 
     @contextmanager
@@ -424,7 +438,7 @@ class Staging:
         except BaseException as error:
             self._known.clear()
             if isinstance(error, sqlite3.Error):
-                raise Unusable(f"{self._path}: {error}") from error
+                raise UnreadableWarehouse(f"{self._path}: {error}") from error
             raise
         finally:
             unlock(self._queue)
@@ -445,7 +459,7 @@ class Staging:
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
-        """One read transaction: everything read inside belongs to one state. Raises Unusable."""
+        """One read transaction: everything read inside belongs to one state. Raises UnreadableWarehouse."""
         try:
             self._connection.execute("BEGIN")
             try:
@@ -453,14 +467,14 @@ class Staging:
             finally:
                 self._undo()
         except sqlite3.Error as error:
-            raise Unusable(f"{self._path}: {error}") from error
+            raise UnreadableWarehouse(f"{self._path}: {error}") from error
 
     def data_version(self) -> int:
-        """A number that changes when another process or handle commits, never by our own commits. Raises Unusable."""
+        """A number that changes when another process or handle commits, never by our own commits. Raises UnreadableWarehouse."""
         try:
             (number,) = self._connection.execute("PRAGMA data_version").fetchone()
         except sqlite3.Error as error:
-            raise Unusable(f"{self._path}: {error}") from error
+            raise UnreadableWarehouse(f"{self._path}: {error}") from error
         return int(number)
 
     def copy(self, path: Path) -> None:
@@ -476,7 +490,7 @@ class Staging:
 # A backup's staging file.
 
 
-def settle(path: Path, floors: Mapping[Collection, Floor]) -> int:
+def settle(path: Path, high_water: Mapping[Collection, HighWaterMark]) -> int:
     """Make a copied staging file fit the snapshot of a backup; returns how many rows it still has.
 
     The sequences are noted a second time, which tells later whether the copy was written to.
@@ -485,7 +499,7 @@ def settle(path: Path, floors: Mapping[Collection, Floor]) -> int:
         connection.execute("BEGIN")
         connection.execute("DELETE FROM unfinished")  # their files stay where they were
         staging = Transaction(connection)
-        for collection, floor in floors.items():
+        for collection, floor in high_water.items():
             staging.forget(collection, floor.id)
             connection.execute(
                 "UPDATE sequence SET last_id = max(last_id, ?), last_created_at = max(last_created_at, ?)"
@@ -500,18 +514,18 @@ def settle(path: Path, floors: Mapping[Collection, Floor]) -> int:
 
 
 def is_as_backed_up(path: Path) -> bool:
-    """Whether a staging file is a backup's and has handed nothing out since; raises Unusable."""
+    """Whether a staging file is a backup's and has handed nothing out since; raises UnreadableWarehouse."""
     with looking(path) as staging:
         return staging.is_as_backed_up()
 
 
 def replace_by(path: Path, copy: Path) -> None:
-    """Give a staging file the content of another in one transaction, synced; raises Unusable."""
+    """Give a staging file the content of another in one transaction, synced; raises UnreadableWarehouse."""
     try:
         with closing(sqlite3.connect(copy)) as connection:
             _copy(connection, path)
     except sqlite3.Error as error:
-        raise Unusable(f"{path}: {error}") from error
+        raise UnreadableWarehouse(f"{path}: {error}") from error
     sync(path)
 
 

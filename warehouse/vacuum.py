@@ -20,13 +20,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from warehouse import faults
-from warehouse.errors import Busy
-from warehouse.files import FileLock, dead_runs, remove, size_of
-from warehouse.paths import Paths
-from warehouse.reading import unused_indexes
-from warehouse.schema import COLLECTIONS
-from warehouse.snapshot import Snapshot, log_actions, read_snapshot
+from sigdir.signatures.collections import COLLECTIONS
+from sigdir.warehouse import failpoints
+from sigdir.warehouse.errors import Busy
+from sigdir.warehouse.files import (
+    FileLock,
+    dead_runs,
+    remove,
+    size_of,
+)
+from sigdir.warehouse.index.view import unused_indexes
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import Snapshot, log_actions, read_snapshot
 
 WINDOW = timedelta(days=7)
 """A fold a minute and its compactions leave 20 MB a day behind, so a week of them 140 MB."""
@@ -80,7 +85,7 @@ def vacuum(
     wait: bool = True,
     say: Callable[[str], None] = lambda _: None,
 ) -> Vacuumed:
-    """Remove what nothing inside the window needs, or with ``dry_run`` only tell; raises Busy, Unusable."""
+    """Remove what nothing inside the window needs, or with ``dry_run`` only tell; raises Busy, UnreadableWarehouse."""
     if not paths.root.is_dir():
         return Vacuumed(-1, -1, ())
     lock = FileLock(paths.lock)
@@ -93,7 +98,7 @@ def vacuum(
             found.append(Waste(kind, path, size_of(path)))
             if not dry_run:
                 remove(path)
-                faults.point("vacuum_removing")
+                failpoints.reach("vacuum_removing")
     finally:
         lock.release()
     return Vacuumed(survey.oldest, snapshot.version, tuple(sorted(found, key=lambda waste: waste.path)))

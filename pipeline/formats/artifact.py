@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from pipeline.candidates import Candidates, Entry, pack
-from pipeline.errors import BadInput
-from pipeline.formats.abi import abi_entries, is_abi
-from pipeline.formats.documents import encoded, entry_fault, is_document, pairs
-from pipeline.formats.hashes import parse_hash
-from pipeline.grammar import FUNCTIONS
-from pipeline.source import Source
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.abi import is_abi
+from sigdir.pipeline.formats.documents import is_document, pairs
+from sigdir.pipeline.formats.hashes import parse_hash
+from sigdir.pipeline.source import Source
+from sigdir.signatures.abi import abi_entries, encoded, rejected_entry
+from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.collections import FUNCTIONS
 
 
 def looks_like(source: Source) -> bool:
@@ -50,6 +51,6 @@ def contract_entries(abi: list[Any], identifiers: Any) -> Iterator[Entry]:
     for number, (text, written) in zip(count(len(abi) + 1), pairs(identifiers)):
         declared = parse_hash(written) if isinstance(written, str) else None
         if declared is None:
-            yield entry_fault({text: written}, number)
+            yield rejected_entry({text: written}, number)
         else:
             yield Entry(encoded(text), number, FUNCTIONS, declared)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
-from pipeline.candidates import Entry
-from pipeline.formats.json_lines import first_object
-from pipeline.grammar import BAD_ENTRY, MAX_TEXT_BYTES
-from pipeline.source import Repeated, Source
+from sigdir.pipeline.formats.json_lines import first_object
+from sigdir.pipeline.source import Repeated, Source
 
 
 def is_json(source: Source, opening: str = "{[") -> bool:
@@ -29,17 +26,3 @@ def is_document(source: Source, opening: str = "{[") -> bool:
 def pairs(document: dict[str, Any]) -> Iterable[tuple[str, Any]]:
     """All members of an object, those with the same key too."""
     return document.pairs if isinstance(document, Repeated) else document.items()
-
-
-def encoded(text: str) -> bytes:
-    """Text of a JSON string as bytes; a lone surrogate becomes bytes that are no UTF-8."""
-    return text.encode("utf-8", "surrogatepass")
-
-
-def entry_fault(value: Any, number: int) -> Entry:
-    """An entry that is not of the format's shape, shown as the JSON it was."""
-    try:
-        shown = json.dumps(value)
-    except RecursionError:
-        shown = "(nested too deeply to be shown)"
-    return Entry(shown.encode()[:MAX_TEXT_BYTES], number, fault=BAD_ENTRY)

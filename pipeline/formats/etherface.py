@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.candidates import Candidates, Entry, pack
-from pipeline.errors import BadInput
-from pipeline.formats.hashes import parse_hash
-from pipeline.formats.tabular import encoded, head_rows, table_rows
-from pipeline.grammar import BAD_ENTRY, EVENTS, FUNCTIONS, UNSAID
-from pipeline.source import Source
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.csv_rows import encoded, head_rows, table_rows
+from sigdir.pipeline.formats.hashes import parse_hash
+from sigdir.pipeline.source import Source
+from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
+from sigdir.signatures.grammar import BAD_ENTRY
 
 _COLLECTIONS = {"function": FUNCTIONS, "error": FUNCTIONS, "event": EVENTS}
 
@@ -44,5 +45,5 @@ def _entries(source: Source) -> Iterator[Entry]:
             continue
         declared = parse_hash(row[hash_at].strip())
         kind = row[kind_at].strip() if kind_at is not None and kind_at < len(row) else ""
-        text, said = encoded(row[text_at]), _COLLECTIONS.get(kind, UNSAID)
+        text, said = encoded(row[text_at]), _COLLECTIONS.get(kind, UNKNOWN)
         yield Entry(text, line, said, declared) if declared else Entry(text, line, fault=BAD_ENTRY)

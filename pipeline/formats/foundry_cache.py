@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.candidates import Candidates, Entry, pack
-from pipeline.errors import BadInput
-from pipeline.formats.documents import encoded, entry_fault, is_document, pairs
-from pipeline.formats.hashes import parse_hash
-from pipeline.grammar import EVENTS, FUNCTIONS
-from pipeline.source import Source
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.documents import is_document, pairs
+from sigdir.pipeline.formats.hashes import parse_hash
+from sigdir.pipeline.source import Source
+from sigdir.signatures.abi import encoded, rejected_entry
+from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.collections import EVENTS, FUNCTIONS
 
 _SECTIONS = {"functions": (FUNCTIONS, 4), "errors": (FUNCTIONS, 4), "events": (EVENTS, 32)}
 """The collection of each section, and how many bytes its hashes have. Older caches lack the errors."""
@@ -48,6 +49,6 @@ def _entries(document: dict[str, Any]) -> Iterator[Entry]:
             number += 1
             declared = parse_hash(key)
             if declared is None or len(declared) != size or not isinstance(text, str):
-                yield entry_fault({key: text}, number)
+                yield rejected_entry({key: text}, number)
             elif text:
                 yield Entry(encoded(text), number, collection, declared)

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from pipeline.candidates import Candidates, Entry, pack
-from pipeline.errors import BadInput
-from pipeline.formats.documents import encoded, entry_fault, is_document, pairs
-from pipeline.formats.hashes import collection_of, parse_hash
-from pipeline.source import Source
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.documents import is_document, pairs
+from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.source import Source
+from sigdir.signatures.abi import encoded, rejected_entry
+from sigdir.signatures.candidates import Candidates, Entry, pack
 
 
 def looks_like(source: Source) -> bool:
@@ -37,6 +38,6 @@ def _entries(document: dict[str, Any]) -> Iterator[Entry]:
         for text in value if isinstance(value, list) else [value]:
             number += 1
             if declared is None or not isinstance(text, str):
-                yield entry_fault({key: text}, number)
+                yield rejected_entry({key: text}, number)
             else:
                 yield Entry(encoded(text), number, collection_of(declared), declared)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pipeline.grammar import EVENTS, FUNCTIONS, UNSAID
+from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 
 _HASH = re.compile(r"(?:0[xX])?([0-9a-fA-F]{8}(?:[0-9a-fA-F]{56})?)")
 
@@ -17,4 +17,4 @@ def parse_hash(text: str) -> bytes | None:
 
 def collection_of(digest: bytes) -> int:
     """The collection that a hash's length says."""
-    return {4: FUNCTIONS, 32: EVENTS}.get(len(digest), UNSAID)
+    return {4: FUNCTIONS, 32: EVENTS}.get(len(digest), UNKNOWN)

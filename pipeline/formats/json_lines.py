@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from pipeline.candidates import Entry
-from pipeline.grammar import BAD_ENTRY
-from pipeline.source import Source
+from sigdir.pipeline.source import Source
+from sigdir.signatures.candidates import Entry
+from sigdir.signatures.grammar import BAD_ENTRY
 
 
 def first_object(source: Source) -> dict[str, Any] | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pipeline.candidates import Candidates, Entry, pack
-from pipeline.formats.hashes import collection_of, parse_hash
-from pipeline.grammar import BAD_ENTRY, OK
-from pipeline.source import Source
+from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.source import Source
+from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.grammar import BAD_ENTRY, OK
 
 _LINE = re.compile(rb"\s*0x(?:[0-9a-fA-F]{8}|[0-9a-fA-F]{64}),")
 

@@ -22,13 +22,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from pipeline.candidates import Candidates, Entry, Work, pack
-from pipeline.formats.abi import NAME_PATTERN, abi_entry, has_no_selector, one_type
-from pipeline.formats.documents import entry_fault, is_json
-from pipeline.formats.hashes import parse_hash
-from pipeline.formats.json_lines import first_object, values_of
-from pipeline.grammar import EVENTS, FUNCTIONS, OK, PLACEHOLDER
-from pipeline.source import Source
+from sigdir.pipeline.formats.documents import is_json
+from sigdir.pipeline.formats.hashes import parse_hash
+from sigdir.pipeline.formats.json_lines import first_object, values_of
+from sigdir.pipeline.source import Source
+from sigdir.signatures.abi import NAME_PATTERN, abi_entry, has_no_selector, one_type, rejected_entry
+from sigdir.signatures.candidates import (
+    Candidates,
+    Entry,
+    Work,
+    pack,
+)
+from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.grammar import OK, PLACEHOLDER
 
 Array = npt.NDArray[Any]
 
@@ -79,10 +85,10 @@ def entries(lines: Iterable[tuple[int, bytes]]) -> Iterator[Entry]:
             declared = parse_hash(selector)
             kind = item.get("type")
         except (TypeError, KeyError, AttributeError):
-            yield entry_fault(value, number)
+            yield rejected_entry(value, number)
             continue
         if declared is None:
-            yield entry_fault(value, number)
+            yield rejected_entry(value, number)
         elif not has_no_selector(kind):
             entry = abi_entry(item, number, declared)
             if item.get("name") == "unknown" + selector[2:]:

@@ -13,12 +13,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.candidates import BATCH_ROWS, Candidates, Entry, pack
-from pipeline.errors import BadInput
-from pipeline.formats.hashes import collection_of, parse_hash
-from pipeline.formats.tabular import HASH_COLUMNS, TEXT_COLUMNS
-from pipeline.grammar import BAD_ENTRY, HASH_MISMATCH, MAX_TEXT_BYTES, OK, UNSAID
-from pipeline.source import Source
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.csv_rows import HASH_COLUMNS, TEXT_COLUMNS
+from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.source import Source
+from sigdir.signatures.candidates import (
+    BATCH_ROWS,
+    Candidates,
+    Entry,
+    pack,
+)
+from sigdir.signatures.collections import UNKNOWN
+from sigdir.signatures.grammar import (
+    BAD_ENTRY,
+    HASH_MISMATCH,
+    MAX_TEXT_BYTES,
+    OK,
+)
 
 _BATCH_BYTES = 1 << 25
 _SOURCIFY_COLUMNS = ("signature_hash_32", "signature_hash_4")
@@ -133,7 +144,7 @@ def _entry(text: Any, hash_32: Any, hash_4: Any, other: Any, number: int) -> Ent
         fault = BAD_ENTRY if declared is None else OK
         if declared and hash_32 is not None and hash_4 is not None and declared[:4] != _digest(hash_4):
             fault = HASH_MISMATCH
-        return Entry(raw, number, UNSAID, declared or b"", fault)
+        return Entry(raw, number, UNKNOWN, declared or b"", fault)
     if other is None:
         return Entry(raw, number)
     declared = _digest(other)

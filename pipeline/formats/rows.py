@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.candidates import Candidates, Entry, pack
-from pipeline.formats.documents import encoded, entry_fault, is_document, is_json
-from pipeline.formats.hashes import collection_of, parse_hash
-from pipeline.formats.json_lines import first_object, lines_of_json
-from pipeline.grammar import BAD_ENTRY
-from pipeline.source import Source
+from sigdir.pipeline.formats.documents import is_document, is_json
+from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.formats.json_lines import first_object, lines_of_json
+from sigdir.pipeline.source import Source
+from sigdir.signatures.abi import encoded, rejected_entry
+from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.grammar import BAD_ENTRY
 
 
 def looks_like(source: Source) -> bool:
@@ -67,7 +68,7 @@ def _rows(value: Any) -> list[Any]:
 def _entry(row: Any, number: int) -> Entry:
     text = row.get("text_signature") if isinstance(row, dict) else None
     if not isinstance(text, str):
-        return entry_fault(row, number)
+        return rejected_entry(row, number)
     written = row.get("hex_signature")
     if written is None:
         return Entry(encoded(text), number)

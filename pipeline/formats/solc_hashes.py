@@ -19,10 +19,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pipeline.candidates import Candidates, Entry, pack
-from pipeline.formats.hashes import collection_of, parse_hash
-from pipeline.grammar import BAD_ENTRY
-from pipeline.source import Source
+from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.source import Source
+from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.grammar import BAD_ENTRY
 
 _HEADING = re.compile(rb"(?:Function|Error|Event) signatures:|======= .* =======")
 _BEGINNING = re.compile(rb"\s*(?:======= [^\n]* =======\s*)?(?:Function|Error|Event) signatures:\s*?(?:\n|\Z)")

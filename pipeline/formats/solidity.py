@@ -49,10 +49,16 @@ import numpy as np
 import tree_sitter_solidity
 from tree_sitter import Language, Node, Parser
 
-from pipeline.candidates import Candidates, Entry, Work, pack
-from pipeline.errors import BadInput
-from pipeline.grammar import EVENTS, FUNCTIONS, MAX_TEXT_BYTES
-from pipeline.source import Source
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.source import Source
+from sigdir.signatures.candidates import (
+    Candidates,
+    Entry,
+    Work,
+    pack,
+)
+from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.grammar import MAX_TEXT_BYTES
 
 _ENDING = re.compile(r"\.sol(\.(gz|xz|zst|bz2))?\Z", re.IGNORECASE)
 

@@ -17,12 +17,12 @@ from contextlib import closing
 from typing import Any
 from urllib.parse import quote
 
-from pipeline.candidates import Candidates, Entry, pack
-from pipeline.errors import BadInput
-from pipeline.formats.hashes import collection_of, parse_hash
-from pipeline.formats.tabular import HASH_COLUMNS, TEXT_COLUMNS
-from pipeline.grammar import BAD_ENTRY
-from pipeline.source import Source
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.csv_rows import HASH_COLUMNS, TEXT_COLUMNS
+from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.source import Source
+from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.grammar import BAD_ENTRY
 
 _TEXT_COLUMNS = ("text_sig", *TEXT_COLUMNS)
 _HASH_COLUMNS = ("byte_sig", *HASH_COLUMNS)

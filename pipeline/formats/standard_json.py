@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.candidates import Candidates, Entry, pack
-from pipeline.errors import BadInput
-from pipeline.formats.abi import is_abi
-from pipeline.formats.artifact import contract_entries
-from pipeline.formats.documents import is_document, pairs
-from pipeline.source import Source
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.abi import is_abi
+from sigdir.pipeline.formats.artifact import contract_entries
+from sigdir.pipeline.formats.documents import is_document, pairs
+from sigdir.pipeline.source import Source
+from sigdir.signatures.candidates import Candidates, Entry, pack
 
 
 def looks_like(source: Source) -> bool:

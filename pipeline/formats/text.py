@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from pipeline.candidates import Candidates, Work
-from pipeline.grammar import GrammarError, normalise
-from pipeline.source import HEAD_BYTES, Source
+from sigdir.pipeline.source import HEAD_BYTES, Source
+from sigdir.signatures.candidates import Candidates, Work
+from sigdir.signatures.grammar import GrammarError, normalise
 
 Array = npt.NDArray[Any]
 

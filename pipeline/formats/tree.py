@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.candidates import Candidates, Entry, pack
-from pipeline.formats.hashes import collection_of, parse_hash
-from pipeline.grammar import BAD_ENTRY, GrammarError, normalise
-from pipeline.keccak import keccak256
-from pipeline.source import Source
+from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.source import Source
+from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.grammar import BAD_ENTRY, GrammarError, normalise
+from sigdir.signatures.keccak import keccak256
 
 _SAMPLE_FILES = 8
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from Crypto.Hash import keccak
 
+from sigdir.signatures.collections import EVENT_SIGNATURES
 from tests.clients.support import CAST, Front, need
 from tests.conftest import ROOT
 from tests.serve.support import Server, found, post_text
-from warehouse.schema import EVENT_SIGNATURES
 
 TRANSFER = "transfer(address,uint256)"
 TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"

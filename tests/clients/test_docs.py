@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.support import CAST, DUCKDB, WHATSABI, Front, need
+from tests.clients.support import (
+    CAST,
+    DUCKDB,
+    WHATSABI,
+    Front,
+    need,
+)
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.serve.support import Server
 

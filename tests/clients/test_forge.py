@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.clients.support import FORGE, HERE, MODULES, Front, need
+from sigdir.signatures.collections import EVENT_SIGNATURES
+from tests.clients.support import (
+    FORGE,
+    HERE,
+    MODULES,
+    Front,
+    need,
+)
 from tests.serve.support import Server, found
-from warehouse.schema import EVENT_SIGNATURES
 
 _CONTRACT = """// SPDX-License-Identifier: MIT
 pragma solidity ^0.8.0;

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.clients.support import HERE, WHATSABI, Front, need
+from tests.clients.support import (
+    HERE,
+    WHATSABI,
+    Front,
+    need,
+)
 
 TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 EVENT = "Transfer(address,address,uint256)"

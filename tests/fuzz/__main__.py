@@ -15,11 +15,16 @@ CORPUS = Path(".fuzz")
 # The kernels are compiled from the very functions whose coverage is looked at, and numba cannot compile
 # what Atheris has put its marks into. So the grammar is run uncompiled, and of the others all is marked
 # that holds no kernel.
-UNMARKED = ["pipeline.grammar", "pipeline.keccak", "pipeline.judge", "pipeline.formats.text"]
+UNMARKED = [
+    "sigdir.signatures.grammar",
+    "sigdir.signatures.keccak",
+    "sigdir.signatures.canonicalise",
+    "sigdir.pipeline.formats.text",
+]
 MARKED = {
-    "grammar": ["pipeline.grammar"],
-    "readers": ["pipeline.source", "pipeline.candidates", "pipeline.formats"],
-    "bodies": ["serve", "pipeline.formats", "falcon.media", "json", "urllib.parse"],
+    "grammar": ["sigdir.signatures.grammar"],
+    "readers": ["sigdir.pipeline.source", "sigdir.signatures.candidates", "sigdir.pipeline.formats"],
+    "bodies": ["sigdir.serve", "sigdir.pipeline.formats", "falcon.media", "json", "urllib.parse"],
 }
 
 

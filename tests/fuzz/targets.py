@@ -19,23 +19,24 @@ from typing import Any
 import falcon.testing
 import numpy as np
 
-from pipeline.candidates import Candidates
-from pipeline.errors import BadInput
-from pipeline.formats.table import FORMATS, by_name, detect
-from pipeline.grammar import EVENTS, FUNCTIONS, UNSAID, GrammarError, normalise, normalise_rows
-from pipeline.judge import judge
-from pipeline.source import find
-from serve.app import create_app
-from serve.post import Writer
-from serve.settings import Settings
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
+from sigdir.pipeline.source import find
+from sigdir.serve.app import create_app
+from sigdir.serve.settings import Settings
+from sigdir.serve.writer import Writer
+from sigdir.signatures.candidates import Candidates
+from sigdir.signatures.canonicalise import canonicalise
+from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
+from sigdir.signatures.grammar import GrammarError, normalise, normalise_rows
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
 from tests.pipeline.test_formats import PACKERS, SAMPLES
-from warehouse.paths import Paths
-from warehouse.reading import Reader
 
 
 def grammar(data: bytes) -> None:
     """A text is refused, or its canonical form is a fixed point; both executions of the grammar agree."""
-    said = (UNSAID, FUNCTIONS, EVENTS)[data[0] % 3] if data else UNSAID
+    said = (UNKNOWN, FUNCTIONS, EVENTS)[data[0] % 3] if data else UNKNOWN
     text = data[1:]
     try:
         signature = normalise(text, said)
@@ -99,9 +100,9 @@ def read(path: Path, format: str | None) -> None:
         for work in chosen.read(source) if chosen else ():
             batches: Iterable[Candidates] = [work] if isinstance(work, Candidates) else work()
             for batch in batches:
-                verdicts = judge(batch)
-                kept = sum(len(rows.text) for rows in verdicts.accepted.values())
-                assert len(batch) == verdicts.read == kept + len(verdicts.rejected.text)
+                result = canonicalise(batch)
+                kept = sum(len(rows.text) for rows in result.accepted.values())
+                assert len(batch) == result.read == kept + len(result.rejected.text)
         source.finish()
 
 

@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 import zstandard
 
-import warehouse
-from pipeline.archive import opened
-from pipeline.errors import BadInput
-from pipeline.formats.table import detect
-from pipeline.report import ImportReport
-from pipeline.source import DOCUMENT_BYTES, LEAF_BYTES, find
+import sigdir
+from sigdir.pipeline.archive import opened
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.registry import detect
+from sigdir.pipeline.report import ImportReport
+from sigdir.pipeline.source import DOCUMENT_BYTES, LEAF_BYTES, find
 from tests.conftest import import_files
 
 TRANSFER = "transfer(address,uint256)"
@@ -51,7 +51,7 @@ def write(folder: Path, files: dict[str, Any]) -> Path:
 
 
 def texts(house: Path) -> list[str]:
-    opened_house = warehouse.open(house)
+    opened_house = sigdir.open(house)
     views = ("signatures", "event_signatures")
     return [
         text for view in views for (text,) in opened_house.sql(f"SELECT text_signature FROM {view} ORDER BY id").rows()
@@ -64,7 +64,7 @@ def inputs(report: ImportReport, folder: Path) -> list[tuple[str, str, int]]:
 
 
 def rejects(house: Path) -> list[tuple[str, str, str, int]]:
-    rows = warehouse.open(house).sql("SELECT reason, text, file, line FROM rejects ORDER BY file, line").rows()
+    rows = sigdir.open(house).sql("SELECT reason, text, file, line FROM rejects ORDER BY file, line").rows()
     return [(reason, text, file, line) for reason, text, file, line in rows]
 
 
@@ -299,7 +299,7 @@ def test_broken_archive_is_an_error(tmp_path: Path, house: Path, kind: str) -> N
         import_files([path], house)
     assert str(raised.value).startswith(f"{tmp_path}/{told}")
     assert "\n" not in str(raised.value)
-    assert warehouse.open(house).version == -1
+    assert sigdir.open(house).version == -1
 
 
 def test_damaged_archives_are_read_or_refused(tmp_path: Path) -> None:

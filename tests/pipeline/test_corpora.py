@@ -17,11 +17,17 @@ import numpy as np
 import pytest
 from Crypto.Hash import keccak
 
-from pipeline.candidates import Entry, pack
-from pipeline.formats import panoramix
-from pipeline.grammar import EVENTS, FUNCTIONS, REASONS, UNSAID, GrammarError, normalise, normalise_rows
-from pipeline.judge import COLLECTION_CODES, judge
-from pipeline.keccak import keccak256_rows
+from sigdir.pipeline.formats import panoramix
+from sigdir.signatures.candidates import Entry, pack
+from sigdir.signatures.canonicalise import canonicalise
+from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
+from sigdir.signatures.grammar import (
+    REASONS,
+    GrammarError,
+    normalise,
+    normalise_rows,
+)
+from sigdir.signatures.keccak import keccak256_rows
 
 CORPORA = Path(__file__).parents[3] / "shared" / "corpora"
 
@@ -47,15 +53,15 @@ def hash_map(name: str) -> list[tuple[bytes, bytes]]:
     return [(bytes.fromhex(declared), text.encode()) for declared, text in document.items()]
 
 
-def verdicts(pairs: list[tuple[bytes, bytes]], said: int) -> tuple[list[str], list[tuple[str, str]]]:
+def result(pairs: list[tuple[bytes, bytes]], said: int) -> tuple[list[str], list[tuple[str, str]]]:
     """What was accepted into the collection, and the rejects: reason and text."""
     accepted: list[str] = []
     rejected: list[tuple[str, str]] = []
     entries = (Entry(text, line, said, declared) for line, (declared, text) in enumerate(pairs, 1))
     for batch in pack(entries, 0):
-        found = judge(batch)
+        found = canonicalise(batch)
         for collection, rows in found.accepted.items():
-            assert COLLECTION_CODES[collection] == said
+            assert collection.code == said
             accepted += rows.text.to_pylist()
         reasons = [REASONS[code] for code in found.rejected.reasons.tolist()]
         rejected += zip(reasons, found.rejected.text.to_pylist(), strict=True)
@@ -65,7 +71,7 @@ def verdicts(pairs: list[tuple[bytes, bytes]], said: int) -> tuple[list[str], li
 def test_openchain_export_is_accepted_whole() -> None:
     """Every text of the export is canonical and hashes to its declared hash."""
     pairs = openchain()
-    accepted, rejected = verdicts(pairs, FUNCTIONS)
+    accepted, rejected = result(pairs, FUNCTIONS)
     assert len(pairs) == 132_284
     assert rejected == []
     assert accepted == [text.decode() for _, text in pairs]
@@ -74,7 +80,7 @@ def test_openchain_export_is_accepted_whole() -> None:
 def test_4byte_map_is_accepted_but_for_the_functions_of_libraries() -> None:
     """Texts of go-ethereum's map hash to their keys; what is rejected has types of libraries or contracts."""
     pairs = hash_map("4byte.json.gz")
-    accepted, rejected = verdicts(pairs, FUNCTIONS)
+    accepted, rejected = result(pairs, FUNCTIONS)
     assert len(pairs) == 121_136
     assert Counter(reason for reason, _ in rejected) == {"library_type": 376, "unknown_type": 1}
     assert [text for reason, text in rejected if reason == "unknown_type"] == [
@@ -87,7 +93,7 @@ def test_4byte_map_is_accepted_but_for_the_functions_of_libraries() -> None:
 def test_topic_map_is_accepted_whole() -> None:
     """Every text of the topic map is canonical and hashes to all 32 bytes of its key."""
     pairs = hash_map("topic0.json.gz")
-    accepted, rejected = verdicts(pairs, EVENTS)
+    accepted, rejected = result(pairs, EVENTS)
     assert len(pairs) == 19_312
     assert rejected == []
     assert accepted == [text.decode() for _, text in pairs]
@@ -105,7 +111,7 @@ def test_both_forms_of_the_grammar_agree_on_the_dump() -> None:
     entries = panoramix_entries(every=76, most=20_000)
     assert len(entries) == 20_000
     (batch,) = pack(entries, 0)
-    for said in (np.array([entry.said for entry in entries], np.uint8), np.full(len(entries), UNSAID, np.uint8)):
+    for said in (np.array([entry.said for entry in entries], np.uint8), np.full(len(entries), UNKNOWN, np.uint8)):
         result = normalise_rows(batch.data, batch.starts, batch.ends, said)
         text, bounds = result.data.tobytes(), result.offsets.tolist()
         columns, collections = result.columns.tolist(), result.collections.tolist()

@@ -21,11 +21,22 @@ import zstandard
 from click.testing import CliRunner
 from Crypto.Hash import keccak
 
-import warehouse
-from pipeline.formats.table import by_name
-from sigdir import main
-from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, import_files
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, VIEW_NAMES, Collection
+import sigdir
+from sigdir.cli.main import main
+from sigdir.pipeline.formats.registry import by_name
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
+from tests.conftest import (
+    ROOT,
+    SAFETY_SECONDS,
+    command_line,
+    environment,
+    import_files,
+)
 
 MADE = 3_500
 """Functions beside the named ones; pieces are cut to a thousand."""
@@ -46,9 +57,9 @@ def rows_of(house: Path, collection: Collection, version: int | None = None) -> 
     """All rows in id order, by SQL."""
     query = (
         "SELECT id, strftime(created_at, '%Y-%m-%dT%H:%M:%S.%fZ'), text_signature, hex_signature"
-        f" FROM {VIEW_NAMES[collection]} ORDER BY id"
+        f" FROM {collection.view_name} ORDER BY id"
     )
-    return [Row(*row) for row in warehouse.open(house, version).sql(query).rows()]
+    return [Row(*row) for row in sigdir.open(house, version).sql(query).rows()]
 
 
 def pairs(house: Path, collection: Collection) -> list[tuple[str, str]]:
@@ -92,7 +103,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warehouse.scan._PIECE_ROWS", 1_000)
+    monkeypatch.setattr("sigdir.warehouse.index.scan._PIECE_ROWS", 1_000)
 
 
 class Done(NamedTuple):
@@ -375,9 +386,9 @@ def test_an_older_version_is_exported_as_it_was(house: Path, tmp_path: Path) -> 
 
 
 def test_posted_rows_come_once_they_are_folded(tmp_path: Path) -> None:
-    from warehouse.paths import Paths
-    from warehouse.publish import fold
-    from warehouse.staging import NO_FLOORS, Staging
+    from sigdir.warehouse.paths import Paths
+    from sigdir.warehouse.publish import fold
+    from sigdir.warehouse.staging import NO_HIGH_WATER, Staging
 
     source = tmp_path / "in.txt"
     source.write_text("a()\nb()")
@@ -385,7 +396,7 @@ def test_posted_rows_come_once_they_are_folded(tmp_path: Path) -> None:
     paths = Paths(tmp_path / "house")
     staging = Staging(paths.staging)
     with staging.exclusive() as transaction:
-        transaction.stage(SIGNATURES, "posted()", digest("posted()"), NO_FLOORS[SIGNATURES])
+        transaction.stage(SIGNATURES, "posted()", digest("posted()"), NO_HIGH_WATER[SIGNATURES])
     staging.close()
     assert b"posted" not in run(paths.root, "openchain", "-").out
     fold(paths)

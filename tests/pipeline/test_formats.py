@@ -28,15 +28,15 @@ from Crypto.Hash import keccak
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.candidates import Candidates, Entry, Work
-from pipeline.errors import BadInput
-from pipeline.formats import panoramix
-from pipeline.formats.table import FORMATS, by_name, detect
-from pipeline.grammar import FUNCTIONS, REASONS, UNSAID
-from pipeline.judge import judge
-from pipeline.source import BLOCK_BYTES, find
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats import panoramix
+from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
+from sigdir.pipeline.source import BLOCK_BYTES, find
+from sigdir.signatures.candidates import Candidates, Entry, Work
+from sigdir.signatures.canonicalise import canonicalise
+from sigdir.signatures.collections import EVENT_SIGNATURES, FUNCTIONS, SIGNATURES, UNKNOWN
+from sigdir.signatures.grammar import REASONS
 from tests.conftest import import_files
-from warehouse.schema import EVENT_SIGNATURES, SIGNATURES
 
 
 class Reject(NamedTuple):
@@ -80,10 +80,10 @@ def read_path(path: Path, format: str | None = None, by: int = FUNCTIONS) -> Rea
     with source.open(lambda _: None):
         chosen = by_name(format) if format is not None else detect(source)
         assert chosen is not None, f"{path} is of no known format"
-        verdicts = [judge(batch, by) for work in chosen.read(source) for batch in batches_of(work)]
+        result = [canonicalise(batch, by) for work in chosen.read(source) for batch in batches_of(work)]
     texts: dict[str, list[str]] = {SIGNATURES: [], EVENT_SIGNATURES: []}
     rejects = []
-    for verdict in verdicts:
+    for verdict in result:
         for collection, rows in verdict.accepted.items():
             texts[collection] += rows.text.to_pylist()
         refused = verdict.rejected
@@ -91,7 +91,7 @@ def read_path(path: Path, format: str | None = None, by: int = FUNCTIONS) -> Rea
         for reason, text, position, line in zip(refused.reasons.tolist(), *columns, strict=True):
             rejects.append(Reject(REASONS[reason], text, position, line))
     reading = Reading(chosen.name, texts[SIGNATURES], texts[EVENT_SIGNATURES], rejects)
-    candidates = sum(verdict.read for verdict in verdicts)
+    candidates = sum(verdict.read for verdict in result)
     assert candidates == len(reading.functions) + len(reading.events) + len(reading.rejects)
     return reading
 
@@ -1204,7 +1204,7 @@ def unpacked(batch: Candidates) -> Iterator[Entry]:
         yield Entry(
             data[batch.starts[at] : batch.ends[at]],
             int(batch.lines[at]),
-            int(batch.said[at]) if batch.said is not None else UNSAID,
+            int(batch.said[at]) if batch.said is not None else UNKNOWN,
             batch.declared[at, :width].tobytes() if batch.declared is not None else b"",
             int(batch.faults[at]) if batch.faults is not None else 0,
         )

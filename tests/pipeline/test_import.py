@@ -32,19 +32,26 @@ import zstandard
 from click.testing import CliRunner
 from Crypto.Hash import keccak
 
-import warehouse
-from pipeline.errors import BadInput
-from sigdir import main
-from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
-from warehouse.errors import QueryError, Unusable
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+import sigdir
+from sigdir.cli.main import main
+from sigdir.pipeline.errors import BadInput
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.warehouse.errors import QueryError, UnreadableWarehouse
+from tests.conftest import (
+    ROOT,
+    SAFETY_SECONDS,
+    Sigdir,
+    command_line,
+    environment,
+    import_files,
+)
 
 VIEWS = {SIGNATURES: "signatures", EVENT_SIGNATURES: "event_signatures"}
 
 
-def texts(house: Path, collection: warehouse.Collection = SIGNATURES) -> list[str]:
+def texts(house: Path, collection: Collection = SIGNATURES) -> list[str]:
     """The texts of a collection in the order of their ids."""
-    rows = warehouse.open(house).sql(f"SELECT text_signature FROM {VIEWS[collection]} ORDER BY id").rows()
+    rows = sigdir.open(house).sql(f"SELECT text_signature FROM {VIEWS[collection]} ORDER BY id").rows()
     return [text for (text,) in rows]
 
 
@@ -58,7 +65,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
 def nothing_left(house: Path) -> bool:
     """Whether no version was published and no run left anything in ``tmp``."""
     tmp = house / "tmp"
-    return warehouse.open(house).version == -1 and not (tmp.is_dir() and any(tmp.iterdir()))
+    return sigdir.open(house).version == -1 and not (tmp.is_dir() and any(tmp.iterdir()))
 
 
 def digest(text: str) -> bytes:
@@ -134,7 +141,7 @@ def test_counts_agree_with_an_independent_count(tmp_path: Path, house: Path) -> 
         assert {name: file.as_dict()[name] for name in ("read", "imported", "duplicate", "rejected")} == dict(counts)
     assert report.totals() == dict(sum(expected, Counter()))
     assert report.reasons() == dict(reasons)
-    opened = warehouse.open(house)
+    opened = sigdir.open(house)
     for collection, keyword in ((SIGNATURES, ""), (EVENT_SIGNATURES, "event ")):
         held = sum(kind == keyword for kind, _ in seen)
         assert report.collections()[collection]["imported"] == opened.count(collection) == held
@@ -179,7 +186,7 @@ def test_examples_show_three_rejects_a_reason(tmp_path: Path, house: Path) -> No
 def test_hashes_are_those_of_the_texts(house: Path) -> None:
     """Stored and derived hashes of the bundled sample are the other implementation's."""
     import_files([ROOT / "samples"], house)
-    opened = warehouse.open(house)
+    opened = sigdir.open(house)
     for collection, width in ((SIGNATURES, 4), (EVENT_SIGNATURES, 32)):
         rows = opened.sql(
             f"SELECT text_signature, hash, hex_signature, bytes_signature FROM {VIEWS[collection]}"
@@ -221,7 +228,7 @@ def test_import_of_rejects_only_is_kept(tmp_path: Path, house: Path) -> None:
     [path] = write(tmp_path, {"a.txt": "a(\nb(uint7)\n"})
     report = import_files([path], house)
     assert (report.published, report.version, report.rejects_in) == (True, 1, 1)
-    opened = warehouse.open(house)
+    opened = sigdir.open(house)
     assert [opened.count(collection) for collection in COLLECTIONS] == [0, 0]
     found = opened.sql("SELECT import_id, text, reason, position, file, line FROM rejects ORDER BY line").rows()
     assert found == [
@@ -230,11 +237,11 @@ def test_import_of_rejects_only_is_kept(tmp_path: Path, house: Path) -> None:
     ]
 
 
-def test_run_of_duplicates_is_a_success(tmp_path: Path, house: Path, sigdir: Sigdir) -> None:
+def test_run_of_duplicates_is_a_success(tmp_path: Path, house: Path, run_sigdir: Sigdir) -> None:
     """The command says that nothing was new, with status 0."""
     [path] = write(tmp_path, {"a.txt": "a()\n"})
     import_files([path], house)
-    done = sigdir("import", path)
+    done = run_sigdir("import", path)
     assert done.returncode == 0
     assert b"nothing new, version 1 stays" in done.stdout
 
@@ -263,7 +270,7 @@ def test_collections_are_independent(tmp_path: Path, house: Path) -> None:
         EVENT_SIGNATURES: {"imported": 2, "duplicate": 0},
     }
     for view in VIEWS.values():
-        found = warehouse.open(house).sql(f"SELECT id, text_signature FROM {view} ORDER BY id").rows()
+        found = sigdir.open(house).sql(f"SELECT id, text_signature FROM {view} ORDER BY id").rows()
         assert found == [(1, "A()"), (2, "B()")]
 
 
@@ -278,7 +285,7 @@ def test_ids_and_times_follow_the_source(tmp_path: Path, house: Path) -> None:
         import_files([tmp_path / f"{number}"], house)
         assert texts(house) == list(dict.fromkeys([*before, *names]))
         assert len(paths) == 2
-    rows = warehouse.open(house).sql("SELECT id, created_at, import_id FROM signatures ORDER BY id").rows()
+    rows = sigdir.open(house).sql("SELECT id, created_at, import_id FROM signatures ORDER BY id").rows()
     ids, times, imports = zip(*rows, strict=True)
     assert all(earlier < later for earlier, later in pairwise(times))
     assert set(imports) == {1, 2, 3}
@@ -300,7 +307,7 @@ def test_paths_are_read_in_the_order_given(tmp_path: Path, house: Path) -> None:
 
 
 @pytest.mark.parametrize("collection", COLLECTIONS)
-def test_collection_of_what_does_not_say(tmp_path: Path, house: Path, collection: warehouse.Collection) -> None:
+def test_collection_of_what_does_not_say(tmp_path: Path, house: Path, collection: Collection) -> None:
     """--collection is for candidates that say nothing themselves, by keyword or by hash."""
     transfer = "0x" + digest("Transfer(address,address,uint256)").hex()
     paths = write(
@@ -320,13 +327,13 @@ def test_source_label_is_in_the_history(tmp_path: Path, house: Path) -> None:
     """--source is kept with the import, whatever characters it has."""
     [path] = write(tmp_path, {"a.txt": "a()\n"})
     import_files([path], house, source="4byte \u2013 'mirror' of \"May\"")
-    assert warehouse.open(house).sql("SELECT source FROM imports").rows() == [("4byte \u2013 'mirror' of \"May\"",)]
+    assert sigdir.open(house).sql("SELECT source FROM imports").rows() == [("4byte \u2013 'mirror' of \"May\"",)]
 
 
-def test_dry_run_publishes_nothing_and_leaves_nothing(tmp_path: Path, house: Path, sigdir: Sigdir) -> None:
+def test_dry_run_publishes_nothing_and_leaves_nothing(tmp_path: Path, house: Path, run_sigdir: Sigdir) -> None:
     """--dry-run counts like an import and makes no folder, no version and no number."""
     [path] = write(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n"})
-    done = sigdir("import", "--dry-run", "--json", path)
+    done = run_sigdir("import", "--dry-run", "--json", path)
     assert done.returncode == 0
     report = json.loads(done.stdout)
     assert (report["dry_run"], report["published"], report["version"]) == (True, False, -1)
@@ -341,15 +348,15 @@ def test_dry_run_publishes_nothing_and_leaves_nothing(tmp_path: Path, house: Pat
     [other] = write(tmp_path / "in", {"b.txt": "d()\n"})
     import_files([other], house, dry_run=True)
     import_files([other], house)
-    assert warehouse.open(house).sql("SELECT import_id FROM imports ORDER BY 1").rows() == [(1,), (2,)]
-    assert warehouse.open(house).sql("SELECT max(id) FROM signatures").rows() == [(3,)]
+    assert sigdir.open(house).sql("SELECT import_id FROM imports ORDER BY 1").rows() == [(1,), (2,)]
+    assert sigdir.open(house).sql("SELECT max(id) FROM signatures").rows() == [(3,)]
 
 
-def test_json_equals_the_report(tmp_path: Path, sigdir: Sigdir) -> None:
+def test_json_equals_the_report(tmp_path: Path, run_sigdir: Sigdir) -> None:
     """--json has what the report of the function has, and nothing else is on standard output."""
     write(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n", "b.md": "x", "c.json": '{"0dbe671f": "b()"}'})
     report = import_files([tmp_path / "in"], tmp_path / "other", source="x").as_dict()
-    done = sigdir("import", "--json", "--source", "x", tmp_path / "in")
+    done = run_sigdir("import", "--json", "--source", "x", tmp_path / "in")
     told = json.loads(done.stdout)
     for timed in ("seconds", "stages", "rows_per_second"):
         assert type(told.pop(timed)) is type(report.pop(timed))
@@ -449,15 +456,15 @@ def test_folder_with_other_files_is_imported(tmp_path: Path, house: Path, name: 
     assert texts(house) == ["a()", "z()"]
 
 
-def test_standard_input(house: Path, sigdir: Sigdir) -> None:
+def test_standard_input(house: Path, run_sigdir: Sigdir) -> None:
     """- reads standard input, whatever format and packing it has."""
-    done = sigdir("import", "-", "--json", stdin=b"a()\nnarrow(uint7)\n")
+    done = run_sigdir("import", "-", "--json", stdin=b"a()\nnarrow(uint7)\n")
     [file] = json.loads(done.stdout)["files"]
     assert (file["path"], file["format"], file["read"]) == ("standard input", "text", 2)
     assert file["sha256"] == hashlib.sha256(b"a()\nnarrow(uint7)\n").hexdigest()
     parquet = zstandard.ZstdCompressor().compress(_parquet({"text_signature": ["b()"]}))
-    assert sigdir("import", "-", stdin=parquet).returncode == 0
-    assert sigdir("import", "-", stdin=b"prose that is no signature\n").returncode == 0
+    assert run_sigdir("import", "-", stdin=parquet).returncode == 0
+    assert run_sigdir("import", "-", stdin=b"prose that is no signature\n").returncode == 0
     assert texts(house) == ["a()", "b()"]
 
 
@@ -467,7 +474,7 @@ def test_warehouse_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
     paths = write(tmp_path / "in", {"a.txt": "a()\nb(\n", "b.txt": "c()\n"})
     for path in paths:
         import_files([path], tmp_path / name)
-    opened = warehouse.open(tmp_path / name)
+    opened = sigdir.open(tmp_path / name)
     assert opened.version == 2
     assert texts(tmp_path / name) == ["a()", "c()"]
     assert opened.sql("SELECT text FROM rejects").rows() == [("b(",)]
@@ -479,7 +486,7 @@ def test_warehouse_in_a_folder_that_cannot_be(tmp_path: Path) -> None:
     told = "one line"
     try:
         import_files([path], tmp_path / "wh%20x")
-    except warehouse.WarehouseError as error:
+    except sigdir.warehouse.WarehouseError as error:
         told = str(error)
     else:
         assert texts(tmp_path / "wh%20x") == ["a()"]
@@ -623,7 +630,7 @@ def test_sql_as_csv_and_json(tmp_path: Path, house: Path, here: Here) -> None:
     """Bytes are written as hex, times with six digits and Z, in every format of text."""
     [path] = write(tmp_path, {"a.txt": "transfer(address,uint256)\n"})
     import_files([path], house)
-    [(created_at,)] = warehouse.open(house).sql("SELECT created_at FROM signatures").rows()
+    [(created_at,)] = sigdir.open(house).sql("SELECT created_at FROM signatures").rows()
     expected = {
         "id": 1,
         "created_at": created_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -641,17 +648,17 @@ def test_sql_as_csv_and_json(tmp_path: Path, house: Path, here: Here) -> None:
     assert "transfer(address,uint256)" in table
 
 
-def test_sql_as_parquet(tmp_path: Path, house: Path, sigdir: Sigdir) -> None:
+def test_sql_as_parquet(tmp_path: Path, house: Path, run_sigdir: Sigdir) -> None:
     """Parquet on standard output is a whole file with the types of the query."""
     [path] = write(tmp_path, {"a.txt": "transfer(address,uint256)\nb()\n"})
     import_files([path], house)
-    done = sigdir("sql", "--format", "parquet", QUERY)
+    done = run_sigdir("sql", "--format", "parquet", QUERY)
     assert (done.returncode, done.stderr) == (0, b"")
     table = pq.read_table(io.BytesIO(done.stdout))
-    assert table.to_pylist() == warehouse.open(house).sql(QUERY).arrow().to_pylist()
+    assert table.to_pylist() == sigdir.open(house).sql(QUERY).arrow().to_pylist()
     assert table.schema.field("created_at").type == pa.timestamp("us", tz="UTC")
     assert table.schema.field("hash").type == pa.binary()
-    none = sigdir("sql", "--format", "parquet", "SELECT * FROM signatures WHERE false")
+    none = run_sigdir("sql", "--format", "parquet", "SELECT * FROM signatures WHERE false")
     assert pq.read_table(io.BytesIO(none.stdout)).num_rows == 0
 
 
@@ -735,8 +742,8 @@ def test_as_of_shows_what_was(two_imports: list[Path], house: Path, here: Here) 
         assert here("sql", "--format", "csv", "--as-of", str(version), query).out == b"s,i,r\n" + expected + b"\n"
     done = here("sql", "--as-of", "3", query)
     assert (done.status, done.err) == (2, f"Error: {house} has no version 3\n")
-    with pytest.raises(Unusable, match="no version 7"):
-        warehouse.open(house, 7)
+    with pytest.raises(UnreadableWarehouse, match="no version 7"):
+        sigdir.open(house, 7)
 
 
 # What SQL may not do.
@@ -783,11 +790,11 @@ def test_sql_reads_the_warehouse_and_does_nothing_else(
     """SQL can neither read other files nor write any, those of the warehouse least of all."""
     write(tmp_path, {"secret": "secret", "house-secret/secret": "secret"})
     before = files_below(tmp_path), (house / "staging.sqlite").read_bytes()
-    opened = warehouse.open(house)
+    opened = sigdir.open(house)
     with pytest.raises(QueryError):
         opened.sql(_forbidden(str(house), str(tmp_path))[number]).rows()
     assert (files_below(tmp_path), (house / "staging.sqlite").read_bytes()) == before
-    assert warehouse.open(house).count(SIGNATURES) == 2
+    assert sigdir.open(house).count(SIGNATURES) == 2
 
 
 # Bad input.
@@ -893,10 +900,10 @@ def test_failing_commands(tmp_path: Path, house: Path, here: Here) -> None:
     assert wrong == []
 
 
-def test_failing_command_as_a_process(tmp_path: Path, house: Path, sigdir: Sigdir) -> None:
+def test_failing_command_as_a_process(tmp_path: Path, house: Path, run_sigdir: Sigdir) -> None:
     """The same from outside: a line on standard error behind the progress, no traceback, status 2."""
     good, bad = write(tmp_path, {"a.txt": "a()\n", "b.txt.xz": _cut(lzma.compress(_LINES))["half"]})
-    done = sigdir("import", good, bad)
+    done = run_sigdir("import", good, bad)
     assert (done.returncode, done.stdout) == (2, b"")
     begun, told = done.stderr.decode().splitlines()
     assert begun == "read ..."
@@ -935,7 +942,7 @@ def test_one_bad_line_is_no_bad_input(tmp_path: Path, house: Path) -> None:
     [path] = write(tmp_path, {"a.txt": b"a()\nb(\xff)\nc()\n"})
     report = import_files([path], house)
     assert report.totals() == {"read": 3, "imported": 2, "duplicate": 0, "rejected": 1}
-    rows = warehouse.open(house).sql("SELECT text, reason, position, line FROM rejects").rows()
+    rows = sigdir.open(house).sql("SELECT text, reason, position, line FROM rejects").rows()
     assert rows == [("b(\\xff)", "encoding", 3, 2)]
 
 
@@ -950,7 +957,7 @@ def test_failed_run_leaves_the_version_before(tmp_path: Path, house: Path) -> No
         import_files([later, bad], house)
     assert files_below(house) == before
     assert import_files([later], house).version == 2
-    rows = warehouse.open(house).sql("SELECT id, text_signature, import_id FROM signatures ORDER BY id").rows()
+    rows = sigdir.open(house).sql("SELECT id, text_signature, import_id FROM signatures ORDER BY id").rows()
     assert rows == [(1, "a()", 1), (2, "b()", 2)]
 
 

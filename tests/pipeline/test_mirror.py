@@ -17,21 +17,53 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from Crypto.Hash import keccak
 
-import warehouse
-from pipeline.errors import PipelineError
-from pipeline.fetch import Fetcher, FetchError, Manners, TooLarge, checked_base
-from pipeline.mirror import MirrorReport, Options, Way, run_mirror
-from pipeline.progress import Reporter
-from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
-from tests.serve.support import EVENTS_PATH, HOST, SIGNATURES_PATH, Server, post_text, serving, until, whole
+import sigdir
+from sigdir.pipeline.errors import PipelineError
+from sigdir.pipeline.fetch import (
+    Fetcher,
+    FetchError,
+    RetryPolicy,
+    TooLarge,
+    checked_base,
+)
+from sigdir.pipeline.mirror import (
+    MirrorReport,
+    Options,
+    Way,
+    run_mirror,
+)
+from sigdir.pipeline.progress import Reporter
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
+from sigdir.warehouse.backup import backup
+from sigdir.warehouse.errors import Busy, UnreadableWarehouse
+from sigdir.warehouse.files import FileLock
+from sigdir.warehouse.paths import Paths
+from tests.conftest import (
+    ROOT,
+    SAFETY_SECONDS,
+    Sigdir,
+    command_line,
+    environment,
+    import_files,
+)
+from tests.serve.support import (
+    EVENTS_PATH,
+    HOST,
+    SIGNATURES_PATH,
+    Server,
+    post_text,
+    serving,
+    until,
+    whole,
+)
 from tests.warehouse.support import call_command
-from warehouse.backup import backup
-from warehouse.errors import Busy, Unusable
-from warehouse.files import FileLock
-from warehouse.paths import Paths
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, VIEW_NAMES, Collection
 
-EAGER = Manners(rate=1e6, tries=3, delay=0.01, timeout=20)
+EAGER = RetryPolicy(rate=1e6, tries=3, delay=0.01, timeout=20)
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +77,7 @@ def digest(text: str) -> bytes:
 
 def texts(house: Path, collection: Collection = SIGNATURES) -> list[str]:
     """In the order of ids."""
-    rows = warehouse.open(house).sql(f"SELECT text_signature FROM {VIEW_NAMES[collection]} ORDER BY id").rows()
+    rows = sigdir.open(house).sql(f"SELECT text_signature FROM {collection.view_name} ORDER BY id").rows()
     return [text for (text,) in rows]
 
 
@@ -101,12 +133,12 @@ def test_a_copy_has_the_same_rows_in_the_same_order_and_stays_so(original: Serve
     for collection in COLLECTIONS:
         assert texts(house, collection) == served(original, collection)
         assert report.fetched[collection] == len(served(original, collection)) >= 130
-    assert [entry["source"] for entry in warehouse.open(house).history()] == [url_of(original)] * 2
+    assert [entry["source"] for entry in sigdir.open(house).history()] == [url_of(original)] * 2
 
-    version = warehouse.open(house).version
+    version = sigdir.open(house).version
     again = mirror(url_of(original), house, way=way)
     assert (again.requests, again.fetched.total(), again.version) == (2, 0, None)
-    assert warehouse.open(house).version == version
+    assert sigdir.open(house).version == version
 
     for number in range(3):
         assert post_text(original.port, f"{way}{number}()").status == 201
@@ -117,15 +149,15 @@ def test_a_copy_has_the_same_rows_in_the_same_order_and_stays_so(original: Serve
         assert texts(house, collection) == served(original, collection)
 
 
-def test_the_command(original: Server, sigdir: Sigdir, house: Path) -> None:
-    done = sigdir("mirror", url_of(original), "--rate", "1000", "--collection", EVENT_SIGNATURES, "--json")
+def test_the_command(original: Server, run_sigdir: Sigdir, house: Path) -> None:
+    done = run_sigdir("mirror", url_of(original), "--rate", "1000", "--collection", EVENT_SIGNATURES, "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["way"] == "changes"
     rows = len(served(original, EVENT_SIGNATURES))
     counts = {"fetched": rows, "read": rows, "imported": rows, "duplicate": 0, "rejected": 0}
     assert report["collections"] == {EVENT_SIGNATURES: counts}
-    told = sigdir("mirror", url_of(original), "--rate", "1000", "--collection", EVENT_SIGNATURES)
+    told = run_sigdir("mirror", url_of(original), "--rate", "1000", "--collection", EVENT_SIGNATURES)
     assert b"event-signatures: 0 fetched, 0 imported, 0 duplicate, 0 rejected" in told.stdout
     assert texts(house, EVENT_SIGNATURES) == served(original, EVENT_SIGNATURES)
 
@@ -133,7 +165,7 @@ def test_the_command(original: Server, sigdir: Sigdir, house: Path) -> None:
 @contextmanager
 def started(server: Server, house: Path, way: Way, rate: float, fault: str = "") -> Iterator[subprocess.Popen[bytes]]:
     command = [*command_line(), "mirror", url_of(server), "--way", way, "--rate", str(rate), "--quiet"]
-    variables = environment(house) | ({"SIGDIR_FAULT": fault} if fault else {})
+    variables = environment(house) | ({"SIGDIR_FAILPOINT": fault} if fault else {})
     process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         yield process
@@ -155,7 +187,7 @@ def test_killed_in_the_middle_of_a_walk_it_goes_on_and_misses_nothing(original: 
         process.wait(SAFETY_SECONDS)
     pages = state_of(house)["pages"]
     assert 4 <= pages < len(before) // 100
-    assert warehouse.open(house).version == -1
+    assert sigdir.open(house).version == -1
     for text in posted[20:]:
         post_text(original.port, text)
     report = mirror(url_of(original), house, way="pages", collections=(SIGNATURES,))
@@ -181,11 +213,11 @@ def test_the_server_is_killed_and_comes_back(
 ) -> None:
     """The copy waits for it, and goes on with what was acknowledged in between."""
     fill(tmp_path / "mortal", tmp_path)
-    monkeypatch.setattr("pipeline.mirror.CHANGES_ROWS", 50)
+    monkeypatch.setattr("sigdir.pipeline.mirror.CHANGES_ROWS", 50)
     reports: list[MirrorReport] = []
 
     def copy() -> None:
-        reports.append(mirror(url_of(server), house, way=way, manners=Manners(rate=20, tries=100, delay=0.01)))
+        reports.append(mirror(url_of(server), house, way=way, manners=RetryPolicy(rate=20, tries=100, delay=0.01)))
 
     copying = threading.Thread(target=copy)
     port = 0
@@ -326,7 +358,7 @@ def test_a_copy_taken_while_rows_are_posted_and_imported(
     writer.start()
     try:
         for _ in range(4):
-            mirror(url_of(original), house, way=way, manners=Manners(rate=100, tries=3, delay=0.01))
+            mirror(url_of(original), house, way=way, manners=RetryPolicy(rate=100, tries=3, delay=0.01))
     finally:
         stop.set()
         writer.join(SAFETY_SECONDS)
@@ -471,7 +503,7 @@ def test_rows_that_are_no_signatures_are_counted_and_kept_as_rejects(house: Path
         report = mirror(server.url, house)
     assert texts(house) == ["good()", "also(bool)"]
     assert report.totals[SIGNATURES] == {"read": 6, "imported": 2, "duplicate": 0, "rejected": 4}
-    reasons = warehouse.open(house).sql("SELECT reason FROM rejects ORDER BY line").rows()
+    reasons = sigdir.open(house).sql("SELECT reason FROM rejects ORDER BY line").rows()
     assert [reason for (reason,) in reasons] == ["bad_width", "hash_mismatch", "bad_entry", "bad_entry"]
 
 
@@ -517,28 +549,28 @@ def test_the_feed_is_followed_to_its_end_and_from_there(house: Path) -> None:
 def test_an_answer_that_is_too_large_is_asked_for_in_smaller_parts(
     house: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.mirror.CHANGES_BYTES", 500)
+    monkeypatch.setattr("sigdir.pipeline.mirror.CHANGES_BYTES", 500)
     with scripted(lambda path, query: feed_of(FEED, path, query)) as server:
         mirror(server.url, house, collections=(SIGNATURES,))
     assert texts(house) == [row["text_signature"] for row in FEED]
 
 
 def test_a_long_feed_is_imported_in_parts(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.mirror.IMPORT_BYTES", 1_000)
+    monkeypatch.setattr("sigdir.pipeline.mirror.IMPORT_BYTES", 1_000)
     with scripted(lambda path, query: feed_of(FEED, path, query, 7)) as server:
         mirror(server.url, house, collections=(SIGNATURES,))
     assert texts(house) == [row["text_signature"] for row in FEED]
-    assert len(warehouse.open(house).history()) > 2
+    assert len(sigdir.open(house).history()) > 2
 
 
-def test_one_mirror_of_a_directory_at_a_time(house: Path, sigdir: Sigdir) -> None:
+def test_one_mirror_of_a_directory_at_a_time(house: Path, run_sigdir: Sigdir) -> None:
     with scripted(lambda path, query: feed_of(FEED, path, query)) as server:
         mirror(server.url, house)
         (lock,) = house.glob("mirrors/*/lock")
         with FileLock(lock):
             with pytest.raises(Busy):
                 mirror(server.url, house)
-            done = sigdir("mirror", server.url)
+            done = run_sigdir("mirror", server.url)
     assert done.returncode == 3
     assert f"is held by process {os.getpid()}".encode() in done.stderr
 
@@ -557,7 +589,7 @@ def test_a_broken_state_is_told_in_one_line(house: Path, content: str) -> None:
         mirror(server.url, house)
         (state,) = house.glob("mirrors/*/signatures.json")
         state.write_text(content)
-        with pytest.raises(Unusable, match=r"signatures\.json"):
+        with pytest.raises(UnreadableWarehouse, match=r"signatures\.json"):
             mirror(server.url, house)
         assert mirror(server.url, house, restart=True).fetched[SIGNATURES] == len(FEED)
 
@@ -621,12 +653,12 @@ BAD_PAGES: list[tuple[Reply, str]] = [
 
 @pytest.mark.parametrize(("answer", "told"), BAD_PAGES)
 def test_what_is_no_page_stops_the_walk(house: Path, monkeypatch: pytest.MonkeyPatch, answer: Reply, told: str) -> None:
-    monkeypatch.setattr("pipeline.mirror.PAGE_BYTES", 2_000)
+    monkeypatch.setattr("sigdir.pipeline.mirror.PAGE_BYTES", 2_000)
     with scripted(lambda *_: answer) as server, pytest.raises(PipelineError) as error:
         mirror(server.url, house, way="pages")
     assert told in str(error.value)
     assert "\n" not in str(error.value)
-    assert warehouse.open(house).version == -1
+    assert sigdir.open(house).version == -1
 
 
 BAD_FEEDS: list[tuple[bytes, str]] = [
@@ -645,7 +677,7 @@ BAD_FEEDS: list[tuple[bytes, str]] = [
 def test_what_is_no_feed_stops_it(house: Path, body: bytes, told: str) -> None:
     with scripted(lambda *_: (200, {}, body)) as server, pytest.raises(PipelineError, match=told):
         mirror(server.url, house, way="changes")
-    assert warehouse.open(house).version == -1
+    assert sigdir.open(house).version == -1
 
 
 def test_redirects_on_the_same_host_are_followed(house: Path) -> None:
@@ -662,8 +694,8 @@ def test_redirects_on_the_same_host_are_followed(house: Path) -> None:
     assert texts(house) == ["f()"]
 
 
-def test_nobody_answers(sigdir: Sigdir) -> None:
-    done = sigdir("mirror", "http://127.0.0.1:1", "--tries", "1", "--quiet")
+def test_nobody_answers(run_sigdir: Sigdir) -> None:
+    done = run_sigdir("mirror", "http://127.0.0.1:1", "--tries", "1", "--quiet")
     assert done.returncode == 2
     assert b"Connection refused, 1 times\n" in done.stderr
     assert done.stderr.count(b"\n") == 1
@@ -678,7 +710,7 @@ def test_silence_is_not_waited_for_longer_than_said() -> None:
 
     with scripted(script) as server:
         with pytest.raises(FetchError, match=r"no answer in 0\.1 s, 2 times"):
-            Fetcher(Manners(rate=1e6, tries=2, delay=0.01, timeout=0.1)).get(server.url, 1000)
+            Fetcher(RetryPolicy(rate=1e6, tries=2, delay=0.01, timeout=0.1)).get(server.url, 1000)
         quiet.set()
 
 
@@ -691,11 +723,11 @@ def test_requests_keep_their_distance_and_retries_grow_apart(monkeypatch: pytest
         slept.append(seconds)
         now[0] += seconds
 
-    monkeypatch.setattr("pipeline.fetch.time.sleep", sleep)
-    monkeypatch.setattr("pipeline.fetch.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sigdir.pipeline.fetch.time.sleep", sleep)
+    monkeypatch.setattr("sigdir.pipeline.fetch.time.monotonic", lambda: now[0])
     answers = iter([EMPTY, EMPTY, reply({}, 503), reply({}, 429, {"Retry-After": "50"}), reply({}, 503), EMPTY])
     with scripted(lambda *_: next(answers)) as server:
-        fetcher = Fetcher(Manners(rate=2))
+        fetcher = Fetcher(RetryPolicy(rate=2))
         for _ in range(3):
             fetcher.get(server.url, 1000)
     assert [seconds for seconds in slept if seconds] == [0.5, 0.5, 1, 50, 4]

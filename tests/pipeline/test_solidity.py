@@ -12,13 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.candidates import Candidates, Entry, pack
-from pipeline.formats.abi import abi_entries
-from pipeline.formats.solidity import Project, declarations, looks_like, read
-from pipeline.grammar import EVENTS, FUNCTIONS, REASONS
-from pipeline.judge import judge
-from pipeline.source import BLOCK_BYTES, find
-from warehouse.schema import EVENT_SIGNATURES, SIGNATURES
+from sigdir.pipeline.formats.solidity import (
+    Project,
+    declarations,
+    looks_like,
+    read,
+)
+from sigdir.pipeline.source import BLOCK_BYTES, find
+from sigdir.signatures.abi import abi_entries
+from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.canonicalise import canonicalise
+from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, FUNCTIONS, SIGNATURES
+from sigdir.signatures.grammar import REASONS
 
 CORPORA = Path(__file__).parents[3] / "shared" / "corpora"
 
@@ -48,10 +53,10 @@ def judged(entries: Iterator[Entry]) -> Judged:
 
 
 def judged_batch(batch: Candidates) -> Judged:
-    verdicts = judge(batch)
-    rejected = verdicts.rejected
+    result = canonicalise(batch)
+    rejected = result.rejected
     texts: dict[str, list[str]] = {SIGNATURES: [], EVENT_SIGNATURES: []}
-    texts |= {collection: rows.text.to_pylist() for collection, rows in verdicts.accepted.items()}
+    texts |= {collection: rows.text.to_pylist() for collection, rows in result.accepted.items()}
     reasons = [REASONS[code] for code in rejected.reasons]
     rejects = list(zip(rejected.text.to_pylist(), reasons, strict=True))
     return Judged(texts[SIGNATURES], texts[EVENT_SIGNATURES], rejects)

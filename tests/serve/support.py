@@ -20,12 +20,17 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
-from warehouse.lookup import Lookup
-from warehouse.mapped import Segment, sorted_hashes
-from warehouse.reading import View
-from warehouse.schema import EVENT_SIGNATURES, SIGNATURES, Collection
-from warehouse.snapshot import Snapshot
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.warehouse.index.lookup import Lookup
+from sigdir.warehouse.index.mapped import Segment, sorted_hashes
+from sigdir.warehouse.index.view import View
+from sigdir.warehouse.snapshot import Snapshot
+from tests.conftest import (
+    ROOT,
+    SAFETY_SECONDS,
+    command_line,
+    environment,
+)
 
 HOST = "127.0.0.1"
 SIGNATURES_PATH = "/api/v1/signatures/"
@@ -173,7 +178,7 @@ class Server:
 
     def workers(self) -> list[int]:
         """The process ids of the workers, the oldest first."""
-        return [pid for pid, command in children_of(self.process.pid) if "serve.worker" in command]
+        return [pid for pid, command in children_of(self.process.pid) if "sigdir.serve.servers.worker" in command]
 
     def kill(self) -> None:
         """Kill -9 of the parent and everything it started."""

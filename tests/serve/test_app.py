@@ -20,9 +20,12 @@ from Crypto.Hash import keccak
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from serve.app import Logged, create_app
-from serve.post import Writer
-from serve.settings import Settings
+from sigdir.serve.app import Logged, create_app
+from sigdir.serve.settings import Settings
+from sigdir.serve.writer import Writer
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.serve.support import (
     ABI_PATH,
@@ -45,9 +48,6 @@ from tests.serve.support import (
     serving,
     whole,
 )
-from warehouse.paths import Paths
-from warehouse.reading import Reader
-from warehouse.schema import EVENT_SIGNATURES, HASH_BYTES, SIGNATURES, Collection
 
 WIRE = ROOT.parent / "shared" / "wire"
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -116,7 +116,7 @@ def names_varied(answer: Answer) -> set[str]:
 
 def assert_record(record: dict[str, Any], text: str, collection: Collection = SIGNATURES) -> None:
     """A row in the contract's form, its hash by another implementation."""
-    digest = keccak.new(digest_bits=256, data=text.encode()).digest()[: HASH_BYTES[collection]]
+    digest = keccak.new(digest_bits=256, data=text.encode()).digest()[: collection.hash_bytes]
     assert list(record) == ["id", "created_at", "text_signature", "hex_signature", "bytes_signature"]
     assert record["text_signature"] == text
     assert record["hex_signature"] == "0x" + digest.hex()

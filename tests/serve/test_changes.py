@@ -13,11 +13,26 @@ from typing import Any, Self
 
 import pytest
 
-from pipeline.run import digest_column
-from serve.changes import changes
-from serve.cursors import InvalidCursor, cursor_at, id_of
-from serve.query import page_of, parse
-from tests.conftest import ROOT, command_line, environment, import_files
+from sigdir.serve.bulk.changes import changes
+from sigdir.serve.cursors import InvalidCursor, cursor_at, id_of
+from sigdir.serve.lists import page_of, parse
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
+from sigdir.signatures.keccak import keccak256_column
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import Publisher, fold
+from sigdir.warehouse.snapshot import read_snapshot
+from tests.conftest import (
+    ROOT,
+    command_line,
+    environment,
+    import_files,
+)
 from tests.serve.support import (
     EVENTS_PATH,
     LISTS,
@@ -35,11 +50,6 @@ from tests.serve.support import (
     whole,
 )
 from tests.warehouse.support import Run
-from warehouse.paths import Paths
-from warehouse.publish import Publisher, fold
-from warehouse.reading import Reader
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from warehouse.snapshot import read_snapshot
 
 CHANGES_PATH = "/api/v1/changes/"
 
@@ -138,7 +148,7 @@ def test_rows_that_come_meanwhile_move_nothing_to_another_page() -> None:
 def held_back(paths: Paths) -> dict[Collection, int]:
     reader = Reader(paths)
     try:
-        return dict(reader.current().settled)
+        return dict(reader.current().stable_up_to)
     finally:
         reader.close()
 
@@ -147,17 +157,17 @@ def held_back(paths: Paths) -> dict[Collection, int]:
 def test_what_a_dead_import_reserved_holds_the_feed_back_until_the_next_publisher(house: Path, point: str) -> None:
     paths = Paths(house)
     import_lines(house, ["old()", "event Old()"])
-    killed = import_process(house, ["new()", "newer()"], SIGDIR_FAULT=point)
+    killed = import_process(house, ["new()", "newer()"], SIGDIR_FAILPOINT=point)
     assert killed.wait() < 0
-    settled = held_back(paths)
-    assert settled[SIGNATURES] == 1
-    assert settled[EVENT_SIGNATURES] > 10**18  # it had no event
+    stable_up_to = held_back(paths)
+    assert stable_up_to[SIGNATURES] == 1
+    assert stable_up_to[EVENT_SIGNATURES] > 10**18  # it had no event
     assert fold(paths) is None
     assert held_back(paths)[SIGNATURES] > 10**18
 
 
 def test_an_import_that_died_behind_its_commit_holds_nothing_back(house: Path) -> None:
-    killed = import_process(house, ["new()", "newer()"], SIGDIR_FAULT="committed")
+    killed = import_process(house, ["new()", "newer()"], SIGDIR_FAILPOINT="committed")
     assert killed.wait() < 0
     assert read_snapshot(Paths(house)).count(SIGNATURES) == 2
     assert held_back(Paths(house))[SIGNATURES] > 10**18
@@ -207,8 +217,8 @@ def test_a_row_posted_while_an_import_is_in_work_waits_for_it(server: Server) ->
     with Publisher(paths) as publisher:
         with publisher.staging.exclusive() as staging:
             staging.begin_publish("run")
-            place = staging.reserve(SIGNATURES, 10, publisher.snapshot.floors[SIGNATURES])
-            staging.hold_back("run", SIGNATURES, place.first_id)
+            place = staging.reserve(SIGNATURES, 10, publisher.snapshot.high_water[SIGNATURES])
+            staging.reserve_from("run", SIGNATURES, place.first_id)
         row = post_text(server.port, "while()").json()
         assert row["id"] == place.first_id + 10
         assert get(server.port, f"{SIGNATURES_PATH}?page_size=1").json()["results"] == [row]
@@ -276,11 +286,11 @@ def test_a_mirror_has_every_row_once_whatever_is_posted_imported_and_killed(tmp_
             for turn, point in enumerate(("reserved", "written", "committed")):
                 lines = [f"{kind}turn{turn}_{n}(uint256)" for n in range(50) for kind in ("", "event ")]
                 traffic.await_posts()
-                assert import_process(server.folder, lines, SIGDIR_FAULT=point).wait() < 0
+                assert import_process(server.folder, lines, SIGDIR_FAILPOINT=point).wait() < 0
                 traffic.await_posts()
                 fold(paths)
                 texts = [f"lived{turn}_{n}(uint256)" for n in range(100)]
-                with Run(paths, [texts], [texts], digest=digest_column) as run:
+                with Run(paths, [texts], [texts], digest=keccak256_column) as run:
                     run.publish(tick=lambda _: traffic.await_posts())
                 fold(paths)
         for collection in COLLECTIONS:

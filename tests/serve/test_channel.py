@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from waitress.parser import ParsingError
 
-from serve.channel import _split_any, split_uri
-from serve.query import is_quick
+from sigdir.serve.lists import is_quick
+from sigdir.serve.servers.channel import _split_any, split_uri
 from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH
 
 _BYTES = b"/?#%:@[]a1\t\x01\x7f\xff;&=.\\ "

@@ -11,9 +11,18 @@ from urllib.parse import quote
 import pytest
 from eth_abi.abi import encode
 
-from pipeline.decode import MAX_BYTES
+from sigdir.signatures.calldata import MAX_BYTES
 from tests.conftest import Sigdir, import_files
-from tests.serve.support import FORM, Server, get, multipart, post, post_text, request, serving
+from tests.serve.support import (
+    FORM,
+    Server,
+    get,
+    multipart,
+    post,
+    post_text,
+    request,
+    serving,
+)
 
 PATH = "/api/v1/decode/"
 TO = "0x" + "ab" * 20
@@ -81,7 +90,7 @@ def test_a_selector_without_texts_has_no_candidates(server: Server) -> None:
 
 def test_long_data_is_posted(server: Server) -> None:
     """As JSON, as a form and as multipart; over the bound it is refused."""
-    from pipeline.keccak import keccak256
+    from sigdir.signatures.keccak import keccak256
 
     selector = keccak256(b"set(bytes,(uint8,string)[])")[:4].hex()
     data = "0x" + selector + encode(["bytes", "(uint8,string)[]"], [bytes(60_000), [(1, "é")]]).hex()
@@ -114,29 +123,29 @@ def test_the_slash_may_be_left_out(server: Server) -> None:
 # The command.
 
 
-def test_the_command_answers_as_the_server_does(server: Server, sigdir: Sigdir, tmp_path: Path) -> None:
+def test_the_command_answers_as_the_server_does(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None:
     """From the argument, from a file, from standard input; POSTed rows that are not folded are there too."""
     (file := tmp_path / "data.hex").write_text(TRANSFER[:40] + "\n" + TRANSFER[40:] + "\n")
     house: list[str | Path] = ["--warehouse", server.folder]
     for argument, stdin in ((TRANSFER, b""), (f"@{file}", b""), ("-", TRANSFER.encode())):
-        ran = sigdir("decode", argument, "--json", *house, stdin=stdin)
+        ran = run_sigdir("decode", argument, "--json", *house, stdin=stdin)
         assert (ran.returncode, ran.stderr) == (0, b"")
         assert json.loads(ran.stdout) == decoded(server, TRANSFER)
-    shown = sigdir("decode", TRANSFER + "00", *house).stdout.decode().splitlines()
+    shown = run_sigdir("decode", TRANSFER + "00", *house).stdout.decode().splitlines()
     assert shown[0] == "transfer(address,uint256)  1 bytes left over"
     assert shown[1:3] == [f"  address  {TO}", "  uint256  1000"]
     assert shown[3].startswith(f"{SPAM}  does not decode: ")
 
 
-def test_the_status_says_whether_anything_decodes(server: Server, sigdir: Sigdir, tmp_path: Path) -> None:
+def test_the_status_says_whether_anything_decodes(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None:
     """1 where nothing does, 2 with one line where the data, the file or the warehouse is none."""
     cases: list[tuple[str, int]] = [
         ("0xa9059cbb", 1), ("0x00000000", 1), ("0xa9", 2), (f"@{tmp_path / 'none'}", 2),
     ]  # fmt: skip
     for argument, status in cases:
-        ran = sigdir("decode", argument, "--warehouse", server.folder)
+        ran = run_sigdir("decode", argument, "--warehouse", server.folder)
         assert ran.returncode == status
         assert b"Traceback" not in ran.stderr
-    ran = sigdir("decode", TRANSFER, "--warehouse", tmp_path / "none")
+    ran = run_sigdir("decode", TRANSFER, "--warehouse", tmp_path / "none")
     assert (ran.returncode, ran.stderr.count(b"\n")) == (2, 1)
     assert not (tmp_path / "none").exists()

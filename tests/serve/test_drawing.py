@@ -10,13 +10,18 @@ from pathlib import Path
 import orjson
 import pytest
 
-from serve import drawing
-from serve.drawing import Drawer, Drawing, draw, main
+from sigdir.serve.statistics import drawing
+from sigdir.serve.statistics.drawing import (
+    Drawer,
+    Drawing,
+    draw,
+    main,
+)
+from sigdir.warehouse.files import FileLock
+from sigdir.warehouse.index.view import tidy
+from sigdir.warehouse.paths import Paths
 from tests.conftest import ROOT, import_files
 from tests.serve.support import until
-from warehouse.files import FileLock
-from warehouse.paths import Paths
-from warehouse.reading import tidy
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from serve.dumps import _Stream, byte_range
-from serve.errors import Refusal
+from sigdir.serve.bulk.dumps import _Stream, byte_range
+from sigdir.serve.http.errors import HttpError
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+from sigdir.warehouse.index.view import tidy
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import fold
+from sigdir.warehouse.snapshot import history, read_snapshot
 from tests.conftest import import_files
 from tests.serve.support import (
     EVENTS_PATH,
@@ -32,11 +37,6 @@ from tests.serve.support import (
     serving,
     whole,
 )
-from warehouse.paths import Paths
-from warehouse.publish import fold
-from warehouse.reading import tidy
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
-from warehouse.snapshot import history, read_snapshot
 
 
 @pytest.fixture(scope="module")
@@ -350,7 +350,7 @@ def test_digests_that_no_commit_tells_are_computed_and_kept(tmp_path: Path) -> N
 def test_only_so_many_stream_at_once() -> None:
     places = threading.BoundedSemaphore(2)
     first, second = (_Stream(places, iter([b"a", b"b"])) for _ in range(2))
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HttpError) as refused:
         _Stream(places, iter([]))
     assert (refused.value.status, "Retry-After" in refused.value.headers) == (503, True)
     assert list(first) == [b"a", b"b"]  # its end frees the place
@@ -358,7 +358,7 @@ def test_only_so_many_stream_at_once() -> None:
     second.close()
     second.close()  # once is enough
     fourth = _Stream(places, iter([]))
-    with pytest.raises(Refusal):
+    with pytest.raises(HttpError):
         _Stream(places, iter([]))
     third.close()
     fourth.close()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from serve import gate
-from serve.gate import Leader
+from sigdir.serve.servers import gate
+from sigdir.serve.servers.gate import Leader
 from tests.conftest import SAFETY_SECONDS
 from tests.serve.support import SIGNATURES_PATH, until
 

@@ -21,8 +21,13 @@ from typing import Any
 
 import pytest
 
-from serve.settings import BODIES
-from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
+from sigdir.serve.settings import BODIES
+from tests.conftest import (
+    ROOT,
+    SAFETY_SECONDS,
+    environment,
+    import_files,
+)
 from tests.serve.support import (
     ABI_PATH,
     FORM,
@@ -273,7 +278,7 @@ def test_a_request_that_never_ends_is_hung_up_on(tmp_path: Path) -> None:
     listening = socket.create_server((HOST, 0))
     listening.set_inheritable(True)
     port, descriptor = listening.getsockname()[1], listening.fileno()
-    code = f"import serve.channel as c, serve.worker as w; c.REQUEST_SECONDS = 1; w.main('{descriptor}')"
+    code = f"import sigdir.serve.servers.channel as c, sigdir.serve.servers.worker as w; c.REQUEST_SECONDS = 1; w.main('{descriptor}')"
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, env=environment(tmp_path / "house"), pass_fds=[descriptor]
     ) as worker:

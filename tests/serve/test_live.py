@@ -25,9 +25,20 @@ from typing import Any
 
 import pytest
 
-import warehouse
-from serve.post import Writer, new_text
-from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, import_files
+import sigdir
+from sigdir.serve.writer import Writer, new_text
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import fold
+from sigdir.warehouse.staging import StagedRow, Staging
+from tests.conftest import (
+    ROOT,
+    SAFETY_SECONDS,
+    command_line,
+    environment,
+    import_files,
+)
 from tests.serve.support import (
     ABI_PATH,
     EVENTS_PATH,
@@ -45,11 +56,6 @@ from tests.serve.support import (
     until,
     whole,
 )
-from warehouse.paths import Paths
-from warehouse.publish import fold
-from warehouse.reading import Reader
-from warehouse.schema import EVENT_SIGNATURES, SIGNATURES
-from warehouse.staging import StagedRow, Staging
 
 Record = dict[str, Any]
 
@@ -67,7 +73,7 @@ def server(live: Server) -> Iterator[Server]:
     assert live.faults() == []
 
 
-def sigdir(folder: Path, *arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def run_sigdir(folder: Path, *arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """The command on a server's warehouse, to its end."""
     done = subprocess.run(
         [*command_line(), *map(str, arguments)], cwd=ROOT, env=environment(folder), input=stdin,
@@ -235,13 +241,13 @@ def test_an_import_and_a_fold_are_seen_whole_at_once(server: Server, tmp_path: P
     source.write_text("\n".join(lines))
     before = [posted(server, f"watchedBefore{number}()") for number in range(5)]
     with watched(server) as watcher:
-        sigdir(server.folder, "import", source, "--quiet")
+        run_sigdir(server.folder, "import", source, "--quiet")
         for worker in server.workers():
             with only(server, worker):
                 assert get(server.port, f"{SIGNATURES_PATH}?text_signature=watched").json()["count"] == 405
         after = [posted(server, f"watchedAfter{number}()") for number in range(5)]
         rows = whole(server.port)
-        sigdir(server.folder, "fold")
+        run_sigdir(server.folder, "fold")
         for worker in server.workers():
             with only(server, worker):
                 assert whole(server.port) == rows
@@ -249,7 +255,7 @@ def test_an_import_and_a_fold_are_seen_whole_at_once(server: Server, tmp_path: P
     assert_in_order(rows)
     texts = [row["text_signature"] for row in rows if row["text_signature"].startswith("watched")]
     assert texts == [row["text_signature"] for row in before] + lines + [row["text_signature"] for row in after]
-    told = warehouse.open(server.folder).sql("SELECT id, text_signature FROM signatures ORDER BY id").arrow()
+    told = sigdir.open(server.folder).sql("SELECT id, text_signature FROM signatures ORDER BY id").arrow()
     assert told.to_pylist() == [{"id": row["id"], "text_signature": row["text_signature"]} for row in rows]
 
 
@@ -273,7 +279,7 @@ def test_a_fold_changes_no_row_and_forgets_none(server: Server) -> None:
         posted(server, f"foldedSignature{number}()")
         posted(server, f"FoldedEvent{number}(uint)", EVENTS_PATH)
     before = [whole(server.port, collection) for collection in (SIGNATURES, EVENT_SIGNATURES)]
-    sigdir(server.folder, "fold")
+    run_sigdir(server.folder, "fold")
     assert [whole(server.port, collection) for collection in (SIGNATURES, EVENT_SIGNATURES)] == before
     for worker in server.workers():
         with only(server, worker):
@@ -283,7 +289,7 @@ def test_a_fold_changes_no_row_and_forgets_none(server: Server) -> None:
 
 def test_a_follower_sees_every_row_that_was_there_when_it_began(server: Server) -> None:
     """Who walks ``next`` from page 1 while rows are POSTed, imported and folded misses none of the old ones."""
-    sigdir(server.folder, "import", "-", stdin="".join(f"followed{n}()\n" for n in range(150)).encode())
+    run_sigdir(server.folder, "import", "-", stdin="".join(f"followed{n}()\n" for n in range(150)).encode())
     existing = {row["id"] for row in whole(server.port)}
     ending = threading.Event()
     failed: list[str] = []
@@ -312,7 +318,7 @@ def test_a_follower_sees_every_row_that_was_there_when_it_began(server: Server) 
             seen.update(ids)
             link = page["next"]
             if len(seen) > 100 and not folded:
-                sigdir(server.folder, "fold")
+                run_sigdir(server.folder, "fold")
                 folded = True
     finally:
         ending.set()
@@ -360,8 +366,8 @@ def test_writers_in_several_processes_and_a_kill(tmp_path: Path) -> None:
     texts = [f"contended{number}(uint256)" for number in range(180)]
     forth, back = texts[:130], texts[50:][::-1]
     with serving(house) as server, writer(server.port, forth) as one, writer(server.port, back) as other:
-        done = sigdir(house, "import", "-", "--json", "--quiet", stdin="\n".join(texts[20:160:3]).encode())
-        sigdir(house, "fold")
+        done = run_sigdir(house, "import", "-", "--json", "--quiet", stdin="\n".join(texts[20:160:3]).encode())
+        run_sigdir(house, "fold")
         answers = [json.loads(process.communicate(timeout=SAFETY_SECONDS)[0]) for process in (one, other)]
         assert server.faults() == []
         server.kill()
@@ -540,7 +546,7 @@ def test_a_stop_finishes_the_requests_that_have_begun(tmp_path: Path) -> None:
         assert server.process.wait(SAFETY_SECONDS) == 0
         assert server.faults() == []
     fold(Paths(house))
-    (stored,) = warehouse.open(house).sql(
+    (stored,) = sigdir.open(house).sql(
         "SELECT id, text_signature FROM signatures WHERE text_signature LIKE 'sentSlowly%'"
     ).arrow().to_pylist()  # fmt: skip
     assert stored == {"id": row["id"], "text_signature": "sentSlowly(uint256)"}
@@ -599,7 +605,7 @@ def test_a_server_that_folds_by_itself(tmp_path: Path) -> None:
 def _rows_in_sql(house: Path, collection: str, wanted: int) -> list[Record] | None:
     """The rows that SQL sees, written as the wire writes them; None while they are not all there."""
     view = collection.replace("-", "_")
-    rows: list[Record] = warehouse.open(house).sql(
+    rows: list[Record] = sigdir.open(house).sql(
         "SELECT id, strftime(created_at AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ') AS created_at,"
         f" text_signature, hex_signature FROM {view} ORDER BY id"
     ).arrow().to_pylist()  # fmt: skip

@@ -23,22 +23,37 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-import warehouse
-from pipeline.grammar import EVENTS, FUNCTIONS
-from serve.app import create_app
-from serve.post import Writer
-from serve.settings import Settings
+import sigdir
+from sigdir.serve.app import create_app
+from sigdir.serve.settings import Settings
+from sigdir.serve.writer import Writer
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import fold
 from tests.conftest import import_files
-from tests.pipeline.strategies import Broken, Valid, broken, valid
-from tests.serve.support import ABI_PATH, FORM, JSON, LISTS, local, multipart
-from warehouse.paths import Paths
-from warehouse.publish import fold
-from warehouse.reading import Reader
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, HASH_BYTES, SIGNATURES, Collection
+from tests.serve.support import (
+    ABI_PATH,
+    FORM,
+    JSON,
+    LISTS,
+    local,
+    multipart,
+)
+from tests.signatures.strategies import (
+    Broken,
+    Valid,
+    broken,
+    valid,
+)
 
 Record = dict[str, Any]
 
-CODES = {SIGNATURES: FUNCTIONS, EVENT_SIGNATURES: EVENTS}
 KIND = {SIGNATURES: "Signature", EVENT_SIGNATURES: "EventSignature"}
 BAD_LINES = ("foo(uint7)", "broken(", "f(UINT256)", "g(uint256[0])", "0xa9059cbb", "h(L.T)")
 
@@ -53,7 +68,7 @@ short_texts = st.builds(
 
 def expected_hash(text: str, collection: Collection) -> bytes:
     digest: bytes = keccak.new(digest_bits=256, data=text.encode()).digest()
-    return digest[: HASH_BYTES[collection]]
+    return digest[: collection.hash_bytes]
 
 
 @dataclass
@@ -146,7 +161,7 @@ class Directory(RuleBasedStateMachine):
     @rule(collection=collections, written=valid(), form=st.sampled_from(["json", "form", "multipart"]))
     def post_any(self, collection: Collection, written: Valid, form: str) -> None:
         """A declaration in any spelling is stored once, or refused where its keyword is another's."""
-        said = CODES[collection]
+        said = collection.code
         if written.collection(said, said) == said:
             self.post(collection, written.written, written.canonical, form)
         else:
@@ -228,7 +243,7 @@ class Directory(RuleBasedStateMachine):
         """Invariant 5: each reject can be looked up, with its reason, file and line."""
         assert number is not None
         query = "SELECT text, line, file, reason FROM rejects WHERE import_id = ? ORDER BY line"
-        told = warehouse.open(self.paths.root).sql(query, [number]).arrow().to_pylist()
+        told = sigdir.open(self.paths.root).sql(query, [number]).arrow().to_pylist()
         assert [(row["text"], row["line"]) for row in told] == expected
         assert {row["file"] for row in told} == {str(source)}
         assert all(row["reason"] for row in told)
@@ -268,7 +283,7 @@ class Directory(RuleBasedStateMachine):
     def fold(self) -> None:
         """After a fold the table has every row, as it was."""
         fold(self.paths)
-        house = warehouse.open(self.paths.root)
+        house = sigdir.open(self.paths.root)
         for collection, model in self.models.items():
             view = collection.replace("-", "_")
             told = house.sql(f"SELECT id, text_signature, hex_signature FROM {view} ORDER BY id").arrow().to_pylist()

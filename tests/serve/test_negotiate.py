@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serve.errors import Refusal
-from serve.negotiate import HTML, JSON, representation
+from sigdir.serve.http.errors import HttpError
+from sigdir.serve.http.negotiate import HTML, JSON, representation
 
 FIREFOX = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 CHROME = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8"
@@ -61,7 +61,7 @@ def test_what_an_accept_gets(accept: str, kind: str) -> None:
 )  # fmt: skip
 def test_who_takes_neither_is_refused(accept: str) -> None:
     """An Accept that leaves neither JSON nor HTML is 406."""
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HttpError) as refused:
         representation(accept, "")
     assert (refused.value.status, refused.value.body) == (406, NEITHER)
 
@@ -84,7 +84,7 @@ def test_what_a_format_gets(accept: str, format: str, kind: str) -> None:
 @pytest.mark.parametrize("accept", ["text/html", "application/xml", "text/*", "application/json;q=0"])
 def test_format_json_refuses_who_does_not_take_json(accept: str) -> None:
     """format=json does not overrule an Accept that leaves JSON out."""
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HttpError) as refused:
         representation(accept, "json")
     assert (refused.value.status, refused.value.body) == (406, NEITHER)
 
@@ -93,7 +93,7 @@ def test_format_json_refuses_who_does_not_take_json(accept: str) -> None:
 @pytest.mark.parametrize("accept", ["", "application/json", "application/xml", FIREFOX])
 def test_an_unknown_format_is_not_found(accept: str, format: str) -> None:
     """Any other format is 404, whatever Accept says."""
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HttpError) as refused:
         representation(accept, format)
     assert (refused.value.status, refused.value.body) == (404, NOT_FOUND)
 
@@ -106,6 +106,6 @@ def test_any_accept_is_answered_or_refused(accept: str, format: str) -> None:
     """Whatever an Accept holds, the outcome is one of the two kinds or 406."""
     try:
         outcome: str | int = representation(accept, format)
-    except Refusal as refused:
+    except HttpError as refused:
         outcome = refused.status
     assert outcome in (JSON, HTML, 406)

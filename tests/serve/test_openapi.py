@@ -24,9 +24,11 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from serve.app import create_app
-from serve.post import Writer
-from serve.settings import Settings
+from sigdir.serve.app import create_app
+from sigdir.serve.settings import Settings
+from sigdir.serve.writer import Writer
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
 from tests.conftest import ROOT, import_files
 from tests.serve.support import (
     ABI_PATH,
@@ -41,8 +43,6 @@ from tests.serve.support import (
     request,
     serving,
 )
-from warehouse.paths import Paths
-from warehouse.reading import Reader
 
 DOCUMENT = "/api/v1/openapi.json"
 EXAMPLES = 12
@@ -97,7 +97,7 @@ OPERATIONS = [
 NOT_ROUTES = {"/api/v1/signatures"}
 """Paths of the document that the application's sinks answer."""
 
-PAGES = "/serve/web/"
+PAGES = "/serve/pages/"
 """Where the pages for people are, which the document leaves out."""
 
 TEXT, EVENT = "transfer(address,uint256)", "Transfer(address,address,uint256)"

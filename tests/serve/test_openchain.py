@@ -14,18 +14,35 @@ from Crypto.Hash import keccak
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.grammar import GrammarError
-from serve import openchain
-from serve.app import create_app
-from serve.imports import new_texts
-from serve.post import Writer, new_text
-from serve.render import render_lines
-from serve.settings import MIB, Settings
+from sigdir.serve.app import create_app
+from sigdir.serve.dialects import openchain
+from sigdir.serve.imports import new_texts
+from sigdir.serve.settings import MIB, Settings
+from sigdir.serve.writer import Writer, new_text
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
+from sigdir.signatures.grammar import GrammarError
+from sigdir.warehouse.index.records import render_lines
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
 from tests.conftest import import_files
-from tests.serve.support import FORM, JSON, Row, Server, get, post, request, segment_of, serving, view_of, whole
-from warehouse.paths import Paths
-from warehouse.reading import Reader
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from tests.serve.support import (
+    FORM,
+    JSON,
+    Row,
+    Server,
+    get,
+    post,
+    request,
+    segment_of,
+    serving,
+    view_of,
+    whole,
+)
 
 BASE = "/signature-database/v1"
 LOOKUP, SEARCH, IMPORT, EXPORT = f"{BASE}/lookup", f"{BASE}/search", f"{BASE}/import", f"{BASE}/export"

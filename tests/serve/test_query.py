@@ -15,10 +15,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from serve.query import Filter, InvalidPage, link, moment, page_number, page_of, parse
+from sigdir.serve.lists import (
+    Filter,
+    InvalidPage,
+    link,
+    moment,
+    page_number,
+    page_of,
+    parse,
+)
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.warehouse.index.mapped import Segment
 from tests.serve.support import Row, segment_of, view_of
-from warehouse.mapped import Segment
-from warehouse.schema import EVENT_SIGNATURES, HASH_BYTES, SIGNATURES, Collection
 
 URL = "http://a.test/api/v1/signatures/"
 NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -463,7 +471,7 @@ def test_filters_pass_what_a_plain_predicate_passes(
     collection: Collection, data: st.DataObject, given_: dict[str, str], oldest_first: bool
 ) -> None:
     """All filters at once, over any segments, give the rows that pass one by one, counted and in order."""
-    width = HASH_BYTES[collection]
+    width = collection.hash_bytes
     rows = data.draw(rows_of(width))
     segments = data.draw(cuts(rows, width))
     query = urlencode({**given_, "page_size": "7", "ordering": "created_at" if oldest_first else ""})

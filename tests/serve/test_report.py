@@ -13,10 +13,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-import warehouse
+import sigdir
+from sigdir.warehouse.sql.statistics import statistics
 from tests.conftest import ROOT, Sigdir, import_files
 from tests.warehouse.support import call_command
-from warehouse.statistics import statistics
 
 FIGURES = ["growth", "sources", "types", "parameters", "shared", "zeros", "styles", "reasons"]
 HOSTILE = "</style><script>alert(1)</script> $\\frac{1}{2}$ \N{SNOWMAN}"
@@ -118,7 +118,7 @@ def test_every_figure_has_a_picture_a_sentence_and_a_table(made: bytes) -> None:
 
 def test_the_tables_have_the_numbers_of_the_warehouse(samples: Path, made: bytes) -> None:
     """Counts as SQL gives them, shares of their own collection."""
-    house, tables = warehouse.open(samples), Page(made).tables
+    house, tables = sigdir.open(samples), Page(made).tables
     ((functions, events),) = house.sql(
         "SELECT (SELECT count(*) FROM signatures), (SELECT count(*) FROM event_signatures)"
     ).rows()
@@ -162,7 +162,10 @@ def test_the_same_warehouse_gives_the_same_page(samples: Path, made: bytes) -> N
 def test_json_has_the_numbers_that_python_has(samples: Path) -> None:
     """--json writes the Statistics of the version, and no page."""
     done = report(samples, "--json", "--quiet")
-    assert done.stdout == orjson.dumps(statistics(warehouse.open(samples)), option=orjson.OPT_INDENT_2) + b"\n"
+    assert (
+        done.stdout
+        == orjson.dumps(statistics(sigdir.open(samples)), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
+    )
     assert done.stderr == b""
 
 
@@ -172,10 +175,10 @@ def test_an_older_version_can_be_asked_for(samples: Path) -> None:
     assert (told["version"], told["rows"]["signatures"], told["import_count"]) == (1, 62, 1)
 
 
-def test_an_empty_warehouse_has_a_page_that_says_so(sigdir: Sigdir, house: Path, tmp_path: Path) -> None:
+def test_an_empty_warehouse_has_a_page_that_says_so(run_sigdir: Sigdir, house: Path, tmp_path: Path) -> None:
     """Nothing imported is no error."""
     house.mkdir()
-    done = sigdir("report", tmp_path / "report.html")
+    done = run_sigdir("report", tmp_path / "report.html")
     assert done.returncode == 0
     assert b"nothing imported yet" in done.stderr
     page = Page((tmp_path / "report.html").read_bytes())
@@ -206,5 +209,5 @@ def test_what_cannot_be_done_is_told_in_a_line(samples: Path, tmp_path: Path) ->
 
 def test_matplotlib_is_loaded_for_a_picture_only() -> None:
     """Neither the command's front nor a worker pays for it."""
-    code = "import sys, serve.report, serve.app; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, sigdir.serve.statistics.report, sigdir.serve.app; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

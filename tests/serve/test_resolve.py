@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from serve.errors import Refusal
-from serve.query import page_of, parse
-from serve.resolve import MAX_HASHES, Asked, resolved
+from sigdir.serve.bulk.resolve import MAX_HASHES, Asked, resolved
+from sigdir.serve.http.errors import HttpError
+from sigdir.serve.lists import page_of, parse
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.warehouse.index.view import View
+from sigdir.warehouse.snapshot import Snapshot
 from tests.conftest import import_files
 from tests.serve.support import (
     EVENTS_PATH,
@@ -24,9 +27,6 @@ from tests.serve.support import (
     segment_of,
     serving,
 )
-from warehouse.reading import View
-from warehouse.schema import EVENT_SIGNATURES, SIGNATURES
-from warehouse.snapshot import Snapshot
 
 RESOLVE_PATH = "/api/v1/resolve/"
 NEITHER = "neither 8 nor 64 hex digits"
@@ -156,7 +156,7 @@ def test_nothing_asked_is_nothing_answered(view: View, body: bytes) -> None:
 
 @pytest.mark.parametrize("body", [b"[", b'["aabbccdd",]', b"\xff", b'{"a": 1}', b'"aabbccdd"', b"5"])
 def test_json_that_is_no_list_is_refused(body: bytes) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HttpError) as refused:
         Asked.of(body, "application/json")
     assert refused.value.status == 400
 
@@ -167,7 +167,7 @@ def test_json_that_is_no_list_is_refused(body: bytes) -> None:
 )
 def test_more_than_the_limit_is_refused(begin: bytes, one: bytes, between: bytes, end: bytes) -> None:
     assert len(Asked.of(begin + between.join([one] * MAX_HASHES) + end, "").kinds) == MAX_HASHES
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HttpError) as refused:
         Asked.of(begin + between.join([one] * (MAX_HASHES + 1)) + end, "")
     assert refused.value.status == 413
 

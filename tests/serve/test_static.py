@@ -7,7 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import import_files
-from tests.serve.support import Server, get, post_text, request, serving
+from tests.serve.support import (
+    Server,
+    get,
+    post_text,
+    request,
+    serving,
+)
 
 TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 

@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.warehouse.errors import WarehouseError
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import read_snapshot
 from tests.conftest import import_files
 from tests.serve.support import (
     SIGNATURES_PATH,
@@ -22,11 +27,6 @@ from tests.serve.support import (
     whole,
 )
 from tests.warehouse.support import small_disk
-from warehouse.errors import WarehouseError
-from warehouse.paths import Paths
-from warehouse.reading import Reader
-from warehouse.schema import SIGNATURES
-from warehouse.snapshot import read_snapshot
 
 
 def lines_file(folder: Path, name: str, rows: int) -> Path:

@@ -10,8 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from serve.turns import TURN_NANOSECONDS, take_short_turns
-from tests.serve.support import by, children_of, post_text, serving, until
+from sigdir.serve.servers.time_slice import TURN_NANOSECONDS, take_short_turns
+from tests.serve.support import (
+    by,
+    children_of,
+    post_text,
+    serving,
+    until,
+)
 
 _SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}
 _RUNTIME = struct.Struct("=IIQiIQ")  # the first fields of struct sched_attr

@@ -5,14 +5,13 @@ Texts are hashed with SHA-256 here: the warehouse is told how to hash, and must 
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,26 +26,31 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-import sigdir
-from warehouse.dedupe import Digest, new_rows
-from warehouse.errors import WarehouseError
-from warehouse.files import RunFolder, make_folder
-from warehouse.paths import Paths
-from warehouse.publish import Batch, Published, Publisher, Tick
-from warehouse.query import connect
-from warehouse.rejects import RejectsWriter
-from warehouse.schema import (
+from sigdir.cli.main import main
+from sigdir.signatures.collections import (
     COLLECTIONS,
     EVENT_SIGNATURES,
-    FILE_SCHEMA,
-    HASH_BYTES,
-    REJECT_SCHEMA,
     SIGNATURES,
     Collection,
 )
-from warehouse.snapshot import Snapshot, history, read_snapshot
-from warehouse.spill import Rows, Spill
-from warehouse.staging import StagedRow, Staging
+from sigdir.signatures.columns import Rows
+from sigdir.signatures.keccak import keccak256, keccak256_column
+from sigdir.warehouse.dedupe import new_rows
+from sigdir.warehouse.errors import WarehouseError
+from sigdir.warehouse.files import RunFolder, make_folder
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import (
+    Batch,
+    Published,
+    Publisher,
+    Tick,
+)
+from sigdir.warehouse.rejects import RejectsWriter
+from sigdir.warehouse.schema import FILE_SCHEMA, REJECT_SCHEMA
+from sigdir.warehouse.snapshot import Snapshot, history, read_snapshot
+from sigdir.warehouse.spill import Spill
+from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.staging import StagedRow, Staging
 
 REPOSITORY = Path(__file__).parents[2]
 SAFETY_SECONDS = 120
@@ -58,14 +62,17 @@ BACKUP_POINTS = ("brought", "logged", "replaced", "mirrored")
 Batches = Sequence[Sequence[str]]
 
 
+Digest = Callable[[pa.StringArray], npt.NDArray[np.uint8]]
+"""A text column to digests, uint8 of shape (rows, 32)."""
+
+
 def digest_of(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()
+    return keccak256(text.encode())
 
 
 def digest(text: pa.StringArray) -> npt.NDArray[np.uint8]:
-    """A ``warehouse.dedupe.Digest``."""
-    joined = b"".join(digest_of(item) for item in text.to_pylist())
-    return np.frombuffer(joined, np.uint8).reshape(-1, 32)
+    """What an import hashes a column of texts to."""
+    return keccak256_column(text)
 
 
 def names(prefix: str, rows: int) -> list[str]:
@@ -135,10 +142,10 @@ class Run:
     def _dedupe(self) -> None:
         snapshot = self.publisher.snapshot
         staged = {c: self.publisher.staged(c) for c in COLLECTIONS}
-        self.checked = {c: staged[c][-1].id if staged[c] else snapshot.floors[c].id for c in COLLECTIONS}
+        self.checked = {c: staged[c][-1].id if staged[c] else snapshot.high_water[c].id for c in COLLECTIONS}
         with connect(self.paths, "256MB", self.threads, self.folder) as engine:
             self.keep = {
-                c: new_rows(self.spills[c], snapshot, staged[c], self.digest, engine, self.threads)
+                c: new_rows(self.spills[c], snapshot, staged[c], engine, self.threads)
                 for c in COLLECTIONS
             }  # fmt: skip
 
@@ -172,7 +179,7 @@ def publish(
 def fold(paths: Paths) -> Published:
     """Publish nothing but the staged rows."""
     with RunFolder(paths.tmp) as run, Publisher(paths, wait=False) as publisher:
-        checked = {c: publisher.snapshot.floors[c].id for c in COLLECTIONS}
+        checked = {c: publisher.snapshot.high_water[c].id for c in COLLECTIONS}
         return publisher.publish(run.name, {}, checked, lambda: {"kind": "fold"})
 
 
@@ -180,7 +187,7 @@ def stage(paths: Paths, collection: Collection, *texts: str) -> list[StagedRow]:
     """POST texts that are in neither the table nor staging."""
     make_folder(paths.root)
     staging = Staging(paths.staging)
-    floor = read_snapshot(paths).floors[collection]
+    floor = read_snapshot(paths).high_water[collection]
     rows = []
     for text in texts:
         with staging.exclusive() as transaction:
@@ -204,7 +211,7 @@ def table_of(snapshot: Snapshot, collection: Collection) -> pa.Table:
 
 
 def staged_table(collection: Collection, rows: Sequence[StagedRow]) -> pa.Table:
-    width = HASH_BYTES[collection]
+    width = collection.hash_bytes
     return pa.table(
         [
             pa.array([row.id for row in rows], pa.int64()),
@@ -231,7 +238,7 @@ def visible(paths: Paths, staging: Staging | None = None) -> dict[Collection, pa
     snapshot = read_snapshot(paths)
     found = {}
     for c in COLLECTIONS:
-        above = [row for row in staged[c] if row.id > snapshot.floors[c].id]
+        above = [row for row in staged[c] if row.id > snapshot.high_water[c].id]
         found[c] = pa.concat_tables([table_of(snapshot, c), staged_table(c, above)])
     return found
 
@@ -270,7 +277,7 @@ def assert_sequences_beyond(paths: Paths) -> None:
     for collection, table in seen.items():
         if table.num_rows:
             with staging.exclusive() as transaction:
-                place = transaction.reserve(collection, 1, read_snapshot(paths).floors[collection])
+                place = transaction.reserve(collection, 1, read_snapshot(paths).high_water[collection])
             assert place.first_id > table["id"][-1].as_py()
             assert place.first_created_at > table["created_at"][-1].value
     staging.close()
@@ -289,7 +296,7 @@ def assert_clean(paths: Paths) -> None:
     with staging.reading() as transaction:
         assert transaction.unfinished() == []
         for collection in COLLECTIONS:
-            floor = snapshot.floors[collection].id
+            floor = snapshot.high_water[collection].id
             assert transaction.rows(collection, 0) == transaction.rows(collection, floor)
     staging.close()
 
@@ -307,7 +314,7 @@ def other_process(workers: int = 1) -> Iterator[ProcessPoolExecutor]:
 def stage_all(path: Path, collection: Collection, wanted: list[str]) -> list[tuple[int, int, str]]:
     """Stage each text by itself; the rows that were new. For a process of its own."""
     staging = Staging(path)
-    floor = Snapshot().floors[collection]
+    floor = Snapshot().high_water[collection]
     done = []
     for text in wanted:
         with staging.exclusive() as transaction:
@@ -356,7 +363,7 @@ def call_command(*arguments: str | Path) -> click.testing.Result:
     """The command in this process, which takes a fifth of the time."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        return click.testing.CliRunner().invoke(sigdir.main, [str(argument) for argument in arguments])
+        return click.testing.CliRunner().invoke(main, [str(argument) for argument in arguments])
     finally:
         signal.signal(signal.SIGTERM, handler)
 

@@ -12,6 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.warehouse.errors import Busy, UnreadableWarehouse
+from sigdir.warehouse.files import FileLock
+from sigdir.warehouse.index.mapped import segment_of
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import Publisher
+from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.staging import Staging
 from tests.warehouse.support import (
     Disk,
     assert_sound,
@@ -25,15 +34,6 @@ from tests.warehouse.support import (
     texts,
     visible,
 )
-from warehouse.errors import Busy, Unusable
-from warehouse.files import FileLock
-from warehouse.mapped import segment_of
-from warehouse.paths import Paths
-from warehouse.publish import Publisher
-from warehouse.reading import Reader
-from warehouse.schema import SIGNATURES
-from warehouse.snapshot import read_snapshot
-from warehouse.staging import Staging
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_a_publisher_that_cannot_begin_leaves_nothing_open(paths: Paths) -> None
     entry.write_bytes(b"")
     before = handles()
     for _ in range(5):
-        with pytest.raises(Unusable, match="empty"), Publisher(paths, wait=False):
+        with pytest.raises(UnreadableWarehouse, match="empty"), Publisher(paths, wait=False):
             pass
     assert handles() <= before
     entry.write_bytes(content)
@@ -193,7 +193,7 @@ def test_a_read_only_folder_is_read_and_not_written(tmp_path: Path) -> None:
 def test_an_empty_log_entry_is_damage(paths: Paths, number: int) -> None:
     """To the log's library it is a version without changes, and its rows would be gone without a word."""
     paths.log_entry(number).write_bytes(b"")
-    with pytest.raises(Unusable, match=f"{number}.json is empty"):
+    with pytest.raises(UnreadableWarehouse, match=f"{number}.json is empty"):
         read_snapshot(paths)
     assert_told_in_one_line(call_command("stats", "--warehouse", paths.root))
 
@@ -234,7 +234,7 @@ def test_a_reader_names_the_damaged_data_file(paths: Paths, damage: Callable[[Pa
     """In one line, and not as an error of the Parquet library."""
     file = read_snapshot(paths).files[SIGNATURES][0].path
     damage(file)
-    with pytest.raises(Unusable) as caught:
+    with pytest.raises(UnreadableWarehouse) as caught:
         Reader(paths)
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -251,7 +251,7 @@ def test_a_staging_file_that_breaks_while_it_is_open_is_named(paths: Paths) -> N
         file.seek(4096)
         file.write(os.urandom(paths.staging.stat().st_size - 4096))
     for use in (staging.reading, staging.exclusive):
-        with pytest.raises(Unusable, match=str(paths.staging)), use() as transaction:
+        with pytest.raises(UnreadableWarehouse, match=str(paths.staging)), use() as transaction:
             transaction.rows(SIGNATURES, 0)
     staging.close()
 
@@ -261,9 +261,9 @@ def test_a_log_that_lost_its_end_is_told(paths: Paths) -> None:
     last = read_snapshot(paths).version
     paths.log_entry(last).unlink()
     told = f"ends at version {last - 1}, but version {last} was published"
-    with pytest.raises(Unusable, match=told):
+    with pytest.raises(UnreadableWarehouse, match=told):
         Reader(paths)
-    with pytest.raises(Unusable, match=told):
+    with pytest.raises(UnreadableWarehouse, match=told):
         Publisher(paths).__enter__()
     result = call_command("fold", "--warehouse", paths.root)
     assert result.exit_code == 2

@@ -23,7 +23,38 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-import warehouse
+import sigdir
+from sigdir.cli.warehouse_commands import _Upkeep
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
+from sigdir.warehouse import publish as publishing
+from sigdir.warehouse.compact import (
+    GATHER,
+    SMALL_ROWS,
+    Files,
+    compact,
+    due,
+    everything,
+    small,
+)
+from sigdir.warehouse.errors import CommitConflict, UnreadableWarehouse
+from sigdir.warehouse.files import make_folder
+from sigdir.warehouse.index.mapped import index_name
+from sigdir.warehouse.index.view import Reader, tidy
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import FILE_ROWS, Publisher
+from sigdir.warehouse.snapshot import (
+    DataFile,
+    LogTailer,
+    Snapshot,
+    log_actions,
+    read_snapshot,
+)
+from sigdir.warehouse.staging import Staging
 from tests.warehouse.support import (
     REPOSITORY,
     SAFETY_SECONDS,
@@ -46,18 +77,6 @@ from tests.warehouse.support import (
     texts,
     visible,
 )
-from warehouse import publish as publishing
-from warehouse.commands import _Upkeep
-from warehouse.compact import GATHER, SMALL_ROWS, Files, compact, due, everything, small
-from warehouse.errors import Overtaken, Unusable
-from warehouse.files import make_folder
-from warehouse.mapped import index_name
-from warehouse.paths import Paths
-from warehouse.publish import FILE_ROWS, Publisher
-from warehouse.reading import Reader, tidy
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from warehouse.snapshot import DataFile, Follower, Snapshot, log_actions, read_snapshot
-from warehouse.staging import Staging
 
 POINTS = ("compact_begun", "compact_written", "compact_committed")
 """Where a compaction can be killed by name; the version is there at the last alone."""
@@ -223,7 +242,7 @@ def test_every_row_stays_as_it_is(base: Base, tmp_path: Path, choose: Callable[[
     """In the files, in SQL and for a server: ids, times, texts, hashes, import numbers, order."""
     paths = base.copy(tmp_path)
     query = "SELECT * FROM {} ORDER BY id"
-    before = [warehouse.open(paths.root).sql(query.format(v)).rows() for v in ("signatures", "event_signatures")]
+    before = [sigdir.open(paths.root).sql(query.format(v)).rows() for v in ("signatures", "event_signatures")]
     reader = Reader(paths)
     served = {collection: segments_of(reader, collection) for collection in COLLECTIONS}
     staged = {collection: staged_rows(paths, collection) for collection in COLLECTIONS}
@@ -233,7 +252,7 @@ def test_every_row_stays_as_it_is(base: Base, tmp_path: Path, choose: Callable[[
     assert (done.snapshot.version, done.snapshot) == (base.version + 1, read_snapshot(paths))
     assert files_of(paths) == {SIGNATURES: 1, EVENT_SIGNATURES: 1}
     assert content_of(paths) == base.content
-    after = [warehouse.open(paths.root).sql(query.format(v)).rows() for v in ("signatures", "event_signatures")]
+    after = [sigdir.open(paths.root).sql(query.format(v)).rows() for v in ("signatures", "event_signatures")]
     assert after == before
     assert {collection: segments_of(reader, collection) for collection in COLLECTIONS} == served
     reader.close()
@@ -272,7 +291,7 @@ def test_old_versions_read_as_they_were(paths: Paths) -> None:
         contents.append((read_snapshot(paths).version, content_of(paths)))
     for version, content in contents:
         assert content_of(paths, version) == content
-        assert warehouse.open(paths.root, version).count(SIGNATURES) == len(content[SIGNATURES])
+        assert sigdir.open(paths.root, version).count(SIGNATURES) == len(content[SIGNATURES])
 
 
 def test_nothing_to_compact_is_no_version(paths: Paths, tmp_path: Path) -> None:
@@ -300,8 +319,8 @@ def test_a_collection_of_one_file_is_left_alone(paths: Paths) -> None:
 
 def test_a_large_file_is_cut_into_row_groups(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """More rows than are held in memory at a time, from files that do not end where a group does."""
-    monkeypatch.setattr("warehouse.parquet.ROW_GROUP_ROWS", 100)
-    monkeypatch.setattr("warehouse.compact.ROW_GROUP_ROWS", 40)
+    monkeypatch.setattr("sigdir.warehouse.parquet.ROW_GROUP_ROWS", 100)
+    monkeypatch.setattr("sigdir.warehouse.compact.ROW_GROUP_ROWS", 40)
     for number in range(4):
         publish(paths, names(f"f{number}_", 65))
     before = content_of(paths)
@@ -324,11 +343,11 @@ def test_history_tells_of_a_compaction_and_imports_do_not(base: Base, tmp_path: 
         "SELECT * FROM rejects ORDER BY import_id, line",
         "SELECT count(*), max(id), max(created_at) FROM signatures",
     ]
-    house = warehouse.open(paths.root)
+    house = sigdir.open(paths.root)
     before = [house.sql(query).rows() for query in queries]
     stats = json.loads(call_command("stats", "--json", "--warehouse", paths.root).stdout)
     compact(paths)
-    house = warehouse.open(paths.root)
+    house = sigdir.open(paths.root)
     assert [house.sql(query).rows() for query in queries] == before
     told = house.history()[-1]
     assert (told["kind"], told["version"]) == ("compact", base.version + 1)
@@ -355,7 +374,7 @@ def test_the_log_says_that_no_data_changed(base: Base, tmp_path: Path) -> None:
     assert len(adds) == 2
     assert not any(action["dataChange"] for action in [*adds, *removes])
     marks = {action["txn"]["appId"]: action["txn"]["version"] for action in actions if "txn" in action}
-    assert marks == {f"sigdir:{collection}": before.floors[collection].id for collection in COLLECTIONS}
+    assert marks == {f"sigdir:{collection}": before.high_water[collection].id for collection in COLLECTIONS}
 
 
 def test_another_reader_of_the_table_sees_the_same_rows(base: Base, tmp_path: Path) -> None:
@@ -366,7 +385,7 @@ def test_another_reader_of_the_table_sees_the_same_rows(base: Base, tmp_path: Pa
     assert set(table.file_uris()) == {str(f.path) for fs in read_snapshot(paths).files.values() for f in fs}
     table.create_checkpoint()
     assert content_of(paths) == base.content
-    assert read_snapshot(paths).floors[SIGNATURES].id == base.content[SIGNATURES][-1]["id"]
+    assert read_snapshot(paths).high_water[SIGNATURES].id == base.content[SIGNATURES][-1]["id"]
 
 
 def test_checkpoints_are_written_beside_the_commit(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,10 +407,10 @@ def test_checkpoints_are_written_beside_the_commit(paths: Paths, monkeypatch: py
         compact(paths)
     assert written == [3, 6, 9]
     assert len(list(paths.log.glob("*.checkpoint.parquet"))) == 3
-    assert [entry["version"] for entry in warehouse.open(paths.root).history()] == list(range(1, 10))
+    assert [entry["version"] for entry in sigdir.open(paths.root).history()] == list(range(1, 10))
     assert texts(visible(paths)[SIGNATURES]) == [f"{name}{number}()" for number in range(3) for name in "fg"]
     fold(paths)
-    assert read_snapshot(paths).floors[EVENT_SIGNATURES].id == 3
+    assert read_snapshot(paths).high_water[EVENT_SIGNATURES].id == 3
 
 
 def test_the_command_tells_what_it_did(base: Base, tmp_path: Path) -> None:
@@ -426,7 +445,7 @@ def test_indexes_are_there_before_the_version(base: Base, tmp_path: Path, monkey
             seen.extend(paths.cache / index_name(c, file.path) for c in COLLECTIONS for file in snapshot.files[c])
             assert all(folder.is_dir() for folder in seen)
 
-    monkeypatch.setattr("warehouse.faults.point", look)
+    monkeypatch.setattr("sigdir.warehouse.failpoints.point", look)
     compact(paths)
     assert len(seen) == 2
 
@@ -438,7 +457,7 @@ def test_a_server_s_files_may_go_while_it_maps_them(
     paths = base.copy(tmp_path)
     calls: list[int] = []
 
-    class Late(Follower):
+    class Late(LogTailer):
         def newest(self) -> Snapshot:
             snapshot = super().newest()
             if not calls:
@@ -449,7 +468,7 @@ def test_a_server_s_files_may_go_while_it_maps_them(
             calls.append(snapshot.version)
             return snapshot
 
-    monkeypatch.setattr("warehouse.reading.Follower", Late)
+    monkeypatch.setattr("sigdir.warehouse.index.view.LogTailer", Late)
     reader = Reader(paths)
     assert calls == [base.version, base.version + 1]
     for collection in COLLECTIONS:
@@ -461,7 +480,7 @@ def test_a_missing_file_of_the_newest_version_is_told(base: Base, tmp_path: Path
     """That is damage, and asking again would not end."""
     paths = base.copy(tmp_path)
     read_snapshot(paths).files[SIGNATURES][3].path.unlink()
-    with pytest.raises(Unusable, match="parquet"):
+    with pytest.raises(UnreadableWarehouse, match="parquet"):
         Reader(paths)
 
 
@@ -473,7 +492,7 @@ def test_a_server_folds_and_merges_by_itself(paths: Paths) -> None:
         stage(paths, SIGNATURES, f"posted{number}()")
         rounds.go_round()
         assert files_of(paths)[SIGNATURES] == (number + 1) % GATHER + number // (GATHER - 1)
-    assert [entry["kind"] for entry in warehouse.open(paths.root).history()] == ["fold"] * GATHER + ["compact"]
+    assert [entry["kind"] for entry in sigdir.open(paths.root).history()] == ["fold"] * GATHER + ["compact"]
     assert texts(visible(paths)[SIGNATURES]) == [f"posted{number}()" for number in range(GATHER)]
     stage(paths, SIGNATURES, "posted()")
     with Publisher(paths):
@@ -492,7 +511,7 @@ def test_a_kill_at_a_point_changes_no_row(base: Base, tmp_path: Path, point: str
     paths = base.copy(tmp_path)
     make_folder(paths.cache)
     seen = visible(paths)
-    killed = run_command("compact", "--warehouse", paths.root, SIGDIR_FAULT=point)
+    killed = run_command("compact", "--warehouse", paths.root, SIGDIR_FAILPOINT=point)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     published = point == "compact_committed"
     assert read_snapshot(paths).version == base.version + published
@@ -514,7 +533,7 @@ def test_a_damaged_file_is_named_and_nothing_changes(base: Base, tmp_path: Path)
         paths = base.copy(tmp_path / str(number))
         file = read_snapshot(paths).files[SIGNATURES][0].path
         damage(file)
-        with pytest.raises(Unusable, match=file.name):
+        with pytest.raises(UnreadableWarehouse, match=file.name):
             compact(paths)
         assert read_snapshot(paths).version == base.version
         assert_nothing_left(paths)
@@ -572,8 +591,8 @@ def test_a_compactor_with_a_stale_snapshot_is_refused(base: Base, tmp_path: Path
     stale = read_snapshot(paths)
     publish(paths, ["new()"])
     newest = read_snapshot(paths)
-    marks = {collection: stale.floors[collection].id for collection in COLLECTIONS}
-    with pytest.raises(Overtaken):
+    marks = {collection: stale.high_water[collection].id for collection in COLLECTIONS}
+    with pytest.raises(CommitConflict):
         publishing.commit(paths, stale, {}, marks, {"run": "stale"}, stale.files)
     assert read_snapshot(paths) == newest
 
@@ -584,7 +603,7 @@ def test_one_of_two_compactions_at_once_is_refused(base: Base, tmp_path: Path) -
     for number in range(5):
         publish(paths, [f"new{number}()"])
         snapshot = read_snapshot(paths)
-        marks = {collection: snapshot.floors[collection].id for collection in COLLECTIONS}
+        marks = {collection: snapshot.high_water[collection].id for collection in COLLECTIONS}
         replaced = {SIGNATURES: snapshot.files[SIGNATURES][-1:]}
         together = threading.Barrier(2)
         won: list[str] = []
@@ -594,7 +613,7 @@ def test_one_of_two_compactions_at_once_is_refused(base: Base, tmp_path: Path) -
             try:
                 publishing.commit(paths, snapshot, {}, marks, {"run": run}, replaced)  # noqa: B023
                 won.append(run)  # noqa: B023
-            except Overtaken:
+            except CommitConflict:
                 pass
 
         threads = [threading.Thread(target=work, args=(f"{who}{number}",)) for who in "ab"]
@@ -639,7 +658,7 @@ def test_compactors_and_importers_in_processes(base: Base, tmp_path: Path) -> No
         assert before[collection].items() <= after[collection].items()
         assert_sound(visible(paths)[collection])
     assert after[SIGNATURES].keys() - before[SIGNATURES].keys() == set(new)
-    kinds = [entry["kind"] for entry in warehouse.open(paths.root).history()][base.version :]
+    kinds = [entry["kind"] for entry in sigdir.open(paths.root).history()][base.version :]
     assert "import" in kinds
     assert 1 <= kinds.count("compact") <= 2
     assert_nothing_left(paths)

@@ -15,17 +15,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.warehouse.support import cut, digest, digest_of, make_spill, publish
-from warehouse import dedupe, parquet
-from warehouse.dedupe import Digest, new_rows
-from warehouse.errors import Unusable
-from warehouse.parquet import NewRows, rows_table, write_data_file
-from warehouse.paths import Paths
-from warehouse.query import connect
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, HASH_BYTES, SIGNATURES, Collection
-from warehouse.snapshot import DataFile, Snapshot, read_snapshot
-from warehouse.spill import Rows, Spill
-from warehouse.staging import StagedRow
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
+from sigdir.signatures.columns import Rows
+from sigdir.warehouse import dedupe, parquet
+from sigdir.warehouse.dedupe import new_rows
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.parquet import NewRows, rows_table, write_data_file
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import DataFile, Snapshot, read_snapshot
+from sigdir.warehouse.spill import Spill
+from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.staging import StagedRow
+from tests.warehouse.support import (
+    Digest,
+    cut,
+    digest,
+    digest_of,
+    make_spill,
+    publish,
+)
 
 THREADS = 2
 
@@ -50,7 +63,7 @@ def data_file(
 ) -> DataFile:
     """A file of the table with these texts, in row groups as usual."""
     text = pa.array(wanted, pa.string())
-    hashes = digest(text)[:, : HASH_BYTES[collection]]
+    hashes = digest(text)[:, : collection.hash_bytes]
     ids = np.arange(first_id, first_id + len(wanted), dtype=np.int64)
     rows = NewRows(text, pa.array([value.tobytes() for value in hashes], pa.binary()))
     written = write_data_file(path, collection, [rows_table(rows, ids, ids, 1)])
@@ -110,7 +123,7 @@ def test_new_rows_equal_a_set(
         folder = Path(name)
         spill = make_spill(folder, collection, cut([text_of(n) for n in batch], batch_rows))
         snapshot = snapshot_of(folder, collection, held[FILE_1:STAGED])
-        keep = new_rows(spill, snapshot, staged_rows(held[STAGED]), digest, engine, THREADS)
+        keep = new_rows(spill, snapshot, staged_rows(held[STAGED]), engine, THREADS)
     assert keep.tolist() == first_of_each(batch, known)
 
 
@@ -118,7 +131,7 @@ def test_the_first_occurrence_wins(engine: duckdb.DuckDBPyConnection, tmp_path: 
     """Of a text that comes again and again, across batches, only the first row is kept."""
     batch = ["a()", "b()", "a()", "a()", "c()", "b()", "a()", "d()", "d()"]
     spill = make_spill(tmp_path, SIGNATURES, cut(batch, 2))
-    keep = new_rows(spill, Snapshot(), [], digest, engine, THREADS)
+    keep = new_rows(spill, Snapshot(), [], engine, THREADS)
     assert np.flatnonzero(keep).tolist() == [0, 1, 4, 7]
 
 
@@ -126,7 +139,7 @@ def test_a_batch_without_rows_has_no_flags(engine: duckdb.DuckDBPyConnection, tm
     """Nothing is asked where there is nothing to ask about."""
     spill = make_spill(tmp_path, EVENT_SIGNATURES, [])
     snapshot = snapshot_of(tmp_path, EVENT_SIGNATURES, [["E()"]])
-    assert new_rows(spill, snapshot, staged_rows(["F()"]), digest, engine, THREADS).tolist() == []
+    assert new_rows(spill, snapshot, staged_rows(["F()"]), engine, THREADS).tolist() == []
 
 
 def test_the_collections_do_not_know_each_other(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
@@ -137,7 +150,7 @@ def test_the_collections_do_not_know_each_other(engine: duckdb.DuckDBPyConnectio
         folder = tmp_path / str(number)
         folder.mkdir()
         spill = make_spill(folder, collection, [["x()", "y()"]])
-        assert new_rows(spill, read_snapshot(paths), [], digest, engine, THREADS).tolist() == flags
+        assert new_rows(spill, read_snapshot(paths), [], engine, THREADS).tolist() == flags
 
 
 @pytest.mark.parametrize("map_rows", MAPS)
@@ -161,13 +174,14 @@ def test_keys_that_agree_in_their_first_half_are_told_apart(
     def digest(text: pa.StringArray) -> npt.NDArray[np.uint8]:
         return np.frombuffer(b"".join(crafted(item) for item in text.to_pylist()), np.uint8).reshape(-1, 32)
 
+    monkeypatch.setattr(dedupe, "keccak256_column", digest)
     batch = ["a()", "b()", "a()", "c()", "b()", "d()", "c()"]
     spill = make_spill(tmp_path, collection, cut(batch, 3), digest)
     in_file = ["b()"] if known_from in ("a file", "both") else []
     in_staging = ["d()"] if known_from in ("staging", "both") else []
     snapshot = snapshot_of(tmp_path, collection, [in_file], digest)
     staged = [StagedRow(9, 9, text, crafted(text)) for text in in_staging]
-    keep = new_rows(spill, snapshot, staged, digest, engine, THREADS)
+    keep = new_rows(spill, snapshot, staged, engine, THREADS)
     order = sorted(keys)
     known = {order.index(text) for text in in_file + in_staging}
     assert keep.tolist() == first_of_each([order.index(text) for text in batch], known)
@@ -179,7 +193,7 @@ def test_rows_and_keys_made_by_hand_are_told_apart(engine: duckdb.DuckDBPyConnec
     spill = Spill(tmp_path, SIGNATURES)
     spill.append(Rows(pa.array(["a()", "b()", "a()", "c()", "b()"]), np.zeros((5, 4), np.uint8), keys))
     spill.finish()
-    assert new_rows(spill, Snapshot(), [], digest, engine, THREADS).tolist() == [True, True, False, True, False]
+    assert new_rows(spill, Snapshot(), [], engine, THREADS).tolist() == [True, True, False, True, False]
 
 
 def test_rows_are_found_by_their_digest(tmp_path: Path) -> None:
@@ -259,12 +273,13 @@ def test_a_batch_that_does_not_fit_memory_is_deduped_on_disk(
         found: npt.NDArray[np.uint8] = digests[numbers]
         return found
 
+    monkeypatch.setattr(dedupe, "keccak256_column", number_digest)
     staged = [StagedRow(KNOWN + 1 + k, k, f"f{n}()", digests[n].tobytes()) for k, n in enumerate(batch[:50].tolist())]
     known = {*range(KNOWN), *batch[:50].tolist()}
     with connect(Paths(tmp_path), LIMIT, THREADS, tmp_path / "spill") as engine:
-        keep = new_rows(large_spill, large_snapshot, staged, number_digest, engine, THREADS)
+        keep = new_rows(large_spill, large_snapshot, staged, engine, THREADS)
     assert keep.tolist() == first_of_each(batch.tolist(), known)
     with connect(Paths(tmp_path), LIMIT, THREADS, tmp_path / "none") as engine:
         engine.execute("SET max_temp_directory_size = '0KB'")
-        with pytest.raises(Unusable, match="Out of Memory"):
-            new_rows(large_spill, large_snapshot, staged, number_digest, engine, THREADS)
+        with pytest.raises(UnreadableWarehouse, match="Out of Memory"):
+            new_rows(large_spill, large_snapshot, staged, engine, THREADS)

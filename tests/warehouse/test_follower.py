@@ -8,14 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
+from sigdir.warehouse.compact import compact
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import fold
+from sigdir.warehouse.snapshot import (
+    LogTailer,
+    Snapshot,
+    open_table,
+    read_snapshot,
+)
 from tests.conftest import import_files
 from tests.warehouse.support import stage
-from warehouse.compact import compact
-from warehouse.errors import Unusable
-from warehouse.paths import Paths
-from warehouse.publish import fold
-from warehouse.schema import COLLECTIONS, SIGNATURES
-from warehouse.snapshot import Follower, Snapshot, open_table, read_snapshot
 
 
 def publish(folder: Path, *names: str) -> None:
@@ -30,7 +35,7 @@ def test_each_version_is_what_a_reader_from_nothing_finds(tmp_path: Path) -> Non
     """From before the first version over one and several at once, past a checkpoint; asked again nothing changes."""
     folder = tmp_path / "house"
     paths = Paths(folder)
-    follower = Follower(paths)
+    follower = LogTailer(paths)
     assert follower.newest() == Snapshot()
     for number in range(12):
         publish(folder, f"one{number}")
@@ -47,7 +52,7 @@ def test_folds_merges_and_imports_are_followed_without_the_library(
     folder = tmp_path / "house"
     paths = Paths(folder)
     publish(folder, "first")
-    follower, late = Follower(paths), Follower(paths)
+    follower, late = LogTailer(paths), LogTailer(paths)
     late.newest()
     follower.newest()
 
@@ -63,10 +68,10 @@ def test_folds_merges_and_imports_are_followed_without_the_library(
             assert compact(paths)
         expected = read_snapshot(paths)
         with monkeypatch.context() as patch:
-            patch.setattr("warehouse.snapshot.open_table", opened)
+            patch.setattr("sigdir.warehouse.snapshot.open_table", opened)
             assert follower.newest() == expected
     with monkeypatch.context() as patch:
-        patch.setattr("warehouse.snapshot.open_table", opened)
+        patch.setattr("sigdir.warehouse.snapshot.open_table", opened)
         assert late.newest() == expected
     assert [len(expected.files[collection]) for collection in COLLECTIONS] == [3, 3]
 
@@ -76,7 +81,7 @@ def test_a_version_that_is_not_ours_is_read_by_the_library(tmp_path: Path) -> No
     folder = tmp_path / "house"
     paths = Paths(folder)
     publish(folder, "a", "b")
-    follower = Follower(paths)
+    follower = LogTailer(paths)
     follower.newest()
     table = open_table(paths)
     assert table is not None
@@ -93,14 +98,14 @@ def test_a_bad_version_is_refused_and_forgotten(tmp_path: Path, damage: bytes) -
     folder = tmp_path / "house"
     paths = Paths(folder)
     publish(folder, "a", "b")
-    follower = Follower(paths)
+    follower = LogTailer(paths)
     follower.newest()
     publish(folder, "c")
     entry = paths.log_entry(3)
     whole = entry.read_bytes()
     entry.write_bytes(damage)
     for _ in range(2):
-        with pytest.raises(Unusable):
+        with pytest.raises(UnreadableWarehouse):
             follower.newest()
     entry.write_bytes(whole)
     assert follower.newest() == read_snapshot(paths)
@@ -112,7 +117,7 @@ def test_another_warehouse_in_its_place_is_read_from_its_beginning(tmp_path: Pat
     folder = tmp_path / "house"
     paths = Paths(folder)
     publish(folder, "a")
-    follower = Follower(paths)
+    follower = LogTailer(paths)
     follower.newest()
     folder.rename(tmp_path / "old")
     publish(folder, "x", "y", "z")
@@ -126,7 +131,7 @@ def test_an_entry_cut_anywhere_is_to_a_follower_what_it_is_to_the_library(tmp_pa
     paths = Paths(folder)
     publish(folder, "a")
     stage(paths, SIGNATURES, "posted()")
-    before = Follower(paths)
+    before = LogTailer(paths)
     before.newest()
     fold(paths)
     entry = paths.log_entry(2)
@@ -145,5 +150,5 @@ def test_an_entry_cut_anywhere_is_to_a_follower_what_it_is_to_the_library(tmp_pa
 def _what(read: Callable[[], Snapshot]) -> Snapshot | str:
     try:
         return read()
-    except Unusable as error:
+    except UnreadableWarehouse as error:
         return str(error)

@@ -10,7 +10,21 @@ from pathlib import Path
 
 import pytest
 
-import warehouse
+import sigdir
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.warehouse import identity
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.files import make_folder
+from sigdir.warehouse.identity import (
+    FORMAT,
+    Identity,
+    read_identity,
+    write_identity,
+)
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import Publisher
+from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.staging import Staging
 from tests.warehouse.support import (
     assert_told_in_one_line,
     call_command,
@@ -23,15 +37,6 @@ from tests.warehouse.support import (
     texts,
     visible,
 )
-from warehouse import identity
-from warehouse.errors import Unusable
-from warehouse.files import make_folder
-from warehouse.identity import FORMAT, Identity, read_identity, write_identity
-from warehouse.paths import Paths
-from warehouse.publish import Publisher
-from warehouse.schema import SIGNATURES
-from warehouse.snapshot import read_snapshot
-from warehouse.staging import Staging
 
 
 @pytest.fixture
@@ -170,8 +175,8 @@ def test_a_newer_format_is_refused_by_a_server(paths: Paths) -> None:
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 1}', b'{"format": "x", "id": "y"}', b"\xff"])
 def test_a_damaged_file_is_named(paths: Paths, content: bytes) -> None:
     paths.identity.write_bytes(content)
-    with pytest.raises(Unusable, match="damaged") as caught:
-        warehouse.open(paths.root)
+    with pytest.raises(UnreadableWarehouse, match="damaged") as caught:
+        sigdir.open(paths.root)
     assert str(paths.identity) in str(caught.value)
 
 
@@ -189,7 +194,9 @@ def test_an_older_format_is_brought_up_by_the_first_that_publishes(
 
     steps = {number: lambda _, number=number: step(number) for number in (FORMAT - 2, FORMAT - 1)}
     monkeypatch.setattr(identity, "STEPS", steps)
-    with pytest.raises(Unusable, match=f"format {FORMAT - 2}; this version reads format {FORMAT}.*sigdir fold"):
+    with pytest.raises(
+        UnreadableWarehouse, match=f"format {FORMAT - 2}; this version reads format {FORMAT}.*sigdir fold"
+    ):
         read_snapshot(paths)
     with Publisher(paths, wait=False) as publisher:
         assert len(publisher.staged(SIGNATURES)) == 1
@@ -205,10 +212,10 @@ def test_a_step_that_fails_leaves_the_older_number(paths: Paths, monkeypatch: py
     write_identity(paths, Identity(FORMAT - 1, read_identity(paths).id))
 
     def fail(_: Paths) -> None:
-        raise Unusable("no room")
+        raise UnreadableWarehouse("no room")
 
     monkeypatch.setattr(identity, "STEPS", {FORMAT - 1: fail})
-    with pytest.raises(Unusable, match="no room"):
+    with pytest.raises(UnreadableWarehouse, match="no room"):
         fold(paths)
     assert read_identity(paths).format == FORMAT - 1
     monkeypatch.setattr(identity, "STEPS", {FORMAT - 1: lambda _: None})

@@ -20,11 +20,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import warehouse
-from pipeline.errors import BadInput
-from pipeline.progress import Reporter
-from pipeline.report import ImportReport
-from pipeline.run import Options, digest_column, run_import
+import sigdir
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.report import ImportReport
+from sigdir.pipeline.run import Options, run_import
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
+from sigdir.signatures.keccak import keccak256_column
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.staging import StagedRow, Staging
 from tests.warehouse.support import (
     BACKUP_POINTS,
     REPOSITORY,
@@ -45,10 +55,6 @@ from tests.warehouse.support import (
     visible,
 )
 from tests.warehouse.test_compact import POINTS as COMPACT_POINTS
-from warehouse.paths import Paths
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, HASH_BYTES, SIGNATURES, Collection
-from warehouse.snapshot import read_snapshot
-from warehouse.staging import StagedRow, Staging
 
 BEFORE_THE_COMMIT = ("read", "locked", "deduped", "reserved", "written")
 BEHIND_THE_COMMIT = ("committed", "published")
@@ -89,8 +95,8 @@ def import_here(root: Path, *files: Path) -> ImportReport:
 
 def stage(paths: Paths, collection: Collection, *wanted: str) -> list[StagedRow]:
     """POST texts, hashed as the server hashes them."""
-    digests = digest_column(pa.array(wanted, pa.string()))
-    floor = read_snapshot(paths).floors[collection]
+    digests = keccak256_column(pa.array(wanted, pa.string()))
+    floor = read_snapshot(paths).high_water[collection]
     staging = Staging(paths.staging)
     rows = []
     with staging.exclusive() as transaction:
@@ -147,7 +153,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def assert_past_is_kept(base: Base, paths: Paths) -> None:
     """The version from before reads as it was, staged rows are there once, everything is sound."""
-    old = warehouse.open(paths.root, base.version)
+    old = sigdir.open(paths.root, base.version)
     seen = visible(paths)
     for collection in COLLECTIONS:
         assert table_of(old.snapshot, collection).to_pylist() == base.content[collection]
@@ -158,7 +164,7 @@ def assert_past_is_kept(base: Base, paths: Paths) -> None:
         for row in base.staged[collection]:
             assert where[row.text] == (row.id, row.created_at)
         # The hash belongs to the text, which it does in no row that was mixed up with another.
-        digests = digest_column(table["text_signature"].combine_chunks())[:, : HASH_BYTES[collection]]
+        digests = keccak256_column(table["text_signature"].combine_chunks())[:, : collection.hash_bytes]
         assert table["hash"].combine_chunks().to_pylist() == [digest.tobytes() for digest in digests]
 
 
@@ -183,7 +189,7 @@ def test_the_points_are_those_of_the_source() -> None:
     found = []
     for floor in ("warehouse", "pipeline", "serve"):
         for path in (REPOSITORY / floor).rglob("*.py"):
-            found += re.findall(r'faults\.point\("?([^")]*)"?\)', path.read_text())
+            found += re.findall(r'failpoints\.reach\("?([^")]*)"?\)', path.read_text())
     upkeep = [*COMPACT_POINTS, *BACKUP_POINTS, "vacuum_removing"]
     named = [*BEFORE_THE_COMMIT, *BEHIND_THE_COMMIT, *upkeep, *MIRROR_POINTS]
     assert sorted(found) == sorted(named)
@@ -193,7 +199,7 @@ def test_the_points_are_those_of_the_source() -> None:
 def test_a_kill_at_a_point_loses_and_doubles_nothing(base: Base, tmp_path: Path, point: str) -> None:
     """All or nothing is visible, and the same import run again makes the rest of it good."""
     paths = base.copy(tmp_path)
-    killed = run_command("import", base.lines, "--warehouse", paths.root, SIGDIR_FAULT=point)
+    killed = run_command("import", base.lines, "--warehouse", paths.root, SIGDIR_FAILPOINT=point)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     published = point in BEHIND_THE_COMMIT
     assert read_snapshot(paths).version == base.version + published
@@ -211,7 +217,7 @@ def test_a_kill_at_a_point_loses_and_doubles_nothing(base: Base, tmp_path: Path,
     assert_texts(paths, base.expected)
     assert_clean(paths)
     assert_sequences_beyond(paths)
-    house = warehouse.open(paths.root)
+    house = sigdir.open(paths.root)
     rejected = house.sql("SELECT text FROM rejects WHERE import_id = ?", [report["rejects_in_import"]]).rows()
     assert sorted(rejected) == [("2bad(",), ("3bad(",)]
     imports = house.sql("SELECT import_id FROM imports").rows()
@@ -222,10 +228,10 @@ def test_a_kill_at_a_point_loses_and_doubles_nothing(base: Base, tmp_path: Path,
 def test_a_kill_of_the_first_import_leaves_a_folder_that_works(base: Base, tmp_path: Path, point: str) -> None:
     """Also where nothing was there before, not even the log."""
     paths = Paths(tmp_path / "deep" / "house")
-    killed = run_command("import", base.lines, "--warehouse", paths.root, SIGDIR_FAULT=point)
+    killed = run_command("import", base.lines, "--warehouse", paths.root, SIGDIR_FAILPOINT=point)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     import_here(paths.root, base.lines)
-    house = warehouse.open(paths.root)
+    house = sigdir.open(paths.root)
     assert (house.version, house.count(SIGNATURES), house.count(EVENT_SIGNATURES)) == (1, 2100, 40)
     for table in visible(paths).values():
         assert_sound(table)
@@ -236,7 +242,7 @@ def test_kills_one_after_another_leave_what_one_leaves(base: Base, tmp_path: Pat
     """Left-overs of several dead runs go with the next that lives."""
     paths = base.copy(tmp_path)
     for point in ("reserved", "written"):
-        assert run_command("import", base.lines, "--warehouse", paths.root, SIGDIR_FAULT=point).returncode < 0
+        assert run_command("import", base.lines, "--warehouse", paths.root, SIGDIR_FAILPOINT=point).returncode < 0
     assert_past_is_kept(base, paths)
     import_here(paths.root, base.lines)
     assert_past_is_kept(base, paths)
@@ -351,7 +357,7 @@ def test_rows_posted_during_an_import_are_there_once(base: Base, large: Path, tm
     assert table.num_rows == len(base.seen[SIGNATURES]) + LARGE_ROWS
     where = places(table)
     assert [where[row.text] for row in posted] == [(row.id, row.created_at) for row in posted]
-    totals = warehouse.open(paths.root).history()[-1]["totals"]
+    totals = sigdir.open(paths.root).history()[-1]["totals"]
     assert_accounted(totals)
     assert totals["imported"] + len(posted) == LARGE_ROWS
 
@@ -361,12 +367,12 @@ def stage_unless_known(paths: Paths, text: str) -> list[StagedRow]:
 
     A commit is made inside such a transaction too, so none comes between the look and the row.
     """
-    digest = digest_column(pa.array([text], pa.string()))[0].tobytes()
+    digest = keccak256_column(pa.array([text], pa.string()))[0].tobytes()
     staging = Staging(paths.staging)
     with staging.exclusive() as transaction:
         snapshot = read_snapshot(paths)
         known = snapshot.version > 2  # the import has brought all that this test posts
-        row = None if known else transaction.stage(SIGNATURES, text, digest, snapshot.floors[SIGNATURES])
+        row = None if known else transaction.stage(SIGNATURES, text, digest, snapshot.high_water[SIGNATURES])
     staging.close()
     return [row] if row is not None else []
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warehouse.lookup import Lookup
-from warehouse.mapped import Segment, sorted_hashes
+from sigdir.warehouse.index.lookup import Lookup
+from sigdir.warehouse.index.mapped import Segment, sorted_hashes
 
 Array = npt.NDArray[Any]
 

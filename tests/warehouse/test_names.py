@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.keccak import keccak256
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+from sigdir.signatures.keccak import keccak256
+from sigdir.warehouse.compact import compact
+from sigdir.warehouse.index import names
+from sigdir.warehouse.index.mapped import Segment
+from sigdir.warehouse.index.names import Names, name_order
+from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.origins import POSTED, Origin, Origins
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import fold
+from sigdir.warehouse.staging import Staging
 from tests.conftest import import_files
 from tests.serve.support import Row, segment_of
-from warehouse import names
-from warehouse.compact import compact
-from warehouse.mapped import Segment
-from warehouse.names import Names, name_order
-from warehouse.origins import POSTED, Origin, Origins
-from warehouse.paths import Paths
-from warehouse.publish import fold
-from warehouse.reading import Reader, View
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
-from warehouse.staging import Staging
 
 IMPORTS = [
     ["transfer(address)", "transferFrom()", "name()", "event transfer(bool)"],
@@ -110,7 +110,7 @@ def test_a_row_knows_its_import_when_files_were_merged(reader: Reader, house: Pa
 def test_a_posted_row_has_no_import(reader: Reader, house: Path) -> None:
     """Neither while it is staged nor when it was folded."""
     with Staging(Paths(house).staging).exclusive() as staging:
-        staging.stage(SIGNATURES, "posted()", keccak256(b"posted()"), reader.current().snapshot.floors[SIGNATURES])
+        staging.stage(SIGNATURES, "posted()", keccak256(b"posted()"), reader.current().snapshot.high_water[SIGNATURES])
     assert origins(reader.refreshed(), house)["posted()"] == POSTED
     fold(Paths(house))
     assert origins(reader.refreshed(), house)["posted()"] == POSTED

@@ -19,10 +19,25 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from pipeline.progress import Reporter
-from pipeline.run import Options, run_import
-from serve.post import Writer, new_text
-from tests.warehouse.power import Call, Disk, Kept, trace
+from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.run import Options, run_import
+from sigdir.serve.writer import Writer, new_text
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
+from sigdir.warehouse.files import make_folder
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import fold
+from tests.warehouse.power import (
+    Call,
+    Disk,
+    Kept,
+    trace,
+)
 from tests.warehouse.support import (
     REPOSITORY,
     assert_sound,
@@ -33,11 +48,6 @@ from tests.warehouse.support import (
     texts,
     visible,
 )
-from warehouse.files import make_folder
-from warehouse.paths import Paths
-from warehouse.publish import fold
-from warehouse.reading import Reader
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 
 CUTS = 12
 """Of the moments at which power is cut, at most so many are looked at, spread over all of them."""
@@ -47,11 +57,11 @@ POSTS = """
 import json, sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from serve.post import Writer, new_text
+from sigdir.serve.writer import Writer, new_text
 from warehouse.files import make_folder
 from warehouse.files import make_folder
 from warehouse.paths import Paths
-from warehouse.reading import Reader
+from sigdir.warehouse.index.view import Reader
 
 paths = Paths(Path(sys.argv[1]))
 reader = Reader(paths)
@@ -255,7 +265,7 @@ def test_a_version_whose_publisher_died_is_synced_before_its_rows_leave_staging(
     imported(root, lines_file(tmp_path, "old", 20))
     post(root, SIGNATURES, *(f"posted{n}(uint256)" for n in range(20)))
     before = owed_now(root)
-    assert run_command("fold", "--warehouse", root, SIGDIR_FAULT="committed").returncode < 0
+    assert run_command("fold", "--warehouse", root, SIGDIR_FAILPOINT="committed").returncode < 0
     disk = Disk(root.parent)
     disk.unsync(Paths(root).log_entry(2))
     calls = trace(command("fold", "--warehouse", root), root.parent, tmp_path / "trace", environment(), REPOSITORY)

@@ -21,7 +21,23 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-import warehouse
+import sigdir
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
+from sigdir.warehouse import failpoints
+from sigdir.warehouse import publish as publishing
+from sigdir.warehouse.errors import Busy, CommitConflict, UnreadableWarehouse
+from sigdir.warehouse.files import RunFolder
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import Batch, Publisher
+from sigdir.warehouse.schema import FILE_SCHEMA
+from sigdir.warehouse.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.staging import Staging
 from tests.warehouse.support import (
     SAFETY_SECONDS,
     Run,
@@ -43,16 +59,6 @@ from tests.warehouse.support import (
     texts,
     visible,
 )
-from warehouse import faults
-from warehouse import publish as publishing
-from warehouse.errors import Busy, Overtaken, Unusable
-from warehouse.files import RunFolder
-from warehouse.paths import Paths
-from warehouse.publish import Batch, Publisher
-from warehouse.reading import Reader
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, FILE_SCHEMA, SIGNATURES, Collection
-from warehouse.snapshot import Snapshot, read_snapshot
-from warehouse.staging import Staging
 
 
 @pytest.fixture
@@ -106,7 +112,7 @@ def test_the_rows_of_an_import_end_now(paths: Paths) -> None:
     snapshot = read_snapshot(paths)
     last = table_of(snapshot, SIGNATURES)["created_at"][-1].value
     assert before <= last <= time.time_ns() // 1000
-    assert snapshot.floors[SIGNATURES].created_at == last
+    assert snapshot.high_water[SIGNATURES].created_at == last
 
 
 def test_nothing_is_visible_before_the_commit(paths: Paths) -> None:
@@ -235,7 +241,7 @@ def test_staged_rows_fold_with_an_import(paths: Paths) -> None:
     assert places(events) == {"E()": (event[0].id, event[0].created_at)}
     assert events["hash"].to_pylist() == [digest_of("E()")]
     assert (staged_rows(paths, SIGNATURES), staged_rows(paths, EVENT_SIGNATURES)) == ([], [])
-    assert warehouse.open(paths.root).history()[-1]["folded"] == {SIGNATURES: 3, EVENT_SIGNATURES: 1}
+    assert sigdir.open(paths.root).history()[-1]["folded"] == {SIGNATURES: 3, EVENT_SIGNATURES: 1}
     assert_snapshot_matches_files(paths)
     assert_clean(paths)
 
@@ -244,7 +250,7 @@ def test_a_fold_alone_is_a_version_and_no_import(paths: Paths) -> None:
     """Folding counts rows in, takes no import number, and is not among the imports."""
     posted = stage(paths, SIGNATURES, "a()", "b()")
     assert fold(paths).import_id == 0
-    house = warehouse.open(paths.root)
+    house = sigdir.open(paths.root)
     assert (house.version, house.count(SIGNATURES), house.count(EVENT_SIGNATURES)) == (1, 2, 0)
     assert places(table_of(house.snapshot, SIGNATURES)) == {r.text: (r.id, r.created_at) for r in posted}
     assert house.sql("SELECT count(*) FROM imports").rows() == [(0,)]
@@ -266,7 +272,7 @@ def test_an_import_of_nothing_but_rejects_is_kept(paths: Paths) -> None:
     publish(paths, ["f()"])
     done = publish(paths, rejects=["1bad(", "2bad("])
     assert (done.snapshot.version, done.import_id, done.snapshot.count(SIGNATURES)) == (2, 2, 1)
-    rows = warehouse.open(paths.root).sql("SELECT import_id, text, line FROM rejects ORDER BY line").rows()
+    rows = sigdir.open(paths.root).sql("SELECT import_id, text, line FROM rejects ORDER BY line").rows()
     assert rows == [(2, "1bad(", 1), (2, "2bad(", 2)]
     assert_clean(paths)
 
@@ -298,7 +304,7 @@ def test_a_text_posted_between_dedupe_and_publish_keeps_its_id(paths: Paths, man
     where = places(table)
     assert [where[row.text] for row in posted] == [(row.id, row.created_at) for row in posted]
     assert table["import_id"].to_pylist() == [0] * len(posted) + [1] * len(left)
-    entry = warehouse.open(paths.root).history()[-1]
+    entry = sigdir.open(paths.root).history()[-1]
     assert (entry["rows"][SIGNATURES], entry["totals"]["imported"]) == (len(left), len(left))
     assert_snapshot_matches_files(paths)
     assert_sequences_beyond(paths)
@@ -328,7 +334,7 @@ def test_rows_staged_after_the_reservation_stay_staged(paths: Paths, many_files:
     with Run(paths, cut(batch, 10)) as run:
         done = run.publish(tick=post)
     assert [row.id for row in posted] == [301, 302]
-    assert done.snapshot.floors[SIGNATURES].id == 300
+    assert done.snapshot.high_water[SIGNATURES].id == 300
     assert staged_rows(paths, SIGNATURES) == posted
     assert done.snapshot.count(SIGNATURES) == 299
     table = visible(paths)[SIGNATURES]
@@ -398,7 +404,7 @@ def test_a_reader_sees_every_text_once_at_each_point(paths: Paths, monkeypatch: 
         seen[name] = texts(table)
 
     with Run(paths, [new]) as run:
-        monkeypatch.setattr(faults, "point", look)
+        monkeypatch.setattr(failpoints, "reach", look)
         run.publish()
     reader.close()
     assert seen == {
@@ -511,7 +517,7 @@ def test_a_publisher_with_a_stale_snapshot_publishes_nothing(paths: Paths) -> No
         paths.lock.unlink()
         publish(paths, ["mine()", "theirs()"])
         before = {c: table.to_pylist() for c, table in visible(paths).items()}
-        with pytest.raises(Overtaken) as caught:
+        with pytest.raises(CommitConflict) as caught:
             stale.publish(rejects=["1bad("])
     assert "\n" not in str(caught.value)
     assert version(paths) == 2
@@ -528,14 +534,14 @@ def test_one_of_two_commits_at_once_is_refused(paths: Paths) -> None:
     publish(paths, ["old()"])
     for number in range(10):
         snapshot = read_snapshot(paths)
-        watermarks = {c: snapshot.floors[c].id + 5 for c in COLLECTIONS}
+        watermarks = {c: snapshot.high_water[c].id + 5 for c in COLLECTIONS}
         together = threading.Barrier(2)
 
         def work(run: str, base: Snapshot, marks: dict[Collection, int], start: threading.Barrier) -> str | None:
             start.wait()
             try:
                 publishing.commit(paths, base, {}, marks, {"run": run})
-            except Overtaken:
+            except CommitConflict:
                 return None
             return run
 
@@ -543,7 +549,7 @@ def test_one_of_two_commits_at_once_is_refused(paths: Paths) -> None:
             done = [pool.submit(work, f"{who}{number}", snapshot, watermarks, together) for who in "ab"]
         (winner,) = {future.result() for future in done} - {None}
         assert version(paths) == snapshot.version + 1
-        assert warehouse.open(paths.root).history()[-1]["run"] == winner
+        assert sigdir.open(paths.root).history()[-1]["run"] == winner
 
 
 def test_a_publish_that_fails_leaves_nothing(paths: Paths) -> None:
@@ -581,14 +587,14 @@ def test_every_old_version_reads_as_it_was(paths: Paths, many_files: None) -> No
         snapshot = read_snapshot(paths)
         kept.append({c: table_of(snapshot, c).to_pylist() for c in COLLECTIONS})
     for number, content in enumerate(kept, 1):
-        house = warehouse.open(paths.root, number)
+        house = sigdir.open(paths.root, number)
         assert house.version == number
         assert {c: table_of(house.snapshot, c).to_pylist() for c in COLLECTIONS} == content
         assert house.sql("SELECT count(*), max(id) FROM signatures").rows() == [
             (len(content[SIGNATURES]), content[SIGNATURES][-1]["id"])
         ]
         assert [entry["version"] for entry in house.history()] == list(range(1, number + 1))
-    assert warehouse.open(paths.root, 0).count(SIGNATURES) == 0
+    assert sigdir.open(paths.root, 0).count(SIGNATURES) == 0
 
 
 def test_history_lists_sources_and_counts(paths: Paths) -> None:
@@ -596,7 +602,7 @@ def test_history_lists_sources_and_counts(paths: Paths) -> None:
     publish(paths, ["a()", "b()"], ["E()"])
     stage(paths, SIGNATURES, "posted()")
     publish(paths, ["b()", "c()"], rejects=["1bad("])
-    one, two = warehouse.open(paths.root).history()
+    one, two = sigdir.open(paths.root).history()
     assert [one["version"], one["import"], two["version"], two["import"]] == [1, 1, 2, 2]
     assert one["rows"] == {SIGNATURES: 2, EVENT_SIGNATURES: 1}
     assert two["rows"] == {SIGNATURES: 1, EVENT_SIGNATURES: 0}
@@ -614,17 +620,17 @@ def test_a_checkpoint_changes_nothing(paths: Paths) -> None:
     stage(paths, SIGNATURES, "posted()")
     publish(paths, names("f", 30), ["E()"])
     publish(paths, names("g", 30))
-    before, history = read_snapshot(paths), warehouse.open(paths.root).history()
+    before, history = read_snapshot(paths), sigdir.open(paths.root).history()
     DeltaTable(paths.table).create_checkpoint()
     assert list(paths.log.glob("*.checkpoint*.parquet"))
     assert read_snapshot(paths) == before
-    assert warehouse.open(paths.root).history() == history
+    assert sigdir.open(paths.root).history() == history
     publish(paths, names("g", 31))
     assert_snapshot_matches_files(paths)
     table = visible(paths)[SIGNATURES]
     assert_sound(table)
     assert texts(table) == ["posted()", *names("f", 30), *names("g", 31)]
-    assert warehouse.open(paths.root, 1).count(SIGNATURES) == 31
+    assert sigdir.open(paths.root, 1).count(SIGNATURES) == 31
 
 
 # Without the staging file.
@@ -678,7 +684,7 @@ def test_other_readers_see_the_same_rows(tmp_path: Path, folder: str) -> None:
     publish(paths, names("f", 150), names("E", 20))
     publish(paths, names("g", 15))
     delta = DeltaTable(paths.table.as_uri()).to_pyarrow_table()
-    house = warehouse.open(paths.root)
+    house = sigdir.open(paths.root)
     for collection, view in ((SIGNATURES, "signatures"), (EVENT_SIGNATURES, "event_signatures")):
         own = table_of(house.snapshot, collection).to_pylist()
         assert len(own) > 10
@@ -692,7 +698,7 @@ def test_other_readers_see_the_same_rows(tmp_path: Path, folder: str) -> None:
 def test_a_folder_that_the_log_cannot_be_kept_in_is_refused(tmp_path: Path) -> None:
     """The library of the log takes %20 in a path for a space; better no import than half of one."""
     paths = Paths(tmp_path / "p%20c")
-    with pytest.raises(Unusable, match="%") as caught:
+    with pytest.raises(UnreadableWarehouse, match="%") as caught:
         publish(paths, ["f()"])
     assert "\n" not in str(caught.value)
     assert not paths.table.exists()

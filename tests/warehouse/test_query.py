@@ -15,7 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-import warehouse
+import sigdir
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+from sigdir.warehouse import QueryError, UnreadableWarehouse
+from sigdir.warehouse.files import remove_dead_runs
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.schema import FILE_SCHEMA
+from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.sql.engine import Database
 from tests.warehouse.support import (
     Run,
     assert_told_in_one_line,
@@ -27,12 +34,6 @@ from tests.warehouse.support import (
     stage,
     table_of,
 )
-from warehouse import QueryError, Unusable
-from warehouse.files import remove_dead_runs
-from warehouse.paths import Paths
-from warehouse.query import Database
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, FILE_SCHEMA, SIGNATURES
-from warehouse.snapshot import read_snapshot
 
 ROW_COLUMNS = [
     ("id", "BIGINT"),
@@ -103,28 +104,28 @@ def own(filled: Paths, tmp_path: Path) -> Paths:
 
 
 @pytest.fixture(params=["empty", "created", "filled"])
-def any_house(request: pytest.FixtureRequest, filled: Paths, tmp_path: Path) -> warehouse.Warehouse:
+def any_house(request: pytest.FixtureRequest, filled: Paths, tmp_path: Path) -> sigdir.warehouse.Warehouse:
     match request.param:
         case "filled":
-            return warehouse.open(filled.root)
+            return sigdir.open(filled.root)
         case "created":  # the table is there, nothing was published
-            return warehouse.open(filled.root, 0)
+            return sigdir.open(filled.root, 0)
         case _:
-            return warehouse.open(tmp_path)
+            return sigdir.open(tmp_path)
 
 
 # The views.
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_views_have_the_same_columns_everywhere(any_house: warehouse.Warehouse, view: str) -> None:
+def test_views_have_the_same_columns_everywhere(any_house: sigdir.warehouse.Warehouse, view: str) -> None:
     """Names, order and types are the same on an empty folder and on a filled one."""
     described = any_house.sql(f"DESCRIBE {view}").rows()
     assert [row[:2] for row in described] == VIEWS[view]
 
 
 @pytest.mark.parametrize("view", ["signatures", "event_signatures"])
-def test_rows_come_out_in_arrow_types(any_house: warehouse.Warehouse, view: str) -> None:
+def test_rows_come_out_in_arrow_types(any_house: sigdir.warehouse.Warehouse, view: str) -> None:
     """What ``arrow`` gives has the table's types: no dictionary, no local time zone."""
     schema = any_house.sql(f"SELECT * FROM {view}").arrow().schema
     assert list(zip(schema.names, schema.types, strict=True)) == ROW_TYPES
@@ -132,7 +133,7 @@ def test_rows_come_out_in_arrow_types(any_house: warehouse.Warehouse, view: str)
 
 def test_an_empty_folder_has_empty_views(tmp_path: Path) -> None:
     """Queries work before the first import, and looking makes no file."""
-    house = warehouse.open(tmp_path)
+    house = sigdir.open(tmp_path)
     assert house.version == -1
     assert [house.sql(f"SELECT count(*) FROM {view}").rows() for view in VIEWS] == [[(0,)]] * 4
     assert [house.count(collection) for collection in COLLECTIONS] == [0, 0]
@@ -142,7 +143,7 @@ def test_an_empty_folder_has_empty_views(tmp_path: Path) -> None:
 
 def test_the_row_views_hold_the_table(filled: Paths) -> None:
     """Each row of the snapshot is in its view once, with the derived columns beside it."""
-    house = warehouse.open(filled.root)
+    house = sigdir.open(filled.root)
     for collection, view in ((SIGNATURES, "signatures"), (EVENT_SIGNATURES, "event_signatures")):
         found = house.sql(f"SELECT * FROM {view} ORDER BY id").arrow()
         stored = table_of(house.snapshot, collection)
@@ -153,7 +154,7 @@ def test_the_row_views_hold_the_table(filled: Paths) -> None:
 
 def test_the_imports_view_holds_the_history(filled: Paths) -> None:
     """One row an import: number, version, label, sums, and its sources."""
-    house = warehouse.open(filled.root)
+    house = sigdir.open(filled.root)
     rows = house.sql(
         "SELECT import_id, version, source, files, read, imported, duplicate, rejected, seconds,"
         " sources[1].path, sources[1].imported FROM imports ORDER BY import_id"
@@ -170,7 +171,7 @@ def test_the_imports_view_holds_the_history(filled: Paths) -> None:
 
 def test_the_rejects_view_holds_what_was_refused(filled: Paths) -> None:
     """Each reject has its import, text, reason, position, file and line."""
-    rows = warehouse.open(filled.root).sql("SELECT * FROM rejects ORDER BY import_id, line").rows()
+    rows = sigdir.open(filled.root).sql("SELECT * FROM rejects ORDER BY import_id, line").rows()
     assert rows == [
         (1, SIGNATURES, "1bad(", "bad_name", 1, "in.txt", 1),
         (1, SIGNATURES, "2bad(", "bad_name", 1, "in.txt", 2),
@@ -182,7 +183,7 @@ def test_an_older_version_has_its_own_views(filled: Paths) -> None:
     """As of a version, rows, imports, rejects and history are those of that version."""
     expected = {0: (0, 0, 0, []), 1: (100, 10, 2, [1]), 2: (151, 10, 2, [1, 2]), 3: (151, 10, 3, [1, 2, 3])}
     for version, (signatures, events, rejects, imports) in expected.items():
-        house = warehouse.open(filled.root, version)
+        house = sigdir.open(filled.root, version)
         assert house.version == version
         assert house.count(SIGNATURES) == signatures
         assert house.sql("SELECT count(*) FROM signatures").rows() == [(signatures,)]
@@ -209,7 +210,7 @@ def test_hashes_are_written_as_the_specification_has_them(tmp_path: Path) -> Non
     signatures, events = [f"s{k}()" for k in range(64)], [f"E{k}()" for k in range(8)]
     with Run(paths, [signatures + extra], [events + extra], digest=digest) as run:
         run.publish()
-    house = warehouse.open(paths.root)
+    house = sigdir.open(paths.root)
     for view, wanted, width in (("signatures", signatures, 4), ("event_signatures", events, 32)):
         rows = house.sql(f"SELECT text_signature, hash, hex_signature, bytes_signature FROM {view}").rows()
         assert {row[0] for row in rows} == {*wanted, *extra}
@@ -227,7 +228,7 @@ def test_hashes_are_written_as_the_specification_has_them(tmp_path: Path) -> Non
 
 def test_parameters_are_bound(filled: Paths) -> None:
     """As ``?``, ``$1`` and ``$name``; what they hold is a value, never SQL."""
-    house = warehouse.open(filled.root)
+    house = sigdir.open(filled.root)
     (row,) = house.sql("SELECT text_signature FROM signatures WHERE hash = ?", [digest_of("posted()")[:4]]).rows()
     assert row == ("posted()",)
     assert house.sql("SELECT id FROM signatures WHERE text_signature = $1", ["f0(uint256)"]).rows() == [(1,)]
@@ -241,7 +242,7 @@ def test_parameters_are_bound(filled: Paths) -> None:
 
 def test_a_result_comes_as_arrow_frame_and_tuples(filled: Paths) -> None:
     """All three hold the same rows, times in UTC to the microsecond, in each as often as asked."""
-    house = warehouse.open(filled.root)
+    house = sigdir.open(filled.root)
     result = house.sql("SELECT id, created_at, text_signature, hash FROM signatures ORDER BY id LIMIT 3")
     table, frame, rows = result.arrow(), result.df(), result.rows()
     assert isinstance(frame, pd.DataFrame)
@@ -258,13 +259,13 @@ def test_a_result_comes_as_arrow_frame_and_tuples(filled: Paths) -> None:
 
 def test_a_result_streams(filled: Paths) -> None:
     """``reader`` gives the rows in batches."""
-    reader = warehouse.open(filled.root).sql("SELECT id FROM signatures ORDER BY id").reader(50)
+    reader = sigdir.open(filled.root).sql("SELECT id FROM signatures ORDER BY id").reader(50)
     assert pa.Table.from_batches(list(reader))["id"].to_pylist() == list(range(1, 152))
 
 
 def test_a_query_without_rows_has_its_columns(filled: Paths) -> None:
     """In every form, also as a stream."""
-    result = warehouse.open(filled.root).sql("SELECT id, hash FROM signatures WHERE id < 0")
+    result = sigdir.open(filled.root).sql("SELECT id, hash FROM signatures WHERE id < 0")
     assert result.rows() == []
     assert result.arrow().schema.types == [pa.int64(), pa.binary()]
     assert result.df().columns.tolist() == ["id", "hash"]
@@ -286,7 +287,7 @@ def test_a_query_without_rows_has_its_columns(filled: Paths) -> None:
 )
 def test_bad_sql_is_a_query_error(filled: Paths, query: str) -> None:
     """Whether it shows when the query is read or when it runs, in every form of the result."""
-    house = warehouse.open(filled.root)
+    house = sigdir.open(filled.root)
     for form in ("arrow", "df", "rows", "__str__"):
         with pytest.raises(QueryError):
             getattr(house.sql(query), form)()
@@ -296,7 +297,7 @@ def test_bad_sql_is_a_query_error(filled: Paths, query: str) -> None:
 def test_parameters_that_do_not_fit_are_a_query_error(filled: Paths, parameters: list[object]) -> None:
     """Too many, of another name, of no type that SQL has."""
     with pytest.raises(QueryError):
-        warehouse.open(filled.root).sql("SELECT $1", parameters).rows()
+        sigdir.open(filled.root).sql("SELECT $1", parameters).rows()
 
 
 @pytest.mark.parametrize("format", ["table", "csv", "json", "ndjson", "parquet"])
@@ -314,8 +315,8 @@ def test_an_error_while_rows_are_written_is_told(filled: Paths, format: str) -> 
 
 def test_a_warehouse_stays_at_its_version(own: Paths) -> None:
     """What is open does not move under its user; ``refresh`` goes to the newest version."""
-    house = warehouse.open(own.root)
-    pinned = warehouse.open(own.root, 1)
+    house = sigdir.open(own.root)
+    pinned = sigdir.open(own.root, 1)
     publish(own, ["new()"])
     count = "SELECT count(*) FROM signatures"
     assert (house.version, house.count(SIGNATURES), house.sql(count).rows()) == (3, 151, [(151,)])
@@ -328,14 +329,14 @@ def test_a_warehouse_stays_at_its_version(own: Paths) -> None:
 def test_a_relative_path_is_fixed_when_opened(own: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """Changing the working directory later changes nothing."""
     monkeypatch.chdir(own.root.parent)
-    house = warehouse.open("house")
+    house = sigdir.open("house")
     monkeypatch.chdir("/")
     assert house.sql("SELECT count(*) FROM signatures").rows() == [(151,)]
 
 
 def test_history_tells_every_commit(filled: Paths) -> None:
     """Oldest first, with version, time and the run that made it."""
-    entries = warehouse.open(filled.root).history()
+    entries = sigdir.open(filled.root).history()
     assert [(entry["version"], entry["import"]) for entry in entries] == [(1, 1), (2, 2), (3, 3)]
     assert all(entry["committed_at"].tzinfo is UTC for entry in entries)
 
@@ -373,7 +374,7 @@ def test_a_query_reads_the_warehouse_and_nothing_else(own: Paths, query: str) ->
     outside.write_text("secret")
     (own.root / "link").symlink_to(outside)
     frame = pa.table({"secret": [1]})
-    house = warehouse.open(own.root)
+    house = sigdir.open(own.root)
     before = sorted(own.root.parent.glob("outside*"))
     with pytest.raises(QueryError):
         house.sql(query.format(root=own.root, outside=outside)).rows()
@@ -407,7 +408,7 @@ def test_a_query_reads_the_warehouse_and_nothing_else(own: Paths, query: str) ->
 def test_a_query_writes_nothing(own: Paths, query: str) -> None:
     """Least of all into the warehouse: SQL may come from anyone."""
     file = read_snapshot(own).files[SIGNATURES][0].path
-    house = warehouse.open(own.root)
+    house = sigdir.open(own.root)
 
     def content() -> dict[str, bytes]:
         found = [path for path in own.root.rglob("*") if path.is_file()]
@@ -423,7 +424,7 @@ def test_unsafe_sql_does_what_the_engine_can(own: Paths) -> None:
     """Who asks for it may read other files, write them, and change the settings; views are the same."""
     outside = own.root.parent / "outside.csv"
     outside.write_text("secret\n7\n")
-    house = warehouse.open(own.root, unsafe=True)
+    house = sigdir.open(own.root, unsafe=True)
     assert house.sql(f"SELECT secret FROM '{outside}'").rows() == [(7,)]
     house.sql(f"COPY (SELECT id FROM signatures LIMIT 1) TO '{own.root.parent}/out.csv'").rows()
     assert (own.root.parent / "out.csv").exists()
@@ -463,7 +464,7 @@ def test_the_command_is_confined_unless_told(own: Paths) -> None:
 )
 def test_whatever_reads_may_be_asked(filled: Paths, query: str) -> None:
     """Refusing what writes costs no way of reading."""
-    assert warehouse.open(filled.root).sql(query).rows()
+    assert sigdir.open(filled.root).sql(query).rows()
 
 
 def test_a_query_spills_undisturbed_by_imports(own: Paths) -> None:
@@ -548,20 +549,20 @@ DATA_DAMAGES = [missing_data_file, shortened_data_file, flipped_data_file]
 
 @pytest.mark.parametrize("damage", LOG_DAMAGES)
 def test_a_log_that_cannot_be_read_is_unusable(own: Paths, damage: Callable[[Paths], None]) -> None:
-    """Opening raises Unusable, one line that names the folder."""
+    """Opening raises UnreadableWarehouse, one line that names the folder."""
     damage(own)
-    with pytest.raises(Unusable) as caught:
-        warehouse.open(own.root)
+    with pytest.raises(UnreadableWarehouse) as caught:
+        sigdir.open(own.root)
     assert str(own.root) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("damage", [*DATA_DAMAGES, missing_rejects_file])
 def test_a_damaged_file_is_told_in_one_line(own: Paths, damage: Callable[[Paths], None]) -> None:
-    """A query raises Unusable or QueryError, one line that names the file."""
+    """A query raises UnreadableWarehouse or QueryError, one line that names the file."""
     damage(own)
-    house = warehouse.open(own.root)
-    with pytest.raises((Unusable, QueryError), match=r"\.parquet") as caught:
+    house = sigdir.open(own.root)
+    with pytest.raises((UnreadableWarehouse, QueryError), match=r"\.parquet") as caught:
         house.sql("SELECT count(text_signature) FROM signatures, rejects").rows()
     assert "\n" not in str(caught.value)
 
@@ -569,7 +570,7 @@ def test_a_damaged_file_is_told_in_one_line(own: Paths, damage: Callable[[Paths]
 def test_older_versions_outlive_damage_to_newer_ones(own: Paths) -> None:
     """A version reads as it was while its own entries and files are whole."""
     garbage_in_the_log(own)
-    house = warehouse.open(own.root, 1)
+    house = sigdir.open(own.root, 1)
     assert house.sql("SELECT count(*) FROM signatures").rows() == [(100,)]
 
 
@@ -577,8 +578,8 @@ def test_older_versions_outlive_damage_to_newer_ones(own: Paths) -> None:
 def test_a_version_that_is_not_there_is_unusable(filled: Paths, tmp_path: Path, version: int) -> None:
     """Asking for it is told with its number, also where there is no version at all."""
     for root in (filled.root, tmp_path):
-        with pytest.raises(Unusable, match=str(version)) as caught:
-            warehouse.open(root, version)
+        with pytest.raises(UnreadableWarehouse, match=str(version)) as caught:
+            sigdir.open(root, version)
         assert "\n" not in str(caught.value)
 
 
@@ -590,8 +591,8 @@ def test_a_version_far_beyond_the_last_is_told_at_all(filled: Paths) -> None:
 
 def test_a_folder_that_is_not_there_is_no_warehouse(tmp_path: Path) -> None:
     """A mistyped path is refused by name, not taken for a warehouse without rows, and nothing is made."""
-    with pytest.raises(warehouse.WarehouseError, match=f"^{tmp_path / 'missing'}: there is no such folder"):
-        warehouse.open(tmp_path / "missing")
+    with pytest.raises(sigdir.warehouse.WarehouseError, match=f"^{tmp_path / 'missing'}: there is no such folder"):
+        sigdir.open(tmp_path / "missing")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -599,8 +600,8 @@ def test_a_file_is_no_warehouse(tmp_path: Path) -> None:
     """A path that is no folder is refused, not taken for an empty warehouse."""
     path = tmp_path / "file"
     path.write_text("x")
-    with pytest.raises(Unusable, match=str(path)):
-        warehouse.open(path)
+    with pytest.raises(UnreadableWarehouse, match=str(path)):
+        sigdir.open(path)
 
 
 @pytest.mark.parametrize("arguments", [["stats"], ["sql", "SELECT 1"], ["history"], ["rejects"]], ids=lambda a: a[0])
@@ -638,7 +639,7 @@ def test_a_foreign_commit_is_no_trouble(own: Paths) -> None:
     """A commit by another tool is a version without an account of itself."""
     table = DeltaTable(own.table)
     table.alter.set_table_properties({"delta.appendOnly": "false"})
-    house = warehouse.open(own.root)
+    house = sigdir.open(own.root)
     assert (house.version, house.count(SIGNATURES)) == (4, 151)
     assert house.sql("SELECT max(version), count(*) FROM imports").rows() == [(3, 3)]
     assert publish(own, ["new()"]).import_id == 4

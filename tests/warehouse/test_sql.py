@@ -14,14 +14,14 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import warehouse
+import sigdir
+from sigdir.warehouse import QueryError, UnreadableWarehouse
+from sigdir.warehouse.compact import compact, everything
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import history, read_snapshot, written_digests
+from sigdir.warehouse.sql.engine import Database
+from sigdir.warehouse.sql.views import MACROS, VIEWS
 from tests.warehouse.support import Run, digest_of, publish
-from warehouse import QueryError, Unusable
-from warehouse.compact import compact, everything
-from warehouse.paths import Paths
-from warehouse.query import Database
-from warehouse.snapshot import history, read_snapshot, written_digests
-from warehouse.views import MACROS, VIEWS
 
 SIGNATURES = ["a1(uint256)", "b1()", "a2()", "c()", "b2(bool,(address,uint8[2])[],string)", "a3()", "b2()"]
 EVENTS = ["c()", "C(address)", "b2(bool)"]
@@ -34,16 +34,16 @@ def by_first_letter(text: pa.StringArray) -> npt.NDArray[np.uint8]:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> warehouse.Warehouse:
+def house(tmp_path_factory: pytest.TempPathFactory) -> sigdir.warehouse.Warehouse:
     """Two imports of a few texts, whose selectors are their first letter. Not to be changed."""
     paths = Paths(tmp_path_factory.mktemp("colliding") / "house")
     for signatures, events in ((SIGNATURES[:4], EVENTS), (SIGNATURES[4:], [])):
         with Run(paths, [signatures], [events] if events else [], digest=by_first_letter) as run:
             run.publish()
-    return warehouse.open(paths.root)
+    return sigdir.open(paths.root)
 
 
-def test_the_views_are_listed(house: warehouse.Warehouse) -> None:
+def test_the_views_are_listed(house: sigdir.warehouse.Warehouse) -> None:
     """SHOW TABLES names them and nothing of how they are made."""
     assert house.sql("SHOW TABLES").rows() == [(view,) for view in sorted(VIEWS)]
 
@@ -51,12 +51,12 @@ def test_the_views_are_listed(house: warehouse.Warehouse) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_is_there_without_rows(tmp_path: Path, view: str) -> None:
     """On an empty folder each has its columns, and no rows."""
-    empty = warehouse.open(tmp_path)
+    empty = sigdir.open(tmp_path)
     assert empty.sql(f"SELECT count(*) FROM {view}").rows() == [(0,)]
     assert empty.sql(f"FROM {view}").arrow().num_columns > 3
 
 
-def test_collisions_are_selectors_with_several_texts(house: warehouse.Warehouse) -> None:
+def test_collisions_are_selectors_with_several_texts(house: sigdir.warehouse.Warehouse) -> None:
     """Each with its texts, oldest first, across imports; a selector with one text is none."""
     found = house.sql("SELECT hex_signature, texts, text_signatures, hash FROM collisions ORDER BY hash").rows()
     assert found == [
@@ -65,7 +65,7 @@ def test_collisions_are_selectors_with_several_texts(house: warehouse.Warehouse)
     ]
 
 
-def test_names_count_their_texts(house: warehouse.Warehouse) -> None:
+def test_names_count_their_texts(house: sigdir.warehouse.Warehouse) -> None:
     """In all and in each collection; the case of letters tells names apart."""
     found = house.sql("SELECT name, texts, signatures, event_signatures FROM names ORDER BY name").rows()
     assert found == [
@@ -74,7 +74,7 @@ def test_names_count_their_texts(house: warehouse.Warehouse) -> None:
     ]  # fmt: skip
 
 
-def test_parameters_are_one_a_row(house: warehouse.Warehouse) -> None:
+def test_parameters_are_one_a_row(house: sigdir.warehouse.Warehouse) -> None:
     """With collection, id, position and type; a tuple at the top is one; a text without any has no row."""
     found = house.sql("SELECT * FROM parameters ORDER BY collection, id, position").rows()
     long = SIGNATURES[4]
@@ -144,20 +144,20 @@ def test_old_entries_are_read_by_those_who_ask_for_them(tmp_path: Path) -> None:
         publish(paths, [f"f{number}()"], rejects=[f"{number}bad("])
     compact(paths, everything)
     DeltaTable(paths.table).create_checkpoint()
-    house = warehouse.open(paths.root)
+    house = sigdir.open(paths.root)
     expected = house.sql("SELECT count(*) FROM signatures").rows()
     paths.log_entry(1).write_bytes(b'{"commitInfo": cut off')
-    house = warehouse.open(paths.root)
+    house = sigdir.open(paths.root)
     assert house.sql("SELECT count(*) FROM signatures").rows() == expected == [(8,)]
     assert house.sql("SELECT count(*) FROM parameters").rows() == [(0,)]
     for view in ("imports", "rejects"):
-        with pytest.raises(Unusable, match=str(paths.log_entry(1))) as caught:
+        with pytest.raises(UnreadableWarehouse, match=str(paths.log_entry(1))) as caught:
             house.sql(f"SELECT count(*) FROM {view}").rows()
         assert "\n" not in str(caught.value)
     assert house.sql("SELECT count(*) FROM signatures").rows() == [(8,)]
 
 
-def test_the_log_is_read_anew_by_each_query(house: warehouse.Warehouse) -> None:
+def test_the_log_is_read_anew_by_each_query(house: sigdir.warehouse.Warehouse) -> None:
     """A view of the log can be joined with itself and asked again."""
     query = "SELECT count(*) FROM imports a JOIN imports b ON a.import_id <= b.import_id"
     assert house.sql(query).rows() == house.sql(query).rows() == [(3,)]
@@ -193,7 +193,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", [*FILES, "lines.txt.gz", "rows.parquet"])
-def test_a_file_is_a_view_of_the_name_it_is_given(house: warehouse.Warehouse, tmp_path: Path, name: str) -> None:
+def test_a_file_is_a_view_of_the_name_it_is_given(house: sigdir.warehouse.Warehouse, tmp_path: Path, name: str) -> None:
     """Read as its ending says; a file of text has one column, whatever stands in its lines."""
     file = tmp_path / "it's here" / name
     file.parent.mkdir()
@@ -202,7 +202,7 @@ def test_a_file_is_a_view_of_the_name_it_is_given(house: warehouse.Warehouse, tm
     else:
         content = FILES[name.removesuffix(".gz")]
         file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    mine = warehouse.open(house.paths.root, files={"mine": file})
+    mine = sigdir.open(house.paths.root, files={"mine": file})
     found = mine.sql("FROM mine").arrow().to_pylist()
     if "lines" in name:
         assert [row["text"] for row in found if row["text"]] == [
@@ -213,12 +213,12 @@ def test_a_file_is_a_view_of_the_name_it_is_given(house: warehouse.Warehouse, tm
     assert mine.sql("SELECT count(*) FROM signatures").rows() == [(len(SIGNATURES),)]
 
 
-def test_a_file_that_is_named_opens_no_other(house: warehouse.Warehouse, tmp_path: Path) -> None:
+def test_a_file_that_is_named_opens_no_other(house: sigdir.warehouse.Warehouse, tmp_path: Path) -> None:
     """Neither one beside it, nor itself to be written."""
     file, other = tmp_path / "mine.csv", tmp_path / "other.csv"
     file.write_text("n\n1\n")
     other.write_text("n\n2\n")
-    mine = warehouse.open(house.paths.root, files={"mine": file})
+    mine = sigdir.open(house.paths.root, files={"mine": file})
     assert mine.sql(f"SELECT n FROM '{file}'").rows() == [(1,)]
     for query in (f"FROM '{other}'", f"FROM '{tmp_path}/*.csv'", f"COPY (SELECT 1) TO '{file}'"):
         with pytest.raises(QueryError):
@@ -227,40 +227,28 @@ def test_a_file_that_is_named_opens_no_other(house: warehouse.Warehouse, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["signatures", "Imports", "no name", "1st", 'x"y', ""])
-def test_a_file_needs_a_name_of_its_own(house: warehouse.Warehouse, tmp_path: Path, name: str) -> None:
+def test_a_file_needs_a_name_of_its_own(house: sigdir.warehouse.Warehouse, tmp_path: Path, name: str) -> None:
     """One that SQL can write and that no view of ours has."""
     file = tmp_path / "mine.csv"
     file.write_text("n\n1\n")
     with pytest.raises(QueryError, match="name"):
-        warehouse.open(house.paths.root, files={name: file}).sql("SELECT 1")
+        sigdir.open(house.paths.root, files={name: file}).sql("SELECT 1")
 
 
 @pytest.mark.parametrize("content", [None, b"PAR1 but no more"])
-def test_a_file_that_cannot_be_read_is_told(house: warehouse.Warehouse, tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_cannot_be_read_is_told(
+    house: sigdir.warehouse.Warehouse, tmp_path: Path, content: bytes | None
+) -> None:
     """With its path, in one line."""
     file = tmp_path / "mine.parquet"
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(QueryError, match=str(file)) as caught:
-        warehouse.open(house.paths.root, files={"mine": file}).sql("SELECT 1")
+        sigdir.open(house.paths.root, files={"mine": file}).sql("SELECT 1")
     assert "\n" not in str(caught.value)
 
 
-def test_functions_are_passed_in(house: warehouse.Warehouse) -> None:
-    """By name, called with columns and their nulls; without them there are none."""
-
-    def reversed_text(texts: pa.ChunkedArray) -> pa.Array:
-        return pa.array([text if text is None else text[::-1] for text in texts.to_pylist()])
-
-    with_it = warehouse.open(house.paths.root, functions={"backwards": reversed_text})
-    assert with_it.sql("SELECT backwards('abc'), backwards(NULL)").rows() == [("cba", None)]
-    query = "SELECT count(*) FROM signatures WHERE backwards(backwards(text_signature)) = text_signature"
-    assert with_it.sql(query).rows() == [(len(SIGNATURES),)]
-    with pytest.raises(QueryError, match="backwards"):
-        house.sql(query)
-
-
-def test_a_result_outlives_its_warehouse(house: warehouse.Warehouse) -> None:
+def test_a_result_outlives_its_warehouse(house: sigdir.warehouse.Warehouse) -> None:
     """What opened it may be forgotten before the rows are read."""
-    reader = warehouse.open(house.paths.root).sql("SELECT id FROM signatures ORDER BY id").reader(2)
+    reader = sigdir.open(house.paths.root).sql("SELECT id FROM signatures ORDER BY id").reader(2)
     assert pa.Table.from_batches(list(reader))["id"].to_pylist() == [1, 2, 3, 4, 5, 6, 7]

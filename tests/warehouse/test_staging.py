@@ -17,13 +17,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.warehouse.support import Disk, digest_of, other_process, small_disk, stage_all
-from warehouse.errors import Unusable
-from warehouse.identity import FORMAT
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from warehouse.staging import NO_FLOORS, STAGED_TOGETHER, Floor, NewText, Range, StagedRow, Staging
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.identity import FORMAT
+from sigdir.warehouse.staging import (
+    NO_HIGH_WATER,
+    STAGED_TOGETHER,
+    HighWaterMark,
+    NewText,
+    Range,
+    StagedRow,
+    Staging,
+)
+from tests.warehouse.support import (
+    Disk,
+    digest_of,
+    other_process,
+    small_disk,
+    stage_all,
+)
 
-NO_FLOOR = Floor()
+NO_FLOOR = HighWaterMark()
 HOUR = 3_600_000_000
 
 
@@ -44,19 +63,21 @@ def now() -> int:
 
 
 def stage(
-    staging: Staging, text: str, collection: Collection = SIGNATURES, floor: Floor = NO_FLOOR
+    staging: Staging, text: str, collection: Collection = SIGNATURES, floor: HighWaterMark = NO_FLOOR
 ) -> StagedRow | None:
     with staging.exclusive() as transaction:
         return transaction.stage(collection, text, digest_of(text), floor)
 
 
-def staged(staging: Staging, text: str, collection: Collection = SIGNATURES, floor: Floor = NO_FLOOR) -> StagedRow:
+def staged(
+    staging: Staging, text: str, collection: Collection = SIGNATURES, floor: HighWaterMark = NO_FLOOR
+) -> StagedRow:
     row = stage(staging, text, collection, floor)
     assert row is not None
     return row
 
 
-def reserve(staging: Staging, rows: int, collection: Collection = SIGNATURES, floor: Floor = NO_FLOOR) -> Range:
+def reserve(staging: Staging, rows: int, collection: Collection = SIGNATURES, floor: HighWaterMark = NO_FLOOR) -> Range:
     with staging.exclusive() as transaction:
         return transaction.reserve(collection, rows, floor)
 
@@ -154,7 +175,7 @@ def test_a_range_that_cannot_end_now_begins_behind_the_last(staging: Staging) ->
 def test_times_rise_when_the_clock_is_set_back(staging: Staging) -> None:
     """Times that lie in the future, as after a clock was set back, are passed, not repeated."""
     future = now() + 24 * HOUR
-    assert staged(staging, "f()", floor=Floor(0, future)).created_at == future + 1
+    assert staged(staging, "f()", floor=HighWaterMark(0, future)).created_at == future + 1
     assert staged(staging, "g()").created_at == future + 2
     place = reserve(staging, 1000)
     assert place.first_created_at == future + 3
@@ -170,28 +191,28 @@ def test_reserving_nothing_gives_where_the_next_would_lie(staging: Staging) -> N
 
 
 def test_a_lost_file_hands_out_nothing_that_the_table_has(path: Path) -> None:
-    """With the floors of the table, a new staging file goes on where the lost one stopped."""
+    """With the high_water of the table, a new staging file goes on where the lost one stopped."""
     future = now() + HOUR
     fresh = Staging(path)
-    row = staged(fresh, "f()", floor=Floor(500, future))
+    row = staged(fresh, "f()", floor=HighWaterMark(500, future))
     assert (row.id, row.created_at) == (501, future + 1)
-    place = reserve(fresh, 10, floor=Floor(500, future))
+    place = reserve(fresh, 10, floor=HighWaterMark(500, future))
     assert (place.first_id, place.first_created_at) == (502, future + 2)
-    assert staged(fresh, "E()", EVENT_SIGNATURES, Floor(7, 0)).id == 8
+    assert staged(fresh, "E()", EVENT_SIGNATURES, HighWaterMark(7, 0)).id == 8
     fresh.close()
 
 
 def test_a_floor_below_the_sequence_changes_nothing(staging: Staging) -> None:
     """The floor of an older snapshot does not set a sequence back."""
     reserve(staging, 100)
-    assert staged(staging, "f()", floor=Floor(50, 1)).id == 101
+    assert staged(staging, "f()", floor=HighWaterMark(50, 1)).id == 101
 
 
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(COLLECTIONS),
         st.one_of(st.none(), st.integers(0, 2000)),  # stage one row, or reserve so many
-        st.builds(Floor, st.integers(0, 3000), st.integers(0, 2 * 10**15)),
+        st.builds(HighWaterMark, st.integers(0, 3000), st.integers(0, 2 * 10**15)),
     ),
     max_size=30,
 )
@@ -199,14 +220,14 @@ STEPS = st.lists(
 
 @settings(deadline=None, max_examples=30)
 @given(STEPS)
-def test_nothing_is_handed_out_twice(steps: list[tuple[Collection, int | None, Floor]]) -> None:
-    """Under any mix of rows, ranges and floors, ids and times lie above all before and the floor."""
+def test_nothing_is_handed_out_twice(steps: list[tuple[Collection, int | None, HighWaterMark]]) -> None:
+    """Under any mix of rows, ranges and high_water, ids and times lie above all before and the floor."""
     last: dict[Collection, tuple[int, int]] = dict.fromkeys(COLLECTIONS, (0, 0))
     with tempfile.TemporaryDirectory() as folder:
         staging = Staging(Path(folder) / "staging.sqlite")
         for number, (collection, rows, floor) in enumerate(steps):
             if rows is None:
-                row = staged(staging, f"f{number}()", collection, Floor(0, floor.created_at))
+                row = staged(staging, f"f{number}()", collection, HighWaterMark(0, floor.created_at))
                 place = Range(row.id, row.created_at, 1)
             else:
                 place = reserve(staging, rows, collection, floor)
@@ -389,7 +410,7 @@ def test_a_newer_format_is_refused(path: Path) -> None:
     connection.execute("UPDATE about SET format = ?", (FORMAT + 1,))
     connection.commit()
     connection.close()
-    with pytest.raises(Unusable, match=f"format {FORMAT + 1}; this version reads format {FORMAT}") as caught:
+    with pytest.raises(UnreadableWarehouse, match=f"format {FORMAT + 1}; this version reads format {FORMAT}") as caught:
         Staging(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -399,15 +420,15 @@ def test_a_newer_format_is_refused(path: Path) -> None:
 def test_a_file_that_is_no_database_is_refused(path: Path, content: bytes) -> None:
     """Foreign content is told in one line and not overwritten."""
     path.write_bytes(content)
-    with pytest.raises(Unusable, match=path.name) as caught:
+    with pytest.raises(UnreadableWarehouse, match=path.name) as caught:
         Staging(path)
     assert "\n" not in str(caught.value)
     assert path.read_bytes() == content
 
 
 def test_every_floor_of_an_empty_table_is_zero() -> None:
-    """The floors that are handed out where nothing was published hold nobody back."""
-    assert {collection: Floor(0, 0) for collection in COLLECTIONS} == NO_FLOORS
+    """The high_water that are handed out where nothing was published hold nobody back."""
+    assert {collection: HighWaterMark(0, 0) for collection in COLLECTIONS} == NO_HIGH_WATER
 
 
 def test_a_full_disk_refuses_rows_and_no_more(tmp_path: Path) -> None:
@@ -416,7 +437,7 @@ def test_a_full_disk_refuses_rows_and_no_more(tmp_path: Path) -> None:
         staging = Staging(disk.path / "staging.sqlite")
         kept = [staged(staging, f"f{number}()") for number in range(20)]
         disk.resize(disk.used() + 16)
-        with pytest.raises((Unusable, sqlite3.OperationalError), match="full"):  # noqa: PT012 - as long as it fits
+        with pytest.raises((UnreadableWarehouse, sqlite3.OperationalError), match="full"):  # noqa: PT012 - as long as it fits
             while True:
                 kept.append(staged(staging, f"g{len(kept)}(" + "uint256," * 40 + "uint256)"))
         assert rows_of(staging) == kept
@@ -436,7 +457,7 @@ def _stage_with_little_room(disk: Disk) -> None:
             staging = Staging(folder / "staging.sqlite")
             staged(staging, "f()")
             staging.close()
-        except (Unusable, sqlite3.OperationalError):
+        except (UnreadableWarehouse, sqlite3.OperationalError):
             continue
         finally:
             disk.resize(64 * 1024)

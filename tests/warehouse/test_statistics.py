@@ -16,11 +16,30 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-import warehouse
-from tests.warehouse.support import Run, digest_of, fold, publish, stage
-from warehouse.paths import Paths
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, VIEW_NAMES, Collection
-from warehouse.statistics import OTHER, SELECTORS, STYLES, Split, Statistics, expected_shared, statistics
+import sigdir
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.sql.statistics import (
+    OTHER,
+    SELECTORS,
+    STYLES,
+    Split,
+    Statistics,
+    expected_shared,
+    statistics,
+)
+from tests.warehouse.support import (
+    Run,
+    digest_of,
+    fold,
+    publish,
+    stage,
+)
 
 NAMES = [
     "transfer",
@@ -60,7 +79,7 @@ def crowded(text: pa.StringArray) -> npt.NDArray[np.uint8]:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> warehouse.Warehouse:
+def house(tmp_path_factory: pytest.TempPathFactory) -> sigdir.warehouse.Warehouse:
     """Two imports with rejects, POSTed rows that were folded, names and selectors that repeat."""
     paths = Paths(tmp_path_factory.mktemp("statistics") / "house")
     with Run(paths, [made(1, 300)], [made(2, 90)], digest=crowded) as run:
@@ -69,16 +88,16 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> warehouse.Warehouse:
     stage(paths, SIGNATURES, "posted(uint256)", DEEP)
     stage(paths, EVENT_SIGNATURES, "Posted(address)")
     fold(paths)
-    return warehouse.open(paths.root)
+    return sigdir.open(paths.root)
 
 
 @pytest.fixture(scope="module")
-def counted(house: warehouse.Warehouse) -> Statistics:
+def counted(house: sigdir.warehouse.Warehouse) -> Statistics:
     return statistics(house)
 
 
-def rows_of(house: warehouse.Warehouse, collection: Collection) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = house.sql(f"FROM {VIEW_NAMES[collection]}").arrow().to_pylist()
+def rows_of(house: sigdir.warehouse.Warehouse, collection: Collection) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = house.sql(f"FROM {collection.view_name}").arrow().to_pylist()
     return rows
 
 
@@ -115,7 +134,7 @@ def style_of(text: str) -> str:
     return "Capitalised" if name[0].isupper() else "camelCase"
 
 
-def splits(house: warehouse.Warehouse, whats: Any) -> dict[str, tuple[int, int]]:
+def splits(house: sigdir.warehouse.Warehouse, whats: Any) -> dict[str, tuple[int, int]]:
     """How often each thing that ``whats`` gives of a text comes in either collection."""
     counts = [Counter(what for row in rows_of(house, c) for what in whats(row["text_signature"])) for c in COLLECTIONS]
     return {what: (counts[0][what], counts[1][what]) for what in {*counts[0], *counts[1]}}
@@ -126,7 +145,7 @@ def as_dict(found: Sequence[Split]) -> dict[str, tuple[int, int]]:
     return {split.what: (split.signatures, split.events) for split in found}
 
 
-def test_parameters_are_counted_by_type_and_by_number(house: warehouse.Warehouse, counted: Statistics) -> None:
+def test_parameters_are_counted_by_type_and_by_number(house: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
     """A tuple is one parameter however deep it nests, and lists count by what is at their top."""
     assert as_dict(counted.types) == splits(house, parameters_of)
     assert as_dict(counted.parameters) == splits(house, lambda text: [str(len(parameters_of(text)))])
@@ -140,7 +159,7 @@ def test_types_beyond_the_thirty_most_common_are_one(tmp_path: Path) -> None:
     paths = Paths(tmp_path / "house")
     texts = [f"f{row}(uint256[{size}])" for size in range(1, 50) for row in range(1 + (size < 31))]
     publish(paths, texts)
-    found = statistics(warehouse.open(paths.root)).types
+    found = statistics(sigdir.open(paths.root)).types
     assert len(found) == 31
     assert found[-1] == Split(OTHER, 19, 0)
     assert {split.signatures for split in found[:-1]} == {2}
@@ -150,12 +169,12 @@ def test_a_list_nested_beyond_all_use_counts_once(tmp_path: Path) -> None:
     """Beyond twenty levels a parameter list is one tuple: no text makes the count slow."""
     paths = Paths(tmp_path / "house")
     publish(paths, [f"f({'(' * 9000}{')' * 9000},bool)"])
-    found = statistics(warehouse.open(paths.root))
+    found = statistics(sigdir.open(paths.root))
     assert found.parameters == (Split("1", 1, 0),)
     assert found.types == (Split("tuple", 1, 0),)
 
 
-def test_names_are_counted_by_style(house: warehouse.Warehouse, counted: Statistics) -> None:
+def test_names_are_counted_by_style(house: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
     """Every style is there, in the order of STYLES, and each row counts once."""
     expected = dict.fromkeys(STYLES, (0, 0)) | splits(house, lambda text: [style_of(text)])
     assert list(as_dict(counted.styles).items()) == [(style, expected[style]) for style in STYLES]
@@ -164,7 +183,7 @@ def test_names_are_counted_by_style(house: warehouse.Warehouse, counted: Statist
     assert counted.parameter_lists == len({text[text.index("(") :] for text in both})
 
 
-def test_selectors_are_counted_by_their_texts(house: warehouse.Warehouse, counted: Statistics) -> None:
+def test_selectors_are_counted_by_their_texts(house: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
     """How many selectors have two texts, three and so on, and which has most; topics stay out of it."""
     texts = Counter(row["hash"] for row in rows_of(house, SIGNATURES))
     assert {each.of: each.found for each in counted.shared if each.found} == {
@@ -174,7 +193,7 @@ def test_selectors_are_counted_by_their_texts(house: warehouse.Warehouse, counte
     assert texts[bytes.fromhex((counted.most_shared or "")[2:])] == max(texts.values()) > 3
 
 
-def test_selectors_are_counted_by_leading_zeros(house: warehouse.Warehouse, counted: Statistics) -> None:
+def test_selectors_are_counted_by_leading_zeros(house: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
     """Texts whose selector begins with at least one zero digit, two and so on to eight."""
     digits = [row["hash"].hex() for row in rows_of(house, SIGNATURES)]
     assert [(each.of, each.found) for each in counted.zeros] == [
@@ -193,7 +212,7 @@ def test_chance_is_the_binomial_one(texts: int) -> None:
     assert expected_shared(texts, texts + 1) == 0
 
 
-def moments(house: warehouse.Warehouse) -> Iterator[tuple[datetime, Collection]]:
+def moments(house: sigdir.warehouse.Warehouse) -> Iterator[tuple[datetime, Collection]]:
     """When each row was there to be seen."""
     committed = dict(house.sql("SELECT import_id, committed_at FROM imports").rows())
     for collection in COLLECTIONS:
@@ -201,7 +220,7 @@ def moments(house: warehouse.Warehouse) -> Iterator[tuple[datetime, Collection]]
             yield committed.get(row["import_id"], row["created_at"]), collection
 
 
-def test_growth_is_what_was_there_by_then(house: warehouse.Warehouse, counted: Statistics) -> None:
+def test_growth_is_what_was_there_by_then(house: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
     """Each point has the rows up to its time; an import's rows come with its commit."""
     came = list(moments(house))
     for held in counted.growth:
@@ -211,7 +230,7 @@ def test_growth_is_what_was_there_by_then(house: warehouse.Warehouse, counted: S
     assert [held.at for held in counted.growth] == sorted({held.at for held in counted.growth})
 
 
-def test_imports_sources_and_reasons_are_the_accounts(house: warehouse.Warehouse, counted: Statistics) -> None:
+def test_imports_sources_and_reasons_are_the_accounts(house: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
     """Read is new, known and refused, import by import and file by file."""
     entries = [entry for entry in house.history() if "import" in entry]
     assert [(each.import_id, each.imported, each.rejected) for each in counted.imports] == [
@@ -225,16 +244,16 @@ def test_imports_sources_and_reasons_are_the_accounts(house: warehouse.Warehouse
     assert counted.import_count == 2
 
 
-def test_an_older_version_has_its_own_numbers(house: warehouse.Warehouse) -> None:
+def test_an_older_version_has_its_own_numbers(house: sigdir.warehouse.Warehouse) -> None:
     """What came later is in none of the counts."""
-    first = statistics(warehouse.open(house.paths.root, 1))
+    first = statistics(sigdir.open(house.paths.root, 1))
     assert (first.version, first.import_count, first.reasons) == (1, 1, (("bad_name", 2),))
     assert first.total == sum(split.signatures + split.events for split in first.styles) == first.imports[0].imported
 
 
 def test_an_empty_warehouse_has_no_numbers(tmp_path: Path) -> None:
     """Nothing to count is zeros and empty lists, and no error."""
-    found = statistics(warehouse.open(tmp_path))
+    found = statistics(sigdir.open(tmp_path))
     assert (found.version, found.total, found.growth, found.types, found.committed_at) == (-1, 0, (), (), None)
     assert found.rows == Split("rows", 0, 0)
     assert [each.found for each in found.zeros] == [0] * 8

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from sigdir.warehouse.index.template import FIELDS, Template
 from tests.serve.support import Row, segment_of
-from warehouse.template import FIELDS, Template
 
 _CHARACTERS = [*"abcXYZ019_$,()[]", '"', "\\", "\x00", "\n", "\x1f", " ", "\x7f", "é", "語", "😀"]
 

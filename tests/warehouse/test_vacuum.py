@@ -17,7 +17,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import warehouse
+import sigdir
+from sigdir.cli.maintenance import _Duration
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
+from sigdir.warehouse.compact import compact, everything, small
+from sigdir.warehouse.errors import Busy, UnreadableWarehouse
+from sigdir.warehouse.files import RunFolder, make_folder
+from sigdir.warehouse.index.mapped import build_index
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import Publisher
+from sigdir.warehouse.snapshot import log_actions, read_snapshot
+from sigdir.warehouse.vacuum import Vacuumed, vacuum
 from tests.warehouse.support import (
     assert_sequences_beyond,
     assert_sound,
@@ -34,17 +50,6 @@ from tests.warehouse.support import (
     table_of,
     visible,
 )
-from warehouse.compact import compact, everything, small
-from warehouse.errors import Busy, Unusable
-from warehouse.files import RunFolder, make_folder
-from warehouse.mapped import build_index
-from warehouse.paths import Paths
-from warehouse.publish import Publisher
-from warehouse.reading import Reader
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from warehouse.snapshot import log_actions, read_snapshot
-from warehouse.upkeep import _Duration
-from warehouse.vacuum import Vacuumed, vacuum
 
 NOTHING = timedelta(0)
 DAY = timedelta(days=1)
@@ -97,7 +102,7 @@ def assert_readable(paths: Paths, contents: dict[int, Content], done: Vacuumed) 
         if version >= done.oldest:
             assert content_of(paths, version) == content
         elif version > 0:  # version 0 is the empty table
-            with pytest.raises(Unusable, match=f"version {version} of .* was vacuumed: .*sigdir vacuum"):
+            with pytest.raises(UnreadableWarehouse, match=f"version {version} of .* was vacuumed: .*sigdir vacuum"):
                 read_snapshot(paths, version)
 
 
@@ -164,7 +169,7 @@ def test_a_second_vacuum_with_a_longer_window_knows_what_is_gone(paths: Paths) -
 
 def test_the_history_stays(paths: Paths) -> None:
     """Imports, their sources and rejects, and what each commit says, whatever is vacuumed."""
-    house = warehouse.open(paths.root)
+    house = sigdir.open(paths.root)
     queries = [
         "SELECT * FROM imports ORDER BY 1",
         "SELECT * FROM rejects ORDER BY 1",
@@ -172,7 +177,7 @@ def test_the_history_stays(paths: Paths) -> None:
     ]
     before, history = [house.sql(query).rows() for query in queries], house.history()
     vacuum(paths, NOTHING)
-    house = warehouse.open(paths.root)
+    house = sigdir.open(paths.root)
     assert [house.sql(query).rows() for query in queries] == before
     assert house.history() == history
     assert list(paths.rejects.iterdir())
@@ -192,8 +197,8 @@ def test_an_old_version_is_refused_in_a_line_that_says_why(paths: Paths) -> None
 def test_damage_is_not_taken_for_vacuum(paths: Paths) -> None:
     """A file that the newest version lacks is missing, not vacuumed."""
     read_snapshot(paths).files[SIGNATURES][0].path.unlink()
-    with pytest.raises(Unusable, match="No such file"):
-        warehouse.open(paths.root, 7).sql("SELECT sum(id) FROM signatures").rows()
+    with pytest.raises(UnreadableWarehouse, match="No such file"):
+        sigdir.open(paths.root, 7).sql("SELECT sum(id) FROM signatures").rows()
 
 
 # What dead processes left.
@@ -241,7 +246,7 @@ def test_a_kill_in_the_middle_is_made_good_by_the_next(paths: Paths) -> None:
     """Files go one by one; the versions that are kept need none of them."""
     contents = contents_of(paths)
     told = vacuum(paths, NOTHING, dry_run=True)
-    killed = run_command("vacuum", "--keep", "0s", "--warehouse", paths.root, SIGDIR_FAULT="vacuum_removing")
+    killed = run_command("vacuum", "--keep", "0s", "--warehouse", paths.root, SIGDIR_FAILPOINT="vacuum_removing")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     left = vacuum(paths, NOTHING)
     assert len(left.waste) == len(told.waste) - 1

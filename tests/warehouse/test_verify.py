@@ -21,7 +21,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.run import digest_column
+from sigdir.signatures.collections import (
+    COLLECTIONS,
+    EVENT_SIGNATURES,
+    SIGNATURES,
+    Collection,
+)
+from sigdir.signatures.keccak import keccak256_column
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.files import run_name
+from sigdir.warehouse.index.mapped import (
+    build_index,
+    index_name,
+    open_index,
+    segment_of,
+)
+from sigdir.warehouse.parquet import write_data_file
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import fold
+from sigdir.warehouse.schema import FILE_SCHEMA
+from sigdir.warehouse.snapshot import DataFile, read_snapshot
+from sigdir.warehouse.staging import Staging
 from tests.conftest import import_files
 from tests.warehouse.support import (
     REPOSITORY,
@@ -31,15 +51,6 @@ from tests.warehouse.support import (
     command,
     environment,
 )
-from warehouse.errors import Unusable
-from warehouse.files import run_name
-from warehouse.mapped import build_index, index_name, open_index, segment_of
-from warehouse.parquet import write_data_file
-from warehouse.paths import Paths
-from warehouse.publish import fold
-from warehouse.schema import COLLECTIONS, EVENT_SIGNATURES, FILE_SCHEMA, SIGNATURES, Collection
-from warehouse.snapshot import DataFile, read_snapshot
-from warehouse.staging import Staging
 
 COLUMNS = FILE_SCHEMA.names
 INDEX_FILES = ("ids.npy", "created_at.npy", "offsets.npy", "text", "hash.npy", "hashes.npy")
@@ -47,9 +58,9 @@ INDEX_FILES = ("ids.npy", "created_at.npy", "offsets.npy", "text", "hash.npy", "
 
 def stage(paths: Paths, collection: Collection, *wanted: str) -> None:
     """POST texts, hashed as the server hashes them."""
-    floor = read_snapshot(paths).floors[collection]
+    floor = read_snapshot(paths).high_water[collection]
     with closing(Staging(paths.staging)) as staging, staging.exclusive() as transaction:
-        for text, digest in zip(wanted, digest_column(pa.array(wanted, pa.string())), strict=True):
+        for text, digest in zip(wanted, keccak256_column(pa.array(wanted, pa.string())), strict=True):
             assert transaction.stage(collection, text, digest.tobytes(), floor) is not None
 
 
@@ -246,7 +257,7 @@ def test_a_server_never_maps_other_rows_from_a_damaged_file(paths: Paths) -> Non
         try:
             told = ""
             assert columns() == whole
-        except Unusable as error:
+        except UnreadableWarehouse as error:
             told = str(error)
             refused += 1
         assert index.exists() == (not told)
@@ -259,7 +270,7 @@ def test_a_file_with_fewer_rows_than_the_log_says_is_not_mapped(paths: Paths) ->
     """The columns would end in rows of zeros."""
     file, other = data_file(paths), data_file(paths, 1)
     shutil.copy(other.path, file.path)
-    with pytest.raises(Unusable, match=f"{file.path} has {other.rows} rows, and the log says {file.rows}"):
+    with pytest.raises(UnreadableWarehouse, match=f"{file.path} has {other.rows} rows, and the log says {file.rows}"):
         segment_of(paths.root / "own", SIGNATURES, file.path, file.rows)
 
 
@@ -335,7 +346,7 @@ def test_ids_that_do_not_rise_from_file_to_file_are_found(paths: Paths) -> None:
 def test_a_text_that_is_there_twice_is_found(paths: Paths) -> None:
     """In two files, or in the table and in staging; the other place is told."""
     text = "old5(uint256)"
-    digest = digest_column(pa.array([text]))[0].tobytes()
+    digest = keccak256_column(pa.array([text]))[0].tobytes()
 
     def change(columns: dict[str, list[Any]]) -> None:
         columns["text_signature"][3], columns["hash"][3] = text, digest[:4]

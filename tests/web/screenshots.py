@@ -10,7 +10,7 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
-from serve.web.decode import EXAMPLE
+from sigdir.serve.pages.decode import EXAMPLE
 from tests.conftest import ROOT, import_files
 from tests.serve.support import HOST, serving
 from tests.web.conftest import CHROMIUM, COLLIDING, FLAGS

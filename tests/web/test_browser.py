@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from serve.web.decode import EXAMPLE
+from sigdir.serve.pages.decode import EXAMPLE
 from tests.conftest import ROOT
-from tests.serve.support import SIGNATURES_PATH, Server, found, get
+from tests.serve.support import (
+    SIGNATURES_PATH,
+    Server,
+    found,
+    get,
+)
 from tests.web.conftest import COLLIDING, PAGED, Open
 
 TRANSFER = "transfer(address,uint256)"

@@ -9,9 +9,15 @@ import pytest
 from eth_abi.abi import encode
 from playwright.sync_api import expect
 
-from pipeline.keccak import keccak256
-from serve.web.decode import EXAMPLE
-from tests.serve.support import FORM, Server, get, post_text, request
+from sigdir.serve.pages.decode import EXAMPLE
+from sigdir.signatures.keccak import keccak256
+from tests.serve.support import (
+    FORM,
+    Server,
+    get,
+    post_text,
+    request,
+)
 from tests.web.conftest import COLLIDING, Open
 
 NESTED = "nest((uint8,string,bytes[])[],bool,uint256)"

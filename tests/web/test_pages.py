@@ -11,9 +11,19 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from serve.web.decode import EXAMPLE
-from serve.web.page import asset, assets
-from tests.serve.support import FORM, HOST, SIGNATURES_PATH, Answer, Server, get, multipart, post_text, request
+from sigdir.serve.pages.decode import EXAMPLE
+from sigdir.serve.pages.page import asset, assets
+from tests.serve.support import (
+    FORM,
+    HOST,
+    SIGNATURES_PATH,
+    Answer,
+    Server,
+    get,
+    multipart,
+    post_text,
+    request,
+)
 from tests.web.conftest import PAGED
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from serve.report import page as report_page
+import sigdir
+from sigdir.serve.statistics.report import page as report_page
+from sigdir.warehouse.sql.statistics import statistics
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.serve.support import Server
 from tests.web.conftest import Open
-from warehouse import open as open_warehouse
-from warehouse.statistics import statistics
 
 FIGURES = 7
 
@@ -29,7 +29,7 @@ def drawn(page_of: Open) -> Page:
 @pytest.fixture(scope="module")
 def report(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("report") / "report.html"
-    file.write_bytes(report_page(statistics(open_warehouse(server.folder))))
+    file.write_bytes(report_page(statistics(sigdir.open(server.folder))))
     return file
 
 

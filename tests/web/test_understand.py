@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.formats.abi import abi_entry
-from pipeline.grammar import FUNCTIONS, normalise
-from pipeline.keccak import keccak256
-from serve.web.abi import abi_json
-from serve.web.search import find
-from serve.web.understand import understand
+from sigdir.serve.pages.abi import abi_json
+from sigdir.serve.pages.search import find
+from sigdir.serve.pages.understand import understand
+from sigdir.signatures.abi import abi_entry
+from sigdir.signatures.collections import EVENT_SIGNATURES, FUNCTIONS, SIGNATURES
+from sigdir.signatures.grammar import normalise
+from sigdir.signatures.keccak import keccak256
 from tests.serve.support import Row, segment_of, view_of
-from warehouse.schema import EVENT_SIGNATURES, SIGNATURES
 
 TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 

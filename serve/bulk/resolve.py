@@ -1,0 +1,378 @@
+"""Many hashes in one request: selectors and topics in, their texts out, one line of JSON each, in order.
+
+All hashes of a request are looked up together, segment by segment, and only then written, some thousand
+lines at a time, by compiled kernels: no Python runs for a single hash. A request holds its body, 60 bytes
+a hash and one piece of the answer, so memory is bounded whatever is asked for how often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import falcon
+import numpy as np
+import numpy.typing as npt
+import orjson
+from numba import njit
+
+from sigdir.serve import openapi_bulk
+from sigdir.serve.http.bodies import read_body
+from sigdir.serve.http.errors import HttpError, detail
+from sigdir.serve.openapi import Routes
+from sigdir.serve.openapi_bulk import NDJSON
+from sigdir.serve.settings import Settings
+from sigdir.serve.writer import Writer
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+from sigdir.warehouse.index.lookup import Lookup
+from sigdir.warehouse.index.mapped import NO_ROWS, Segment, sorted_hashes
+from sigdir.warehouse.index.template import (
+    escaped,
+    fixed,
+    hex_digits,
+    put,
+)
+from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.snapshot import Snapshot
+
+Array = npt.NDArray[Any]
+
+MAX_HASHES = 100_000
+
+_WIDTHS = np.array([collection.hash_bytes for collection in COLLECTIONS], np.int64)
+_NEITHER = len(COLLECTIONS)
+"""The kind of what is no hash; that of a hash is its collection's place."""
+
+_MAX_ECHO = 80  # bytes of a malformed hash that its line repeats
+_PIECE = 16_384  # hashes and texts of a piece of the answer, more only where one hash has more
+
+_BEGIN = fixed('{"hash":"')
+_TEXTS = fixed('","texts":[')
+_END = fixed("]}\n")
+_ERROR = fixed('","error":"neither 8 nor 64 hex digits"}\n')
+_FRAME = 96  # bytes of a line beside its hash and texts
+
+
+def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
+    return [("/api/v1/resolve/", ResolveResource(settings, reader))]
+
+
+class ResolveResource:
+    """Up to MAX_HASHES hashes as a JSON list, as lines of JSON or as plain lines."""
+
+    def __init__(self, settings: Settings, reader: Reader) -> None:
+        self._max_body = settings.max_import_body
+        self._reader = reader
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        body = read_body(req, self._max_body)
+        asked = Asked.of(body, req.content_type or "")
+        resp.content_type = NDJSON
+        resp.stream = resolved(self._reader.current(), asked)
+
+    def described(self) -> dict[str, Any]:
+        return openapi_bulk.resolve_item(MAX_HASHES)
+
+
+# Reading.
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for: the n-th is ``data[starts[n]:ends[n]]`` as it came, of kind ``kinds[n]``."""
+
+    data: Array
+    starts: Array
+    ends: Array
+    kinds: Array
+    digests: Array  # uint8, 32 a hash, zeros behind a selector
+
+    @classmethod
+    def of(cls, body: bytes, content_type: str) -> Asked:
+        """Understand a body by its content type, or where that says nothing by its first byte; raises HttpError."""
+        raw, blank_counts = _lines_of(body, content_type)
+        data = np.frombuffer(raw, np.uint8)
+        starts, ends = np.empty(MAX_HASHES, np.int64), np.empty(MAX_HASHES, np.int64)
+        count = _split(data, starts, ends, blank_counts)
+        if count > MAX_HASHES:
+            raise _too_many()
+        starts, ends = starts[:count], ends[:count]
+        kinds, digests = np.empty(count, np.uint8), np.zeros((count, 32), np.uint8)
+        _understand(data, starts, ends, kinds, digests)
+        return cls(data, starts, ends, kinds, digests)
+
+
+def _too_many() -> HttpError:
+    return detail(413, f"More than {MAX_HASHES} hashes.")
+
+
+def _lines_of(body: bytes, content_type: str) -> tuple[bytes, bool]:
+    """A body as one hash a line, and whether a blank line counts for one."""
+    kind = content_type.partition(";")[0].strip().lower()
+    first = body.lstrip()[:1]
+    if kind == "application/json" or (kind not in _LINES and first == b"["):
+        return _joined(_json_list(body))
+    if kind in _JSON_LINES or (kind != "text/plain" and first in (b'"', b"{")):
+        return _joined(_json_lines(body))
+    return body, False
+
+
+_JSON_LINES = (NDJSON, "application/jsonl", "application/x-jsonlines")
+_LINES = (*_JSON_LINES, "text/plain")
+
+
+def _joined(items: list[Any]) -> tuple[bytes, bool]:
+    if not all(type(item) is str for item in items):  # no hash; its line repeats it
+        items = [item if isinstance(item, str) else orjson.dumps(item).decode() for item in items]
+    text = "\n".join(items)
+    if text.count("\n") >= max(1, len(items)):
+        text = "\n".join(item.replace("\n", " ") for item in items)
+    return text.encode(), bool(items)
+
+
+def _json_list(body: bytes) -> list[Any]:
+    if body.count(b",") >= MAX_HASHES:  # before a body of nothing but brackets takes twenty times its size
+        raise _too_many()
+    try:
+        items = orjson.loads(body)
+    except ValueError as error:
+        raise detail(400, f"JSON parse error - {error}") from None
+    if not isinstance(items, list):
+        raise detail(400, "Expected a list of hashes.")
+    return items
+
+
+def _json_lines(body: bytes) -> list[Any]:
+    """The text or the member ``hash`` of each line that is not blank; a line that is neither as it came."""
+    if body.count(b"\n") > 2 * MAX_HASHES:
+        raise _too_many()
+    lines = [line for line in body.split(b"\n") if line.strip()]
+    try:
+        values = _json_list(b"[" + b",".join(lines) + b"]")
+    except HttpError as refusal:
+        if refusal.status == 413:
+            raise
+        values = []
+    if len(values) != len(lines):  # a line is broken, or has several values: each by itself
+        values = [_json_line(line) for line in lines]
+    return [value.get("hash", "") if isinstance(value, dict) else value for value in values]
+
+
+def _json_line(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except ValueError:
+        return line.decode("utf-8", "replace")
+
+
+@njit(nogil=True, cache=True)
+def _split(data: Array, starts: Array, ends: Array, blank_counts: bool) -> int:
+    """Find the lines without the blanks round them; one more than there is room for where there are more."""
+    count = 0
+    at = 0
+    while at <= len(data):
+        stop = at
+        while stop < len(data) and data[stop] != 0x0A:
+            stop += 1
+        first, last = at, stop
+        while first < last and data[first] <= 0x20:
+            first += 1
+        while first < last and data[last - 1] <= 0x20:
+            last -= 1
+        if first < last or blank_counts:
+            if count == len(starts):
+                return count + 1
+            starts[count], ends[count] = first, last
+            count += 1
+        at = stop + 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def _understand(data: Array, starts: Array, ends: Array, kinds: Array, digests: Array) -> None:
+    """Tell what each line is, and give its bytes."""
+    for n in range(len(starts)):
+        at, end = starts[n], ends[n]
+        if end - at > 2 and data[at] == 0x30 and (data[at + 1] | 0x20) == 0x78:
+            at += 2
+        kind = _NEITHER
+        for k in range(len(_WIDTHS)):
+            if end - at == 2 * _WIDTHS[k]:
+                kind = k
+        if kind != _NEITHER:
+            for place in range(end - at):
+                byte = data[at + place]
+                if 0x30 <= byte <= 0x39:
+                    digit = byte - 0x30
+                elif 0x61 <= (byte | 0x20) <= 0x66:
+                    digit = (byte | 0x20) - 0x57
+                else:
+                    kind = _NEITHER
+                    break
+                digests[n, place >> 1] |= digit if place & 1 else digit << 4
+        kinds[n] = kind
+
+
+# Finding.
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The rows of a segment that may answer: those of the hash ``asking[n]`` are ``order[first[n]:last[n]]``."""
+
+    segment: Segment
+    asking: Array
+    order: Array
+    first: Array
+    last: Array
+
+
+def resolved(view: View, asked: Asked) -> Iterator[bytes]:
+    """The lines of the answer, in pieces; texts of a hash the oldest first."""
+    found = []
+    weights = np.ones(len(asked.kinds), np.int64)
+    for kind, collection in enumerate(COLLECTIONS):
+        asking = np.flatnonzero(asked.kinds == kind)
+        # Looked up in their own order, neighbours take the same turns: a third of the time.
+        prefixes = np.ascontiguousarray(asked.digests[asking, :4]).view(">u4").reshape(-1)
+        rising = np.argsort(prefixes)
+        prefixes, first, last = prefixes[rising].astype(np.uint32), np.empty_like(asking), np.empty_like(asking)
+        for segment in view.segments[collection] if len(asking) else ():
+            order, first[rising], last[rising] = segment.with_prefixes(prefixes)
+            some = last > first
+            if some.any():
+                found.append(_Found(segment, asking[some], order, first[some], last[some]))
+                weights[asking[some]] += last[some] - first[some]
+    ends = np.cumsum(weights)
+    total = int(ends[-1]) if len(ends) else 0
+    cuts = np.searchsorted(ends, np.arange(_PIECE, total, _PIECE), side="right").tolist()
+    for start, stop in pairwise(sorted({0, *cuts, len(ends)})):
+        yield _piece(asked, found, start, stop)
+
+
+def _piece(asked: Asked, found: list[_Found], first: int, last: int) -> bytes:
+    """The lines ``first`` up to ``last``."""
+    asking, starts, pools = [NO_ROWS], [NO_ROWS], [_NOTHING]
+    pooled = 0
+    for part in found:
+        a, b = np.searchsorted(part.asking, (first, last)).tolist()
+        if a < b:
+            segment = part.segment
+            theirs, begins, pool = _texts(
+                part.asking[a:b], part.order, part.first[a:b], part.last[a:b], asked.digests,
+                segment.hash, segment.offsets, segment.text,
+            )  # fmt: skip
+            asking.append(theirs)
+            starts.append(begins + pooled)
+            pools.append(pool)
+            pooled += len(pool)
+    of = np.concatenate(asking)
+    order = np.argsort(of, kind="stable")  # the texts of one hash stay in the order of the segments
+    lines: bytes = _lines(
+        asked.data, asked.starts, asked.ends, asked.kinds, asked.digests, first, last,
+        of[order], np.concatenate(starts)[order], np.concatenate(pools),
+    ).tobytes()  # fmt: skip
+    return lines
+
+
+_NOTHING = np.empty(0, np.uint8)
+
+
+@njit(nogil=True, cache=True)
+def _texts(
+    asking: Array, order: Array, first: Array, last: Array, digests: Array, hash: Array, offsets: Array, text: Array
+) -> tuple[Array, Array, Array]:
+    """The texts of a segment's rows as JSON has them: which hash each is of, where it begins, and the bytes.
+
+    Each is ended by a zero.
+    """
+    rows = size = 0
+    for n in range(len(asking)):
+        for k in range(first[n], last[n]):
+            row = np.int64(order[k] & np.uint64(0xFFFF_FFFF))
+            if _is_same(hash, row, digests, asking[n]):
+                rows += 1
+                size += 3 + 6 * (offsets[row + 1] - offsets[row])
+    theirs, begins, out = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(size, np.uint8)
+    at = np.uint64(0)
+    one = np.uint64(1)
+    count = 0
+    for n in range(len(asking)):
+        for k in range(first[n], last[n]):
+            row = np.int64(order[k] & np.uint64(0xFFFF_FFFF))
+            if _is_same(hash, row, digests, asking[n]):
+                theirs[count], begins[count] = asking[n], at
+                count += 1
+                out[at] = 0x22
+                at += one
+                for byte in text[offsets[row] : offsets[row + 1]]:
+                    if byte < 0x80:
+                        at = escaped(out, at, byte)
+                    else:
+                        out[at] = byte
+                        at += one
+                out[at], out[at + one] = 0x22, 0
+                at += one + one
+    return theirs, begins, out[:at]
+
+
+@njit(nogil=True, cache=True)
+def _is_same(hash: Array, row: Any, digests: Array, n: int) -> bool:
+    """Whether a row has the hash asked for; its first four bytes are known to be the same."""
+    same = True
+    for k in range(4, hash.shape[1]):
+        same &= hash[row, k] == digests[n, k]
+    return same
+
+
+@njit(nogil=True, cache=True)
+def _lines(
+    data: Array, starts: Array, ends: Array, kinds: Array, digests: Array, first: int, last: int,
+    of: Array, begins: Array, texts: Array,
+) -> Array:  # fmt: skip
+    """The lines of the hashes ``first`` up to ``last``; ``of`` rises and tells which hash a text is of."""
+    size = len(texts)
+    for n in range(first, last):
+        size += _FRAME + (2 * _WIDTHS[kinds[n]] if kinds[n] < _NEITHER else 6 * _MAX_ECHO)
+    out = np.empty(size, np.uint8)
+    at = np.uint64(0)
+    one = np.uint64(1)
+    k = 0
+    for n in range(first, last):
+        at = put(out, at, _BEGIN)
+        if kinds[n] == _NEITHER:
+            for byte in data[starts[n] : min(ends[n], starts[n] + _MAX_ECHO)]:
+                at = escaped(out, at, byte if byte < 0x7F else 0x3F)
+            at = put(out, at, _ERROR)
+            continue
+        out[at], out[at + one] = 0x30, 0x78
+        at += one + one
+        for byte in digests[n, : _WIDTHS[kinds[n]]]:
+            at = hex_digits(out, at, byte)
+        at = put(out, at, _TEXTS)
+        is_first = True
+        while k < len(of) and of[k] == n:
+            if not is_first:
+                out[at] = 0x2C
+                at += one
+            is_first = False
+            place = begins[k]
+            while texts[place] != 0:
+                out[at] = texts[place]
+                at += one
+                place += 1
+            k += 1
+        at = put(out, at, _END)
+    return out[:at]
+
+
+def warm() -> None:
+    """Compile the kernels, or load them."""
+    digest = np.frombuffer(bytes.fromhex("a9059cbb"), np.uint8).reshape(1, 4)
+    text, numbers = np.frombuffer(b"f()", np.uint8), np.zeros(1, np.int64)
+    segment = Segment.of(1, numbers, numbers, np.array([0, 3]), text, digest, sorted_hashes(digest))
+    Lookup([segment]).with_hash(bytes(4))
+    view = View(Snapshot(), {SIGNATURES: (segment,), EVENT_SIGNATURES: ()}, "", b"")
+    b"".join(resolved(view, Asked.of(b"0xa9059cbb", "")))

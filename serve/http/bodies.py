@@ -1,0 +1,132 @@
+"""Request bodies: JSON, urlencoded and multipart forms, each bounded, each broken in the contract's words."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import falcon
+from falcon.media import MultipartFormHandler
+
+from sigdir.serve.http.errors import HttpError, detail
+
+_MAX_FIELDS = 1000
+_MAX_VALUES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file of a multipart form, and what the client calls it."""
+
+    data: bytes
+    name: str = ""
+
+
+def read_body(request: falcon.Request, limit: int) -> bytes:
+    """The whole body; raises HttpError, 413 where it is over ``limit`` bytes."""
+    length = request.content_length
+    if length is not None and length > limit:
+        raise detail(413, f"Request body over {limit} bytes.")
+    stream = request.bounded_stream if length is not None else request.stream
+    body: bytes = stream.read(limit + 1)
+    if len(body) > limit:
+        raise detail(413, f"Request body over {limit} bytes.")
+    if length is not None and len(body) < length:
+        raise detail(400, "Request body cut short.")
+    return body
+
+
+def fields_of(request: falcon.Request, limit: int) -> dict[str, Any]:
+    """The fields of a body: JSON values as they are, form values as str, files as Upload.
+
+    Of repeated fields the last one counts. Raises HttpError.
+    """
+    body = read_body(request, limit)
+    written = request.content_type
+    kind = (written or "").partition(";")[0].strip().lower()
+    if not body and (kind == "" or kind in _READERS):
+        return {}
+    reader = _READERS.get(kind)
+    if reader is None:
+        raise detail(415, f'Unsupported media type "{written or ""}" in request.')
+    return reader(body, written or "")
+
+
+def loads(text: str) -> Any:
+    """The JSON value of a text; raises ValueError, RecursionError.
+
+    Of too many values too: 16 MiB of ``[],`` would take half a gigabyte.
+    """
+    if len(text) > _MAX_VALUES and sum(map(text.count, ",[{")) > _MAX_VALUES:
+        raise ValueError(f"over {_MAX_VALUES} values")
+    return json.loads(text)
+
+
+def _json(body: bytes, _: str) -> dict[str, Any]:
+    try:
+        value = loads(body.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise detail(400, f"JSON parse error - not UTF-8 at byte {error.start}") from None
+    except RecursionError:
+        raise detail(400, "JSON parse error - nested too deeply") from None
+    except ValueError as error:
+        raise detail(400, f"JSON parse error - {error}") from None
+    if not isinstance(value, dict):
+        kind = "NoneType" if value is None else type(value).__name__
+        text = f"Invalid data. Expected a dictionary, but got {kind}."
+        raise HttpError(400, {"non_field_errors": [text]})
+    return value
+
+
+def _form(body: bytes, _: str) -> dict[str, Any]:
+    try:
+        pairs = parse_qsl(
+            body.decode("utf-8", "replace"), keep_blank_values=True, errors="replace", max_num_fields=_MAX_FIELDS
+        )
+    except ValueError as error:
+        raise detail(400, f"Form parse error - {error}") from None
+    return dict(pairs)
+
+
+def _multipart(body: bytes, content_type: str) -> dict[str, Any]:
+
+    fields: dict[str, Any] = {}
+    handler = MultipartFormHandler()
+    handler.parse_options.max_body_part_buffer_size = len(body) + 1
+    handler.parse_options.max_body_part_count = _MAX_FIELDS
+    try:
+        for part in handler.deserialize(io.BytesIO(body), content_type, len(body)):
+            data = part.get_data()
+            if part.name is not None:
+                is_file = part.filename is not None
+                fields[part.name] = Upload(data, part.filename or "") if is_file else data.decode("utf-8", "replace")
+    except falcon.HTTPError as error:
+        raise detail(400, f"Multipart form parse error - {error.description or error.title}") from None
+    except ValueError as error:
+        raise detail(400, f"Multipart form parse error - {error}") from None
+    return fields
+
+
+_READERS = {
+    "application/json": _json,
+    "application/x-www-form-urlencoded": _form,
+    "multipart/form-data": _multipart,
+}
+
+
+def text_field(fields: dict[str, Any], name: str) -> str:
+    """A text as the contract reads it, trimmed; raises HttpError where it is missing, null or blank."""
+    if name not in fields:
+        raise HttpError(400, {name: ["This field is required."]})
+    value = fields[name]
+    if value is None:
+        raise HttpError(400, {name: ["This field may not be null."]})
+    if isinstance(value, Upload):
+        value = value.data.decode("utf-8", "replace")
+    text = (value if isinstance(value, str) else str(value)).strip()
+    if not text:
+        raise HttpError(400, {name: ["This field may not be blank."]})
+    return text

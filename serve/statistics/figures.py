@@ -1,0 +1,334 @@
+"""The figures of a version: each a picture, what it shows in a sentence of numbers, and its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sigdir.serve.statistics import plots
+from sigdir.warehouse.sql.statistics import (
+    OTHER,
+    Chance,
+    Import,
+    Source,
+    Split,
+    Statistics,
+)
+
+_SHOWN_TYPES = 9
+_SHOWN_PARAMETERS = 9
+_SHOWN_CHANCES = 8
+_LISTED = 60  # rows of a table
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure for a page. ``svg`` is an element that names no other address; ``rows`` are the table's cells."""
+
+    name: str
+    title: str
+    finding: str
+    svg: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def totals(statistics: Statistics) -> list[tuple[str, str]]:
+    """The figures that a page starts with: what, and how many."""
+    return [
+        ("functions and errors", _number(statistics.rows.signatures)),
+        ("events", _number(statistics.rows.events)),
+        ("different selectors", _number(statistics.selectors)),
+        ("different names", _number(statistics.names)),
+        ("different parameter lists", _number(statistics.parameter_lists)),
+        ("imports", _number(statistics.import_count)),
+        ("refused candidates", _number(sum(rows for _, rows in statistics.reasons))),
+        ("on disk", _size(statistics.bytes.signatures + statistics.bytes.events)),
+    ]
+
+
+def figures(statistics: Statistics) -> list[Figure]:
+    """All figures that there is something to show in, in the order of a page."""
+    makers: list[tuple[Callable[[Statistics], Figure], object]] = [
+        (_growth, statistics.growth),
+        (_sources, any(source.read for source in statistics.sources)),
+        (_types, statistics.types),
+        (_parameters, statistics.total),
+        (_shared, any(chance.found or chance.expected >= 0.01 for chance in statistics.shared)),
+        (_zeros, statistics.rows.signatures),
+        (_styles, statistics.total),
+        (_reasons, statistics.reasons),
+    ]
+    return [make(statistics) for make, something in makers if something]
+
+
+def _growth(statistics: Statistics) -> Figure:
+    growth, largest = statistics.growth, max(statistics.imports, key=lambda each: each.imported, default=None)
+    finding = f"{_number(statistics.total)} rows"
+    finding += f" came at once on {_day(growth[0].at)}" if len(growth) == 1 else _between(growth[0].at, growth[-1].at)
+    if largest and statistics.import_count > 1:
+        share = _share(largest.imported, statistics.total)
+        finding += f"; of {statistics.import_count:,} imports the largest, {_import_name(largest)}, brought {share}"
+    elif largest:
+        finding += f", by {_import_name(largest)}"
+    lines = [
+        ("functions and errors", plots.FIRST, [held.signatures for held in growth]),
+        ("events", plots.SECOND, [held.events for held in growth]),
+    ]
+    rows = [
+        (
+            _import_name(each), _time(each.committed_at),
+            _number(each.read), _number(each.imported), _number(each.duplicate), _number(each.rejected),
+        )
+        for each in statistics.imports
+    ]  # fmt: skip
+    posted = statistics.total - sum(each.imported for each in statistics.imports)
+    if posted and statistics.import_count <= len(statistics.imports):
+        rows.append(("posted one by one", "", "", _number(posted), "", ""))
+    elif posted:
+        rows.append(("smaller imports, and posted one by one", "", "", _number(posted), "", ""))
+    columns = ("import", "at (UTC)", "read", "new", "known", "refused")
+    marks = [(each.committed_at, str(each.import_id)) for each in statistics.imports]
+    svg = plots.steps([held.at for held in growth], lines, [(at, f"import {number}") for at, number in marks])
+    return Figure("growth", "Growth", finding + ".", svg, columns, tuple(rows))
+
+
+def _between(first: datetime, last: datetime) -> str:
+    if f"{first:%F %H:%M}" == f"{last:%F %H:%M}":
+        return f" came on {_day(first)} at {first:%H:%M} UTC"
+    if first.date() == last.date():
+        return f" came on {_day(first)} between {first:%H:%M} and {last:%H:%M} UTC"
+    return f" came between {_day(first)} and {_day(last)}"
+
+
+def _import_name(each: Import) -> str:
+    return f"import {each.import_id} ({each.source})" if each.source else f"import {each.import_id}"
+
+
+def _sources(statistics: Statistics) -> Figure:
+    sources = [source for source in statistics.sources if source.read]
+    read = sum(source.read for source in sources)
+    new, known, refused = (
+        sum(getattr(source, part) for source in sources) for part in ("imported", "duplicate", "rejected")
+    )
+    best = max(sources, key=lambda source: source.imported)
+    finding = f"Of {_number(read)} candidates {_share(new, read)} were new, {_share(known, read)} known, "
+    finding += f"{_share(refused, read)} refused"
+    if len(sources) > 1 and new:
+        finding += f"; {_source_name(best)} brought {_share(best.imported, new)} of what is new"
+    parts = [
+        ("new", plots.FIRST, [_percent(source.imported, source.read) for source in sources]),
+        ("known", plots.THIRD, [_percent(source.duplicate, source.read) for source in sources]),
+        ("refused", plots.BAD, [_percent(source.rejected, source.read) for source in sources]),
+    ]
+    svg = plots.stacked_bars(
+        [_cut(_source_name(source), 22) for source in sources], [f"{source.read:,}" for source in sources], parts
+    )
+    rows = tuple(
+        (
+            _source_name(source), _number(source.files), _number(source.read), _number(source.imported),
+            _number(source.duplicate), _number(source.rejected),
+        )
+        for source in sources
+    )  # fmt: skip
+    columns = ("source", "files", "read", "new", "known", "refused")
+    return Figure("sources", "Where rows come from", finding + ".", svg, columns, rows)
+
+
+def _source_name(source: Source) -> str:
+    """What a page says of a source: not where on this machine it was."""
+    if source.path is None:
+        return f"{source.files:,} other files"
+    name = source.path.rstrip("/").rpartition("/")[2]
+    return f"{name}/ ({source.files:,} files)" if source.path.endswith("/") else name
+
+
+def _types(statistics: Statistics) -> Figure:
+    types = [split for split in statistics.types if split.what != OTHER]
+    all_types = _sum("all", statistics.types)
+    common = types[:5]
+    finding = f"Of {_number(all_types.signatures + all_types.events)} parameters "
+    finding += _listing([f"{split.what} is {_share_of(split, all_types)}" for split in common[:2]])
+    if len(types) > len(common):
+        covered = _sum("common", common)
+        finding += f"; the {len(common)} most common types are {_share_of(covered, all_types)}"
+    shown = types[:_SHOWN_TYPES]
+    rest = _sum("other", [split for split in statistics.types if split not in shown])
+    if rest.signatures + rest.events:
+        shown.append(rest)
+    return _split_figure("types", "Types of parameters", finding + ".", "type", shown, all_types, statistics.types)
+
+
+def _parameters(statistics: Statistics) -> Figure:
+    parameters = statistics.parameters
+    all_texts = statistics.rows
+    shown = [split for split in parameters if int(split.what) < _SHOWN_PARAMETERS]
+    more = [split for split in parameters if int(split.what) >= _SHOWN_PARAMETERS]
+    if more:
+        shown.append(_sum(f"{_SHOWN_PARAMETERS} or more", more))
+    most = max(int(split.what) for split in parameters)
+    means = []
+    for collection, name in (("signatures", "functions and errors"), ("events", "events")):
+        if texts := getattr(all_texts, collection):
+            mean = sum(int(split.what) * getattr(split, collection) for split in parameters) / texts
+            means.append(f"{name} have {mean:.2f}")
+    finding = f"On average {_listing(means)} parameters; the longest list has {most:,}."
+    listed = (
+        (*parameters[: _LISTED - 1], _sum("more", parameters[_LISTED - 1 :])) if parameters[_LISTED:] else parameters
+    )
+    return _split_figure("parameters", "Number of parameters", finding, "parameters", shown, all_texts, listed)
+
+
+def _styles(statistics: Statistics) -> Figure:
+    shown = [split for split in statistics.styles if split.signatures + split.events]
+    finding = []
+    for collection, name in (("signatures", "function and error"), ("events", "event")):
+        if total := getattr(statistics.rows, collection):
+            best = max(shown, key=lambda split: getattr(split, collection))
+            finding.append(f"{_share(getattr(best, collection), total)} of {name} names are {_style_name(best.what)}")
+    named = [Split(_style_name(split.what), split.signatures, split.events) for split in shown]
+    text = _listing(finding) + "."
+    return _split_figure("styles", "Styles of names", text, "style", named, statistics.rows, named)
+
+
+def _style_name(style: str) -> str:
+    return {OTHER: "with $", "lowercase": "one lowercase word"}.get(style, style)
+
+
+def _shared(statistics: Statistics) -> Figure:
+    texts = statistics.rows.signatures
+    found = sum(chance.found for chance in statistics.shared)
+    expected = sum(chance.expected for chance in statistics.shared)
+    finding = f"{_counted(found, 'selector has', 'selectors have')} more than one text, where chance would give "
+    finding += f"{plots.short(expected)} for {_number(texts)} texts and 2³² selectors"
+    if statistics.most_shared:
+        finding += f"; {statistics.most_shared} has most, {statistics.shared[-1].of:,}"
+    labels = [f"{chance.of:,}" for chance in _shown(statistics.shared)]
+    return _chance_figure(
+        "shared",
+        "Selectors with several texts",
+        finding + ".",
+        labels,
+        statistics.shared,
+        "texts of a selector",
+        "selectors",
+    )
+
+
+def _zeros(statistics: Statistics) -> Figure:
+    sixth = statistics.zeros[5]
+    finding = f"{_counted(sixth.found, 'text has a selector', 'texts have selectors')} that begin"
+    finding += (
+        f"{'s' if sixth.found < 2 else ''} with six zeros or more, where chance gives {plots.short(sixth.expected)}"
+    )
+    finding += (
+        ": such names are searched for, because zeros cost less gas" if sixth.found > 3 * sixth.expected + 1 else ""
+    )
+    labels = [str(chance.of) for chance in statistics.zeros]
+    return _chance_figure(
+        "zeros", "Selectors that begin with zeros", finding + ".", labels, statistics.zeros,
+        "zero digits at the start, at least", "texts",
+    )  # fmt: skip
+
+
+def _reasons(statistics: Statistics) -> Figure:
+    reasons = statistics.reasons
+    refused = sum(rows for _, rows in reasons)
+    (first, most), *others = reasons
+    finding = f"{_counted(refused, 'candidate was', 'candidates were')} refused, {_share(most, refused)} as {first}"
+    if others:
+        finding += f", {_share(others[0][1], refused)} as {others[0][0]}"
+    shares = [_share(rows, refused) for _, rows in reasons]
+    svg = plots.log_dots(
+        [reason for reason, _ in reasons],
+        [rows for _, rows in reasons],
+        [f"{rows:,}" for _, rows in reasons],
+        plots.BAD,
+    )
+    rows = tuple((reason, _number(rows), share) for (reason, rows), share in zip(reasons, shares, strict=True))
+    return Figure("reasons", "Why candidates are refused", finding + ".", svg, ("reason", "candidates", "share"), rows)
+
+
+def _split_figure(
+    name: str, title: str, finding: str, what: str, shown: Sequence[Split], whole: Split, listed: Sequence[Split]
+) -> Figure:
+    """Bars in percent of each collection, and a table with the counts too."""
+    groups = [
+        ("functions and errors", plots.FIRST, [_percent(split.signatures, whole.signatures) for split in shown]),
+        ("events", plots.SECOND, [_percent(split.events, whole.events) for split in shown]),
+    ]
+    svg = plots.grouped_bars([split.what for split in shown], [group for group in groups if any(group[2])])
+    rows = tuple(
+        (
+            split.what, _number(split.signatures), _share(split.signatures, whole.signatures),
+            _number(split.events), _share(split.events, whole.events),
+        )
+        for split in listed
+    )  # fmt: skip
+    columns = (what, "functions and errors", "share", "events", "share")
+    return Figure(name, title, finding, svg, columns, rows)
+
+
+def _chance_figure(
+    name: str, title: str, finding: str, labels: Sequence[str], chances: Sequence[Chance], what: str, of: str
+) -> Figure:
+    shown = _shown(chances)
+    svg = plots.against_chance(labels, [each.found for each in shown], [each.expected for each in shown], what)
+    rows = tuple((f"{each.of:,}", _number(each.found), plots.short(each.expected)) for each in chances[:_LISTED])
+    return Figure(name, title, finding, svg, (what, f"{of} found", "expected by chance"), rows)
+
+
+def _shown(chances: Sequence[Chance]) -> Sequence[Chance]:
+    """The first ones, and the last one in any case."""
+    return chances if len(chances) <= _SHOWN_CHANCES else [*chances[: _SHOWN_CHANCES - 1], chances[-1]]
+
+
+def _sum(what: str, splits: Sequence[Split]) -> Split:
+    return Split(what, sum(split.signatures for split in splits), sum(split.events for split in splits))
+
+
+def _share_of(split: Split, whole: Split) -> str:
+    return _share(split.signatures + split.events, whole.signatures + whole.events)
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100 * part / whole if whole else 0.0
+
+
+def _share(part: int, whole: int) -> str:
+    """A share as people read it; what is not all and not nothing is not told as such."""
+    percent = _percent(part, whole)
+    if 0 < percent < 0.05:
+        return "under 0.1\u00a0%"
+    if 99.95 <= percent < 100:
+        return "over 99.9\u00a0%"
+    return f"{percent:.1f}\u00a0%" if 0 < percent < 100 else f"{percent:.0f}\u00a0%"
+
+
+def _number(value: int) -> str:
+    return f"{value:,}"
+
+
+def _size(octets: int) -> str:
+    return f"{octets / 1e6:,.1f} MB" if octets >= 1e5 else f"{octets / 1e3:,.1f} kB"
+
+
+def _counted(value: int, one: str, many: str) -> str:
+    return f"{value:,} {many}" if value > 1 else f"{'1' if value else 'No'} {one}"
+
+
+def _listing(parts: Sequence[str]) -> str:
+    return " and ".join(parts)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2 - 1) :]}"
+
+
+def _day(at: datetime) -> str:
+    return f"{at.day} {at:%B %Y}"
+
+
+def _time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,188 @@
+"""SQL at a terminal: lines with history and completion, statements with their time.
+
+DuckDB's own shell is of no use here: it is a process of its own, which has none of our functions, and its
+safe mode would still COPY into the folder that it may read. So statements go through ``Warehouse.sql``,
+under the same lock as any other query, and prompt_toolkit is the line that they are typed in.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import completion_is_selected
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import PygmentsLexer
+from pygments.lexers.sql import SqlLexer
+
+from sigdir.signatures.collections import COLLECTIONS
+from sigdir.warehouse import Warehouse
+from sigdir.warehouse.errors import WarehouseError
+
+_HELP = """\
+A statement ends with ; and may take several lines. Tab completes, Ctrl-R searches what was typed before,
+Ctrl-C stops a statement, Ctrl-D ends.
+  .tables    what there is to select from, with the columns
+  .refresh   go to the newest version
+  .help      this
+  .quit      end
+"""
+_QUIT = (".quit", ".exit", "quit", "exit")
+
+
+def run_shell(house: Warehouse) -> None:
+    """Ask for statements and answer them until the input ends."""
+    click.echo(_banner(house))
+    words = words_of(house)
+    session: PromptSession[str] = PromptSession(
+        history=_history(), completer=SqlCompleter(words), lexer=PygmentsLexer(SqlLexer),
+        multiline=True, key_bindings=_bindings(), prompt_continuation="   ...> ",
+    )  # fmt: skip
+    while True:
+        try:
+            text = session.prompt("sigdir> ").strip()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        if text.rstrip(";").strip() in _QUIT:
+            return
+        if text.startswith("."):
+            _command(house, words, text.rstrip(";").strip())
+        elif text:
+            _answer(house, text)
+
+
+def _banner(house: Warehouse) -> str:
+    counts = ", ".join(f"{house.count(collection):,} {collection}" for collection in COLLECTIONS)
+    return f"{house.paths.root}, version {house.version}: {counts}. Statements end with ;  .help tells the rest."
+
+
+def _command(house: Warehouse, words: Words, text: str) -> None:
+    if text == ".tables":
+        for table, columns in words.columns.items():
+            click.echo(f"{table:<18} {', '.join(columns)}")
+    elif text == ".refresh":
+        try:
+            house.refresh()
+            click.echo(_banner(house))
+        except WarehouseError as error:
+            click.echo(f"Error: {error}")
+    else:
+        click.echo(_HELP, nl=False)
+
+
+def _answer(house: Warehouse, text: str) -> None:
+    """Run the statements of a text up to the first that fails."""
+    try:
+        for statement in house.database.statements(text):
+            began = time.perf_counter()
+            click.echo(str(house.sql(statement)))
+            click.echo(f"{time.perf_counter() - began:.3f} s")
+    except WarehouseError as error:
+        click.echo(f"Error: {error}")
+    except KeyboardInterrupt:
+        click.echo("interrupted")
+
+
+def _history() -> History:
+    """What was typed before, in the user's state folder; of this session alone where that cannot be written."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sigdir"
+    file = state / "sql_history"
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.touch(mode=0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(file)
+
+
+def is_whole(text: str) -> bool:
+    """Whether Enter sends a text: a statement that ends, a command, or nothing."""
+    text = text.strip()
+    return not text or text.endswith(";") or text.startswith(".") or text in _QUIT
+
+
+def _bindings() -> KeyBindings:
+    bindings = KeyBindings()
+
+    @bindings.add("enter", filter=~completion_is_selected)
+    def send(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_whole(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return bindings
+
+
+# Completion.
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What may be typed: columns by table, functions and macros, keywords."""
+
+    columns: dict[str, list[str]]
+    functions: list[str]
+    keywords: list[str]
+
+
+def words_of(house: Warehouse) -> Words:
+    """The names that the engine knows; raises WarehouseError."""
+    columns: dict[str, list[str]] = {}
+    for table, column in house.sql(
+        "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal ORDER BY table_name, column_index"
+    ).rows():
+        columns.setdefault(table, []).append(column)
+    functions = house.sql(
+        "SELECT function_name FROM duckdb_functions() WHERE regexp_full_match(function_name, '[a-z]\\w*')"
+        " GROUP BY 1 ORDER BY bool_or(internal), 1"
+    ).rows()
+    keywords = house.sql("SELECT upper(keyword_name) FROM duckdb_keywords() ORDER BY 1").rows()
+    return Words(columns, [name for (name,) in functions], [name for (name,) in keywords])
+
+
+_WORD = re.compile(r"\w+$")
+_TABLE_FOLLOWS = re.compile(r"\b(?:from|join|describe|summarize)\s+\w*$", re.IGNORECASE)
+
+
+class SqlCompleter(Completer):
+    """Tables behind FROM and JOIN; elsewhere columns of the tables that the statement names, then the rest."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """The names that begin as the word before the cursor does, each once."""
+        before = document.text_before_cursor
+        begun = _WORD.search(before)
+        if begun is None:
+            return
+        typed, seen = begun[0].lower(), set()
+        for word, kind in self._candidates(before, document.text):
+            if word.lower().startswith(typed) and word.lower() not in seen:
+                seen.add(word.lower())
+                yield Completion(word, start_position=-len(typed), display_meta=kind)
+
+    def _candidates(self, before: str, text: str) -> Iterator[tuple[str, str]]:
+        tables = list(self._words.columns)
+        if _TABLE_FOLLOWS.search(before):
+            yield from ((table, "table") for table in tables)
+            return
+        named = {word.lower() for word in re.findall(r"\w+", text)}
+        for table in [table for table in tables if table in named] or tables:
+            yield from ((column, table) for column in self._words.columns[table])
+        yield from ((table, "table") for table in tables)
+        yield from ((keyword, "keyword") for keyword in self._words.keywords)
+        yield from ((function, "function") for function in self._words.functions)

@@ -1,0 +1,94 @@
+"""Candidates: what a reader hands on, as columns. Rows of one or several files, in source order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sigdir.signatures.collections import UNKNOWN
+from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK
+
+BATCH_ROWS = 65_536
+_BATCH_BYTES = 1 << 25
+
+Array = npt.NDArray[Any]
+
+
+class Entry(NamedTuple):
+    """One candidate as row-wise readers make it."""
+
+    text: bytes
+    line: int
+    said: int = UNKNOWN
+    """The collection that the input names beside the text."""
+    declared: bytes = b""
+    """The hash that the input gives for the text: 4 or 32 bytes, or none."""
+    fault: int = OK
+    """A reason to reject the entry whatever its text is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """A batch of candidates; row ``i`` has the text ``data[starts[i]:ends[i]]``.
+
+    ``said``, ``declared_bytes`` and ``faults`` may be None: then no row has any.
+    """
+
+    data: Array  # uint8
+    starts: Array  # int32
+    ends: Array  # int32
+    lines: Array  # int64: the line or entry number, from 1
+    file: int  # the number of the source
+    said: Array | None = None  # uint8
+    declared: Array | None = None  # uint8, rows x 32, filled from the left
+    declared_bytes: Array | None = None  # uint8: 0, 4 or 32
+    faults: Array | None = None  # uint8: reasons
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+Work = Candidates | Callable[[], Iterable[Candidates]]
+"""What a reader yields: a batch, or a block's parsing put off, to be done in a judging thread."""
+
+
+def pack(entries: Iterable[Entry], file: int) -> Iterator[Candidates]:
+    """Gather entries into batches."""
+    held: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if len(entry.text) > MAX_TEXT_BYTES:  # one byte over the limit is enough to be told from shorter ones
+            entry = entry._replace(text=entry.text[: MAX_TEXT_BYTES + 1])
+        held.append(entry)
+        size += len(entry.text)
+        if len(held) == BATCH_ROWS or size >= _BATCH_BYTES:
+            yield _packed(held, file)
+            held, size = [], 0
+    if held:
+        yield _packed(held, file)
+
+
+def _packed(entries: list[Entry], file: int) -> Candidates:
+    texts, lines, said, declared, faults = zip(*entries, strict=True)
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+    starts = np.concatenate([[0], ends[:-1]])
+    widths = np.fromiter(map(len, declared), np.uint8, len(declared))
+    hashes = None
+    if widths.any():
+        joined = b"".join(value.ljust(32, b"\0") for value in declared)
+        hashes = np.frombuffer(joined, np.uint8).reshape(-1, 32)
+    return Candidates(
+        data=np.frombuffer(b"".join(texts), np.uint8),
+        starts=starts.astype(np.int32),
+        ends=ends.astype(np.int32),
+        lines=np.array(lines, np.int64),
+        file=file,
+        said=np.array(said, np.uint8),
+        declared=hashes,
+        declared_bytes=widths if hashes is not None else None,
+        faults=np.array(faults, np.uint8),
+    )

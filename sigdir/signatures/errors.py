@@ -1,0 +1,7 @@
+"""The root of all errors that are raised on purpose. A message is one line that a user can act on."""
+
+from __future__ import annotations
+
+
+class SigdirError(Exception):
+    """The root. Each layer has its own subclass; the command line and HTTP each map them in one place."""

@@ -1,0 +1,33 @@
+"""Which texts are filtered: every other text of a selector that ``standards.txt`` lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+NO_TEXT = "-"
+
+
+@lru_cache(maxsize=1)
+def _entries() -> list[tuple[bytes, str, str]]:
+    lines = Path(__file__).with_name("standards.txt").read_text().splitlines()
+    entries = (line.split(maxsplit=2) for line in lines if not line.startswith("#"))
+    return [(bytes.fromhex(selector.removeprefix("0x")), text, source) for selector, text, source in entries]
+
+
+@lru_cache(maxsize=1)
+def canonical() -> Mapping[bytes, str]:
+    """The canonical text of each listed selector; NO_TEXT where none is right."""
+    return {selector: text for selector, text, _ in _entries()}
+
+
+@lru_cache(maxsize=1)
+def sources() -> Mapping[bytes, str]:
+    """Where the text of each listed selector is defined."""
+    return {selector: source for selector, _, source in _entries()}
+
+
+def is_filtered(hash: bytes, text: str) -> bool:
+    """Whether a text is known not to be meant by its hash. Topics have no second text: none is."""
+    return canonical().get(hash, text) != text

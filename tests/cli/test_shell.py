@@ -1,0 +1,158 @@
+"""The shell of ``sigdir sql``: at a real terminal, and what it completes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+import sigdir
+from sigdir.cli.shell import SqlCompleter, is_whole, words_of
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.sql.views import MACROS, VIEWS
+from tests.conftest import ROOT, environment
+from tests.warehouse.support import SAFETY_SECONDS, names, publish
+
+PROMPT = "sigdir>"
+TIME = r"\d+\.\d{3} s"
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    """A small warehouse."""
+    paths = Paths(tmp_path_factory.mktemp("shell") / "house")
+    publish(paths, names("f", 20), names("E", 3), ["1bad("])
+    return paths
+
+
+@pytest.fixture
+def terminal(paths: Paths, tmp_path: Path) -> Iterator[pexpect.spawn]:
+    """The shell in a terminal of its own, its history in the test's folder."""
+    shell = pexpect.spawn(
+        sys.executable, ["-m", "sigdir", "sql"], cwd=ROOT, timeout=SAFETY_SECONDS, encoding="utf-8",
+        dimensions=(40, 140),
+        env={**environment(paths.root), "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"},
+    )  # fmt: skip
+    shell.expect(PROMPT)
+    yield shell
+    shell.close(force=True)
+
+
+def test_statements_are_answered_with_their_time(terminal: pexpect.spawn, tmp_path: Path) -> None:
+    """A statement may take lines; an error ends nothing; Ctrl-D does, and what was typed is kept."""
+    terminal.send("SELECT 40 +\r")
+    terminal.send("2 AS answer;\r")
+    terminal.expect("│ +42 │")
+    terminal.expect(TIME)
+    terminal.expect(PROMPT)
+    terminal.send("SELEC 1;\r")
+    terminal.expect("Error: .*syntax error")
+    terminal.expect(PROMPT)
+    terminal.send("COPY (SELECT 1) TO 'x.csv';\r")
+    terminal.expect("Error: one query that reads")
+    terminal.expect(PROMPT)
+    terminal.send("SELECT selector('transfer(address,uint)') AS s;\r")
+    terminal.expect("0xa9059cbb")
+    terminal.expect(PROMPT)
+    terminal.sendeof()
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 0
+    history = tmp_path / "sigdir" / "sql_history"
+    assert "+SELECT 40 +\n+2 AS answer;\n" in history.read_text()
+    assert history.stat().st_mode & 0o777 == 0o600
+
+
+def test_ctrl_c_stops_a_statement_and_not_the_shell(terminal: pexpect.spawn) -> None:
+    """The next one is answered."""
+    slow = "SELECT max(hash(a.range * b.range)) FROM range(100000000) a, range(1000000) b;"
+    terminal.send(f"SELECT 'begun' AS t; {slow}\r")
+    terminal.expect(TIME)  # of the first: before that, the key would drop the line
+    terminal.sendintr()
+    terminal.expect("interrupted")
+    terminal.expect(PROMPT)
+    terminal.send("SELECT 'still here' AS t;\r")
+    terminal.expect("│ still here │")
+
+
+def test_commands_begin_with_a_dot(terminal: pexpect.spawn, paths: Paths) -> None:
+    """.tables lists views and columns, .refresh goes to the newest version, .help helps, .quit ends."""
+    terminal.send(".tables\r")
+    terminal.expect("collisions +hex_signature, texts")
+    terminal.expect(PROMPT)
+    publish(paths, ["new()"])
+    count = "SELECT count(*) AS n FROM signatures WHERE text_signature = 'new()';\r"
+    terminal.send(count)
+    terminal.expect("│ +0 │")
+    terminal.expect(PROMPT)
+    terminal.send(".refresh\r")
+    terminal.expect("version 2: 21 signatures")
+    terminal.expect(PROMPT)
+    terminal.send(count)
+    terminal.expect("│ +1 │")
+    terminal.expect(PROMPT)
+    terminal.send(".nonsense\r")
+    terminal.expect("Ctrl-C stops a statement")
+    terminal.expect(PROMPT)
+    terminal.send(".quit\r")
+    terminal.expect(pexpect.EOF)
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("SELECT 1", False),
+        ("SELECT 1;", True),
+        ("SELECT 1;\n ", True),
+        ("SELECT\n1", False),
+        ("", True),
+        ("  ", True),
+        (".help", True),
+        ("quit", True),
+        ("quite", False),
+    ],
+)
+def test_enter_sends_what_is_whole(text: str, whole: bool) -> None:
+    """A statement at its semicolon, a command, or nothing."""
+    assert is_whole(text) == whole
+
+
+@pytest.fixture(scope="module")
+def completer(paths: Paths) -> SqlCompleter:
+    return SqlCompleter(words_of(sigdir.open(paths.root)))
+
+
+def completed(completer: SqlCompleter, text: str, behind: str = "") -> list[str]:
+    """What is offered at the end of ``text``, with ``behind`` following the cursor."""
+    found = completer.get_completions(Document(text + behind, len(text)), CompleteEvent())
+    return [completion.text for completion in found]
+
+
+def test_tables_follow_from_and_join(completer: SqlCompleter) -> None:
+    """All of them, and nothing else."""
+    for begun in VIEWS:
+        assert begun in completed(completer, f"select * from {begun[:3]}")
+    assert completed(completer, "SELECT 1 FROM signatures JOIN ev") == ["event_signatures"]
+    assert completed(completer, "FROM se") == []
+
+
+def test_columns_of_the_named_tables_come_first(completer: SqlCompleter) -> None:
+    """Before keywords and functions; those of other tables are left out once one is named."""
+    assert completed(completer, "SELECT te", " FROM collisions")[:2] == ["texts", "text_signatures"]
+    assert completed(completer, "FROM imports WHERE com")[0] == "committed_at"
+    assert "text_signature" not in completed(completer, "SELECT text_si", " FROM imports")
+    assert "text_signature" in completed(completer, "SELECT text_si")
+
+
+def test_keywords_functions_and_macros_are_offered(completer: SqlCompleter) -> None:
+    """Our macros as well as the engine's functions; nothing where no word was begun."""
+    for macro in MACROS:
+        assert macro in completed(completer, f"SELECT {macro[:-2]}")
+    assert "SELECT" in completed(completer, "sel")
+    assert "levenshtein" in completed(completer, "SELECT leven")
+    assert completed(completer, "SELECT ") == []

@@ -1,0 +1,370 @@
+"""Declarations as people write them, composed from parts: valid ones with the canonical text they
+must become, broken ones with the reason and column of their reject.
+
+A part is a list of tokens beside its canonical text, and a declaration is its parts one behind the
+other with any white space between. So what is expected is put together from the parts and never
+read from the written form: nothing here shares a line with the grammar under test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+
+from sigdir.signatures.collections import EVENTS, FUNCTIONS
+
+ALIASES = {
+    "uint": "uint256",
+    "int": "int256",
+    "byte": "bytes1",
+    "fixed": "fixed128x18",
+    "ufixed": "ufixed128x18",
+}
+INTEGER_WIDTHS = range(8, 257, 8)
+EXACT = (
+    "address", "bool", "string", "bytes", "function",
+    *(f"bytes{n}" for n in range(1, 33)),
+    *(f"{sign}{n}" for sign in ("uint", "int") for n in INTEGER_WIDTHS),
+)  # fmt: skip
+"""The type words that are canonical as they stand, but for the fixed-point ones."""
+
+VISIBILITY = (
+    "external", "public", "internal", "private", "pure", "view", "payable", "nonpayable", "constant",
+    "virtual", "override",
+)  # fmt: skip
+"""The words that may follow a bare signature."""
+
+_RESERVED = frozenset(["memory", "calldata", "storage", "payable", "indexed", "external", "view", "pure", "returns"])
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_$"
+_NAME_BYTES = _LETTERS + "0123456789"
+_GAPS = ("", " ", "  ", "\t", "\n", "\r\n", " \v\f ")
+
+
+class Part(NamedTuple):
+    """A piece of a declaration: what is written, token by token, and what it must become."""
+
+    tokens: tuple[str, ...]
+    canonical: str
+
+
+@dataclass(frozen=True, slots=True)
+class Valid:
+    """A declaration that must be accepted, whatever collection the input names."""
+
+    written: str
+    canonical: str
+    keyword: str
+    """`function`, `event`, `error`, or nothing."""
+    event_like: bool
+    """Whether `indexed` or `anonymous` stands in it."""
+
+    def collection(self, said: int, default: int) -> int:
+        """The collection it belongs to: by its keyword, by the input's word, by its own look."""
+        if self.keyword:
+            return EVENTS if self.keyword == "event" else FUNCTIONS
+        return said or (EVENTS if self.event_like else default)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A declaration that must be rejected, whatever collection the input names."""
+
+    written: str
+    reason: str
+    column: int
+
+
+class Spaced(NamedTuple):
+    """Tokens written out: the text, and the column (from 1, in bytes) of each token and of the end."""
+
+    text: str
+    columns: list[int]
+
+
+def spaced(tokens: list[str], gaps: list[str], apart: int = -1) -> Spaced:
+    """Write tokens with gaps around them; two words, and the token ``apart``, get at least a space."""
+    text, columns = gaps[0], []
+    for number, token in enumerate(tokens):
+        if number:
+            gap = gaps[number % len(gaps)]
+            words = text[-1:] in _NAME_BYTES and token[0] in _NAME_BYTES
+            text += gap or (" " if words or number == apart else "")
+        columns.append(len(text.encode()) + 1)
+        text += token
+    text += gaps[-1]
+    return Spaced(text, [*columns, len(text.encode()) + 1])
+
+
+gap_lists = st.lists(st.sampled_from(_GAPS), min_size=1, max_size=5)
+
+words = st.one_of(
+    st.sampled_from(["f", "_", "$", "$0", "a9", "transfer", "ETH_$_usd", "uint", "tuples", "eventful", "functions"]),
+    st.builds(str.__add__, st.sampled_from(_LETTERS), st.text(_NAME_BYTES, max_size=12)),
+)
+names = st.one_of(
+    words.filter(lambda word: word not in ("function", "event")),
+    st.sampled_from(["constructor", "fallback", "receive", "error", "returns", "indexed", "storage", "anonymous"]),
+)
+"""Names of declarations: any identifier but the two keywords that some collection refuses."""
+
+parameter_names = words.filter(lambda word: word not in _RESERVED)
+
+_ARGUMENTS = st.sampled_from([(), ("1",), ("A", ",", "B"), ("(", "x", ")", ",", "(", ")"), ('"é"',), ("uint", "a")])
+
+
+def _plain(word: str) -> Part:
+    return Part((word,), word)
+
+
+@st.composite
+def _function_types(draw: st.DrawFn) -> Part:
+    tokens = ["function", "(", *draw(_ARGUMENTS), ")"]
+    tokens += draw(st.lists(st.sampled_from(["external", "view", "pure", "payable"]), max_size=2))
+    if draw(st.booleans()):
+        tokens += ["returns", "(", *draw(_ARGUMENTS), ")"]
+    return Part(tuple(tokens), "function")
+
+
+_fixed_words = st.builds(
+    lambda sign, width, decimals: _plain(f"{sign}{width}x{decimals}"),
+    st.sampled_from(["fixed", "ufixed"]),
+    st.sampled_from(INTEGER_WIDTHS),
+    st.integers(1, 80),
+)
+
+elementary_types = st.one_of(
+    st.sampled_from([Part((alias,), canonical) for alias, canonical in ALIASES.items()]),
+    st.sampled_from(EXACT).map(_plain),
+    _fixed_words,
+    st.just(Part(("address", "payable"), "address")),
+    _function_types(),
+)
+
+
+@st.composite
+def _array_types(draw: st.DrawFn, elements: st.SearchStrategy[Part]) -> Part:
+    tokens, canonical = draw(elements)
+    for length in draw(st.lists(st.one_of(st.none(), st.integers(1, 10**20)), min_size=1, max_size=3)):
+        digits = () if length is None else (str(length),)
+        tokens += ("[", *digits, "]")
+        canonical += "[" + "".join(digits) + "]"
+    return Part(tokens, canonical)
+
+
+@st.composite
+def _parameters(draw: st.DrawFn, types: st.SearchStrategy[Part], *, indexed: bool = False) -> Part:
+    """A type with what may stand behind it, in any order."""
+    tokens, canonical = draw(types)
+    behind = ["indexed"] if indexed else []
+    behind += draw(st.lists(st.sampled_from(["memory", "calldata", "payable"]), max_size=1))
+    behind += draw(st.lists(parameter_names, max_size=1))
+    return Part((*tokens, *draw(st.permutations(behind))), canonical)
+
+
+def _listed(parts: list[Part]) -> Part:
+    """Parts as a list in parentheses."""
+    tokens = [token for part in parts for token in (",", *part.tokens)]
+    return Part(("(", *tokens[1:], ")"), "(" + ",".join(part.canonical for part in parts) + ")")
+
+
+@st.composite
+def _tuple_types(draw: st.DrawFn, members: st.SearchStrategy[Part]) -> Part:
+    """A tuple in one of its spellings: bare or with the word, its members named or not, or empty."""
+    tokens, canonical = _listed(draw(st.lists(_parameters(members), max_size=3)))
+    return Part(("tuple", *tokens) if draw(st.booleans()) else tokens, canonical)
+
+
+types = st.recursive(elementary_types, lambda inner: st.one_of(_array_types(inner), _tuple_types(inner)), max_leaves=6)
+
+_parameter = _parameters(types)
+_indexed_parameter = _parameters(types, indexed=True)
+
+
+@st.composite
+def _tails(draw: st.DrawFn, keyword: str) -> tuple[str, ...]:
+    """What may follow the list of a function, or of a bare signature."""
+    known = st.sampled_from(VISIBILITY)
+    known = st.one_of(known, parameter_names) if keyword else known
+    tokens: list[str] = []
+    for word in draw(st.lists(known.filter(lambda word: word != "anonymous"), max_size=3)):
+        tokens.append(word)
+        if draw(st.booleans()):
+            tokens += ["(", *draw(_ARGUMENTS), ")"]
+    if draw(st.booleans()):
+        tokens += ["returns", "(", *draw(_ARGUMENTS), ")"]
+    return tuple(tokens)
+
+
+@st.composite
+def valid(draw: st.DrawFn) -> Valid:
+    """A declaration, or a bare signature, with any of its optional parts."""
+    keyword = draw(st.sampled_from(["", "", "function", "event", "error"]))
+    anonymous = keyword in ("", "event") and draw(st.integers(0, 3)) == 0
+    parameters, indexed = [], 0
+    for _ in range(draw(st.integers(0, 5))):
+        mark = indexed < (4 if anonymous else 3) and draw(st.booleans())
+        parameters.append(draw(_indexed_parameter if mark else _parameter))
+        indexed += mark
+    name = draw(names)
+    written, canonical = _listed(parameters)
+    head = [*([keyword] if keyword else []), name, *written]
+    tail = ["anonymous"] if anonymous else []
+    if keyword in ("", "function") and not anonymous:
+        tail += draw(_tails(keyword))
+    tail += draw(st.sampled_from([(), (";",)]))
+    # Behind a bare signature a word must stand apart.
+    apart = len(head) if tail and tail[0] != ";" and not keyword else -1
+    text = spaced([*head, *tail], draw(gap_lists), apart).text
+    return Valid(text, name + canonical, keyword, indexed > 0 or anonymous)
+
+
+UNKNOWN_TYPES = ("foo", "UINT256", "Bool", "uint256x", "uint_8", "bytesN", "tuple", "enum", "fixedx18", "fixed8X8", "$")
+BAD_WIDTHS = (
+    "uint0", "uint7", "uint08", "uint264", "uint1000", "int1", "int257", "bytes0", "bytes33", "bytes032",
+    "fixed128", "fixed128x", "fixed128x0", "fixed128x81", "fixed128x018", "fixed7x18", "ufixed264x1",
+)  # fmt: skip
+
+END = -1
+"""The fault is noticed where the text ends."""
+
+# What goes wrong in the place of a parameter: tokens, reason, the token where it is noticed.
+_BAD_PARAMETERS: list[tuple[tuple[str, ...], str, int]] = [
+    *(((word,), "unknown_type", 0) for word in UNKNOWN_TYPES),
+    *(((word,), "bad_width", 0) for word in BAD_WIDTHS),
+    ((",",), "unknown_type", 0),
+    (("bool", ",", ","), "unknown_type", 2),
+    (("uint", ",", ")"), "unknown_type", 2),
+    (("[", "3", "]"), "unknown_type", 0),
+    (("é",), "unknown_type", 0),
+    (("uint", "[", "0", "]"), "bad_array", 1),
+    (("uint", "[", "01", "]"), "bad_array", 1),
+    (("uint", "[", "-1", "]"), "bad_array", 1),
+    (("uint", "[", "n", "]"), "bad_array", 1),
+    (("uint", "[", "0x10", "]"), "bad_array", 1),
+    (("uint", "[", "1_000", "]"), "bad_array", 1),
+    (("uint", "[", "1", "2", "]"), "bad_array", 1),
+    (("(", ")", "[", "]", "[", ")"), "bad_array", 4),
+    (("uint", "[", "]", "]"), "bad_array", 3),
+    (("uint", "a", "[", "3", "]"), "bad_array", 2),
+    (("L.T",), "library_type", 0),
+    (("L.T", "storage", "s"), "library_type", 0),
+    (("mapping", "(", "uint", "=>", "uint", ")"), "library_type", 0),
+    (("T", "storage"), "library_type", 0),
+    (("T", "[", "]", "[", "3", "]", "storage", "s"), "library_type", 0),
+    (("uint", "[", "]", "storage", "s"), "library_type", 3),
+    (("(", "bool", ")", "storage"), "library_type", 3),
+    (("string", "s", "storage"), "library_type", 2),
+    (("uint", "a", "b"), "bad_name", 2),
+    (("uint", "9a"), "bad_name", 1),
+    (("uint", "é"), "bad_name", 1),
+    (("uint", "*"), "bad_name", 1),
+    (("uint", "a", "=", "5"), "bad_name", 2),
+    (("(", ")", "9"), "bad_name", 2),
+]
+
+# What goes wrong at either end of a declaration `f(bool)`: tokens, reason, the token where it is noticed.
+_BAD_ENDS: list[tuple[tuple[str, ...], str, int]] = [
+    (("f",), "bad_entry", END),
+    (("f", ")"), "unbalanced", 1),
+    (("f", "[", ")"), "bad_name", 1),
+    (("(", "bool", ")"), "bad_name", 0),
+    (("9f", "(", "bool", ")"), "bad_name", 0),
+    (("é", "(", ")"), "bad_name", 0),
+    (("0xa9059cbb",), "bad_name", 0),
+    (("function", "9f", "(", ")"), "bad_name", 1),
+    (("modifier", "f", "(", ")"), "bad_name", 1),
+    (("f", "-", "g", "(", ")"), "bad_name", 1),
+    (("function", "function", "(", "bool", ")"), "bad_name", 1),
+    (("error", "function", "(", "bool", ")"), "bad_name", 1),
+    (("event", "event", "(", "bool", ")"), "bad_name", 1),
+    (("f", "(", "bool", ")", ")"), "unbalanced", 4),
+    (("function", "f", "(", "bool", ")", "only", "(", "x"), "unbalanced", END),
+    (("f", "(", "function", "(", "uint"), "unbalanced", END),
+    (("f", "(", "function", "(", ")", "returns", "uint", ")"), "unbalanced", END),
+    (("f", "(", "bool", ")", "(", ")"), "bad_entry", 4),
+    (("function", "f", "(", "bool", ")", "{"), "bad_entry", 5),
+    (("function", "f", "(", "bool", ")", "9x"), "bad_entry", 5),
+    (("function", "f", "(", "bool", ")", "returns"), "bad_entry", END),
+    (("function", "f", "(", "bool", ")", "returns", "uint"), "bad_entry", 6),
+    (("event", "f", "(", "bool", ")", "public"), "bad_entry", 5),
+    (("error", "f", "(", "bool", ")", "view"), "bad_entry", 5),
+    (("f", "(", "bool", ")", ";", ";"), "bad_entry", 5),
+    (("f", "(", "bool", ")", ";", "view"), "bad_entry", 5),
+]
+
+
+@st.composite
+def broken(draw: st.DrawFn) -> Broken:
+    """A declaration with one fault, anywhere in it."""
+    kind = draw(st.sampled_from(["parameter", "parameter", "parameter", "end", "cut", "indexed"]))
+    if kind == "end":
+        tokens, reason, noticed = draw(st.sampled_from(_BAD_ENDS))
+        written = spaced(list(tokens), draw(gap_lists))
+        return Broken(written.text, reason, written.columns[noticed])
+    if kind == "indexed":
+        return draw(_too_many_indexed())
+    head = draw(_opened())
+    if kind == "cut":  # the list is never closed
+        written = spaced(head, draw(gap_lists))
+        return Broken(written.text, "unbalanced", written.columns[END])
+    fault, reason, noticed = draw(st.sampled_from(_BAD_PARAMETERS))
+    rest = draw(st.sampled_from([(), (")",), (")", ")"), (",", "bool", ")")]))
+    written = spaced([*head, *fault, *rest], draw(gap_lists))
+    return Broken(written.text, reason, written.columns[len(head) + noticed])
+
+
+@st.composite
+def _opened(draw: st.DrawFn) -> list[str]:
+    """A valid declaration up to the place of some parameter, any number of tuples deep."""
+    tokens = [*draw(st.sampled_from([(), ("function",), ("event",), ("error",)])), draw(names)]
+    for depth in range(draw(st.integers(1, 3))):
+        if depth and draw(st.booleans()):
+            tokens.append("tuple")
+        tokens.append("(")
+        for part in draw(st.lists(_parameter, max_size=2)):
+            tokens += [*part.tokens, ","]
+    return tokens
+
+
+@st.composite
+def _too_many_indexed(draw: st.DrawFn) -> Broken:
+    anonymous = draw(st.booleans())
+    few = _parameters(elementary_types, indexed=True)
+    count = 5 if anonymous else 4
+    parameters = _listed(draw(st.lists(few, min_size=count, max_size=count + 2)))
+    tokens = ["event", draw(names), *parameters.tokens, *(["anonymous"] if anonymous else [])]
+    written = spaced(tokens, draw(gap_lists))
+    return Broken(written.text, "too_many_indexed", written.columns[1])
+
+
+_EDITS = [bytes([byte]) for byte in b"()[],;. \t\n0123x8aefnst$_{\x00\x7f\xc3\xa9\xff"]
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    """A valid declaration with one to three bytes taken out, put in or changed."""
+    text = bytearray(draw(valid()).written.encode())
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(text)))
+        width = draw(st.integers(0, 1))  # of what is replaced
+        put = draw(st.one_of(st.just(b""), st.sampled_from(_EDITS), st.binary(max_size=1)))
+        text[at : at + width] = put
+    return bytes(text)
+
+
+def any_text() -> st.SearchStrategy[bytes]:
+    """Valid, broken, mutated, and arbitrary bytes."""
+    return st.one_of(
+        valid().map(lambda declaration: declaration.written.encode()),
+        broken().map(lambda declaration: declaration.written.encode()),
+        mutated(),
+        st.binary(max_size=40),
+        st.text("fint(),[]3 ;", max_size=20).map(str.encode),
+    )
+
+
+def batches() -> st.SearchStrategy[list[bytes]]:
+    """Texts of all kinds, mixed."""
+    return st.lists(any_text(), min_size=1, max_size=10)

@@ -1,0 +1,227 @@
+"""Calldata and texts to values: what eth-abi encodes is what is decoded, and whatever else comes is told, not raised."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from eth_abi.abi import encode
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sigdir.signatures.calldata import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    OFFSET,
+    PADDING,
+    REASONS,
+    SHORT,
+    TYPE,
+    UTF8,
+    WORK,
+    BadCalldata,
+    DecodeAttempt,
+    Type,
+    as_json,
+    calldata,
+    decode,
+    types_of,
+)
+from tests.signatures.strategies import types
+
+SELECTOR = b"\xa9\x05\x9c\xbb"
+
+
+def word(value: int) -> bytes:
+    return value.to_bytes(32, "big", signed=value < 0)
+
+
+def only(arguments: bytes, text: str) -> DecodeAttempt:
+    [candidate] = decode(SELECTOR + arguments, [text])
+    return candidate
+
+
+def values_of(type: Type) -> st.SearchStrategy[Any]:
+    """Any value of a type."""
+    if type.members is not None:
+        return st.tuples(*map(values_of, type.members))
+    if type.element is not None:
+        most = 3 if type.length is None else type.length
+        return st.lists(values_of(type.element), min_size=type.length or 0, max_size=most).map(tuple)
+    word = type.text
+    if word in ("bool", "string"):
+        return st.booleans() if word == "bool" else st.text(max_size=40)
+    if word in ("bytes", "function", "address"):
+        sizes = {"bytes": (0, 70), "function": (24, 24), "address": (20, 20)}[word]
+        raw = st.binary(min_size=sizes[0], max_size=sizes[1])
+        return raw.map(lambda value: "0x" + value.hex()) if word == "address" else raw
+    if word.startswith("bytes"):
+        count = int(word[5:])
+        return st.binary(min_size=count, max_size=count)
+    width, _, decimals = word.lstrip("uintfxed").partition("x")
+    bits = int(width)
+    numbers = st.integers(0, 2**bits - 1) if word[0] == "u" else st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return numbers.map(lambda value: Decimal(f"{value}E-{decimals}")) if decimals else numbers
+
+
+def is_small(text: str) -> bool:
+    """Few enough of everything to make values of; eth-abi knows neither empty tuples nor the function type."""
+    try:
+        parameters = types_of(f"f({text})")
+    except ValueError:
+        return False
+    return elements(parameters[0]) <= 50
+
+
+def elements(type: Type) -> int:
+    if type.members is not None:
+        return sum(map(elements, type.members))
+    return (3 if type.length is None else type.length) * elements(type.element) if type.element else 1
+
+
+canonical = types.map(lambda part: part.canonical).filter(is_small)
+
+
+def for_eth_abi(text: str) -> str:
+    return text.replace("function", "bytes24")
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[list[str], tuple[Any, ...]]:
+    kinds = draw(st.lists(canonical, max_size=4))
+    return kinds, tuple(draw(values_of(types_of(f"f({kind})")[0])) for kind in kinds)
+
+
+@settings(deadline=None)
+@given(calls())
+def test_what_was_encoded_is_decoded(call: tuple[list[str], tuple[Any, ...]]) -> None:
+    """Any values of any types come back, the data is found to be exact, and JSON can have them."""
+    kinds, values = call
+    found = only(encode([for_eth_abi(kind) for kind in kinds], values), f"f({','.join(kinds)})")
+    assert found.values == values
+    assert (found.exact, found.left_over) == (True, 0)
+    assert [type.text for type in found.types] == kinds
+    for type, value in zip(found.types, values, strict=True):
+        as_json(type, value)
+
+
+@settings(deadline=None)
+@given(calls(), st.data())
+def test_any_data_is_decoded_or_told_why_not(call: tuple[list[str], tuple[Any, ...]], data: st.DataObject) -> None:
+    """Bytes cut, added, changed and drawn at will raise nothing, and exact is what encodes to the same bytes."""
+    kinds, values = call
+    encoded = bytearray(encode([for_eth_abi(kind) for kind in kinds], values))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(encoded)))
+        encoded[at : at + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=40))
+    for arguments in (bytes(encoded), data.draw(st.binary(max_size=300))):
+        found = only(arguments, f"f({','.join(kinds)})")
+        if found.values is None:
+            assert found.reason in REASONS
+            assert found.detail
+        else:
+            again = encode([for_eth_abi(kind) for kind in kinds], found.values)
+            assert found.exact == (again == arguments)
+            assert 0 <= found.left_over <= len(arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "reason", "told"),
+    [
+        ("f(uint256)", b"", SHORT, "32 bytes wanted at byte 4, and the data has 4"),
+        ("f(uint8)", word(256), PADDING, "the word at byte 4"),
+        ("f(bool)", word(2), PADDING, "the word at byte 4"),
+        ("f(uint8,address)", word(1) + word(1 << 160), PADDING, "the word at byte 36"),
+        ("f(int8)", word(128), PADDING, "the word at byte 4"),
+        ("f(bytes3)", b"abcd" + bytes(28), PADDING, "the word at byte 4"),
+        ("f(bytes)", word(32) + word(1) + b"ab" + bytes(30), PADDING, "the word at byte 68"),
+        ("f(string)", word(32) + word(1) + b"\xff" + bytes(31), UTF8, "before byte 100 is not UTF-8"),
+        ("f(string)", word(0) + word(1), OFFSET, "the offset at byte 4"),
+        ("f(string)", word(2**256 - 1), OFFSET, "the offset at byte 4"),
+        ("f(string)", word(32) + word(2**256 - 1), SHORT, "bytes wanted at byte 68"),
+        ("f(uint256[])", word(32) + word(2**256 - 1), SHORT, "32 bytes wanted at byte 68"),
+        ("f(uint256[][])", word(32) + word(1) + word(0), OFFSET, "the offset at byte 68"),
+        ("f(())", b"", TYPE, "a tuple without members"),
+        (f"f(uint8{'[]' * (MAX_DEPTH + 1)})", word(32), TYPE, "nested more than 16 deep"),
+        (f"f({'(' * (MAX_DEPTH + 1)}uint8{')' * (MAX_DEPTH + 1)})", word(32), TYPE, "nested more than 16 deep"),
+        (f"f(uint8[{'9' * 5000}])", word(32), TYPE, "whose length has 5000 digits"),
+        (f"f({'uint8,' * 3000}uint8)", word(32), TYPE, "a text of"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_the_reason_why_a_text_does_not_decode(text: str, arguments: bytes, reason: str, told: str) -> None:
+    """The kind, and the place, counted from the selector's first byte."""
+    found = only(arguments, text)
+    assert (found.values, found.reason) == (None, reason)
+    assert told in found.detail
+
+
+def test_the_best_comes_first() -> None:
+    """Exact, then all of the data in another layout, then by what is left over, then what does not decode."""
+    arguments = word(64) + word(0) + word(0)
+    texts = ["f(bool)", "f(uint256)", "f(string)", "f(uint256,uint256,uint256)", "f(bytes)", "f(uint256,uint256)"]
+    found = decode(SELECTOR + arguments, texts)
+    assert [(one.text, one.exact, one.left_over) for one in found if one.values is not None] == [
+        ("f(uint256,uint256,uint256)", True, 0),
+        ("f(string)", False, 0),
+        ("f(bytes)", False, 0),
+        ("f(uint256,uint256)", False, 32),
+        ("f(uint256)", False, 64),
+    ]
+    assert [one.text for one in found if one.values is None] == ["f(bool)"]
+
+
+def _layer(count: int, inner: bytes) -> bytes:
+    """An array whose offsets all lead to the same place behind them."""
+    return word(count) + word(32 * count) * count + inner
+
+
+def test_offsets_that_share_their_target_cost_no_more_than_is_allowed() -> None:
+    """3,000 words that stand for 10^9 values, for as many texts as there are; what comes before them is decoded."""
+    arguments = word(32) + _layer(1000, _layer(1000, _layer(1000, b"")))
+    found = decode(SELECTOR + arguments, ["f(uint256)", *["f(uint256[][][])"] * 50])
+    assert [one.reason for one in found] == ["", *[WORK] * 50]
+
+
+def test_static_tuples_in_each_other_cost_no_more_than_is_allowed() -> None:
+    """eth-abi reads them twice at each level, 32,768 times in all here."""
+    text = f"f({'(' * (MAX_DEPTH - 1)}uint8[4000]{')' * (MAX_DEPTH - 1)})"
+    assert only(word(7) * 4000, text).reason == WORK
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "0 bytes; a selector has 4"),
+        ("0x", "0 bytes; a selector has 4"),
+        ("0xa9059c", "3 bytes; a selector has 4"),
+        ("0xa9059cbbf", "9 hex digits are no whole bytes"),
+        ("0xa9059cbg", "'g' at digit 8 is no hex digit"),
+        ("0xé9059cbb", r"'\xe9' at digit 1 is no hex digit"),
+        ("00" * (MAX_BYTES + 1), f"at most {MAX_BYTES} are decoded"),
+    ],
+)
+def test_what_is_no_calldata_is_refused(text: str, told: str) -> None:
+    with pytest.raises(BadCalldata) as caught:
+        calldata(text)
+    assert told in str(caught.value)
+
+
+def test_calldata_may_be_written_in_lines() -> None:
+    assert calldata(" 0XA9059cbb\n00 01\r\n") == SELECTOR + b"\0\1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "told"),
+    [
+        ("uint48", 2**48 - 1, 2**48 - 1), ("int48", -1, -1), ("uint56", 1, "1"), ("int256", -(2**255), str(-(2**255))),
+        ("bool", True, True), ("bytes2", b"\0\xff", "0x00ff"), ("bytes", b"", "0x"), ("string", "é\0", "é\0"),
+        ("address", "0x" + "ab" * 20, "0x" + "ab" * 20), ("fixed8x80", Decimal(-1).scaleb(-80), "-0." + "0" * 79 + "1"),
+        ("(uint8,uint64[])[1]", ((1, (2, 3)),), [[1, ["2", "3"]]]),
+    ],
+)  # fmt: skip
+def test_the_kind_of_a_json_value_depends_on_its_type(kind: str, value: Any, told: Any) -> None:
+    """Never on the value: what fits in 48 bits is always a number, what may be wider is always text."""
+    [type] = types_of(f"f({kind})")
+    assert as_json(type, value) == told

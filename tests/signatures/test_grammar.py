@@ -1,0 +1,835 @@
+"""The grammar: examples, every reject with its column, and the two forms held equal."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.canonicalise import BatchResult, canonicalise, canonicalise_one
+from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN, Collection
+from sigdir.signatures.grammar import (
+    BAD_ENTRY,
+    MAX_TEXT_BYTES,
+    OK,
+    PLACEHOLDER,
+    REASONS,
+    GrammarError,
+    Normalised,
+    normalise,
+    normalise_rows,
+)
+from sigdir.signatures.keccak import keccak256
+from tests.signatures.strategies import (
+    ALIASES,
+    BAD_WIDTHS,
+    EXACT,
+    INTEGER_WIDTHS,
+    UNKNOWN_TYPES,
+    VISIBILITY,
+    Broken,
+    Valid,
+    any_text,
+    batches,
+    broken,
+    valid,
+)
+
+Array = npt.NDArray[Any]
+
+COMBINATIONS = list(product([UNKNOWN, FUNCTIONS, EVENTS], [FUNCTIONS, EVENTS]))
+"""Every collection that an input may name, with every default."""
+
+
+class Verdict(NamedTuple):
+    """What became of one text; a reject has no text, an accepted row no reason and column 0."""
+
+    text: str
+    collection: int
+    reason: str
+    column: int
+
+
+def one(text: str | bytes, said: int = UNKNOWN, default: int = FUNCTIONS) -> Verdict:
+    """The verdict of the grammar as plain Python. A reject's collection is not told: 0."""
+    try:
+        signature = normalise(text, said, default)
+    except GrammarError as error:
+        return Verdict("", UNKNOWN, error.reason, error.column)
+    return Verdict(signature.text, signature.collection, "", 0)
+
+
+_BETWEEN = b")"
+"""Stands between the texts of a batch: what is read past an end would close a list."""
+
+
+def columns(texts: list[bytes]) -> tuple[Array, Array, Array]:
+    """Texts as the kernel wants them: data, starts, ends."""
+    sizes = np.fromiter(map(len, texts), np.int32, len(texts))
+    ends = np.cumsum(sizes + len(_BETWEEN), dtype=np.int32) - np.int32(len(_BETWEEN))
+    return np.frombuffer(_BETWEEN.join(texts), np.uint8), ends - sizes, ends
+
+
+def rows(texts: list[bytes], said: int | list[int] = UNKNOWN, default: int = FUNCTIONS) -> list[Verdict]:
+    """The result of the grammar as compiled; each may name its own collection."""
+    named = np.full(len(texts), said, np.uint8) if isinstance(said, int) else np.array(said, np.uint8)
+    data, starts, ends = columns(texts)
+    return verdicts_of(normalise_rows(data, starts, ends, named, default))
+
+
+def verdicts_of(result: Normalised) -> list[Verdict]:
+    bounds = result.offsets.tolist()
+    texts = [result.data[a:b].tobytes().decode() for a, b in pairwise(bounds)]
+    reasons = [REASONS[code] for code in result.reasons.tolist()]
+    return list(map(Verdict, texts, result.collections.tolist(), reasons, result.columns.tolist()))
+
+
+def without_reject_collection(result: list[Verdict]) -> list[Verdict]:
+    """What ``one`` can tell: it raises, so a reject has no collection."""
+    return [verdict._replace(collection=UNKNOWN) if verdict.reason else verdict for verdict in result]
+
+
+def both(text: str | bytes, said: int = UNKNOWN, default: int = FUNCTIONS) -> Verdict:
+    """The verdict on one text, after looking that both forms give the same."""
+    alone = one(text, said, default)
+    raw = text.encode() if isinstance(text, str) else text
+    assert without_reject_collection(rows([raw], said, default)) == [alone]
+    return alone
+
+
+def is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def label(value: object) -> str:
+    """A parameter as part of a test's name; some texts are long."""
+    return repr(value)[:60]
+
+
+# Examples.
+
+WIDE_TUPLE = "(uint256,(address,bool[])[2])"
+
+ACCEPTED: list[tuple[str, str]] = [
+    ("f()", "f()"),
+    ("transfer(address,uint256)", "transfer(address,uint256)"),
+    # every alias, also inside arrays and tuples
+    *((f"f({alias})", f"f({word})") for alias, word in ALIASES.items()),
+    *((f"f(({alias}[],{alias} a)[3])", f"f(({word}[],{word})[3])") for alias, word in ALIASES.items()),
+    # every exact type
+    *((f"f({word})", f"f({word})") for word in EXACT),
+    ("f(fixed8x1,ufixed256x80,fixed128x18)", "f(fixed8x1,ufixed256x80,fixed128x18)"),
+    # address payable: the word belongs to the type, arrays may follow
+    ("f(address payable)", "f(address)"),
+    ("f(address payable to)", "f(address)"),
+    ("f(address payable[] to)", "f(address[])"),
+    ("f(address  payable [ ] memory to)", "f(address[])"),
+    ("f(address payable payable)", "f(address)"),
+    ("f(address payablE)", "f(address)"),
+    ("f(uint256 payable x)", "f(uint256)"),
+    # tuples in every spelling
+    ("f(())", "f(())"),
+    ("f( ( ) )", "f(())"),
+    ("f(tuple())", "f(())"),
+    ("f(tuple ( ) [ ] )", "f(()[])"),
+    ("f((),())", "f((),())"),
+    ("f((uint256,(address,bool[])[2]))", f"f({WIDE_TUPLE})"),
+    ("f((uint,(address,bool[])[2]) x)", f"f({WIDE_TUPLE})"),
+    ("f(tuple(uint,tuple(address,bool[])[2]) x)", f"f({WIDE_TUPLE})"),
+    ("f(tuple(uint a,tuple(address b,bool[] c)[2] d) memory x)", f"f({WIDE_TUPLE})"),
+    ("f((uint a, (address payable b, bool[] c)[2] d) calldata x)", f"f({WIDE_TUPLE})"),
+    ("f ( tuple\t(uint\na ,(address,bool [] )[ 2 ]) )", f"f({WIDE_TUPLE})"),
+    ("f((uint)a)", "f((uint256))"),
+    ("tuple(uint)", "tuple(uint256)"),
+    # arrays
+    ("f(uint[])", "f(uint256[])"),
+    ("f(uint[1][][20])", "f(uint256[1][][20])"),
+    ("f(uint256 [ 3 ] [ ] a)", "f(uint256[3][])"),
+    ("f(bytes[10]a)", "f(bytes[10])"),
+    (f"f(bool[{10**40}])", f"f(bool[{10**40}])"),
+    # names
+    ("$()", "$()"),
+    ("$a_9$(uint $, int $b)", "$a_9$(uint256,int256)"),
+    ("_(uint _)", "_(uint256)"),
+    ("functions()", "functions()"),
+    ("eventful(bool)", "eventful(bool)"),
+    ("fUNCTION()", "fUNCTION()"),
+    ("constructor()", "constructor()"),
+    ("constructor(uint a) public", "constructor(uint256)"),
+    ("fallback() external payable", "fallback()"),
+    ("error(uint)", "error(uint256)"),
+    ("mapping(uint)", "mapping(uint256)"),
+    ("f(uint uint, bool tuple, int event)", "f(uint256,bool,int256)"),
+    # the external function type stays as solc writes it
+    ("f(function)", "f(function)"),
+    ("f(function cb)", "f(function)"),
+    ("f(function[] cb)", "f(function[])"),
+    ("f(function() external cb)", "f(function)"),
+    ("f(function (uint, (bool)) external view returns (bytes memory) [2] memory cb)", "f(function[2])"),
+    ("f(function(function(uint) external) external pure returns(uint)cb,int)", "f(function,int256)"),
+    ("f(function() payable external returns (uint)[])", "f(function[])"),
+    # parameter names, data locations, indexed
+    ("f(uint a)", "f(uint256)"),
+    ("f(uint indexed)", "f(uint256)"),
+    ("f(string memory s, bytes calldata, uint[] memory m)", "f(string,bytes,uint256[])"),
+    ("f(uint a indexed, string s memory)", "f(uint256,string)"),
+    ("f(uint256[]memory a)", "f(uint256[])"),
+    # keywords and tails
+    ("function f(uint a);", "f(uint256)"),
+    ("function\nf\t(uint a)external;", "f(uint256)"),
+    ("function f(uint a) external view virtual override(A, B) only(1, (2)) returns (uint, L.T memory) ;", "f(uint256)"),
+    ("function f() anyModifier another", "f()"),
+    ("function f()returns(uint)", "f()"),
+    ('function f() only("é") returns (uint é)', "f()"),
+    ("event E(address indexed from, uint value);", "E(address,uint256)"),
+    ("event E() anonymous;", "E()"),
+    ("error E(uint a, address b);", "E(uint256,address)"),
+    *((f"f(uint) {word}", "f(uint256)") for word in VISIBILITY),
+    ("f(uint) external view returns (bool)", "f(uint256)"),
+    ("f(uint) override(A)view;", "f(uint256)"),
+    ("f();", "f()"),
+    # white space of every kind
+    ("\t\n\v\f\r f \t\n\v\f\r( \t\n\v\f\ruint \t\n\v\f\ra \t\n\v\f\r) \t\n\v\f\r", "f(uint256)"),
+]
+
+
+@pytest.mark.parametrize(("written", "canonical"), ACCEPTED, ids=label)
+def test_accepted(written: str, canonical: str) -> None:
+    """A written form becomes its canonical text, in whatever collection."""
+    for said, default in COMBINATIONS:
+        assert both(written, said, default).text == canonical
+
+
+REJECTED: list[tuple[str, str, int]] = [
+    ("", "empty", 1),
+    ("   ", "empty", 4),
+    ("\t\r\n\v\f", "empty", 6),
+    (" " * (MAX_TEXT_BYTES + 5), "empty", MAX_TEXT_BYTES + 6),
+    ("f(" + "uint," * 20_000 + "uint)", "too_long", MAX_TEXT_BYTES + 1),
+    # bad names: of the declaration, of a parameter
+    ("(only)", "bad_name", 1),
+    ("9f()", "bad_name", 1),
+    ("0x337b1cf9", "bad_name", 1),
+    ("é()", "bad_name", 1),
+    ("fé()", "bad_name", 2),
+    ("\ufefff()", "bad_name", 1),
+    ("foo-bar()", "bad_name", 4),
+    ("fo o()", "bad_name", 4),
+    ("modifier f()", "bad_name", 10),
+    ("Function f()", "bad_name", 10),
+    ("function f g()", "bad_name", 12),
+    ("function 9f()", "bad_name", 10),
+    ("f[](uint)", "bad_name", 2),
+    ("function function()", "bad_name", 10),
+    ("error function()", "bad_name", 7),
+    ("event event()", "bad_name", 7),
+    ("f(uint a b)", "bad_name", 10),
+    ("f(uint 9)", "bad_name", 8),
+    ("f(uint é)", "bad_name", 8),
+    ("f(uint a = 5)", "bad_name", 10),
+    ("f(uint;)", "bad_name", 7),
+    ("f(function(uint) internal cb)", "bad_name", 27),
+    ("f(() x y)", "bad_name", 8),
+    # unknown types
+    *((f"f(uint8,{word})", "unknown_type", 9) for word in UNKNOWN_TYPES),
+    ("f(uint256,)", "unknown_type", 11),
+    ("f(,)", "unknown_type", 3),
+    ("f(uint,,bool)", "unknown_type", 8),
+    ("f((uint,))", "unknown_type", 9),
+    ("f([3])", "unknown_type", 3),
+    ("f(tuple[])", "unknown_type", 3),
+    ("f(MyEnum e)", "unknown_type", 3),
+    ("f(é)", "unknown_type", 3),
+    ("f(\0)", "unknown_type", 3),
+    ("f(" + "a" * 300 + ")", "unknown_type", 3),
+    # bad widths
+    *((f"f(bool, {word} a)", "bad_width", 9) for word in BAD_WIDTHS),
+    *((f"f(uint{width})", "bad_width", 3) for width in range(300) if width not in INTEGER_WIDTHS),
+    ("f(uint99999999999999999999)", "bad_width", 3),
+    # bad arrays
+    ("f(uint[0])", "bad_array", 7),
+    ("f(uint[00])", "bad_array", 7),
+    ("f(uint[01])", "bad_array", 7),
+    ("f(uint[-1])", "bad_array", 7),
+    ("f(uint[n])", "bad_array", 7),
+    ("f(uint[1,2])", "bad_array", 7),
+    ("f(uint[1 2])", "bad_array", 7),
+    ("f(uint[0x10])", "bad_array", 7),
+    ("f(uint[2**3])", "bad_array", 7),
+    ("f(uint[3)", "bad_array", 7),
+    ("f(uint[", "bad_array", 7),
+    ("f(uint[] [ 1 2 ])", "bad_array", 10),
+    ("f(uint])", "bad_array", 7),
+    ("f(uint[3]])", "bad_array", 10),
+    ("f(uint a[3])", "bad_array", 9),
+    # parentheses
+    ("f(", "unbalanced", 3),
+    ("f(uint", "unbalanced", 7),
+    ("f(uint  ", "unbalanced", 9),
+    ("f(uint,", "unbalanced", 8),
+    ("f((uint)", "unbalanced", 9),
+    ("f)", "unbalanced", 2),
+    ("totalSupply)", "unbalanced", 12),
+    ("f())", "unbalanced", 4),
+    ("f() ) external", "unbalanced", 5),
+    ("f(function(uint", "unbalanced", 16),
+    ("f(function() returns uint)", "unbalanced", 27),
+    ("f() returns (uint", "unbalanced", 18),
+    ("function f() only(1, (2)", "unbalanced", 25),
+    # types of libraries
+    ("f(L.T)", "library_type", 3),
+    ("f(uint, L.T storage s)", "library_type", 9),
+    ("f(T storage)", "library_type", 3),
+    ("f(T[3] [] storage s)", "library_type", 3),
+    ("f(mapping(uint => bool) storage m)", "library_type", 3),
+    ("f(uint256[] storage)", "library_type", 13),
+    ("f(string s storage)", "library_type", 12),
+    ("f((uint) storage)", "library_type", 10),
+    # indexed
+    ("event E(uint indexed,uint indexed,uint indexed,uint indexed)", "too_many_indexed", 7),
+    ("event  E(bool indexed a,bool indexed b,bool indexed c,bool indexed d,bool e);", "too_many_indexed", 8),
+    ("event E(" + "bool indexed," * 4 + "bool indexed) anonymous", "too_many_indexed", 7),
+    # what is no entry, or goes on where it should end
+    ("f", "bad_entry", 2),
+    ("f ", "bad_entry", 3),
+    ("function f", "bad_entry", 11),
+    ("function", "bad_entry", 9),
+    ("f()x", "bad_entry", 4),
+    ("f()external", "bad_entry", 4),
+    ("f() x", "bad_entry", 5),
+    ("f()()", "bad_entry", 4),
+    ("f() {}", "bad_entry", 5),
+    ("function f() { }", "bad_entry", 14),
+    ("function f() public;;", "bad_entry", 21),
+    ("f(); // comment", "bad_entry", 6),
+    ("f() returns", "bad_entry", 12),
+    ("f() returns uint", "bad_entry", 13),
+    ("event E() public", "bad_entry", 11),
+    ("event E() anonymously", "bad_entry", 11),
+    ("error E() view", "bad_entry", 11),
+    ("f() é", "bad_entry", 5),
+    ("f()\0", "bad_entry", 4),
+]
+
+
+@pytest.mark.parametrize(("written", "reason", "column"), REJECTED, ids=label)
+def test_rejected(written: str, reason: str, column: int) -> None:
+    """A reject has its reason and the column where it was noticed, in whatever collection."""
+    for said, default in COMBINATIONS:
+        assert both(written, said, default) == Verdict("", UNKNOWN, reason, column)
+
+
+def test_every_reason_of_the_grammar_is_in_the_table() -> None:
+    """Each reason that the grammar gives is shown by an example; the last three are the readers'."""
+    assert {reason for _, reason, _ in REJECTED} == set(REASONS) - {"", "encoding", "placeholder", "hash_mismatch"}
+
+
+# Collections.
+
+FOUR_INDEXED = "E(uint indexed,uint indexed,uint indexed,uint indexed)"
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "default", "collection"),
+    [
+        # the declaration's own keyword comes first
+        *((f"function f({words})", *pair, FUNCTIONS) for pair in COMBINATIONS for words in ("", "uint indexed")),
+        *(("error f()", *pair, FUNCTIONS) for pair in COMBINATIONS),
+        *(("event f()", *pair, EVENTS) for pair in COMBINATIONS),
+        # then the input's word
+        *((written, FUNCTIONS, EVENTS, FUNCTIONS) for written in ("f()", "f(uint indexed)", "f() anonymous", "f(int)")),
+        *((written, EVENTS, FUNCTIONS, EVENTS) for written in ("f()", "f(uint indexed)", "f() anonymous", "f() view")),
+        # then the look, and the default last
+        *(
+            (written, UNKNOWN, FUNCTIONS, EVENTS)
+            for written in ("f(uint indexed a)", "f() anonymous", "f(bool indexed)")
+        ),
+        *((written, UNKNOWN, default, default) for written in ("f()", "f(int)") for default in (FUNCTIONS, EVENTS)),
+    ],
+)
+def test_collection(written: str, said: int, default: int, collection: int) -> None:
+    """The collection comes from the keyword, then the input's word, then the look, then the default."""
+    assert both(written, said, default).collection == collection
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "default", "expected"),
+    [
+        ("function(uint)", FUNCTIONS, EVENTS, Verdict("", UNKNOWN, "bad_name", 1)),
+        ("function(uint)", UNKNOWN, FUNCTIONS, Verdict("", UNKNOWN, "bad_name", 1)),
+        ("function(uint256)", FUNCTIONS, FUNCTIONS, Verdict("", UNKNOWN, "bad_name", 1)),
+        ("function(uint256)", EVENTS, FUNCTIONS, Verdict("function(uint256)", EVENTS, "", 0)),
+        ("function()", UNKNOWN, EVENTS, Verdict("function()", EVENTS, "", 0)),
+        ("event function()", UNKNOWN, FUNCTIONS, Verdict("function()", EVENTS, "", 0)),
+        (" event()", EVENTS, FUNCTIONS, Verdict("", UNKNOWN, "bad_name", 2)),
+        ("event()", UNKNOWN, EVENTS, Verdict("", UNKNOWN, "bad_name", 1)),
+        ("event()", FUNCTIONS, EVENTS, Verdict("event()", FUNCTIONS, "", 0)),
+        ("event(uint indexed)", UNKNOWN, FUNCTIONS, Verdict("", UNKNOWN, "bad_name", 1)),
+        ("function event(uint)", UNKNOWN, EVENTS, Verdict("event(uint256)", FUNCTIONS, "", 0)),
+    ],
+)
+def test_keyword_as_name(written: str, said: int, default: int, expected: Verdict) -> None:
+    """Only the keyword of its own collection is no name."""
+    assert both(written, said, default) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "default", "reason"),
+    [
+        (FOUR_INDEXED, UNKNOWN, FUNCTIONS, "too_many_indexed"),
+        (FOUR_INDEXED, EVENTS, FUNCTIONS, "too_many_indexed"),
+        (FOUR_INDEXED, FUNCTIONS, EVENTS, ""),
+        ("function " + FOUR_INDEXED, EVENTS, EVENTS, ""),
+        ("event " + FOUR_INDEXED, FUNCTIONS, FUNCTIONS, "too_many_indexed"),
+        (FOUR_INDEXED + " anonymous", UNKNOWN, FUNCTIONS, ""),
+        (FOUR_INDEXED + " anonymous", EVENTS, FUNCTIONS, ""),
+        ("event " + FOUR_INDEXED + " anonymous;", UNKNOWN, FUNCTIONS, ""),
+        ("E(uint indexed,uint indexed,uint indexed,uint)", EVENTS, FUNCTIONS, ""),
+    ],
+)
+def test_indexed_parameters_of_an_event(written: str, said: int, default: int, reason: str) -> None:
+    """An event may have three indexed parameters, an anonymous one four, a function any number."""
+    assert both(written, said, default).reason == reason
+
+
+@pytest.mark.parametrize("said", [FUNCTIONS, EVENTS])
+def test_a_reject_stays_in_the_collection_that_the_input_named(said: int) -> None:
+    """The collection that an input names holds for its rejects, as long as no keyword says otherwise."""
+    other = EVENTS if said == FUNCTIONS else FUNCTIONS
+    texts = [text for text, _, _ in REJECTED if not text.startswith(("function", "event", "error"))]
+    result = rows([text.encode() for text in texts], said, other)
+    assert [text[:40] for text, verdict in zip(texts, result, strict=True) if verdict.collection != said] == []
+
+
+# Length and depth.
+
+
+def test_longest_text() -> None:
+    """A text of 65,536 bytes is read, one byte more is not; spaces count."""
+    name = "f" * (MAX_TEXT_BYTES - len("(uint256)"))
+    assert both(f"{name}(uint256)").text == f"{name}(uint256)"
+    assert both(f"f{name}(uint256)") == Verdict("", UNKNOWN, "too_long", MAX_TEXT_BYTES + 1)
+    short = f"g{' ' * (MAX_TEXT_BYTES - len('g(bool)'))}(bool)"
+    assert both(short).text == "g(bool)"
+    assert both(short + " ") == Verdict("", UNKNOWN, "too_long", MAX_TEXT_BYTES + 1)
+
+
+def test_longest_canonical_text() -> None:
+    """The canonical text is held to the same length, the aliases spelled out."""
+    name = "f" * (MAX_TEXT_BYTES - len("(uint256)"))
+    assert both(f"{name}(uint)").text == f"{name}(uint256)"
+    assert both(f"f{name}(uint)") == Verdict("", UNKNOWN, "too_long", MAX_TEXT_BYTES + 1)
+
+
+def test_aliases_that_double_a_text_fit() -> None:
+    """The text that grows most has room, also when it is then rejected, and spoils no neighbour."""
+    most = b"f(" + b"fixed," * ((MAX_TEXT_BYTES - 8) // 6) + b"fixed)"
+    half = b"f(" + b"ufixed," * 4_000 + b"fixed)"
+    unclosed = b"f(" + b"(fixed," * 9_000
+    texts = [most, half, unclosed, b"g(fixed)", half, b"g(int)"]
+    result = rows(texts)
+    assert without_reject_collection(result) == [one(text) for text in texts]
+    assert [verdict.reason for verdict in result] == ["too_long", "", "unbalanced", "", "", ""]
+    assert len(result[1].text) == len("f(fixed128x18)") + len("ufixed128x18,") * 4_000
+
+
+@pytest.mark.parametrize(
+    ("depth", "written", "canonical"),
+    [
+        (30_000, ("(", ")"), ("(", ")")),
+        (9_000, ("tuple(", ")"), ("(", ")")),
+        (4_000, ("(bool a,", ")[] x"), ("(bool,", ")[]")),
+    ],
+)
+def test_nesting_has_no_limit_but_the_length(depth: int, written: tuple[str, str], canonical: tuple[str, str]) -> None:
+    """Tuples nest as deep as a text is long: no recursion in either form."""
+    text = f"f({written[0] * depth}int{written[1] * depth})"
+    assert both(text).text == f"f({canonical[0] * depth}int256{canonical[1] * depth})"
+    assert both(text[:-1]) == Verdict("", UNKNOWN, "unbalanced", len(text))
+    assert both(text + ")") == Verdict("", UNKNOWN, "unbalanced", len(text) + 1)
+    assert both(f"f({written[0] * 100_000}{written[1] * 100_000})")[2:] == ("too_long", MAX_TEXT_BYTES + 1)
+
+
+def test_function_type_nests_as_deep() -> None:
+    """The parameters of a function type are skipped at any depth."""
+    depth = 30_000
+    assert both(f"f(function{'(' * depth}{')' * depth} external cb)").text == "f(function)"
+
+
+# The two forms, and the properties of both.
+
+
+@settings(deadline=None, max_examples=200)
+@given(valid())
+def test_valid_declarations_become_their_canonical_text(declaration: Valid) -> None:
+    """A declaration put together from valid parts becomes the text put together from theirs."""
+    for said, default in COMBINATIONS:
+        collection = declaration.collection(said, default)
+        assert both(declaration.written, said, default) == Verdict(declaration.canonical, collection, "", 0)
+
+
+@settings(deadline=None, max_examples=200)
+@given(broken())
+def test_broken_declarations_are_rejected_where_they_break(declaration: Broken) -> None:
+    """A declaration with one faulty part is rejected for it, at its column."""
+    for said, default in COMBINATIONS:
+        verdict = both(declaration.written, said, default)
+        assert verdict == Verdict("", UNKNOWN, declaration.reason, declaration.column)
+
+
+@settings(deadline=None, max_examples=100)
+@given(batches())
+def test_both_forms_agree_on_any_text(texts: list[bytes]) -> None:
+    """Text, collection, reason and column are the same from the plain grammar and the compiled one."""
+    read = [text for text in texts if is_utf8(text)]
+    for said, default in COMBINATIONS:
+        expected = [one(text, said, default) for text in read]
+        assert without_reject_collection(rows(read, said, default)) == expected
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(any_text(), st.sampled_from([UNKNOWN, FUNCTIONS, EVENTS])), min_size=1, max_size=10))
+def test_each_row_names_its_own_collection(entries: list[tuple[bytes, int]]) -> None:
+    """The collections that the rows of one batch name do not mix."""
+    read = [(text, said) for text, said in entries if is_utf8(text)]
+    result = rows([text for text, _ in read], [said for _, said in read], EVENTS)
+    assert without_reject_collection(result) == [one(text, said, EVENTS) for text, said in read]
+
+
+@settings(deadline=None, max_examples=60)
+@given(batches(), st.sampled_from(COMBINATIONS))
+def test_a_batch_equals_its_rows_one_by_one(texts: list[bytes], combination: tuple[int, int]) -> None:
+    """A verdict depends on the row alone: alone, or among others, it is the same."""
+    assert rows(texts, *combination) == [verdict for text in texts for verdict in rows([text], *combination)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data(), batches(), st.sampled_from(COMBINATIONS))
+def test_order_of_rows_does_not_matter(data: st.DataObject, texts: list[bytes], combination: tuple[int, int]) -> None:
+    """A batch in another order has the same result in that order."""
+    order = data.draw(st.permutations(range(len(texts))))
+    result = rows(texts, *combination)
+    assert rows([texts[row] for row in order], *combination) == [result[row] for row in order]
+
+
+@settings(deadline=None, max_examples=200)
+@given(any_text(), st.sampled_from(COMBINATIONS))
+def test_normalising_twice_changes_nothing(text: bytes, combination: tuple[int, int]) -> None:
+    """A canonical text is its own canonical text, in the collection it was found to belong to."""
+    first = one(text, *combination)
+    if not first.reason:
+        assert both(first.text, first.collection) == first
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_text())
+def test_a_text_may_come_as_str_or_as_bytes(text: bytes) -> None:
+    """`normalise` reads a str as its UTF-8 bytes."""
+    if is_utf8(text):
+        assert one(text.decode()) == one(text)
+
+
+def test_no_rows() -> None:
+    """A batch may be empty."""
+    assert rows([]) == []
+
+
+# The error of one text.
+
+
+def test_error_shows_reason_column_and_text() -> None:
+    """The sentence has what a person needs to find the fault."""
+    with pytest.raises(GrammarError) as caught:
+        normalise("f(bool,uint7)")
+    assert (caught.value.reason, caught.value.column) == ("bad_width", 8)
+    assert str(caught.value) == "bad width at column 8 in 'f(bool,uint7)'"
+
+
+def test_error_cuts_a_long_text() -> None:
+    """An error is no longer than a person reads."""
+    with pytest.raises(GrammarError) as caught:
+        normalise("f(" + "uint," * 1_000)
+    assert len(str(caught.value)) < 300
+    assert caught.value.column == 5_003
+
+
+# One text by the compiled grammar.
+
+
+def alone(text: str, collection: int) -> Verdict:
+    """The verdict on a text by itself, after looking that the digest is its own."""
+    try:
+        canonical, digest = canonicalise_one(text, collection)
+    except GrammarError as error:
+        return Verdict("", UNKNOWN, error.reason, error.column)
+    assert digest == keccak256(canonical.encode())
+    return Verdict(canonical, collection, "", 0)
+
+
+@settings(deadline=None)
+@given(any_text(), st.sampled_from([FUNCTIONS, EVENTS]))
+@example(b"", FUNCTIONS)
+@example("f(\u00e9)".encode(), FUNCTIONS)
+@example(b"event f(uint)", FUNCTIONS)
+@example(b"function f(uint)", EVENTS)
+@example(b"f(uint indexed a)", FUNCTIONS)
+@example(b"f(" + b"uint," * 9_000 + b"uint)", FUNCTIONS)
+@example(b"f(" + b"uint," * 14_000 + b"uint)", FUNCTIONS)
+def test_one_text_is_judged_as_plain_python_judges_it(raw: bytes, collection: int) -> None:
+    """The canonical text and its digest, or the same error; what belongs to the other collection is bad."""
+    text = raw.decode(errors="replace")
+    expected = one(text, collection, collection)
+    if not expected.reason and expected.collection != collection:
+        expected = Verdict("", UNKNOWN, "bad_name", 1)
+    assert alone(text, collection) == expected
+
+
+# Through the judge: encoding, declared hashes, and that nothing gets lost.
+
+
+def judged(entries: list[Entry], default: int = FUNCTIONS) -> BatchResult:
+    """The result on one batch."""
+    (batch,) = pack(entries, 0)
+    return canonicalise(batch, default)
+
+
+def rejects(result: BatchResult) -> list[tuple[int, str, int, str]]:
+    """The rejected rows: line, reason, column, text as shown."""
+    rejected = result.rejected
+    reasons = [REASONS[code] for code in rejected.reasons.tolist()]
+    lines, at, text = rejected.lines.tolist(), rejected.columns.tolist(), rejected.text.to_pylist()
+    return list(zip(lines, reasons, at, text, strict=True))
+
+
+def accepted(result: BatchResult) -> dict[int, list[tuple[str, bytes]]]:
+    """The accepted rows of each collection: text and stored hash."""
+    found: dict[int, list[tuple[str, bytes]]] = {FUNCTIONS: [], EVENTS: []}
+    for collection, got in result.accepted.items():
+        pairs = zip(got.text.to_pylist(), got.hash, strict=True)
+        found[collection.code] += [(text, digest.tobytes()) for text, digest in pairs]
+    return found
+
+
+@settings(deadline=None, max_examples=80)
+@given(batches(), st.sampled_from(COMBINATIONS))
+def test_judge_says_of_each_candidate_what_the_grammar_says(texts: list[bytes], combination: tuple[int, int]) -> None:
+    """Every candidate is accepted with its hash or rejected with its reason, in order, whatever its bytes."""
+    said, default = combination
+    found = judged([Entry(text, line, said) for line, text in enumerate(texts, 1)], default)
+    result = [one(text, said, default) for text in texts]
+    assert found.read == len(texts)
+    assert [reject[:3] for reject in rejects(found)] == [
+        (line, verdict.reason, verdict.column) for line, verdict in enumerate(result, 1) if verdict.reason
+    ]
+    expected: dict[int, list[tuple[str, bytes]]] = {FUNCTIONS: [], EVENTS: []}
+    for verdict in result:
+        if not verdict.reason:
+            digest = keccak256(verdict.text.encode())
+            expected[verdict.collection].append((verdict.text, digest if verdict.collection == EVENTS else digest[:4]))
+    assert accepted(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "shown"),
+    [
+        (b"\xff", 1, "\\xff"),
+        (b"f(uint \xe9)", 8, "f(uint \\xe9)"),
+        (b"f(\xc3)", 3, "f(\\xc3)"),
+        (b"f(uint) \xc3\xa9 \xe2\x82", 12, "f(uint) é \\xe2\\x82"),
+        (b"\xed\xa0\x80()", 1, "\\xed\\xa0\\x80()"),  # a surrogate
+        (b"\xc0\xaf()", 1, "\\xc0\\xaf()"),  # an overlong form
+        (b"function f() returns (\xff)", 23, "function f() returns (\\xff)"),
+        (b"   \xf8", 4, "   \\xf8"),
+        (b"9f(uint7 \xfe", 10, "9f(uint7 \\xfe"),
+    ],
+)
+def test_encoding(text: bytes, column: int, shown: str) -> None:
+    """What is not UTF-8 is rejected before it is read, at its first bad byte, and shown escaped."""
+    assert one(text) == Verdict("", UNKNOWN, "encoding", column)
+    found = judged([Entry(b"f(uint)", 1), Entry(text, 2), Entry("g(é)".encode(), 3), Entry(b"h()", 4)])
+    assert rejects(found) == [(2, "encoding", column, shown), (3, "unknown_type", 3, "g(é)")]
+    assert [text for text, _ in accepted(found)[FUNCTIONS]] == ["f(uint256)", "h()"]
+
+
+def test_a_lone_surrogate_is_no_text() -> None:
+    """A str that cannot be written as UTF-8 is rejected like the bytes it would be."""
+    assert one("f(\ud800)") == Verdict("", UNKNOWN, "encoding", 3)
+
+
+TRANSFER = b"transfer(address to, uint value)"
+TRANSFER_DIGEST = bytes.fromhex("a9059cbb2ab09eb219583f4a59a5d0623ade346d962bcd4e46b11da047c9049b")
+
+
+def changed(digest: bytes, at: int) -> bytes:
+    """A digest with one bit of one byte turned."""
+    return digest[:at] + bytes([digest[at] ^ 1]) + digest[at + 1 :]
+
+
+@pytest.mark.parametrize("said", [FUNCTIONS, EVENTS])
+@pytest.mark.parametrize("width", [4, 32])
+def test_declared_hash_is_checked_to_its_last_byte(width: int, said: int) -> None:
+    """A declared hash is that of the canonical text, 4 or 32 bytes of it, or the row is rejected."""
+    right = TRANSFER_DIGEST[:width]
+    declared = [right, *(changed(right, at) for at in range(width)), b"", bytes(width), right]
+    found = judged([Entry(TRANSFER, line, said, value) for line, value in enumerate(declared, 1)])
+    good = [1, width + 2, width + 4]
+    bad = [line for line in range(1, len(declared) + 1) if line not in good]
+    assert rejects(found) == [(line, "hash_mismatch", 0, TRANSFER.decode()) for line in bad]
+    assert [text for text, _ in accepted(found)[said]] == ["transfer(address,uint256)"] * len(good)
+
+
+def test_declared_hashes_of_two_widths_stand_in_one_batch() -> None:
+    """4 bytes, 32 bytes and none are told apart row by row."""
+    digest = keccak256(b"E(uint256)")
+    entries = [Entry(b"E(uint)", 1, EVENTS, digest), Entry(b"E(uint)", 2, EVENTS, changed(digest, 4))]
+    entries += [Entry(b"E(uint)", 3, EVENTS, digest[:4]), Entry(b"E(uint)", 4, EVENTS, changed(digest, 3)[:4])]
+    entries += [Entry(b"E(uint)", 5, EVENTS)]
+    assert [line for line, *_ in rejects(judged(entries))] == [2, 4]
+
+
+def test_a_reject_of_the_grammar_keeps_its_reason_beside_a_wrong_hash() -> None:
+    """A text that cannot be normalised has no hash that could be wrong."""
+    found = judged([Entry(b"f(uint7)", 1, UNKNOWN, b"\0\0\0\0"), Entry(b"", 2, UNKNOWN, keccak256(b""))])
+    assert [reject[:3] for reject in rejects(found)] == [(1, "bad_width", 3), (2, "empty", 1)]
+
+
+def test_a_reader_s_fault_comes_before_all_else() -> None:
+    """What a reader refused is not read: not its encoding, its text, its hash."""
+    entries = [Entry(b"f()", 1, UNKNOWN, b"", PLACEHOLDER), Entry(b"\xff", 2, UNKNOWN, b"\1\2\3\4", BAD_ENTRY)]
+    entries += [Entry(b"g()", 3, UNKNOWN, b"", OK), Entry(b"\xff", 4)]
+    found = judged(entries)
+    assert [reject[:3] for reject in rejects(found)] == [(1, "placeholder", 0), (2, "bad_entry", 0), (4, "encoding", 1)]
+    assert [text for text, _ in accepted(found)[FUNCTIONS]] == ["g()"]
+
+
+@pytest.mark.parametrize("said", [FUNCTIONS, EVENTS])
+def test_every_reject_of_a_batch_is_in_the_collection_that_its_input_named(said: int) -> None:
+    """Rejects for encoding and by readers are filed where their input said, like any other."""
+    other = EVENTS if said == FUNCTIONS else FUNCTIONS
+    entries = [Entry(b"f(", 1, said), Entry(b"\xff", 2, said), Entry(b"f()", 3, said, b"", PLACEHOLDER)]
+    entries += [Entry(b" ", 4, said), Entry(b"f()", 5, said, b"\0\0\0\0")]
+    found = judged(entries, other).rejected.collections.to_pylist()
+    assert [Collection.of_name(name).code for name in found] == [said] * len(entries)
+
+
+def test_a_reject_is_shown_up_to_the_longest_text() -> None:
+    """Of a text that is too long, as much is kept as could have been read."""
+    long = b"f" * (MAX_TEXT_BYTES + 10)
+    ((line, reason, column, text),) = rejects(judged([Entry(long, 7)]))
+    assert (line, reason, column, text) == (7, "too_long", MAX_TEXT_BYTES + 1, "f" * MAX_TEXT_BYTES)
+
+
+def test_candidates_need_not_name_anything() -> None:
+    """A batch without collections, hashes and faults is judged by its texts and the default."""
+    data, starts, ends = columns([b"f(uint)", b"g(", b"E(bool indexed)"])
+    batch = Candidates(data, starts, ends, np.arange(1, 4), 5)
+    for default in (FUNCTIONS, EVENTS):
+        found = canonicalise(batch, default)
+        texts = {collection: [text for text, _ in pairs] for collection, pairs in accepted(found).items()}
+        expected = {FUNCTIONS: ["f(uint256)"], EVENTS: ["E(bool)"]}
+        assert texts == (expected if default == FUNCTIONS else {FUNCTIONS: [], EVENTS: ["f(uint256)", "E(bool)"]})
+        assert rejects(found) == [(2, "unbalanced", 3, "g(")]
+        assert found.file == 5
+
+
+# What clients of the original service rely on ("Normalising" in its contract).
+
+WIRE: list[tuple[int, str, str]] = [
+    # shape
+    (FUNCTIONS, "wire(address,uint256)", "wire(address,uint256)"),
+    (FUNCTIONS, "function wire(uint a, address b)", "wire(uint256,address)"),
+    (FUNCTIONS, "  wire ( uint ,address b )  ", "wire(uint256,address)"),
+    (FUNCTIONS, "function\r\nwire\t(\nuint)", "wire(uint256)"),
+    (FUNCTIONS, "_wire_0_()", "_wire_0_()"),
+    (FUNCTIONS, "WIRE(bool)", "WIRE(bool)"),
+    (FUNCTIONS, "wire( )", "wire()"),
+    (EVENTS, "Wire()", "Wire()"),
+    (EVENTS, "event Wire(address indexed from, address indexed to, uint256 value)", "Wire(address,address,uint256)"),
+    (EVENTS, "Wire(uint indexed a, uint indexed b, uint indexed c, uint d)", "Wire(uint256,uint256,uint256,uint256)"),
+    (EVENTS, "event Wire(uint) anonymous", "Wire(uint256)"),
+    (EVENTS, "Wire(uint) anonymous", "Wire(uint256)"),
+    # parameters
+    (FUNCTIONS, "wire(string memory s, bytes calldata d)", "wire(string,bytes)"),
+    (FUNCTIONS, "wire(address payable to)", "wire(address)"),
+    (FUNCTIONS, "wire((uint,int)[] x)", "wire((uint256,int256)[])"),
+    (FUNCTIONS, f"wire({','.join(['uint'] * 40)})", f"wire({','.join(['uint256'] * 40)})"),
+    # types
+    (FUNCTIONS, "wire(byte,byte[])", "wire(bytes1,bytes1[])"),
+    (FUNCTIONS, "wire(fixed,ufixed[2])", "wire(fixed128x18,ufixed128x18[2])"),
+    (FUNCTIONS, "wire(fixed128x80)", "wire(fixed128x80)"),
+    (FUNCTIONS, "wire((uint,int)[2][])", "wire((uint256,int256)[2][])"),
+    (FUNCTIONS, "wire(((uint)),(address,(bool,bytes))[])", "wire(((uint256)),(address,(bool,bytes))[])"),
+    (FUNCTIONS, "wire(())", "wire(())"),
+    # wider than the contract, on purpose
+    (FUNCTIONS, "$wire(uint)", "$wire(uint256)"),
+    (FUNCTIONS, "function wire(uint) external view returns (bool);", "wire(uint256)"),
+    (FUNCTIONS, "wire(tuple(uint a,int b) c)", "wire((uint256,int256))"),
+    (FUNCTIONS, "wire(uint [ ] a)", "wire(uint256[])"),
+    # otherwise than the contract, on purpose: as solc hashes it
+    (FUNCTIONS, "wire(function)", "wire(function)"),
+]
+
+
+@pytest.mark.parametrize(("said", "written", "canonical"), WIRE)
+def test_wire_contract_accepts(said: int, written: str, canonical: str) -> None:
+    """What the original service normalises, this one normalises to the same text."""
+    assert both(written, said, said) == Verdict(canonical, said, "", 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        (FUNCTIONS, "foo"),
+        (FUNCTIONS, "12345"),
+        (FUNCTIONS, "True"),
+        (FUNCTIONS, "true"),
+        (FUNCTIONS, '["a()"]'),
+        (FUNCTIONS, "{'a': 1}"),
+        (FUNCTIONS, "foo()x"),
+        (FUNCTIONS, "0x337b1cf9"),
+        (FUNCTIONS, "foo-bar()"),
+        (FUNCTIONS, "fo o()"),
+        (FUNCTIONS, "function()"),
+        (FUNCTIONS, "function function()"),
+        (FUNCTIONS, "wire(uint7)"),
+        (FUNCTIONS, "wire(bytes33)"),
+        (FUNCTIONS, "wire(uint08)"),
+        (FUNCTIONS, "wire(fixed128x81)"),
+        (FUNCTIONS, "wire(UINT256)"),
+        (FUNCTIONS, "wire(uint256[0])"),
+        (FUNCTIONS, "wire(uint256[01])"),
+        (FUNCTIONS, "wire(mapping(address=>uint256))"),
+        (FUNCTIONS, "wire(uint256,)"),
+        (FUNCTIONS, "wire(,)"),
+        (FUNCTIONS, "wire(uint256,,address)"),
+        (FUNCTIONS, "wire(MyContract a)"),
+        (FUNCTIONS, "wire(\0)"),
+        (FUNCTIONS, "wi\0re()"),
+        (FUNCTIONS, "wire()\0"),
+        (EVENTS, "event()"),
+        (EVENTS, "event event()"),
+        (EVENTS, "Wire(uint256,)"),
+        (EVENTS, "Wire(uint indexed a, uint indexed b, uint indexed c, uint indexed d)"),
+    ],
+)
+def test_wire_contract_refuses(said: int, written: str) -> None:
+    """What the original service calls an unknown format is a reject."""
+    assert both(written, said, said).reason
+
+
+@pytest.mark.parametrize(
+    ("said", "written", "collection"), [(EVENTS, "function Wire(uint256)", FUNCTIONS), (FUNCTIONS, "event W()", EVENTS)]
+)
+def test_wire_contract_tells_the_other_keyword(said: int, written: str, collection: int) -> None:
+    """A declaration of the other kind is told as such, so that its POST can be refused."""
+    assert both(written, said, said).collection == collection

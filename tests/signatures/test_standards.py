@@ -1,0 +1,61 @@
+"""The list of canonical texts: every entry is what its selector is, and says where it is from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from Crypto.Hash import keccak
+
+from sigdir.signatures.collections import FUNCTIONS
+from sigdir.signatures.grammar import normalise
+from sigdir.signatures.standards import NO_TEXT, canonical, is_filtered
+from tests.conftest import ROOT
+
+LINES = [
+    line.split(maxsplit=2)
+    for line in (ROOT / "sigdir" / "signatures" / "standards.txt").read_text().splitlines()
+    if not line.startswith("#")
+]
+
+
+def selector(text: str) -> str:
+    return "0x" + keccak.new(digest_bits=256, data=text.encode()).hexdigest()[:8]
+
+
+def test_each_text_has_its_selector() -> None:
+    """An entry under a wrong selector would hide the right text."""
+    wrong = [(written, text) for written, text, _ in LINES if text != NO_TEXT and selector(text) != written]
+    assert wrong == []
+
+
+def test_each_text_is_canonical_and_each_entry_names_its_source() -> None:
+    """What the store never holds could not be found, and an entry that nobody can check is none."""
+    assert [text for _, text, _ in LINES if text != NO_TEXT and normalise(text, said=FUNCTIONS).text != text] == []
+    assert [line for line in LINES if len(line) != 3] == []
+
+
+def test_each_selector_is_listed_once() -> None:
+    """Of two texts one would be hidden."""
+    assert len({line[0] for line in LINES}) == len(LINES) == len(canonical())
+
+
+def test_the_samples_functions_and_errors_are_listed() -> None:
+    """Every function and error of the bundled standards is canonical."""
+    missing = []
+    for path in Path(ROOT / "samples").glob("erc-*.txt"):
+        for line in path.read_text().splitlines():
+            if line.startswith(("function", "error")):
+                text = normalise(line).text
+                if canonical().get(bytes.fromhex(selector(text)[2:])) != text:
+                    missing.append(text)
+    assert missing == []
+
+
+def test_another_text_of_a_listed_selector_is_filtered() -> None:
+    """Only a listed selector filters, and never its own text."""
+    transfer = bytes.fromhex("a9059cbb")
+    assert is_filtered(transfer, "many_msg_babbage(bytes1)")
+    assert not is_filtered(transfer, "transfer(address,uint256)")
+    assert not is_filtered(bytes.fromhex("00000001"), "anything()")
+    assert is_filtered(bytes.fromhex("60806040"), "anything()")
+    assert canonical()[bytes.fromhex("a22cb465")] == "setApprovalForAll(address,bool)"

@@ -1,0 +1,169 @@
+"""What the warehouse owes: every answer that was given, and what follows from it for what is read later."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.keccak import keccak256
+from tests.torture.plan import Text
+
+
+class Finding(Exception):
+    """Something that must not be. The message says what, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row as it was read or acknowledged; ``created_at`` in microseconds since 1970, UTC."""
+
+    id: int
+    created_at: int
+    text: str
+    hash: bytes
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Row:
+        """A row as HTTP tells it; its two forms of the hash must agree."""
+        hash = bytes.fromhex(record["hex_signature"][2:])
+        if record["bytes_signature"].encode("latin-1") != hash:
+            raise Finding(f"bytes_signature and hex_signature differ: {record}")
+        at = np.datetime64(record["created_at"].removesuffix("Z"), "us")
+        return cls(record["id"], int(at.astype(np.int64)), record["text_signature"], hash)
+
+
+class Rows:
+    """All rows of one collection as they were read, oldest first."""
+
+    def __init__(
+        self, ids: npt.NDArray[np.int64], created_at: npt.NDArray[np.int64], texts: list[str], hashes: list[bytes]
+    ) -> None:
+        self.ids, self.created_at, self.texts, self.hashes = ids, created_at, texts, hashes
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> Rows:
+        given = list(rows)
+        return cls(
+            np.array([row.id for row in given], np.int64),
+            np.array([row.created_at for row in given], np.int64),
+            [row.text for row in given],
+            [row.hash for row in given],
+        )
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def by_text(self) -> dict[str, Row]:
+        return {row.text: row for row in self}
+
+    def __iter__(self) -> Any:
+        fields = (self.ids.tolist(), self.created_at.tolist(), self.texts, self.hashes)
+        return (Row(*row) for row in zip(*fields, strict=True))
+
+
+class Ledger:
+    """Safe for use by several threads while a round runs; ``hold_to`` between rounds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._acknowledged: dict[Collection, dict[str, Row]] = {c: {} for c in COLLECTIONS}
+        self._order: list[tuple[Collection, Row]] = []
+        self._present: dict[Collection, set[str]] = {c: set() for c in COLLECTIONS}
+        self._sent: dict[Collection, set[str]] = {c: set() for c in COLLECTIONS}
+        self._seen: dict[Collection, Rows] = {c: Rows.of([]) for c in COLLECTIONS}
+
+    def send(self, texts: Iterable[Text]) -> None:
+        """These may be there from now on."""
+        with self._lock:
+            for collection, text in texts:
+                self._sent[collection].add(text)
+
+    def acknowledge(self, collection: Collection, row: Row) -> None:
+        """A POST was answered with this row."""
+        if row.hash != keccak256(row.text.encode())[: collection.hash_bytes]:
+            raise Finding(f"{collection}: {row.text} is acknowledged with the hash {row.hash.hex()}")
+        with self._lock:
+            known = self._acknowledged[collection].setdefault(row.text, row)
+            if known is not row:
+                raise Finding(f"{collection}: {row.text} is acknowledged twice, with the ids {known.id} and {row.id}")
+            self._order.append((collection, row))
+
+    def exists(self, texts: Iterable[Text]) -> None:
+        """It was said that these are there: by a 400, or by an import that ended well."""
+        with self._lock:
+            for collection, text in texts:
+                self._present[collection].add(text)
+
+    def acknowledged(self) -> list[tuple[Collection, Row]]:
+        """Every row acknowledged so far, in the order of the answers."""
+        with self._lock:
+            return list(self._order)
+
+    def owed(self) -> dict[Collection, tuple[dict[str, Row], set[str]]]:
+        """What is acknowledged and what is present, as of now."""
+        with self._lock:
+            return {c: (dict(self._acknowledged[c]), set(self._present[c])) for c in COLLECTIONS}
+
+    def seen(self, collection: Collection) -> Rows:
+        """The rows that were there at the end of the round before."""
+        return self._seen[collection]
+
+    def hold_to(self, collection: Collection, rows: Rows, where: str) -> None:
+        """Compare everything that was promised with all rows that are there; raises Finding."""
+        acknowledged, present = self.owed()[collection]
+        check_order(collection, rows, where)
+        check_promises(collection, rows, acknowledged, present, where)
+        for text in rows.texts:
+            if text not in self._sent[collection]:
+                raise Finding(f"{where}: {collection} has {text}, which nobody has sent")
+        seen = self._seen[collection]
+        if not (
+            len(rows) >= len(seen)
+            and np.array_equal(rows.ids[: len(seen)], seen.ids)
+            and np.array_equal(rows.created_at[: len(seen)], seen.created_at)
+            and rows.texts[: len(seen)] == seen.texts
+            and rows.hashes[: len(seen)] == seen.hashes
+        ):
+            raise Finding(f"{where}: {collection} does not begin with the {len(seen)} rows that it had before")
+
+    def remember(self, collection: Collection, rows: Rows) -> None:
+        """All rows up to here are folded: from now on they are there, and the first."""
+        seen = len(self._seen[collection])
+        for text, hash in zip(rows.texts[seen:], rows.hashes[seen:], strict=True):
+            if hash != keccak256(text.encode())[: collection.hash_bytes]:
+                raise Finding(f"{collection}: {text} has the hash {hash.hex()}")
+        self._seen[collection] = rows
+
+
+def check_order(collection: Collection, rows: Rows, where: str) -> None:
+    """Ids and times rise, a text comes once; raises Finding."""
+    for name, column in (("id", rows.ids), ("created_at", rows.created_at)):
+        falls = np.flatnonzero(np.diff(column) <= 0)
+        if len(falls):
+            raise Finding(f"{where}: {collection}: {name} does not rise behind {column[falls[0]]}")
+    if len(set(rows.texts)) < len(rows):
+        twice = sorted(rows.texts)
+        text = next(a for a, b in pairwise(twice) if a == b)
+        raise Finding(f"{where}: {collection}: {text} is there more than once")
+
+
+def check_promises(
+    collection: Collection, rows: Rows, acknowledged: Mapping[str, Row], present: set[str], where: str
+) -> None:
+    """Every acknowledged row is among these as it was acknowledged, every present text too; raises Finding."""
+    found = rows.by_text()
+    for text, row in acknowledged.items():
+        if found.get(text) != row:
+            raise Finding(f"{where}: {collection}: acknowledged as {row}, there is {found.get(text)}")
+    missing = present - found.keys()
+    if missing:
+        raise Finding(
+            f"{where}: {collection}: {len(missing)} texts are missing that were said to be there: {min(missing)}"
+        )

@@ -1,0 +1,161 @@
+"""What a round does: drawn from seed and round alone, before anything runs.
+
+Moments are seconds from the round's beginning. Which instruction a kill then hits is the machine's
+choice; which process, when, and under what load is the seed's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+
+CLIENTS = 4
+ROUNDS_A_WAREHOUSE = 25
+"""Then a fresh one is begun, so that a round late in a long run costs what an early one does."""
+
+_PUBLISH_POINTS = ("reserved", "written", "committed", "published")
+POINTS = {
+    "import": ("read", "locked", "deduped", *_PUBLISH_POINTS),
+    "fold": _PUBLISH_POINTS,
+    "compact": ("compact_begun", "compact_written", "compact_committed"),
+    "vacuum": ("vacuum_removing",),
+    "backup": ("brought", "logged", "replaced"),
+}
+"""Where a command can be told to die: see ``sigdir.warehouse.failpoints``."""
+
+Text = tuple[Collection, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A text to POST: as it is written, and as it is stored."""
+
+    at: float
+    collection: Collection
+    written: str
+    text: str
+    by_abi: bool
+    """By import-abi, in one body with the texts next to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command to run, and how it may end: at a fault point, by a kill after so many seconds, or well."""
+
+    name: str
+    at: float
+    fault: str | None
+    kill_after: float | None
+    lines: tuple[str, ...] = ()
+    brings: tuple[Text, ...] = ()
+    """The texts that an import's lines say."""
+    rejects: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A kill -9 of a process of the server: ``supervisor``, ``worker`` or ``folder``."""
+
+    at: float
+    target: str
+    number: int
+    """Which of the workers; and for a supervisor, after how many quarters of a second what it leaves is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    seed: int
+    round: int
+    begins_afresh: bool
+    fold_every: float
+    reads_all: bool
+    """At its end all pages are read again by each worker, not only those of new rows."""
+    posts: tuple[tuple[Post, ...], ...]
+    commands: tuple[Command, ...]
+    kills: tuple[Kill, ...]
+    readers: tuple[int, ...]
+    """A seed for each."""
+
+
+def draw(seed: int, round_number: int, upkeep: Sequence[str], first_round: int = 1) -> Plan:
+    """The plan of a round; ``upkeep`` are the commands besides import and fold that there are."""
+    chance = random.Random(f"{seed}:{round_number}")
+    return Plan(
+        seed,
+        round_number,
+        (round_number - first_round) % ROUNDS_A_WAREHOUSE == 0,
+        chance.choice((0.2, 0.5, 1.0)),
+        chance.random() < 0.1,
+        tuple(_posts(chance, round_number) for _ in range(CLIENTS)),
+        tuple(_commands(chance, round_number, upkeep)),
+        tuple(_kills(chance)),
+        tuple(chance.getrandbits(32) for _ in range(2)),
+    )
+
+
+def _function(round_number: int, number: int) -> str:
+    return f"f{round_number}x{number}({'address,' * (number % 4)}uint256)"
+
+
+def _event(round_number: int, number: int) -> str:
+    return f"E{round_number}x{number}(address)"
+
+
+def _posts(chance: random.Random, round_number: int) -> tuple[Post, ...]:
+    """One client's POSTs. All clients draw from the same few texts, the first of which imports bring too."""
+    seconds = chance.uniform(1.5, 3.0)
+    count = chance.randint(100, 300)
+    posts = []
+    for n in range(count):
+        by_abi = chance.random() < 0.05
+        if chance.random() < 0.25:
+            text = _event(round_number, chance.randrange(300))
+            posts.append(Post(n * seconds / count, EVENT_SIGNATURES, f"event {text};", text, by_abi))
+        else:
+            raced = chance.random() < 0.5
+            text = _function(round_number, chance.randrange(500) if raced else 50_000 + chance.randrange(1_500))
+            written = text if chance.random() < 0.5 else f"function {text.replace('uint256', 'uint a')} external;"
+            posts.append(Post(n * seconds / count, SIGNATURES, written, text, by_abi))
+    return tuple(posts)
+
+
+def _commands(chance: random.Random, round_number: int, upkeep: Sequence[str]) -> list[Command]:
+    rows = chance.choice((300, 2_000, 2_000, 20_000))
+    commands = [
+        _import(chance, round_number, range(rows * 2 // 3), range(200)),
+        _import(chance, round_number, range(rows // 3, rows), range(100, 400)),
+    ]
+    commands += [_command(chance, "fold") for _ in range(chance.randint(0, 2))]
+    for name in upkeep:
+        if chance.random() < 0.4:
+            commands.append(_command(chance, name))
+    return commands
+
+
+def _command(chance: random.Random, name: str) -> Command:
+    how = chance.random()
+    fault = chance.choice(POINTS[name]) if how < 0.3 and name in POINTS else None
+    kill_after = chance.uniform(0.3, 2.5) if 0.3 <= how < 0.6 else None
+    return Command(name, chance.uniform(0.0, 1.5), fault, kill_after)
+
+
+def _import(chance: random.Random, round_number: int, functions: range, events: range) -> Command:
+    """A file of this round's texts with some of the last one's, some written otherwise, some not at all."""
+    plain = _command(chance, "import")
+    brings: list[Text] = [(SIGNATURES, _function(round_number, n)) for n in functions]
+    brings += [(SIGNATURES, _function(round_number - 1, n)) for n in range(0, 200, 7)]
+    brings += [(EVENT_SIGNATURES, _event(round_number, n)) for n in events]
+    lines = [f"event {text};" if collection == EVENT_SIGNATURES else text for collection, text in brings]
+    rejected = [f"{round_number}bad{n}(" for n in range(chance.randint(0, 3))]
+    lines += rejected
+    chance.shuffle(lines)
+    return Command("import", plain.at, plain.fault, plain.kill_after, tuple(lines), tuple(brings), len(rejected))
+
+
+def _kills(chance: random.Random) -> list[Kill]:
+    targets = chance.choices(("worker", "folder", "supervisor"), (5, 3, 2), k=chance.randint(0, 3))
+    kills = [Kill(chance.uniform(0.2, 3.0), target, chance.randrange(4)) for target in targets]
+    return sorted(kills, key=lambda kill: kill.at)

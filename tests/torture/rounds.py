@@ -1,0 +1,258 @@
+"""One round: everything of its plan at once, then silence, then the checks."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import read_snapshot
+from tests.torture import checks
+from tests.torture.clients import (
+    Broken,
+    Client,
+    Reader,
+    post,
+    poster,
+)
+from tests.torture.ledger import Finding, Ledger
+from tests.torture.plan import (
+    CLIENTS,
+    Command,
+    Plan,
+    Post,
+)
+from tests.torture.processes import Server, run, until
+
+UPKEEP: dict[str, Sequence[str]] = {
+    "compact": [],
+    "vacuum": ["--keep", "10s"],
+    "verify": [],
+    "backup": ["BESIDE/backup"],
+}
+"""The commands besides import and fold, with their arguments; BESIDE is the folder that the warehouse is in."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """What was done, in numbers."""
+
+    rounds: int = 0
+    kills: Counter[str] = field(default_factory=Counter)
+    posts: int = 0
+    acknowledged: int = 0
+    found: int = 0
+    lookups: int = 0
+    pages: int = 0
+    imports: int = 0
+    commands: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "rounds": self.rounds,
+            "kills": sum(self.kills.values()),
+            "kills_by_kind": dict(sorted(self.kills.items())),
+            "posts_answered": self.posts,
+            "rows_acknowledged": self.acknowledged,
+            "rows_found": self.found,
+            "lookups": self.lookups,
+            "pages": self.pages,
+            "imports_finished": self.imports,
+            "commands_finished": dict(sorted(self.commands.items())),
+            "seconds": round(self.seconds, 1),
+        }
+
+
+class Torture:
+    """One warehouse after another below ``folder``, each with a server, for as many rounds as are played."""
+
+    def __init__(self, folder: Path, upkeep: Sequence[str]) -> None:
+        self.figures = Figures()
+        self._folder = folder
+        self._upkeep = upkeep
+        self._server: Server | None = None
+        self._orphans: list[Server] = []
+        self._servers = 0
+
+    # A round.
+
+    def play(self, plan: Plan) -> None:
+        """Carry out a plan and hold the warehouse to the ledger; raises Finding."""
+        if plan.begins_afresh:
+            self._begin_afresh(plan)
+        if self._server is None:
+            self._start(plan.fold_every)
+        self._fire(plan)
+        for orphan in self._orphans:
+            orphan.end()
+        self._orphans.clear()
+        self._check(plan)
+        self.figures.rounds += 1
+
+    def _begin_afresh(self, plan: Plan) -> None:
+        self.close()
+        self._place = self._folder / f"from-round-{plan.round}"
+        self._place.mkdir()
+        self._paths = Paths(self._place / "house")
+        self._ledger = Ledger()
+        self._counted = (0, 0)
+
+    def _start(self, fold_every: float) -> None:
+        self._servers += 1
+        errors = self._place / f"server-{self._servers}.stderr"
+        self._server = Server(self._paths.root, errors, fold_every)
+
+    def _running(self) -> Server:
+        assert self._server is not None
+        return self._server
+
+    def _port(self) -> int:
+        return self._running().port
+
+    def _fire(self, plan: Plan) -> None:
+        """All of it at once, to the end of the posts and commands; the first failure of any is raised."""
+        began = time.monotonic()
+        stop = threading.Event()
+        readers = [Reader(seed, Client(self._port), self._ledger) for seed in plan.readers]
+        with ThreadPoolExecutor(CLIENTS + len(plan.commands) + len(readers) + 1) as pool:
+            work: list[Any] = [
+                pool.submit(poster, posts, Client(self._port), self._ledger, began) for posts in plan.posts
+            ]
+            others = [
+                pool.submit(self._command, plan, number, command, began) for number, command in enumerate(plan.commands)
+            ]
+            others.append(pool.submit(self._kills, plan, began))
+            reading = [pool.submit(reader.run, stop) for reader in readers]
+            try:
+                self.figures.posts += sum(each.result() for each in work)
+                for each in others:
+                    each.result()
+            finally:
+                stop.set()
+            for each in reading:
+                each.result()
+        self.figures.pages += sum(reader.pages for reader in readers)
+        self.figures.lookups += sum(reader.lookups for reader in readers)
+
+    def _kills(self, plan: Plan, began: float) -> None:
+        for kill in plan.kills:
+            time.sleep(max(0.0, began + kill.at - time.monotonic()))
+            if kill.target != "supervisor":
+                self.figures.kills[kill.target] += self._running().kill_one(kill.target, kill.number)
+                continue
+            # What it leaves goes on for a while beside the next server.
+            left = self._running()
+            left.kill_supervisor()
+            self.figures.kills["supervisor"] += 1
+            self._orphans.append(left)
+            self._start(plan.fold_every)
+            time.sleep(kill.number / 4)
+            left.end()
+
+    def _command(self, plan: Plan, number: int, command: Command, began: float) -> None:
+        time.sleep(max(0.0, began + command.at - time.monotonic()))
+        arguments: list[str | Path] = [command.name]
+        if command.name == "import":
+            lines = self._place / f"round-{plan.round}-{number}.txt"
+            lines.write_text("".join(f"{line}\n" for line in command.lines))
+            self._ledger.send(command.brings)
+            arguments += [lines, "--json", "--quiet"]
+        elif command.name in UPKEEP:
+            arguments += [word.replace("BESIDE", str(self._place)) for word in UPKEEP[command.name]]
+        owed = self._ledger.owed() if command.name == "backup" else {}
+        done = run(*arguments, "--warehouse", self._paths.root, fault=command.fault, kill_after=command.kill_after)
+        if done.returncode == -9 and (command.fault or command.kill_after):
+            self.figures.kills[f"{command.name} at {command.fault}" if command.fault else command.name] += 1
+        elif done.returncode != 0:
+            raise Finding(
+                f"{command.name} ended with status {done.returncode}: {done.stdout[-300:]!r} {done.stderr[-500:]!r}"
+            )
+        else:
+            self.figures.commands[command.name] += 1
+            if command.name == "import":
+                self._finished(command, json.loads(done.stdout)["totals"])
+            elif command.name == "backup":
+                checks.copy(self._place / "backup", owed)
+
+    def _finished(self, command: Command, totals: dict[str, int]) -> None:
+        self.figures.imports += 1
+        self._ledger.exists(command.brings)
+        if not (
+            totals["read"] == len(command.lines) == totals["imported"] + totals["duplicate"] + totals["rejected"]
+            and totals["rejected"] == command.rejects
+        ):
+            raise Finding(f"an import of {len(command.lines)} lines, {command.rejects} of them bad, reports {totals}")
+
+    # Silence.
+
+    def _check(self, plan: Plan) -> None:
+        server, ledger = self._running(), self._ledger
+        chance = random.Random(f"{plan.seed}:{plan.round}:checks")
+        self.figures.lookups += checks.by_http(server, self._paths, ledger, chance, plan.reads_all)
+        run_well("fold", "--warehouse", self._paths.root)
+        self._post_and_wait(plan)
+        rows = checks.by_sql(self._paths, ledger)
+        checks.by_files(self._paths)
+        checks.by_cache(self._paths)
+        if "verify" in self._upkeep:
+            run_well("verify", "--warehouse", self._paths.root)
+        for each in (server, *self._orphans):
+            if each.faults():
+                raise Finding(f"the server told {each.faults()[0]}")
+        acknowledged = len(ledger.acknowledged())
+        self.figures.acknowledged += acknowledged - self._counted[0]
+        self.figures.found += rows - self._counted[1]
+        self._counted = (acknowledged, rows)
+
+    def _post_and_wait(self, plan: Plan) -> None:
+        """A row more in each collection, which the server's own folder moves into the table."""
+        client = Client(self._port)
+        for collection in COLLECTIONS:
+            text = f"Silence{plan.round}(address)"
+            written = text if collection == SIGNATURES else f"event {text};"
+            until(lambda: self._posted(client, Post(0.0, collection, written, text, by_abi=False)), "an answer")  # noqa: B023
+        client.close()
+        newest = {collection: row.id for collection, row in self._ledger.acknowledged()}
+        until(
+            lambda: all(read_snapshot(self._paths).high_water[c].id >= id for c, id in newest.items()),
+            "the server to fold",
+        )
+
+    def _posted(self, client: Client, one: Post) -> bool:
+        try:
+            post(client, self._ledger, one)
+        except Broken:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Stop the server in good order, as the last thing that may fail."""
+        if self._server is not None:
+            server, self._server = self._server, None
+            try:
+                server.stop()
+            finally:
+                server.end()
+
+    def end(self) -> None:
+        """Kill what runs."""
+        for server in [*self._orphans, *([self._server] if self._server else [])]:
+            server.end()
+
+
+def run_well(*arguments: str | Path) -> None:
+    done = run(*arguments)
+    if done.returncode:
+        raise Finding(
+            f"{arguments[0]} ended with status {done.returncode}: {done.stdout[-500:]!r} {done.stderr[-500:]!r}"
+        )

@@ -1,0 +1,121 @@
+"""The functions that SQL has of the pipeline: each is what an import would say of the same text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from Crypto.Hash import keccak
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sigdir
+from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.grammar import GrammarError, normalise
+from sigdir.warehouse.sql.functions import (
+    canonical,
+    keccak256,
+    selector,
+    topic0,
+)
+from tests.conftest import import_files
+from tests.signatures.strategies import broken, valid
+
+TEXTS = st.one_of(valid().map(lambda v: v.written), broken().map(lambda b: b.written), st.text(max_size=40))
+
+
+def hashed(text: str) -> str:
+    return "0x" + keccak.new(digest_bits=256, data=text.encode()).hexdigest()
+
+
+def expected(text: str | None, default: int, digits: int) -> str | None:
+    """By one text's grammar and the slow hash."""
+    try:
+        found = None if text is None else normalise(text, default=default)
+    except GrammarError:
+        return None
+    return hashed(found.text)[: 2 + digits] if found is not None and found.collection == default else None
+
+
+def canonical_of(text: str | None) -> str | None:
+    try:
+        return None if text is None else normalise(text).text
+    except GrammarError:
+        return None
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.none() | TEXTS, min_size=1, max_size=30))
+def test_columns_are_answered_as_texts_are(texts: list[str | None]) -> None:
+    """Each row as by itself, in its place, whatever its neighbours and nulls."""
+    texts = [text if text is None else text.encode("utf-8", "replace").decode() for text in texts]
+    column = pa.chunked_array([pa.array(texts, pa.string())])
+    assert keccak256(column).to_pylist() == [text if text is None else hashed(text) for text in texts]
+    assert canonical(column).to_pylist() == [canonical_of(text) for text in texts]
+    assert selector(column).to_pylist() == [expected(text, FUNCTIONS, 8) for text in texts]
+    assert topic0(column).to_pylist() == [expected(text, EVENTS, 64) for text in texts]
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled sample, imported. Not to be changed."""
+    folder = tmp_path_factory.mktemp("functions") / "house"
+    import_files(["samples"], folder)
+    return folder
+
+
+TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("selector('transfer(address,uint256)')", "0xa9059cbb"),
+        ("selector('function transfer(address to, uint amount) external returns (bool);')", "0xa9059cbb"),
+        ("selector('error Panic(uint code)')", "0x4e487b71"),
+        ("selector('event Transfer(address,address,uint)')", None),
+        ("selector('Transfer(address indexed,address indexed,uint)')", None),
+        ("topic0('event Transfer(address indexed from, address indexed to, uint value)')", TRANSFER_TOPIC),
+        ("topic0('Transfer(address,address,uint256)')", TRANSFER_TOPIC),
+        ("topic0('function transfer(address,uint256)')", None),
+        ("canonical('f(tuple(uint a, bool[2] b)[] c)')", "f((uint256,bool[2])[])"),
+        ("canonical('event E(uint indexed a) anonymous')", "E(uint256)"),
+        ("canonical('f(uint')", None),
+        ("canonical('f(uint7)')", None),
+        ("canonical('')", None),
+        ("keccak256('')", "0xc5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"),
+        ("keccak256('f(uint)')", hashed("f(uint)")),
+        ("keccak256(NULL)", None),
+        ("selector(NULL)", None),
+    ],
+)
+def test_known_answers(samples: Path, expression: str, value: str | None) -> None:
+    """As SQL says it; what is no signature, or of the other kind, is NULL and ends no query."""
+    assert sigdir.open(samples).sql(f"SELECT {expression}").rows() == [(value,)]
+
+
+def test_functions_say_what_is_stored(samples: Path) -> None:
+    """Of every text that an import accepted, over both collections."""
+    house = sigdir.open(samples)
+    for view, function in (("signatures", "selector"), ("event_signatures", "topic0")):
+        query = f"""
+            SELECT count(*), count(*) FILTER ({function}(text_signature) = hex_signature),
+                   count(*) FILTER (canonical(text_signature) = text_signature),
+                   count(*) FILTER (starts_with(keccak256(text_signature), hex_signature))
+            FROM {view}"""
+        [counts] = house.sql(query).rows()
+        assert counts[0] >= 40
+        assert set(counts) == {counts[0]}
+
+
+def test_long_columns_with_nulls(samples: Path) -> None:
+    """The engine calls by some thousand rows; each row's answer is its own."""
+    query = """
+        SELECT i, selector(CASE WHEN i % 3 = 1 THEN NULL WHEN i % 7 = 2 THEN 'f(' ELSE 'f' || i || '(uint)' END)
+        FROM range(20000) t(i) ORDER BY i"""
+    found = sigdir.open(samples).sql(query).rows()
+    for number, value in found[::501] + found[1::501] + found[2::501]:
+        text = f"f{number}(uint256)"
+        assert value == (None if number % 3 == 1 or number % 7 == 2 else hashed(text)[:10]), number
+    assert sum(value is None for _, value in found) == sum(i % 3 == 1 or i % 7 == 2 for i in range(20000))

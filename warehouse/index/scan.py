@@ -1,0 +1,48 @@
+"""A data file from end to end: its rows in pieces. Nothing is mapped, no index is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sigdir.signatures.collections import Collection
+from sigdir.signatures.columns import bytes_of
+from sigdir.warehouse.index.mapped import Segment
+from sigdir.warehouse.parquet import naming
+
+_PIECE_ROWS = 1 << 14
+_COLUMNS = ("id", "created_at", "text_signature", "hash")
+
+
+def batches(file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Some columns of a data file, oldest rows first, the pages' checksums looked at; raises UnreadableWarehouse."""
+    # Left to itself pyarrow brings in the whole file before the first row: 76 MB of memory instead of 3.
+    with naming(file), pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False) as parquet:
+        yield from parquet.iter_batches(_PIECE_ROWS, columns=list(columns), use_threads=False)
+
+
+def pieces(collection: Collection, file: Path) -> Iterator[Segment]:
+    """A data file's rows, oldest first, as segments that cannot be searched by hash; raises UnreadableWarehouse."""
+    for batch in batches(file, _COLUMNS):
+        bounds, text = bytes_of(batch["text_signature"])
+        first = int(bounds[0])
+        with naming(file):
+            yield Segment.of(
+                batch.num_rows,
+                batch["id"].to_numpy(),
+                batch["created_at"].view(pa.int64()).to_numpy(),
+                bounds.astype(np.int64) - first,
+                text[first : bounds[-1]],
+                hashes_of(batch["hash"], collection.hash_bytes),
+                {},
+            )
+
+
+def hashes_of(column: pa.Array, width: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
+    """A column of hashes of one width, uint8 of shape (rows, width); raises ValueError where they have another."""
+    starts, raw = bytes_of(column)
+    return raw[starts[0] : starts[-1]].reshape(len(column), width)

@@ -1,0 +1,270 @@
+"""What a server reads from: one version's mapped files with the staged rows above them, as one view.
+
+Invariants
+    A View never changes; a request takes one and stays with it.
+    It has every row that was acknowledged before it was taken, once: staged rows are read after the
+    snapshot, and if a newer version is there by then, both are read again, for a fold may have
+    moved rows from the one to the other in between.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.digests import digest_name
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.files import (
+    FileLock,
+    is_there,
+    make_folder,
+    remove,
+)
+from sigdir.warehouse.index.lookup import Lookup
+from sigdir.warehouse.index.mapped import (
+    Segment,
+    index_name,
+    segment_of,
+    unused,
+)
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import (
+    LogTailer,
+    Snapshot,
+    read_snapshot,
+    require_newest,
+)
+from sigdir.warehouse.staging import StagedRow, Staging
+
+Array = npt.NDArray[Any]
+
+# Every commit of ours changes the stamp; this is how long a change by other means may stay unseen.
+_LOOK_SECONDS = 0.25
+
+_ALL = 2**63 - 1
+
+# Indexes that take less than a quarter of the memory are brought in as a whole when they are mapped.
+_ROW_BYTES = 80
+_TOUCHED_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """The rows of both collections at one moment, in segments from the oldest to the newest.
+
+    ``token`` differs between any two views that differ.
+    """
+
+    snapshot: Snapshot
+    segments: Mapping[Collection, tuple[Segment, ...]]
+    token: str
+    next_log_entry: bytes
+    """The path of the log's entry that would make a newer version."""
+    lookups: Mapping[Collection, Lookup] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, Lookup(())))
+    """Of the snapshot's segments; behind them may stand one more, of what is staged."""
+    stable_up_to: Mapping[Collection, int] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, _ALL))
+    """Up to this id all rows that ever will be are there; above it a publish in work may bring more in between."""
+
+    def has_newer_version(self) -> bool:
+        """Whether a newer version is there."""
+        return is_there(self.next_log_entry)
+
+    def count(self, collection: Collection) -> int:
+        return sum(segment.rows for segment in self.segments[collection])
+
+    def with_hash(self, collection: Collection, digest: bytes) -> list[tuple[Segment, Array]]:
+        """The rows with exactly this hash, rising, of each segment that has any, oldest first."""
+        found = self.lookups[collection].with_hash(digest)
+        for staged in self.segments[collection][self.lookups[collection].files :]:
+            rows = staged.with_hash(digest)
+            if len(rows):
+                found.append((staged, rows))
+        return found
+
+    def find_text(self, collection: Collection, text: str, hash: bytes) -> bool:
+        """Whether the snapshot has this text, whose stored hash is given.
+
+        Staged rows are not looked at: whoever stages finds them by their own index, whatever their number.
+        """
+        wanted = text.encode()
+        for segment, rows in self.lookups[collection].with_hash(hash):
+            for row in rows.tolist():
+                start, end = segment.offsets[row], segment.offsets[row + 1]
+                if end - start == len(wanted) and segment.text[start:end].tobytes() == wanted:
+                    return True
+        return False
+
+
+class _Tail:
+    """The staged rows of one collection as a segment that grows at its end.
+
+    Arrays are filled behind what earlier segments show of them, and replaced when full, so a segment
+    once handed out stays as it is.
+    """
+
+    def __init__(self, collection: Collection) -> None:
+        self._width = collection.hash_bytes
+        self._by_prefix: dict[bytes, list[int]] = {}
+        self.rows = 0
+        self._bytes = 0
+        self._make(1024, 1 << 16)
+
+    def _make(self, rows: int, size: int) -> None:
+        self._ids, self._times = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        self._offsets, self._text = np.zeros(rows + 1, np.int64), np.empty(size, np.uint8)
+        self._hash = np.empty((rows, self._width), np.uint8)
+
+    def last_id(self) -> int:
+        return int(self._ids[self.rows - 1]) if self.rows else 0
+
+    def extend(self, staged: list[StagedRow]) -> None:
+        for row in staged:
+            raw = row.text.encode()
+            if self.rows == len(self._ids) or self._bytes + len(raw) > len(self._text):
+                self._grow(len(raw))
+            at, start = self.rows, self._bytes
+            self._ids[at], self._times[at] = row.id, row.created_at
+            self._text[start : start + len(raw)] = np.frombuffer(raw, np.uint8)
+            self._hash[at] = np.frombuffer(row.digest[: self._width], np.uint8)
+            self._by_prefix.setdefault(row.digest[:4], []).append(at)
+            self._offsets[at + 1] = self._bytes = start + len(raw)
+            self.rows += 1
+
+    def _grow(self, more: int) -> None:
+        ids, times, offsets, text, hash = self._ids, self._times, self._offsets, self._text, self._hash
+        self._make(2 * len(ids), 2 * (len(text) + more))
+        self._ids[: self.rows], self._times[: self.rows] = ids[: self.rows], times[: self.rows]
+        self._offsets[: self.rows + 1] = offsets[: self.rows + 1]
+        self._text[: self._bytes], self._hash[: self.rows] = text[: self._bytes], hash[: self.rows]
+
+    def segment(self) -> Segment:
+        return Segment.of(self.rows, self._ids, self._times, self._offsets, self._text, self._hash, self._by_prefix)
+
+
+class Reader:
+    """Keeps the newest view of one warehouse. Safe for use by several threads."""
+
+    def __init__(self, paths: Paths, tick: Callable[[int], None] = lambda _: None) -> None:
+        """Open the warehouse, which may be empty; builds missing indexes, telling ``tick`` of rows."""
+        self._paths = paths
+        self._cache = paths.cache
+        self._tick = tick
+        self._lock = threading.Lock()
+        make_folder(paths.cache)  # its being there tells publishers to build indexes
+        self._staging = Staging(paths.staging)
+        self._follower = LogTailer(paths)
+        self._mapped: dict[Path, Segment] = {}
+        self._segments: dict[Collection, tuple[Segment, ...]] = {}
+        self._lookups: dict[Collection, Lookup] = {}
+        self._tails: dict[Collection, _Tail] = {}
+        self._data_version = -1
+        self._stamp, self._looked = self._staging.stamp(), time.monotonic()
+        self._load()
+        require_newest(paths, self._snapshot, self._staging)
+        self._view = self._read()
+
+    def current(self) -> View:
+        """The newest view. Costs half a microsecond while nothing has changed."""
+        stamp = self._staging.stamp()
+        if stamp != self._stamp or time.monotonic() - self._looked > _LOOK_SECONDS:
+            with self._lock:
+                self._refresh()
+                self._stamp, self._looked = stamp, time.monotonic()
+        return self._view
+
+    def held(self) -> View:
+        """The view that was taken last, not looking whether it is the newest."""
+        return self._view
+
+    def refreshed(self) -> View:
+        """A view that is not older than this call, whatever the change counters say."""
+        with self._lock:
+            self._data_version = -1
+            self._refresh()
+            return self._view
+
+    def _refresh(self) -> None:
+        if self._view.has_newer_version():
+            self._load()
+            self._data_version = -1
+        if self._staging.data_version() != self._data_version:
+            self._view = self._read()
+
+    def _load(self) -> None:
+        """Read the newest snapshot and map its files."""
+        while True:
+            self._snapshot = self._follower.newest()
+            try:
+                self._map()
+                return
+            except (UnreadableWarehouse, OSError, pa.ArrowException):
+                # Compacted meanwhile, and the old files' indexes are gone: the newer version has others.
+                if not is_there(self._next_log_entry):
+                    raise
+
+    def _map(self) -> None:
+        """Map the snapshot's files and begin its staged rows anew."""
+        self._next_log_entry = os.fsencode(self._paths.log_entry(self._snapshot.version + 1))
+        files = self._snapshot.files
+        touch = _ROW_BYTES * sum(map(self._snapshot.count, COLLECTIONS)) < _TOUCHED_BYTES
+        # A file never changes, so what is mapped stays so: to map a file takes 0.6 ms, and each fold adds one.
+        self._mapped = {
+            file.path: self._mapped.get(file.path)
+            or segment_of(self._cache, collection, file.path, file.rows, self._tick, touch)
+            for collection in COLLECTIONS
+            for file in files[collection]
+        }
+        self._segments = {c: tuple(self._mapped[file.path] for file in files[c]) for c in COLLECTIONS}
+        self._lookups = {c: Lookup(self._segments[c]) for c in COLLECTIONS}
+        self._tails = {collection: _Tail(collection) for collection in COLLECTIONS}
+
+    def _read(self) -> View:
+        while True:
+            data_version = self._staging.data_version()
+            with self._staging.reading() as staging:
+                for collection, tail in self._tails.items():
+                    above = max(tail.last_id(), self._snapshot.high_water[collection].id)
+                    tail.extend(staging.rows(collection, above))
+                held = {c: staging.first_held_back(c, self._snapshot.high_water[c]) for c in COLLECTIONS}
+            if not is_there(self._next_log_entry):
+                break
+            self._load()
+        self._data_version = data_version
+        segments = {
+            c: (*self._segments[c], self._tails[c].segment()) if self._tails[c].rows else self._segments[c]
+            for c in COLLECTIONS
+        }
+        marks = ".".join(str(self._tails[c].last_id() or self._snapshot.high_water[c].id) for c in COLLECTIONS)
+        stable_up_to = {c: _ALL if first is None else first - 1 for c, first in held.items()}
+        token = f"{self._snapshot.version}.{marks}"
+        return View(self._snapshot, segments, token, self._next_log_entry, self._lookups, stable_up_to)
+
+    def close(self) -> None:
+        self._staging.close()
+
+
+def tidy(paths: Paths) -> None:
+    """Delete indexes whose data files are not in the snapshot; raises Busy while another publishes.
+
+    The publish lock is held, so that no file can come in between the look and the deletion.
+    """
+    with FileLock(paths.lock, wait=False):
+        for entry in unused_indexes(paths, read_snapshot(paths)):
+            remove(entry)
+
+
+def unused_indexes(paths: Paths, snapshot: Snapshot) -> list[Path]:
+    """The indexes of files that are not in the newest snapshot, which is given."""
+    used = {index_name(collection, file.path) for collection, files in snapshot.files.items() for file in files}
+    used |= {digest_name(name) for name in used} | {paths.statistics.name}
+    return unused(paths.cache, used)

@@ -1,0 +1,116 @@
+"""SQL functions over whole columns: keccak256, selector, topic0, canonical.
+
+::
+
+    Warehouse("data", functions=FUNCTIONS).sql("SELECT selector('f(uint)')")
+
+Each is the code that an import runs. Hashes come as the views have them: 0x and lower case. A text that the
+grammar refuses has no canonical form, selector or topic, so the answer is NULL, as it is for NULL: a list
+of other people's texts is what they are asked about, and one bad line should not end the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sigdir.signatures.columns import bytes_of
+
+if TYPE_CHECKING:
+    from sigdir.signatures.grammar import Normalised
+
+Array = npt.NDArray[Any]
+
+_HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
+
+
+def keccak256(texts: pa.ChunkedArray) -> pa.StringArray:
+    """The hash of each text as it stands: 0x and 64 hex digits."""
+    from sigdir.signatures.keccak import (
+        keccak256_rows,  # numba takes 0.5 s to load, and most queries call nothing of it
+    )
+
+    bounds, data = _bytes(texts)
+    return _where(_said(texts), _hex(keccak256_rows(data, bounds)))
+
+
+def canonical(texts: pa.ChunkedArray) -> pa.StringArray:
+    """The canonical text of each function, error or event; NULL where it has none."""
+    from sigdir.signatures.collections import FUNCTIONS
+    from sigdir.signatures.grammar import OK
+
+    found = _normalised(texts, FUNCTIONS)
+    rows = len(found.reasons)
+    text = pa.StringArray.from_buffers(rows, pa.py_buffer(found.offsets), pa.py_buffer(found.data))
+    return _where((found.reasons == OK) & _said(texts), text)
+
+
+def selector(texts: pa.ChunkedArray) -> pa.StringArray:
+    """The selector of each function or error, however it is written: 0x and 8 hex digits; NULL for an event."""
+    from sigdir.signatures.collections import FUNCTIONS
+
+    return _hashed(texts, FUNCTIONS, 4)
+
+
+def topic0(texts: pa.ChunkedArray) -> pa.StringArray:
+    """The topic of each event, however it is written: 0x and 64 hex digits; NULL for a function or error."""
+    from sigdir.signatures.collections import EVENTS
+
+    return _hashed(texts, EVENTS, 32)
+
+
+FUNCTIONS: Final[Mapping[str, Callable[[pa.ChunkedArray], pa.StringArray]]] = {
+    function.__name__: function for function in (keccak256, selector, topic0, canonical)
+}
+"""The functions by the names that SQL has for them."""
+
+
+def _hashed(texts: pa.ChunkedArray, collection: int, width: int) -> pa.StringArray:
+    """The first bytes of the canonical text's hash, of texts that are of the collection or do not say."""
+    from sigdir.signatures.grammar import OK
+    from sigdir.signatures.keccak import keccak256_rows
+
+    found = _normalised(texts, collection)
+    digests = keccak256_rows(found.data, found.offsets)
+    good = (found.reasons == OK) & (found.collections == collection)
+    return _where(good & _said(texts), _hex(digests[:, :width]))
+
+
+def _normalised(texts: pa.ChunkedArray, default: int) -> Normalised:
+    from sigdir.signatures.collections import UNKNOWN
+    from sigdir.signatures.grammar import normalise_rows
+
+    bounds, data = _bytes(texts)
+    data.flags.writeable = False  # as an import's are: numba compiles for each kind of array, 20 s for this one
+    return normalise_rows(data, bounds[:-1], bounds[1:], np.full(len(bounds) - 1, UNKNOWN, np.uint8), default)
+
+
+def _bytes(texts: pa.ChunkedArray) -> tuple[Array, Array]:
+    """Offsets (int32, rows + 1) and bytes (uint8) of the texts, writable; a null is an empty text."""
+    bounds, data = bytes_of(pc.fill_null(texts, "").combine_chunks())
+    return bounds.copy(), data.copy()
+
+
+def _said(texts: pa.ChunkedArray) -> Array:
+    """Which texts are no nulls."""
+    said: Array = pc.is_valid(texts).to_numpy()
+    return said
+
+
+def _hex(digests: Array) -> pa.StringArray:
+    """Digests, uint8 of (rows, width), as 0x and hex digits."""
+    rows, width = digests.shape
+    out = np.empty((rows, 2 + 2 * width), np.uint8)
+    out[:, 0], out[:, 1] = b"0x"
+    out[:, 2:] = _HEX_PAIRS[digests].view(np.uint8)
+    offsets = np.arange(rows + 1, dtype=np.int32) * out.shape[1]
+    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(out))
+
+
+def _where(kept: Array, texts: pa.StringArray) -> pa.StringArray:
+    return texts if kept.all() else pc.if_else(pa.array(kept), texts, pa.scalar(None, pa.string()))
