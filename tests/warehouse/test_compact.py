@@ -445,7 +445,7 @@ def test_indexes_are_there_before_the_version(base: Base, tmp_path: Path, monkey
             seen.extend(paths.cache / index_name(c, file.path) for c in COLLECTIONS for file in snapshot.files[c])
             assert all(folder.is_dir() for folder in seen)
 
-    monkeypatch.setattr("sigdir.warehouse.failpoints.point", look)
+    monkeypatch.setattr("sigdir.warehouse.failpoints.reach", look)
     compact(paths)
     assert len(seen) == 2
 

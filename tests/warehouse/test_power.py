@@ -58,16 +58,15 @@ import json, sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from sigdir.serve.writer import Writer, new_text
-from warehouse.files import make_folder
-from warehouse.files import make_folder
-from warehouse.paths import Paths
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
 
 paths = Paths(Path(sys.argv[1]))
 reader = Reader(paths)
 writer = Writer(paths, reader)
 for number in range(6):
-    for collection, text in (("signatures", f"posted{number}(uint256)"), ("event-signatures", f"Posted{number}(address)")):
+    for collection, text in ((SIGNATURES, f"posted{number}(uint256)"), (EVENT_SIGNATURES, f"Posted{number}(address)")):
         (row,) = writer.store([new_text(collection, text)])
         print(json.dumps([collection, row.text, row.id, row.created_at]), flush=True)
 writer.close()
