@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -62,11 +61,9 @@ from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.grammar import GrammarError
 from sigdir.warehouse.errors import WarehouseError
-from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.index.mapped import Segment
 from sigdir.warehouse.index.records import render_lines, render_rows
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging import NewText, StagedRow
 
 _LIST_METHODS = "GET, POST, HEAD, OPTIONS"
@@ -77,8 +74,6 @@ _METHODS = {allow: frozenset(allow.split(", ")) for allow in (_LIST_METHODS, _DE
 _MAX_EVENT_CHARACTERS = 4096
 _MAX_QUERY_BYTES = 16_384
 _CACHED_BYTES = 4 << 20
-
-_TOLD_EVERY_SECONDS = 2.0
 
 # What pages of any origin may read and write.
 _OPEN_PATHS = ("/api/", "/dumps/", "/signature-database/", "/signatures/", "/topic0/")
@@ -490,74 +485,3 @@ ABI_IMPORT = Import("Contract Abi Import Api", _ABI_FIELDS, _abi, openapi.abi_im
 SOLIDITY_IMPORT = Import(
     "Solidity Import Api", _SOLIDITY_FIELDS, imports.solidity_entries, openapi.solidity_import_item
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """A WSGI application with one line a request on standard output: no query values, no bodies."""
-
-    app: Any
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        began = time.perf_counter()
-        told: list[Any] = []
-
-        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            told.extend((status[:3], next((value for name, value in headers if name.lower() == "content-length"), "0")))
-            return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
-
-        parts: Iterable[bytes] = self.app(environ, start)
-        line = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "method": environ["REQUEST_METHOD"],
-            "path": environ.get("PATH_INFO", "")[:200],
-            "status": int(told[0]),
-            "bytes": int(told[1]),
-            "ms": round((time.perf_counter() - began) * 1000, 2),
-        }
-        sys.stdout.buffer.write(orjson.dumps(line) + b"\n")
-        sys.stdout.buffer.flush()
-        return parts
-
-
-def open_app(settings: Settings) -> Any:
-    """The application over the warehouse that the settings name, logged if they say so.
-
-    Builds the missing indexes, telling how far it is.
-    """
-    paths = Paths(settings.warehouse.absolute())
-    make_folder(paths.cache)
-    with FileLock(paths.cache / "warm.lock"):  # one worker compiles, the others find it done
-        warm()
-    reader = Reader(paths, _Told())
-    app = create_app(settings, reader, Writer(paths, reader))
-    return Logged(app) if settings.log_requests else app
-
-
-class _Told:
-    """Says now and then how many rows were indexed."""
-
-    def __init__(self) -> None:
-        self._rows = 0
-        self._next = time.monotonic() + _TOLD_EVERY_SECONDS
-
-    def __call__(self, rows: int) -> None:
-        self._rows += rows
-        if time.monotonic() > self._next:
-            self._next = time.monotonic() + _TOLD_EVERY_SECONDS
-            print(f"index: {self._rows:,} rows", file=sys.stderr, flush=True)
-
-
-_app: Any = None
-
-
-def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """For other WSGI servers: `gunicorn sigdir.serve.app:app`, settings from SIGDIR_ variables.
-
-    The warehouse is opened with the first request, in the process that serves it.
-    """
-    global _app  # noqa: PLW0603 - a WSGI server knows nothing but this name
-    if _app is None:
-        _app = open_app(Settings.from_environment())
-    answer: Iterable[bytes] = _app(environ, start_response)
-    return answer

@@ -19,9 +19,9 @@ from typing import Any
 from waitress import wasyncore
 from waitress.server import create_server
 
-from sigdir.serve.app import open_app
 from sigdir.serve.servers.channel import Channel, Dispatcher
 from sigdir.serve.servers.gate import Gate, lead
+from sigdir.serve.servers.startup import open_app
 from sigdir.serve.servers.time_slice import take_short_turns
 from sigdir.serve.settings import Settings
 from sigdir.warehouse.errors import WarehouseError

@@ -53,7 +53,7 @@ def test_a_worker_loads_neither_duckdb_nor_pandas(tmp_path: Path) -> None:
     lines.write_text("transfer(address,uint256)\nevent Moved(uint256)\n")
     import_files([lines], tmp_path / "house")
     look = (
-        "import sys; from pathlib import Path; from sigdir.serve.app import open_app; from sigdir.serve.settings import Settings\n"
+        "import sys; from pathlib import Path; from sigdir.serve.servers.startup import open_app; from sigdir.serve.settings import Settings\n"
         f"open_app(Settings(warehouse=Path({str(tmp_path / 'house')!r}))); print(*sys.modules, sep='\\n')"
     )
     for _ in range(2):  # the first builds the index

@@ -20,7 +20,8 @@ from Crypto.Hash import keccak
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sigdir.serve.app import Logged, create_app
+from sigdir.serve.app import create_app
+from sigdir.serve.servers.access_log import AccessLog
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
@@ -1166,7 +1167,7 @@ def test_each_request_is_a_line_of_the_log(
     make_app: Callable[..., Any], capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     """Method, path, status, bytes and milliseconds as JSON; no query, no body."""
-    client = falcon.testing.TestClient(Logged(make_app()))
+    client = falcon.testing.TestClient(AccessLog(make_app()))
     got = client.simulate_get(SIGNATURES_PATH, query_string="text_signature=secretQuery")
     client.simulate_post(SIGNATURES_PATH, json={"text_signature": "secretBody"})
     client.simulate_head("/nope\u20ac/")

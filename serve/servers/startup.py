@@ -1,0 +1,45 @@
+"""From settings to an application that can answer: kernels loaded, indexes built, requests logged."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from sigdir.serve.app import create_app, warm
+from sigdir.serve.servers.access_log import AccessLog
+from sigdir.serve.settings import Settings
+from sigdir.serve.writer import Writer
+from sigdir.warehouse.files import FileLock, make_folder
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
+
+_REPORT_SECONDS = 2.0
+
+
+def open_app(settings: Settings) -> Any:
+    """The WSGI application over the warehouse of the settings, logged if they ask for it.
+
+    Builds missing indexes and reports progress on standard error. Raises WarehouseError, OSError.
+    """
+    paths = Paths(settings.warehouse.absolute())
+    make_folder(paths.cache)
+    with FileLock(paths.cache / "warm.lock"):  # one worker compiles the kernels, the others then load them
+        warm()
+    reader = Reader(paths, _IndexProgress())
+    app = create_app(settings, reader, Writer(paths, reader))
+    return AccessLog(app) if settings.log_requests else app
+
+
+class _IndexProgress:
+    """Prints the number of indexed rows every two seconds."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._next = time.monotonic() + _REPORT_SECONDS
+
+    def __call__(self, rows: int) -> None:
+        self._rows += rows
+        if time.monotonic() > self._next:
+            self._next = time.monotonic() + _REPORT_SECONDS
+            print(f"index: {self._rows:,} rows", file=sys.stderr, flush=True)
