@@ -43,7 +43,7 @@ from sigdir.pipeline.formats.registry import (
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import Example, FileReport, ImportReport
 from sigdir.pipeline.source import Source, find, printable
-from sigdir.signatures.candidates import Candidates, Work
+from sigdir.signatures.candidates import Candidates, ReadTask
 from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.grammar import REASONS
@@ -152,7 +152,7 @@ class _Run:
             raise BadInput(", ".join(self.options.paths), f"nothing of a known format ({looked})")
         failpoints.reach("read")
 
-    def work(self, sources: list[Source]) -> Iterator[Work]:
+    def work(self, sources: list[Source]) -> Iterator[ReadTask]:
         together: dict[str, MultiSourceReader] = {}
         with ExitStack() as stack:
             for source in opened(sources, self.progress.advance, self.options.format):
@@ -301,6 +301,6 @@ class _Run:
         self.report.stages[name] = time.monotonic() - began
 
 
-def _judged(work: Work, default: int) -> list[BatchResult]:
+def _judged(work: ReadTask, default: int) -> list[BatchResult]:
     batches = [work] if isinstance(work, Candidates) else work()
     return [canonicalise(batch, default) for batch in batches]

@@ -102,14 +102,14 @@ def _entries(source: Source) -> Iterator[Entry]:
 
 def _entry(row: list[str], line: int, text_at: int, hash_at: int | None) -> Entry:
     if len(row) <= text_at:
-        return Entry(encoded(",".join(row)), line, fault=BAD_ENTRY)
+        return Entry(encoded(",".join(row)), line, reject_reason=BAD_ENTRY)
     text = encoded(row[text_at])
     written = row[hash_at].strip() if hash_at is not None and hash_at < len(row) else ""
     if not written:
         return Entry(text, line)
     declared = parse_hash(written)
     if declared is None:
-        return Entry(text, line, fault=BAD_ENTRY)
+        return Entry(text, line, reject_reason=BAD_ENTRY)
     return Entry(text, line, collection_of(declared), declared)
 
 

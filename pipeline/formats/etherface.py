@@ -41,9 +41,9 @@ def _entries(source: Source) -> Iterator[Entry]:
     kind_at = names.index("kind") if "kind" in names else None
     for line, row in rows:
         if len(row) <= max(text_at, hash_at):
-            yield Entry(encoded(",".join(row)), line, fault=BAD_ENTRY)
+            yield Entry(encoded(",".join(row)), line, reject_reason=BAD_ENTRY)
             continue
         declared = parse_hash(row[hash_at].strip())
         kind = row[kind_at].strip() if kind_at is not None and kind_at < len(row) else ""
         text, said = encoded(row[text_at]), _COLLECTIONS.get(kind, UNKNOWN)
-        yield Entry(text, line, said, declared) if declared else Entry(text, line, fault=BAD_ENTRY)
+        yield Entry(text, line, said, declared) if declared else Entry(text, line, reject_reason=BAD_ENTRY)

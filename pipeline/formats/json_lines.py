@@ -37,4 +37,4 @@ def values_of(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
             try:
                 yield number, loads(line)
             except orjson.JSONDecodeError:
-                yield number, Entry(line, number, fault=BAD_ENTRY)
+                yield number, Entry(line, number, reject_reason=BAD_ENTRY)

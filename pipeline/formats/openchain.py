@@ -26,6 +26,6 @@ def _entries(source: Source) -> Iterator[Entry]:
         written, comma, text = line.partition(b",")
         declared = parse_hash(written.decode("latin-1"))
         if not comma or declared is None:
-            yield Entry(line, number, fault=BAD_ENTRY)
+            yield Entry(line, number, reject_reason=BAD_ENTRY)
         else:
             yield Entry(text, number, collection_of(declared), declared, OK)

@@ -30,7 +30,7 @@ from sigdir.signatures.abi import NAME_PATTERN, abi_entry, has_no_selector, one_
 from sigdir.signatures.candidates import (
     Candidates,
     Entry,
-    Work,
+    ReadTask,
     pack,
 )
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
@@ -62,7 +62,7 @@ def looks_like(source: Source) -> bool:
     return first is not None and "selector" in first and isinstance(first.get("abi"), dict)
 
 
-def read(source: Source) -> Iterator[Work]:
+def read(source: Source) -> Iterator[ReadTask]:
     for block, first_line in source.blocks():
         yield partial(_read_block, block, first_line, source.number)
 
@@ -92,7 +92,7 @@ def entries(lines: Iterable[tuple[int, bytes]]) -> Iterator[Entry]:
         elif not has_no_selector(kind):
             entry = abi_entry(item, number, declared)
             if item.get("name") == "unknown" + selector[2:]:
-                entry = entry._replace(fault=PLACEHOLDER)
+                entry = entry._replace(reject_reason=PLACEHOLDER)
             yield entry
 
 
@@ -151,9 +151,9 @@ def _read_columns(table: pa.Table, block: bytes, first_line: int, file: int) -> 
     columns = _Columns(
         text,
         lines=first_line + np.arange(rows, dtype=np.int64),
-        said=np.where(is_event, EVENTS, FUNCTIONS).astype(np.uint8),
-        declared=_decode_selectors(selector, simple),
-        faults=np.where(placeholder, PLACEHOLDER, OK).astype(np.uint8),
+        kinds=np.where(is_event, EVENTS, FUNCTIONS).astype(np.uint8),
+        hashes=_decode_selectors(selector, simple),
+        reasons=np.where(placeholder, PLACEHOLDER, OK).astype(np.uint8),
     )
     ordinary = columns.candidates(np.flatnonzero(simple), file)
     if simple.all():
@@ -228,15 +228,15 @@ def _decode_selectors(selector: pa.StringArray, simple: npt.NDArray[np.bool_]) -
 class _Columns:
     """The parts of Candidates for all rows of a block."""
 
-    def __init__(self, text: pa.StringArray, lines: Array, said: Array, declared: Array, faults: Array) -> None:
+    def __init__(self, text: pa.StringArray, lines: Array, kinds: Array, hashes: Array, reasons: Array) -> None:
         self.data = np.frombuffer(text.buffers()[2] or b"", np.uint8)
         self.offsets = np.frombuffer(text.buffers()[1], np.int32)[: len(text) + 1]
-        self.lines, self.said, self.declared, self.faults = lines, said, declared, faults
+        self.lines, self.kinds, self.hashes, self.reasons = lines, kinds, hashes, reasons
 
     def candidates(self, rows: Array, file: int) -> Candidates:
         return Candidates(
             self.data, self.offsets[:-1][rows], self.offsets[1:][rows], self.lines[rows], file,
-            self.said[rows], self.declared[rows], np.full(len(rows), 4, np.uint8), self.faults[rows],
+            self.kinds[rows], self.hashes[rows], np.full(len(rows), 4, np.uint8), self.reasons[rows],
         )  # fmt: skip
 
 
@@ -250,18 +250,19 @@ def _in_line_order(batches: list[Candidates], file: int) -> Candidates:
         joined: Array = np.concatenate(parts)[order]
         return joined
 
-    no_hashes = [np.zeros((len(batch), 32), np.uint8) for batch in batches]
-    no_marks = [np.zeros(len(batch), np.uint8) for batch in batches]
+    def optional(name: str, *width: int) -> Array:
+        parts = [getattr(batch, name) for batch in batches]
+        zeros = [np.zeros((len(batch), *width), np.uint8) for batch in batches]
+        return column([zero if part is None else part for part, zero in zip(parts, zeros, strict=True)])
+
     return Candidates(
         data=np.concatenate([batch.data for batch in batches]),
         starts=column([batch.starts + base for batch, base in zip(batches, bases, strict=True)]).astype(np.int32),
         ends=column([batch.ends + base for batch, base in zip(batches, bases, strict=True)]).astype(np.int32),
         lines=lines[order],
         file=file,
-        said=column([b.said if b.said is not None else z for b, z in zip(batches, no_marks, strict=True)]),
-        declared=column([b.declared if b.declared is not None else z for b, z in zip(batches, no_hashes, strict=True)]),
-        declared_bytes=column(
-            [b.declared_bytes if b.declared_bytes is not None else z for b, z in zip(batches, no_marks, strict=True)]
-        ),
-        faults=column([b.faults if b.faults is not None else z for b, z in zip(batches, no_marks, strict=True)]),
+        declared_kinds=optional("declared_kinds"),
+        declared_hashes=optional("declared_hashes", 32),
+        declared_hash_bytes=optional("declared_hash_bytes"),
+        reject_reasons=optional("reject_reasons"),
     )

@@ -138,7 +138,7 @@ def _plain_bytes(column: pa.Array) -> list[bytes | None]:
 def _entry(text: Any, hash_32: Any, hash_4: Any, other: Any, number: int) -> Entry:
     raw = text
     if not isinstance(raw, bytes):
-        return Entry(b"", number, fault=BAD_ENTRY)
+        return Entry(b"", number, reject_reason=BAD_ENTRY)
     if hash_32 is not None or hash_4 is not None:
         declared = _digest(hash_32 if hash_32 is not None else hash_4)
         fault = BAD_ENTRY if declared is None else OK
@@ -149,7 +149,7 @@ def _entry(text: Any, hash_32: Any, hash_4: Any, other: Any, number: int) -> Ent
         return Entry(raw, number)
     declared = _digest(other)
     if declared is None:
-        return Entry(raw, number, fault=BAD_ENTRY)
+        return Entry(raw, number, reject_reason=BAD_ENTRY)
     return Entry(raw, number, collection_of(declared), declared)
 
 

@@ -35,7 +35,7 @@ from sigdir.pipeline.formats import (
     csv_rows as tabular,
 )
 from sigdir.pipeline.source import STDIN, Source
-from sigdir.signatures.candidates import Work
+from sigdir.signatures.candidates import ReadTask
 
 
 class MultiSourceReader(AbstractContextManager[Any], Protocol):
@@ -44,7 +44,7 @@ class MultiSourceReader(AbstractContextManager[Any], Protocol):
     def add(self, source: Source) -> None:
         """Take what is needed of an open source."""
 
-    def read(self) -> Iterator[Work]:
+    def read(self) -> Iterator[ReadTask]:
         """The candidates of all that were added, in that order."""
 
 
@@ -55,7 +55,7 @@ class Format:
     name: str
     about: str
     looks_like: Callable[[Source], bool]
-    read: Callable[[Source], Iterator[Work]]
+    read: Callable[[Source], Iterator[ReadTask]]
     endings: tuple[str, ...] = ()
     together: Callable[[], MultiSourceReader] | None = None
 

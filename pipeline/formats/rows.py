@@ -74,5 +74,5 @@ def _entry(row: Any, number: int) -> Entry:
         return Entry(encoded(text), number)
     declared = parse_hash(written) if isinstance(written, str) else None
     if declared is None:
-        return Entry(encoded(text), number, fault=BAD_ENTRY)
+        return Entry(encoded(text), number, reject_reason=BAD_ENTRY)
     return Entry(encoded(text), number, collection_of(declared), declared)

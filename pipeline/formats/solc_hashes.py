@@ -43,6 +43,6 @@ def _entries(source: Source) -> Iterator[Entry]:
         written, colon, text = line.partition(b":")
         declared = parse_hash(written.decode("latin-1"))
         if not colon or declared is None:
-            yield Entry(line, number, fault=BAD_ENTRY)
+            yield Entry(line, number, reject_reason=BAD_ENTRY)
         else:
             yield Entry(text.strip(), number, collection_of(declared), declared)

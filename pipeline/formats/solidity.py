@@ -54,7 +54,7 @@ from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import (
     Candidates,
     Entry,
-    Work,
+    ReadTask,
     pack,
 )
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
@@ -68,7 +68,7 @@ def looks_like(source: Source) -> bool:
     return _ENDING.search(source.path) is not None
 
 
-def read(source: Source) -> Iterator[Work]:
+def read(source: Source) -> Iterator[ReadTask]:
     """The candidates of one source by itself."""
     with Project() as project:
         project.add(source)
@@ -167,7 +167,7 @@ class Project:
         self._codes.write(code)
         self._waiting.append((source.number, path, len(code)))
 
-    def read(self) -> Iterator[Work]:
+    def read(self) -> Iterator[ReadTask]:
         """The candidates of all sources."""
         files = _linked(self._units)
         self._codes.seek(0)

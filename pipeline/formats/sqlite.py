@@ -75,12 +75,12 @@ def _queries(database: sqlite3.Connection, source: Source) -> list[str]:
 
 def _entry(text: Any, written: Any, is_blob: bool, number: int) -> Entry:
     if not isinstance(text, bytes):
-        return Entry(str(text).encode(), number, fault=BAD_ENTRY)
+        return Entry(str(text).encode(), number, reject_reason=BAD_ENTRY)
     if written is None:
         return Entry(text, number)
     declared = _digest(written, is_blob)
     if declared is None:
-        return Entry(text, number, fault=BAD_ENTRY)
+        return Entry(text, number, reject_reason=BAD_ENTRY)
     return Entry(text, number, collection_of(declared), declared)
 
 

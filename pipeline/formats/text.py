@@ -16,7 +16,7 @@ import numpy.typing as npt
 from numba import njit
 
 from sigdir.pipeline.source import HEAD_BYTES, Source
-from sigdir.signatures.candidates import Candidates, Work
+from sigdir.signatures.candidates import Candidates, ReadTask
 from sigdir.signatures.grammar import GrammarError, normalise
 
 Array = npt.NDArray[Any]
@@ -48,7 +48,7 @@ def _is_signature(text: bytes) -> bool:
     return True
 
 
-def read(source: Source) -> Iterator[Work]:
+def read(source: Source) -> Iterator[ReadTask]:
     inside = False
     for block, first_line in source.blocks():
         # The star alone first: one byte is searched for at ten times the speed of two.

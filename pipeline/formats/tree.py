@@ -54,7 +54,7 @@ def _entries(source: Source) -> Iterator[Entry]:
         name, comma, content = line.partition(b",")
         declared = parse_hash(name.decode("latin-1"))
         if not comma or declared is None:
-            yield Entry(line, number, fault=BAD_ENTRY)
+            yield Entry(line, number, reject_reason=BAD_ENTRY)
             continue
         said = collection_of(declared)
         for text in _texts(content):

@@ -290,10 +290,10 @@ def _texts_of_abi(abi: list[Any]) -> dict[str, list[str]]:
     texts: dict[str, list[str]] = {"function": [], "event": []}
     for entry in abi_entries(abi):
         text = entry.text.decode("utf-8", "replace")
-        if entry.fault == OK:
+        if entry.reject_reason == OK:
             with suppress(GrammarError):  # then it is reported as it was put together
-                text = normalise(entry.text, said=entry.said).text
-        texts["event" if entry.said == EVENTS else "function"].append(text)
+                text = normalise(entry.text, said=entry.declared_kind).text
+        texts["event" if entry.declared_kind == EVENTS else "function"].append(text)
     return texts
 
 

@@ -123,10 +123,10 @@ def _preview_row(view: View, entry: Entry, default: int, seen: set[tuple[Collect
     written = entry.text[:MAX_TEXT_BYTES].decode("utf-8", "backslashreplace")
     if len(written) > _SHOWN:
         written = written[:_SHOWN] + "…"
-    if entry.fault != OK:
-        return PreviewRow(entry.line, written, "refused", REASONS[entry.fault])
+    if entry.reject_reason != OK:
+        return PreviewRow(entry.line, written, "refused", REASONS[entry.reject_reason])
     try:
-        signature = normalise(entry.text, said=entry.said, default=default)
+        signature = normalise(entry.text, said=entry.declared_kind, default=default)
     except GrammarError as error:
         return PreviewRow(entry.line, written, "refused", _plainly(error.reason, entry.text), error.column)
     collection, digest = Collection.of_code(signature.collection), keccak256(signature.text.encode())

@@ -116,4 +116,4 @@ def rejected_entry(value: Any, number: int) -> Entry:
         shown = json.dumps(value)
     except RecursionError:
         shown = "(nested too deeply to be shown)"
-    return Entry(shown.encode()[:MAX_TEXT_BYTES], number, fault=BAD_ENTRY)
+    return Entry(shown.encode()[:MAX_TEXT_BYTES], number, reject_reason=BAD_ENTRY)

@@ -1,4 +1,4 @@
-"""Candidates: what a reader hands on, as columns. Rows of one or several files, in source order."""
+"""Candidates: the texts that a reader finds, as columns in source order."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class Entry(NamedTuple):
 
     text: bytes
     line: int
-    said: int = UNKNOWN
-    """The collection that the input names beside the text."""
-    declared: bytes = b""
-    """The hash that the input gives for the text: 4 or 32 bytes, or none."""
-    fault: int = OK
-    """A reason to reject the entry whatever its text is."""
+    declared_kind: int = UNKNOWN
+    """What the input states the text to be: FUNCTIONS, EVENTS or UNKNOWN."""
+    declared_hash: bytes = b""
+    """The hash that the input gives for the text: 4 or 32 bytes, or empty."""
+    reject_reason: int = OK
+    """A reason to reject the entry without reading its text; OK for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """A batch of candidates; row ``i`` has the text ``data[starts[i]:ends[i]]``.
 
-    ``said``, ``declared_bytes`` and ``faults`` may be None: then no row has any.
+    A column that may be None is None where no row has a value.
     """
 
     data: Array  # uint8
@@ -43,17 +43,17 @@ class Candidates:
     ends: Array  # int32
     lines: Array  # int64: the line or entry number, from 1
     file: int  # the number of the source
-    said: Array | None = None  # uint8
-    declared: Array | None = None  # uint8, rows x 32, filled from the left
-    declared_bytes: Array | None = None  # uint8: 0, 4 or 32
-    faults: Array | None = None  # uint8: reasons
+    declared_kinds: Array | None = None  # uint8
+    declared_hashes: Array | None = None  # uint8, rows x 32, filled from the left
+    declared_hash_bytes: Array | None = None  # uint8: 0, 4 or 32
+    reject_reasons: Array | None = None  # uint8
 
     def __len__(self) -> int:
         return len(self.starts)
 
 
-Work = Candidates | Callable[[], Iterable[Candidates]]
-"""What a reader yields: a batch, or a block's parsing put off, to be done in a judging thread."""
+ReadTask = Candidates | Callable[[], Iterable[Candidates]]
+"""What a reader yields: a batch, or a function that parses a block, which a worker thread calls."""
 
 
 def pack(entries: Iterable[Entry], file: int) -> Iterator[Candidates]:
@@ -61,7 +61,7 @@ def pack(entries: Iterable[Entry], file: int) -> Iterator[Candidates]:
     held: list[Entry] = []
     size = 0
     for entry in entries:
-        if len(entry.text) > MAX_TEXT_BYTES:  # one byte over the limit is enough to be told from shorter ones
+        if len(entry.text) > MAX_TEXT_BYTES:  # the grammar sees that it is too long
             entry = entry._replace(text=entry.text[: MAX_TEXT_BYTES + 1])
         held.append(entry)
         size += len(entry.text)
@@ -73,7 +73,7 @@ def pack(entries: Iterable[Entry], file: int) -> Iterator[Candidates]:
 
 
 def _packed(entries: list[Entry], file: int) -> Candidates:
-    texts, lines, said, declared, faults = zip(*entries, strict=True)
+    texts, lines, kinds, declared, reasons = zip(*entries, strict=True)
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     starts = np.concatenate([[0], ends[:-1]])
     widths = np.fromiter(map(len, declared), np.uint8, len(declared))
@@ -87,8 +87,8 @@ def _packed(entries: list[Entry], file: int) -> Candidates:
         ends=ends.astype(np.int32),
         lines=np.array(lines, np.int64),
         file=file,
-        said=np.array(said, np.uint8),
-        declared=hashes,
-        declared_bytes=widths if hashes is not None else None,
-        faults=np.array(faults, np.uint8),
+        declared_kinds=np.array(kinds, np.uint8),
+        declared_hashes=hashes,
+        declared_hash_bytes=widths if hashes is not None else None,
+        reject_reasons=np.array(reasons, np.uint8),
     )

@@ -63,7 +63,7 @@ def canonicalise(candidates: Candidates, default: int = FUNCTIONS) -> BatchResul
     ends = candidates.ends
     if faults is not None:  # a faulty row is not read at all
         ends = np.where(faults == OK, ends, candidates.starts)
-    said = candidates.said if candidates.said is not None else np.full(rows, UNKNOWN, np.uint8)
+    said = candidates.declared_kinds if candidates.declared_kinds is not None else np.full(rows, UNKNOWN, np.uint8)
     result = normalise_rows(candidates.data, candidates.starts, ends, said, default)
     reasons, columns = result.reasons, result.columns
     if faults is not None:
@@ -136,7 +136,7 @@ def _judge_one(data: Array, collection: int) -> tuple[int, int, Array, Array]:
 
 def _faults(candidates: Candidates) -> tuple[Array | None, Array]:
     """The reasons and columns of rows that the reader refused or that are not UTF-8."""
-    faults = candidates.faults
+    faults = candidates.reject_reasons
     if faults is not None and not faults.any():
         faults = None
     data = candidates.data
@@ -157,10 +157,10 @@ def _faults(candidates: Candidates) -> tuple[Array | None, Array]:
 
 def _mismatches(candidates: Candidates, reasons: Array, digests: Array) -> Array | None:
     """Rows whose declared hash is not their text's; None where no row declares one."""
-    widths = candidates.declared_bytes
-    if widths is None or candidates.declared is None:
+    widths = candidates.declared_hash_bytes
+    if widths is None or candidates.declared_hashes is None:
         return None
-    differs = digests != candidates.declared
+    differs = digests != candidates.declared_hashes
     beyond = np.arange(32) >= widths[:, None]
     wrong: Array = (differs & ~beyond).any(axis=1) & (reasons == OK)
     return wrong

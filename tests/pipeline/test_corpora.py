@@ -111,7 +111,10 @@ def test_both_forms_of_the_grammar_agree_on_the_dump() -> None:
     entries = panoramix_entries(every=76, most=20_000)
     assert len(entries) == 20_000
     (batch,) = pack(entries, 0)
-    for said in (np.array([entry.said for entry in entries], np.uint8), np.full(len(entries), UNKNOWN, np.uint8)):
+    for said in (
+        np.array([entry.declared_kind for entry in entries], np.uint8),
+        np.full(len(entries), UNKNOWN, np.uint8),
+    ):
         result = normalise_rows(batch.data, batch.starts, batch.ends, said)
         text, bounds = result.data.tobytes(), result.offsets.tolist()
         columns, collections = result.columns.tolist(), result.collections.tolist()

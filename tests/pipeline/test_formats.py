@@ -32,7 +32,7 @@ from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats import panoramix
 from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
 from sigdir.pipeline.source import BLOCK_BYTES, find
-from sigdir.signatures.candidates import Candidates, Entry, Work
+from sigdir.signatures.candidates import Candidates, Entry, ReadTask
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENT_SIGNATURES, FUNCTIONS, SIGNATURES, UNKNOWN
 from sigdir.signatures.grammar import REASONS
@@ -104,7 +104,7 @@ def detected(path: Path) -> str | None:
     return format.name if format is not None else None
 
 
-def batches_of(work: Work) -> Iterable[Candidates]:
+def batches_of(work: ReadTask) -> Iterable[Candidates]:
     return [work] if isinstance(work, Candidates) else work()
 
 
@@ -1200,13 +1200,13 @@ def read_lines(path: Path) -> list[Entry]:
 def unpacked(batch: Candidates) -> Iterator[Entry]:
     data = batch.data.tobytes()
     for at in range(len(batch)):
-        width = int(batch.declared_bytes[at]) if batch.declared_bytes is not None else 0
+        width = int(batch.declared_hash_bytes[at]) if batch.declared_hash_bytes is not None else 0
         yield Entry(
             data[batch.starts[at] : batch.ends[at]],
             int(batch.lines[at]),
-            int(batch.said[at]) if batch.said is not None else UNKNOWN,
-            batch.declared[at, :width].tobytes() if batch.declared is not None else b"",
-            int(batch.faults[at]) if batch.faults is not None else 0,
+            int(batch.declared_kinds[at]) if batch.declared_kinds is not None else UNKNOWN,
+            batch.declared_hashes[at, :width].tobytes() if batch.declared_hashes is not None else b"",
+            int(batch.reject_reasons[at]) if batch.reject_reasons is not None else 0,
         )
 
 

@@ -115,8 +115,8 @@ def test_an_abi_is_of_its_text(text: str) -> None:
     [entry] = json.loads(told)
     assert entry["type"] == "function"
     read = abi_entry(entry, 1)
-    assert normalise(read.text, said=read.said).text == text
-    assert read.said == FUNCTIONS
+    assert normalise(read.text, said=read.declared_kind).text == text
+    assert read.declared_kind == FUNCTIONS
 
 
 def test_an_event_is_an_event() -> None:
