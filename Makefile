@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export SIGDIR_WAREHOUSE ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint format bench bench-quick cookbook torture fuzz second-machine screenshots clean
+.PHONY: help install run test test-quick lint format bench bench-quick cookbook torture fuzz second-machine screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,8 +28,15 @@ run: install ## import the bundled sample and serve it (PORT=8000, Ctrl-C ends i
 	$(BIN)/sigdir stats
 	$(BIN)/sigdir serve --port $(PORT)
 
-test: install ## run the tests
-	$(BIN)/python -m pytest
+# Four workers on two cores, because much of a test is waiting for a process it started. A file stays with one worker,
+# so a module's server and warehouse are made once.
+PYTEST = $(BIN)/python -m pytest -n 4 --dist loadfile
+
+test: install ## run all tests
+	$(PYTEST)
+
+test-quick: install ## run the tests that need no browser and kill no process (a minute)
+	$(PYTEST) -m "not slow"
 
 lint: install ## ruff and mypy, strict
 	$(BIN)/ruff check .

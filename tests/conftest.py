@@ -21,6 +21,36 @@ SAFETY_SECONDS = 300
 """Ends a command that hangs; no test asks how fast one is."""
 
 
+# Files whose tests kill processes, drive a browser or start many servers, the longest first. `make test-quick` leaves them
+# out. `make test` begins with them, so that the last worker to finish is not the one with the longest file.
+SLOW = (
+    "warehouse/test_kills.py", "serve/test_live.py", "web/test_browser.py", "warehouse/test_power.py",
+    "pipeline/test_mirror.py", "test_cookbook.py", "warehouse/test_compact.py", "warehouse/test_backup.py",
+    "warehouse/test_vacuum.py", "pipeline/test_hostile.py", "serve/test_hostile.py", "serve/test_model.py",
+    "torture/test_torture.py", "warehouse/test_publish.py", "serve/test_openapi.py", "serve/test_drawing.py",
+    "warehouse/test_follower.py", "serve/test_changes.py", "serve/test_dumps.py", "serve/test_report.py",
+    "serve/test_storage.py", "serve/test_decode.py", "warehouse/test_format.py", "warehouse/test_broken.py",
+    "warehouse/test_verify.py", "cli/test_shell.py", "cli/test_sql_command.py", "pipeline/test_corpora.py",
+    "test_second_machine.py", "test_notebook.py", "fuzz/test_targets.py",
+)  # fmt: skip
+SLOW_FOLDERS = ("web", "clients")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow tests and put them first."""
+
+    def place(item: pytest.Item) -> int:
+        name = item.path.relative_to(ROOT / "tests").as_posix()
+        if name in SLOW:
+            return SLOW.index(name)
+        return len(SLOW) + (name.partition("/")[0] not in SLOW_FOLDERS)
+
+    for item in items:
+        if place(item) <= len(SLOW):
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=place)
+
+
 class Sigdir(Protocol):
     """Runs ``sigdir`` with these arguments to its end; the warehouse is ``house`` unless they say."""
 
