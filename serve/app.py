@@ -7,7 +7,6 @@ by ``sigdir.serve.writer``.
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
@@ -94,7 +93,7 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
     app.add_error_handler(HttpError, _refused)
     app.add_error_handler(falcon.HTTPError, _falcon_error)
     app.add_error_handler(Exception, _failed)
-    routes: openapi.Routes = []
+    routes: list[tuple[str, object]] = []
     for collection in (SIGNATURES, EVENT_SIGNATURES):
         routes.append((f"/api/v1/{collection}/", ListResource(collection, settings, reader, writer)))
         routes.append((f"/api/v1/{collection}/{{id}}/", DetailResource(collection, settings, reader)))
@@ -106,10 +105,8 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
     ]
     for part in (decode, changes, resolve, dumps, openchain, static):
         routes += part.routes(settings, reader, writer)
-    document, older = DocumentResource(), openchain.OlderLookup(reader)
-    routes.append((openapi.PATH, document))
-    described = openapi.document([*routes, (older.path, older)])
-    document.write(described)
+    older = openchain.OlderLookup(reader)
+    routes.append((openapi.PATH, DocumentResource()))
     for path, resource in routes:
         app.add_route(path, resource)
     app.add_sink(_unknown_path, "/")  # the sink that was added last is asked first
@@ -118,7 +115,7 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
     )
     app.add_sink(_add_slash, r"^/dumps(?:/(?:\d+|latest))?$")
     app.add_sink(older, f"^{older.path}$")
-    web.add_routes(app, settings, reader, writer, described)
+    web.add_routes(app, settings, reader, writer)
     app.add_sink(_add_slash, web.WITHOUT_SLASH)
     return app
 
@@ -236,9 +233,6 @@ class ListResource(_Resource):
     def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
         self.describe(req, resp, f"{self._collection.row_title} List", _ROW_FIELDS)
 
-    def described(self) -> dict[str, Any]:
-        return openapi.collection_item(self._collection)
-
 
 class DetailResource(_Resource):
     """One row."""
@@ -267,9 +261,6 @@ class DetailResource(_Resource):
     def on_options(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         self.describe(req, resp, f"{self._collection.row_title} Instance", None)
 
-    def described(self) -> dict[str, Any]:
-        return openapi.row_item(self._collection)
-
 
 @dataclass(frozen=True, slots=True)
 class Import:
@@ -278,7 +269,6 @@ class Import:
     name: str
     fields: dict[str, Any]
     entries: Callable[[dict[str, Any]], list[Any]]
-    described: Callable[[], dict[str, Any]]
 
 
 class ImportResource(_Resource):
@@ -298,9 +288,6 @@ class ImportResource(_Resource):
 
     def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
         self.describe(req, resp, self._kind.name, self._kind.fields)
-
-    def described(self) -> dict[str, Any]:
-        return self._kind.described()
 
 
 def _abi(fields: dict[str, Any]) -> list[Any]:
@@ -324,28 +311,17 @@ class HealthResource:
 
     on_head = on_get
 
-    def described(self) -> dict[str, Any]:
-        if self._look:
-            return openapi.health_item("ready", "Ready", "Whether the warehouse can be read.")
-        return openapi.health_item("alive", "Alive", "Whether the process answers.")
-
 
 class DocumentResource:
-    """The description of all routes, its own too; written once they are known."""
-
-    def write(self, document: dict[str, Any]) -> None:
-        self._body = orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS)
-        self._token = hashlib.sha256(self._body).hexdigest()[:16]
+    """The OpenAPI document."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         req.context.kind = JSON
-        if not _not_modified(req, resp, self._token, "public, max-age=3600"):
-            _answer(req, resp, self._body)
+        body, token = openapi.rendered()
+        if not _not_modified(req, resp, token, "public, max-age=3600"):
+            _answer(req, resp, body)
 
     on_head = on_get
-
-    def described(self) -> dict[str, Any]:
-        return openapi.document_item()
 
 
 def _answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
@@ -481,7 +457,5 @@ _SOLIDITY_FIELDS = {
     "source_code": _field("string", False, False, "Source code"),
     **_COUNTERS,
 }
-ABI_IMPORT = Import("Contract Abi Import Api", _ABI_FIELDS, _abi, openapi.abi_import_item)
-SOLIDITY_IMPORT = Import(
-    "Solidity Import Api", _SOLIDITY_FIELDS, imports.solidity_entries, openapi.solidity_import_item
-)
+ABI_IMPORT = Import("Contract Abi Import Api", _ABI_FIELDS, _abi)
+SOLIDITY_IMPORT = Import("Solidity Import Api", _SOLIDITY_FIELDS, imports.solidity_entries)

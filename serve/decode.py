@@ -8,12 +8,10 @@ from typing import Any
 import falcon
 import orjson
 
-from sigdir.serve import openapi_bulk
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import field_error
 from sigdir.serve.http.negotiate import JSON, packed
 from sigdir.serve.lists import texts_with
-from sigdir.serve.openapi import Routes
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
 from sigdir.signatures.calldata import (
@@ -34,7 +32,7 @@ MAX_TEXTS = 100
 BODY_BYTES = 3 * MAX_BYTES  # two digits a byte, line ends, and the form's own words
 
 
-def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
+def routes(settings: Settings, reader: Reader, writer: Writer) -> list[tuple[str, object]]:
     return [("/api/v1/decode/", DecodeResource(reader))]
 
 
@@ -92,6 +90,3 @@ class DecodeResource:
         resp.content_type = JSON
         resp.set_header("Cache-Control", "no-cache")
         resp.data = packed(req, resp, orjson.dumps(told(self._reader.current(), data)))
-
-    def described(self) -> dict[str, Any]:
-        return openapi_bulk.decode_item(MAX_BYTES, MAX_TEXTS)

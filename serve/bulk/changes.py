@@ -13,17 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import falcon
 import numpy as np
 import orjson
 
-from sigdir.serve import openapi_bulk
 from sigdir.serve.cursors import InvalidCursor, cursor_at, id_of
 from sigdir.serve.http.errors import field_error
-from sigdir.serve.openapi import Routes
-from sigdir.serve.openapi_bulk import NDJSON
+from sigdir.serve.http.negotiate import NDJSON
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
@@ -38,7 +35,7 @@ MAX_LIMIT = 50_000
 _CHUNK_ROWS = 4096
 
 
-def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
+def routes(settings: Settings, reader: Reader, writer: Writer) -> list[tuple[str, object]]:
     return [("/api/v1/changes/", ChangesResource(reader))]
 
 
@@ -91,9 +88,6 @@ class ChangesResource:
         resp.stream = _all(found, told) if req.method != "HEAD" else ()
 
     on_head = on_get
-
-    def described(self) -> dict[str, Any]:
-        return openapi_bulk.changes_item(DEFAULT_LIMIT, MAX_LIMIT)
 
 
 def _all(found: Changes, told: bytes) -> Iterator[bytes]:

@@ -21,12 +21,9 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from sigdir.serve import openapi_bulk
 from sigdir.serve.cursors import cursor_at
 from sigdir.serve.http.errors import HttpError, detail, not_found
-from sigdir.serve.http.negotiate import HTML, JSON, packed
-from sigdir.serve.openapi import Routes
-from sigdir.serve.openapi_bulk import CSV, NDJSON, PARQUET
+from sigdir.serve.http.negotiate import HTML, JSON, NDJSON, packed
 from sigdir.serve.pages.page import rendered, send
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
@@ -55,7 +52,7 @@ _METHODS = "GET, HEAD, OPTIONS"
 _FOREVER = "public, max-age=31536000, immutable"
 
 
-def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
+def routes(settings: Settings, reader: Reader, writer: Writer) -> list[tuple[str, object]]:
     dumps = _Dumps(settings, reader)
     return [
         ("/dumps/", VersionsResource(dumps)),
@@ -132,9 +129,6 @@ class VersionsResource:
 
     on_head = on_get
 
-    def described(self) -> dict[str, Any]:
-        return openapi_bulk.versions_item()
-
 
 def _versions(paths: Paths, newest: int) -> list[dict[str, Any]]:
     return [
@@ -161,9 +155,6 @@ class VersionResource:
         _tell(req, resp, told, told)
 
     on_head = on_get
-
-    def described(self) -> dict[str, Any]:
-        return openapi_bulk.version_item()
 
 
 def _tell(
@@ -214,9 +205,6 @@ class CollectionResource:
 
     on_head = on_get
 
-    def described(self) -> dict[str, Any]:
-        return openapi_bulk.collection_dump_item()
-
 
 def _all_kept(files: tuple[DataFile, ...]) -> None:
     if not all(file.path.exists() for file in files):
@@ -257,6 +245,8 @@ class _Stream:
 
     __del__ = close  # for servers that do not close what they were given
 
+
+CSV, PARQUET = "text/csv", "application/vnd.apache.parquet"
 
 _NDJSON, _CSV = Template(RECORD + "\n"), Template('{id},{created_at}Z,"{text_csv}",0x{hash}\n')
 _CSV_HEAD = b"id,created_at,text_signature,hex_signature\n"
@@ -311,9 +301,6 @@ class FileResource:
         raise not_found()
 
     on_head = on_get
-
-    def described(self) -> dict[str, Any]:
-        return openapi_bulk.data_file_item()
 
 
 def _send(req: falcon.Request, resp: falcon.Response, path: Path) -> None:

@@ -18,11 +18,9 @@ import numpy.typing as npt
 import orjson
 from numba import njit
 
-from sigdir.serve import openapi_bulk
 from sigdir.serve.http.bodies import read_body
 from sigdir.serve.http.errors import HttpError, detail
-from sigdir.serve.openapi import Routes
-from sigdir.serve.openapi_bulk import NDJSON
+from sigdir.serve.http.negotiate import NDJSON
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
@@ -55,7 +53,7 @@ _ERROR = fixed('","error":"neither 8 nor 64 hex digits"}\n')
 _FRAME = 96  # bytes of a line beside its hash and texts
 
 
-def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
+def routes(settings: Settings, reader: Reader, writer: Writer) -> list[tuple[str, object]]:
     return [("/api/v1/resolve/", ResolveResource(settings, reader))]
 
 
@@ -71,9 +69,6 @@ class ResolveResource:
         asked = Asked.of(body, req.content_type or "")
         resp.content_type = NDJSON
         resp.stream = resolved(self._reader.current(), asked)
-
-    def described(self) -> dict[str, Any]:
-        return openapi_bulk.resolve_item(MAX_HASHES)
 
 
 # Reading.

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any
 
 import falcon
 
-from sigdir.serve import openapi_bulk
 from sigdir.serve.http.errors import HttpError, not_found
 from sigdir.serve.lists import texts_with
-from sigdir.serve.openapi import Routes
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
@@ -25,7 +22,7 @@ from sigdir.warehouse.index.view import Reader
 _CACHED_SECONDS = 3600
 
 
-def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
+def routes(settings: Settings, reader: Reader, writer: Writer) -> list[tuple[str, object]]:
     return [
         ("/signatures/{hash}", FileResource(SIGNATURES, reader)),
         ("/topic0/{hash}", FileResource(EVENT_SIGNATURES, reader)),
@@ -55,9 +52,6 @@ class FileResource:
         resp.data = body
 
     on_head = on_get
-
-    def described(self) -> dict[str, Any]:
-        return openapi_bulk.hash_file_item(self._collection)
 
     def _texts(self, hash: str) -> list[str]:
         if not self._hash.fullmatch(hash):

@@ -21,13 +21,11 @@ import falcon
 import numpy as np
 import orjson
 
-from sigdir.serve import openapi_dialects as dialects
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail
 from sigdir.serve.http.negotiate import JSON, packed
 from sigdir.serve.imports import new_texts, store_texts
 from sigdir.serve.lists import texts_with
-from sigdir.serve.openapi import Routes
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
 from sigdir.signatures.abi import abi_entries
@@ -54,15 +52,15 @@ _CHUNK_BYTES = 1 << 20  # of text; a row of the shortest has twenty times as muc
 _CHUNK_ROWS = 1 << 14
 
 
-def routes(settings: Settings, reader: Reader, writer: Writer) -> Routes:
+def routes(settings: Settings, reader: Reader, writer: Writer) -> list[tuple[str, object]]:
     base = "/signature-database/v1"
     return [
         (f"{base}/lookup", LookupResource(reader)),
         (f"{base}/search", SearchResource(reader)),
-        (f"{base}/import", ImportResource(settings, writer, _texts_of, dialects.import_item)),
+        (f"{base}/import", ImportResource(settings, writer, _texts_of)),
         (f"{base}/stats", StatsResource(reader)),
         (f"{base}/export", ExportResource(settings, reader)),
-        ("/api/v1/import", ImportResource(settings, writer, _older_texts_of, dialects.older_import_item)),
+        ("/api/v1/import", ImportResource(settings, writer, _older_texts_of)),
     ]
 
 
@@ -105,9 +103,6 @@ class LookupResource(_Resource):
         _look_up(self._reader.current(), req, resp, given, _filters(given))
 
     on_head = on_get
-
-    def described(self) -> dict[str, Any]:
-        return dialects.lookup_item()
 
 
 def _look_up(
@@ -168,9 +163,6 @@ class OlderLookup:
         elif req.method != "OPTIONS":
             raise detail(405, f'Method "{req.method}" not allowed.')
 
-    def described(self) -> dict[str, Any]:
-        return dialects.older_lookup_item()
-
 
 class SearchResource(_Resource):
     """Texts that fit a pattern as a whole, upper and lower case being different."""
@@ -191,9 +183,6 @@ class SearchResource(_Resource):
         _answer(req, resp, result)
 
     on_head = on_get
-
-    def described(self) -> dict[str, Any]:
-        return dialects.search_item(_MAX_PATTERN)
 
 
 def _is_exact(pattern: str) -> bool:
@@ -232,9 +221,6 @@ class StatsResource(_Resource):
 
     on_head = on_get
 
-    def described(self) -> dict[str, Any]:
-        return dialects.stats_item()
-
 
 class ImportResource(_Resource):
     """Texts to store. Tells of each, under the text as sent, whether it is new, known or refused."""
@@ -244,10 +230,8 @@ class ImportResource(_Resource):
         settings: Settings,
         writer: Writer,
         texts_of: Callable[[dict[str, Any]], dict[str, list[str]]],
-        described: Callable[[], dict[str, Any]],
     ) -> None:
         self._limit, self._writer, self._texts_of = settings.max_import_body, writer, texts_of
-        self.described = described
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         texts = self._texts_of(bodies.fields_of(req, self._limit))
@@ -325,9 +309,6 @@ class ExportResource(_Resource):
         resp.stream = _Lines(view, self._free.release)
 
     on_head = on_get
-
-    def described(self) -> dict[str, Any]:
-        return dialects.export_item()
 
 
 def _size(segment: Segment) -> int:

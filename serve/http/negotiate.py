@@ -12,7 +12,7 @@ import falcon
 
 from sigdir.serve.http.errors import detail, not_found
 
-JSON, HTML = "application/json", "text/html"
+JSON, HTML, NDJSON = "application/json", "text/html", "application/x-ndjson"
 
 _GZIP_FROM_BYTES = 1024
 

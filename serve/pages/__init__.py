@@ -41,8 +41,8 @@ WITHOUT_SLASH = (
 """Paths of pages that lack the slash at their end."""
 
 
-def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer, document: dict[str, Any]) -> None:
-    """Add all pages; ``document`` is the OpenAPI document, which one of them shows."""
+def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer) -> None:
+    """Add all pages."""
     paths = Paths(settings.warehouse.absolute())
     kept, names, origins = Kept(), Names(), Origins(paths)
     app.add_route("/", HomePage(reader, kept))
@@ -58,6 +58,6 @@ def add_routes(app: Any, settings: Settings, reader: Reader, writer: Writer, doc
     app.add_route("/submit/", SubmitPage(settings, reader))
     app.add_route("/submit/store/", StorePage(settings, reader, writer))
     app.add_route("/decode/", DecodePage(reader, kept))
-    app.add_route("/docs/", DocsPage(document, settings))
+    app.add_route("/docs/", DocsPage(settings))
     app.add_route("/statistics/", StatisticsPage(reader, paths))
     app.add_route("/status/", StatusPage(reader, kept, paths))

@@ -1,4 +1,4 @@
-"""The API for people: the OpenAPI document as a page, each route with an example that can be run."""
+"""The page /docs/: the OpenAPI document for people, each route with an example that runs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from typing import Any
 import falcon
 import orjson
 
-from sigdir.serve.http.negotiate import HTML, not_modified
+from sigdir.serve import openapi
+from sigdir.serve.http.negotiate import HTML, JSON, not_modified
+from sigdir.serve.openapi import resolve
 from sigdir.serve.pages.decode import EXAMPLE
 from sigdir.serve.pages.page import rendered, send
 from sigdir.serve.settings import Settings
 
-_SHOWN_METHODS = ("get", "post")  # what HEAD and OPTIONS do is said once
+_SHOWN_METHODS = ("get", "post")  # HEAD and OPTIONS add nothing a reader needs
 _TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
-_KEPT = 16
+_CACHED_PAGES = 16  # one for each address that clients use
 _SECONDS = 3600
 
 GETS = {
@@ -43,7 +45,7 @@ GETS = {
     "ready": ["/readyz"],
     "openapi": ["/api/v1/openapi.json"],
 }  # fmt: skip
-"""Addresses to try, by operation. None of a file whose name nobody knows beforehand."""
+"""Addresses to try, by operation. A data file has none: its name is known only at run time."""
 
 POSTS: dict[str, tuple[Any, ...]] = {
     "createSignature": ("-d", "text_signature=function hello(uint a)"),
@@ -58,12 +60,12 @@ POSTS: dict[str, tuple[Any, ...]] = {
         {"type": "raw", "data": {"function": ["hello(uint256)"], "event": []}},
     ),
 }  # fmt: skip
-"""What curl is told beside the address, by operation."""
+"""The arguments of curl in front of the address, by operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """An example: ``address`` to follow, for a GET, and the curl line."""
+    """An example: the curl line, and for a GET the address to follow."""
 
     address: str
     curl: str
@@ -101,52 +103,59 @@ class Group:
     operations: tuple[Operation, ...]
 
 
-def groups_of(document: dict[str, Any], base: str) -> list[Group]:
-    """The operations of a document by its tags; ``base`` is where the curl lines go."""
-    found: dict[str, list[Operation]] = {tag["name"]: [] for tag in document["tags"]}
+def groups_of(base: str) -> list[Group]:
+    """The document's operations by tag; ``base`` is the server's address in the curl lines."""
+    document = openapi.document()
+    groups: dict[str, list[Operation]] = {tag["name"]: [] for tag in document["tags"]}
     for path, item in document["paths"].items():
         for method in _SHOWN_METHODS:
             if method in item:
                 operation = item[method]
-                found[operation["tags"][0]].append(
+                groups[operation["tags"][0]].append(
                     _operation(path, method, operation, item.get("parameters", []), base)
                 )
-    return [Group(tag["name"], tag["description"], tuple(found[tag["name"]])) for tag in document["tags"]]
+    return [Group(tag["name"], tag["description"], tuple(groups[tag["name"]])) for tag in document["tags"]]
 
 
-def _operation(path: str, method: str, told: dict[str, Any], shared: list[Any], base: str) -> Operation:
-    fields = [_parameter(one) for one in (*shared, *told.get("parameters", ()))]
-    content = told.get("requestBody", {}).get("content", {})
+def _operation(path: str, method: str, operation: dict[str, Any], shared: list[Any], base: str) -> Operation:
+    fields = [_parameter(resolve(parameter)) for parameter in (*shared, *operation.get("parameters", ()))]
+    content = operation.get("requestBody", {}).get("content", {})
     if content:
         fields += _members(next(iter(content.values()))["schema"])
-    answers = tuple(
-        (status, answer["description"], _answer_type(answer)) for status, answer in told["responses"].items()
-    )
-    tries = tuple(_tries(told["operationId"], path, base))
     return Operation(
-        told["operationId"], method.upper(), path, told["summary"], tuple(fields), tuple(content), answers, tries
+        operation["operationId"],
+        method.upper(),
+        path,
+        operation["summary"],
+        tuple(fields),
+        tuple(content),
+        tuple(_answer(status, resolve(answer)) for status, answer in sorted(operation["responses"].items())),
+        tuple(_tries(operation["operationId"], path, base)),
     )
 
 
-def _parameter(one: dict[str, Any]) -> Field:
-    return Field(one["name"], one["in"], one["required"], kind(one["schema"]), one["description"])
+def _parameter(parameter: dict[str, Any]) -> Field:
+    required = parameter.get("required", False)
+    return Field(parameter["name"], parameter["in"], required, kind(parameter["schema"]), parameter["description"])
 
 
 def _members(schema: dict[str, Any]) -> list[Field]:
-    """The members of a body that is an object; a body that is something else as one field."""
+    """The members of an object's schema; any other schema as one field without a name."""
+    schema = resolve(schema)
     if "properties" not in schema:
         return [Field("", "body", True, kind(schema), schema.get("description", ""))]
     required = schema.get("required", ())
     return [
-        Field(name, "body", name in required, kind(one), one.get("description", ""))
-        for name, one in schema["properties"].items()
+        Field(name, "body", name in required, kind(member), resolve(member).get("description", ""))
+        for name, member in schema["properties"].items()
     ]
 
 
-def _answer_type(answer: dict[str, Any]) -> str:
-    for type, told in answer.get("content", {}).items():
-        return type if type != "application/json" else kind(told["schema"])
-    return ""
+def _answer(status: str, answer: dict[str, Any]) -> tuple[str, str, str]:
+    """Status, description and type; a JSON answer's type is its schema."""
+    for media_type, content in answer.get("content", {}).items():
+        return status, answer["description"], kind(content["schema"]) if media_type == JSON else media_type
+    return status, answer["description"], ""
 
 
 def _tries(operation: str, path: str, base: str) -> list[Try]:
@@ -157,7 +166,7 @@ def _tries(operation: str, path: str, base: str) -> list[Try]:
 
 
 def kind(schema: dict[str, Any]) -> str:
-    """A schema in a few words."""
+    """A schema in a few words; the name of a schema that has one."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     for joined in ("anyOf", "oneOf"):
@@ -179,28 +188,28 @@ def kind(schema: dict[str, Any]) -> str:
 
 
 class DocsPage:
-    """The document as a page, with addresses as the client has them."""
+    """The OpenAPI document as a page; its curl lines have the address that the client used."""
 
     kind = HTML
 
-    def __init__(self, document: dict[str, Any], settings: Settings) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._trust_proxy = settings.trust_proxy
-        self._page = lru_cache(maxsize=_KEPT)(lambda base: _page(document, base))
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         base = f"{req.scheme}://{req.netloc}"
         if self._trust_proxy:
             base = f"{req.forwarded_scheme}://{req.forwarded_host}"
-        page = self._page(base)
+        page = _page(base)
         if not not_modified(req, resp, hashlib.sha256(page).hexdigest()[:16], f"public, max-age={_SECONDS}"):
             send(req, resp, page)
 
     on_head = on_get
 
 
-def _page(document: dict[str, Any], base: str) -> bytes:
+@lru_cache(maxsize=_CACHED_PAGES)
+def _page(base: str) -> bytes:
     schemas = [
         (name, schema.get("description", ""), _members(schema))
-        for name, schema in document["components"]["schemas"].items()
+        for name, schema in openapi.document()["components"]["schemas"].items()
     ]
-    return rendered("docs.html", here="/docs/", groups=groups_of(document, base), schemas=schemas, base=base)
+    return rendered("docs.html", here="/docs/", groups=groups_of(base), schemas=schemas, base=base)

@@ -24,9 +24,16 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from sigdir.serve import decode, openapi
 from sigdir.serve.app import create_app
+from sigdir.serve.bulk import changes, resolve
+from sigdir.serve.dialects import openchain
+from sigdir.serve.lists import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
+from sigdir.signatures.calldata import REASONS
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.grammar import MAX_TEXT_BYTES
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from tests.conftest import ROOT, import_files
@@ -207,13 +214,13 @@ def test_a_range_of_a_file_is_as_described(server: Server, described: dict[str, 
 
 
 def test_a_validator_finds_nothing_wrong_with_the_document(server: Server) -> None:
-    """It is OpenAPI 3.1 by the official schema, and every reference in it leads somewhere."""
+    """It is OpenAPI 3.1 by the official schema, its references lead somewhere, and no component is without use."""
     schema = schemathesis.openapi.from_url(f"http://{HOST}:{server.port}{DOCUMENT}")
     schema.validate()
     document = get(server.port, DOCUMENT).json()
     assert document["openapi"] == "3.1.0"
-    known = set(document["components"]["schemas"])
-    assert {reference.rpartition("/")[2] for reference in _references(document)} == known
+    known = {f"#/components/{kind}/{name}" for kind, named in document["components"].items() for name in named}
+    assert set(_references(document)) == known
 
 
 def _references(value: Any) -> Iterator[str]:
@@ -225,6 +232,40 @@ def _references(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _references(inner)
+
+
+def test_the_limits_in_the_document_are_those_of_the_code() -> None:
+    document = openapi.document()
+    parameters, schemas = document["components"]["parameters"], document["components"]["schemas"]
+    resolve_post, changes_item = document["paths"]["/api/v1/resolve/"]["post"], document["paths"]["/api/v1/changes/"]
+    [limit] = [parameter for parameter in changes_item["parameters"] if parameter.get("name") == "limit"]
+    [pattern, _] = document["paths"]["/signature-database/v1/search"]["parameters"]
+    assert document["info"]["version"] == openapi.package_version()
+    assert schemas["NewSignature"]["properties"]["text_signature"]["maxLength"] == MAX_TEXT_BYTES
+    assert schemas["Calldata"]["maxLength"] == len("0x") + 2 * decode.MAX_BYTES
+    assert schemas["Decoding"]["properties"]["candidates"]["maxItems"] == decode.MAX_TEXTS
+    assert schemas["UndecodedText"]["properties"]["reason"]["enum"] == list(REASONS)
+    assert resolve_post["requestBody"]["content"]["application/json"]["schema"]["maxItems"] == resolve.MAX_HASHES
+    assert str(resolve.MAX_HASHES) in resolve_post["responses"]["413"]["description"]
+    assert limit["schema"]["default"] == changes.DEFAULT_LIMIT
+    assert str(changes.MAX_LIMIT) in limit["description"]
+    assert pattern["schema"]["maxLength"] == openchain._MAX_PATTERN
+    page_size = parameters["PageSize"]["schema"]
+    assert page_size["default"] == DEFAULT_PAGE_SIZE
+    assert page_size["maximum"] == MAX_PAGE_SIZE
+    for page in ("SignaturePage", "EventSignaturePage"):
+        assert schemas[page]["properties"]["results"]["maxItems"] == page_size["maximum"]
+
+
+@pytest.mark.parametrize("collection", COLLECTIONS)
+def test_the_widths_of_hashes_in_the_document_are_those_of_the_collection(collection: Collection) -> None:
+    name = {SIGNATURES: "Signature", EVENT_SIGNATURES: "EventSignature"}[collection]
+    part = {SIGNATURES: "SelectorPart", EVENT_SIGNATURES: "TopicPart"}[collection]
+    components, digits = openapi.document()["components"], 2 * collection.hash_bytes
+    row = components["schemas"][name]["properties"]
+    assert row["bytes_signature"]["minLength"] == row["bytes_signature"]["maxLength"] == collection.hash_bytes
+    assert row["hex_signature"]["pattern"] == f"^0x[0-9a-f]{{{digits}}}$"
+    assert components["parameters"][part]["schema"]["pattern"] == f"^(0x)?[0-9a-fA-F]{{1,{digits}}}$"
 
 
 def test_the_document_can_be_kept(server: Server) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from sigdir.serve import openapi
 from tests.serve.support import HOST, Server, get
 from tests.web.conftest import Open
 
@@ -47,8 +48,8 @@ def test_every_operation_is_on_the_page(server: Server, document: Any) -> None:
             part = body.partition(f'<section class="operation" aria-labelledby="{operation["operationId"]}">')[2]
             part = part.partition("</details>")[0]
             assert f'<span class="text">{path}</span>' in part
-            for parameter in operation.get("parameters", []):
-                assert f"<code>{parameter['name']}</code>" in part
+            for parameter in (*item.get("parameters", []), *operation.get("parameters", [])):
+                assert f"<code>{openapi.resolve(parameter)['name']}</code>" in part
             for status in operation["responses"]:
                 assert f"<dt>{status}</dt>" in part
     for name in document["components"]["schemas"]:
