@@ -31,7 +31,7 @@ from sigdir.serve.dialects import openchain
 from sigdir.serve.lists import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
-from sigdir.signatures.calldata import REASONS
+from sigdir.signatures.calldata import MAX_BYTES, REASONS
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
 from sigdir.warehouse.index.view import Reader
@@ -242,7 +242,7 @@ def test_the_limits_in_the_document_are_those_of_the_code() -> None:
     [pattern, _] = document["paths"]["/signature-database/v1/search"]["parameters"]
     assert document["info"]["version"] == openapi.package_version()
     assert schemas["NewSignature"]["properties"]["text_signature"]["maxLength"] == MAX_TEXT_BYTES
-    assert schemas["Calldata"]["maxLength"] == len("0x") + 2 * decode.MAX_BYTES
+    assert schemas["Calldata"]["maxLength"] == len("0x") + 2 * MAX_BYTES
     assert schemas["Decoding"]["properties"]["candidates"]["maxItems"] == decode.MAX_TEXTS
     assert schemas["UndecodedText"]["properties"]["reason"]["enum"] == list(REASONS)
     assert resolve_post["requestBody"]["content"]["application/json"]["schema"]["maxItems"] == resolve.MAX_HASHES
