@@ -1,4 +1,4 @@
-"""The command ``sigdir``: a group that loads a command's module when the command is called."""
+"""The command `sigdir`: the list of its commands, each loaded when it is called."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import NoReturn
 
 import click
 
-# Name, where it is, and its line in the list of commands: loading all of them takes 0.8 s.
+# Name, module and line of help. Loading all modules to ask them takes 0.8 s.
 _COMMANDS = {
-    "import": ("pipeline_commands:import_", "Import signatures from files, folders, archives, or standard input (-)"),
-    "export": ("pipeline_commands:export", "Export signatures as a file or tree of another program's shape"),
-    "mirror": ("pipeline_commands:mirror", "Keep a private copy of another directory"),
-    "serve": ("serve_commands:serve", "Serve the directory: the 4byte.directory API over the warehouse and what is POSTed"),
-    "fold": ("warehouse_commands:fold", "Move POSTed rows from staging into the table, so that SQL sees them"),
-    "verify": ("verify:verify", "Check everything that is stored, and change nothing"),
-    "backup": ("maintenance:backup", "Copy the warehouse into DEST, as it is now, while it is in use"),
-    "compact": ("maintenance:compact", "Merge small data files into few, in one new version that holds the same rows"),
-    "vacuum": ("maintenance:vacuum", "Remove data files that no version within a time window needs, and what dead processes left"),
-    "report": ("report:report", "Make a page about the warehouse: totals, and plots of what is in it"),
-    "rejects": ("warehouse_commands:rejects", "Show the candidates that imports refused: text, reason, position, file, line"),
-    "history": ("warehouse_commands:history", "List the imports: when, from what, with which result"),
-    "stats": ("warehouse_commands:stats", "Show what the warehouse holds"),
-    "sql": ("sql_command:sql", "Run SQL over the warehouse"),
-    "decode": ("serve_commands:decode", "Decode calldata with each text that the warehouse has for its selector, the best first"),
-}  # fmt: skip
+    "import": ("import_", "Import signatures from files, folders, archives, or standard input (-)"),
+    "export": ("export", "Export signatures in the format of another program, as a file or a folder tree"),
+    "mirror": ("mirror", "Keep a private copy of another directory"),
+    "serve": ("serve", "Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does"),
+    "fold": ("fold", "Move POSTed rows from staging into the table, where SQL sees them"),
+    "verify": ("verify", "Check everything that is stored, and change nothing"),
+    "backup": ("backup", "Copy the warehouse into DEST, as it is now, while it is in use"),
+    "compact": ("compact", "Merge small data files into fewer, in one new version that holds the same rows"),
+    "vacuum": ("vacuum", "Remove data files that no version within a time window needs, and what dead processes left"),
+    "report": ("report", "Write a page about the warehouse, with totals and plots"),
+    "rejects": ("rejects", "Show the candidates that imports rejected: text, reason, position, file, line"),
+    "history": ("history", "List the imports with their times, sources and counts"),
+    "stats": ("stats", "Show how many rows, files and bytes the warehouse has"),
+    "sql": ("sql", "Run SQL over the warehouse"),
+    "decode": ("decode", "Decode calldata with each text that has its selector, the best match first"),
+}
 
 
 class _Commands(click.Group):
@@ -36,8 +36,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module, _, name = _COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(f"sigdir.cli.{module}"), name)
+        module, _ = _COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(f"sigdir.cli.{module}"), module)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -48,7 +48,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="signature-directory")
 def main() -> None:
-    """The signature directory: Ethereum signatures and their hashes, imported, queried, served.
+    """Import, query and serve Ethereum signatures and their hashes.
 
     \b
     Start with:
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def console() -> NoReturn:
-    """Run the command as a process of its own."""
+    """Run the command in this process, and end it."""
     status: int | str | None = 0
     try:
         main(prog_name="sigdir")

@@ -1,35 +1,43 @@
-"""What the commands of all high_water share: options, and an error in one line."""
+"""Options that several commands have, and the types of their values."""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from sigdir.cli.output import FORMATS
 from sigdir.signatures.collections import COLLECTIONS, Collection
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 warehouse_option = click.option(
-    "--warehouse",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    default="data",
-    show_default=True,
-    envvar="SIGDIR_WAREHOUSE",
-    show_envvar=True,
-    help="Folder of the warehouse.",
+    "--warehouse", "folder", type=click.Path(file_okay=False, path_type=Path), default="data",
+    show_default=True, envvar="SIGDIR_WAREHOUSE", show_envvar=True, help="Folder of the warehouse.",
+)  # fmt: skip
+as_of_option = click.option("--as-of", "version", type=click.IntRange(min=0), help="Read an older version.")
+no_wait_option = click.option(
+    "--no-wait", is_flag=True, help="End with status 3 if another process is publishing, instead of waiting."
 )
-as_of_option = click.option("--as-of", "version", type=click.IntRange(min=0), help="Look at an older version.")
-format_option = click.option(
-    "--format",
-    "format",
-    type=click.Choice(FORMATS),
-    default="table",
-    show_default=True,
-    help="How to write the rows.",
+threads_option = click.option(
+    "--threads", type=click.IntRange(1, 256), default=lambda: os.cpu_count() or 1, show_default="one per core"
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+
+
+def json_option(help: str = "Report as JSON on standard output.") -> Callable[[Function], Function]:
+    return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+def quiet_option(help: str = "Show no progress.") -> Callable[[Function], Function]:
+    return click.option("--quiet", is_flag=True, help=help)
+
+
+def memory_limit_option(default: str, help: str) -> Callable[[Function], Function]:
+    return click.option("--memory-limit", default=default, show_default=True, help=help)
 
 
 class CollectionChoice(click.Choice[str]):
@@ -42,7 +50,18 @@ class CollectionChoice(click.Choice[str]):
         return Collection.of_name(super().convert(str(value), param, ctx))
 
 
-class Failure(click.ClickException):
-    """An error told in one line, exit status 2."""
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
-    exit_code = 2
+
+class Duration(click.ParamType[timedelta]):
+    """A number and a unit: 90s, 15m, 36h, 7d, 2w."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        found = re.fullmatch(r"(\d{1,6})([smhdw])", value)
+        if not found:
+            self.fail(f"{value!r} is not a duration; write 90s, 15m, 36h, 7d or 2w", param, ctx)
+        return timedelta(**{_UNITS[found[2]]: int(found[1])})

@@ -1,117 +1,13 @@
-"""Writing the rows of a query for people (a table) and for programs (csv, json, ndjson, parquet).
-
-All but the table stream: a batch is written before the next one is computed.
-"""
+"""The JSON that commands write."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Callable, Iterator
-from datetime import datetime
-from decimal import Decimal
-from typing import Any, BinaryIO
+from typing import Any
 
+import click
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from sigdir.warehouse.sql.engine import Result
 
 
-def _plain(value: Any) -> Any:
-    """A value as JSON has it: bytes as hex, times with six digits and Z."""
-    if isinstance(value, bytes):
-        return "0x" + value.hex()
-    if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    return str(value)
-
-
-def _json(value: Any) -> bytes:
-    try:
-        return orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
-    except TypeError:  # an integer of over 64 bits
-        return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _rows(batches: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
-    for batch in batches:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-
-
-def _keys(names: list[str]) -> list[str]:
-    """Names for the members of an object: the second `a` is `a_2`, so that no column is lost."""
-    found: list[str] = []
-    for name in names:
-        key, number = name, 1
-        while key in found:
-            number += 1
-            key = f"{name}_{number}"
-        found.append(key)
-    return found
-
-
-def _objects(batches: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
-    keys = _keys(batches.schema.names)
-    for row in _rows(batches):
-        yield dict(zip(keys, row, strict=True))
-
-
-def write_ndjson(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
-    for row in _objects(batches):  # noqa: FURB122 - zstandard's writer has no writelines
-        out.write(_json(row) + b"\n")
-
-
-def write_json(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
-    separator = b"["
-    for row in _objects(batches):
-        out.write(separator + _json(row))
-        separator = b",\n "
-    out.write(b"]\n" if separator != b"[" else b"[]\n")
-
-
-def write_csv(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
-    text = io.TextIOWrapper(out, "utf-8", newline="", write_through=True)
-    try:
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(batches.schema.names)
-        for row in _rows(batches):
-            writer.writerow([_cell(value) for value in row])
-        text.flush()
-    finally:
-        text.detach()  # it would close what is not its own
-
-
-def _cell(value: Any) -> Any:
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if isinstance(value, dict | list):
-        return _json(value).decode()
-    return _plain(value)
-
-
-def write_parquet(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
-    with pq.ParquetWriter(out, batches.schema, compression="zstd") as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-
-
-WRITERS: dict[str, Callable[[pa.RecordBatchReader, BinaryIO], None]] = {
-    "csv": write_csv,
-    "json": write_json,
-    "ndjson": write_ndjson,
-    "parquet": write_parquet,
-}
-FORMATS = ("table", *WRITERS)
-
-
-def write(result: Result, format: str, out: BinaryIO) -> None:
-    """Write a result in one of FORMATS; raises QueryError where computing it fails."""
-    if format == "table":  # DuckDB's own drawing: it fits the terminal and cuts long results
-        out.write(f"{result}\n".encode())
-    else:
-        WRITERS[format](result.reader(), out)
+def write_json(document: Any, *, err: bool = False) -> None:
+    """Write a document, indented, on standard output (or standard error)."""
+    click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS), err=err)

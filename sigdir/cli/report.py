@@ -1,4 +1,4 @@
-"""The command that draws a warehouse: report."""
+"""The command `sigdir report`."""
 
 from __future__ import annotations
 
@@ -7,29 +7,34 @@ import time
 from pathlib import Path
 
 import click
-import orjson
 
-from sigdir.cli.options import Failure, as_of_option, warehouse_option
+from sigdir.cli.errors import Command
+from sigdir.cli.options import as_of_option, json_option, quiet_option, warehouse_option
+from sigdir.cli.output import write_json
+from sigdir.cli.progress import write_line
 from sigdir.serve.statistics.report import page
 from sigdir.warehouse import Warehouse
-from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.files import write_file
 from sigdir.warehouse.sql.statistics import Statistics, statistics
 
+_STDOUT = Path("-")
 
-@click.command()
+
+@click.command(cls=Command, state="no page was written")
 @click.argument("out", required=False, type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
 @warehouse_option
 @as_of_option
-@click.option("--json", "as_json", is_flag=True, help="The numbers on standard output; without OUT no page is made.")
-@click.option("--quiet", is_flag=True, help="No line at the end.")
+@json_option("Write the numbers as JSON to standard output; without OUT no page is written.")
+@quiet_option("Show no summary.")
 def report(out: Path | None, folder: Path, version: int | None, as_json: bool, quiet: bool) -> None:
-    """Make a page about the warehouse: totals, and plots of what is in it.
+    """Write a page about the warehouse, with totals and plots.
 
-    OUT is one HTML file, written whole or not at all: growth, sources, types and numbers of parameters,
-    styles of names, collisions and leading zeros beside chance, reasons of rejects, each with its
-    numbers as a table. It asks for nothing from anywhere and needs no script; - is standard output.
-    Exit status: 0 made, 2 cannot.
+    OUT is one HTML file, or - for standard output; it appears when it is complete. The page shows
+    growth, sources, types and numbers of parameters, styles of names, collisions and leading zeros
+    next to what chance predicts, and reasons of rejects. Each plot has its numbers as a table. The
+    page has no scripts and loads nothing.
+
+    Exit status: 0 done, 2 the page or the warehouse cannot be used, 130 interrupted.
 
     \b
     Examples:
@@ -39,32 +44,27 @@ def report(out: Path | None, folder: Path, version: int | None, as_json: bool, q
     """
     if out is None and not as_json:
         raise click.UsageError("name the page to write, OUT, or ask for the numbers with --json")
-    if as_json and str(out) == "-":
+    if as_json and out == _STDOUT:
         raise click.UsageError("the page and the numbers cannot both go to standard output")
     began = time.monotonic()
-    try:
-        found = statistics(Warehouse(folder, version))
-        if out is not None:
-            _put(out, page(found))
-    except WarehouseError as error:
-        raise Failure(str(error)) from error
-    except OSError as error:
-        raise Failure(f"{out}: {error.strerror or error}") from error
+    numbers = statistics(Warehouse(folder, version))
+    if out is not None:
+        _write_page(out, page(numbers))
     if as_json:
-        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
+        write_json(numbers)
     if not quiet:
-        _tell(folder, out, found, time.monotonic() - began)
+        _write_summary(folder, out, numbers, time.monotonic() - began)
 
 
-def _put(out: Path, made: bytes) -> None:
-    if str(out) == "-":
-        sys.stdout.buffer.write(made)
+def _write_page(out: Path, html: bytes) -> None:
+    if out == _STDOUT:
+        sys.stdout.buffer.write(html)
         sys.stdout.flush()
     else:
-        write_file(out.absolute(), made)
+        write_file(out.absolute(), html)
 
 
-def _tell(folder: Path, out: Path | None, found: Statistics, seconds: float) -> None:
-    state = f"version {found.version}, {found.total:,} rows" if found.version >= 0 else "nothing imported yet"
-    made = f": {out}, {out.stat().st_size / 1e3:,.0f} kB" if out and str(out) != "-" else ""
-    click.echo(f"{folder}: {state}, {seconds:.1f} s{made}", err=True)
+def _write_summary(folder: Path, out: Path | None, numbers: Statistics, seconds: float) -> None:
+    state = f"version {numbers.version}, {numbers.total:,} rows" if numbers.version >= 0 else "nothing imported yet"
+    file = f": {out}, {out.stat().st_size / 1e3:,.0f} kB" if out and out != _STDOUT else ""
+    write_line(f"{folder}: {state}, {seconds:.1f} s{file}")

@@ -1,14 +1,15 @@
-"""SQL at a terminal: lines with history and completion, statements with their time.
+"""SQL at a terminal: line editing with history and completion; each statement with its time.
 
-DuckDB's own shell is of no use here: it is a process of its own, which has none of our functions, and its
-safe mode would still COPY into the folder that it may read. So statements go through ``Warehouse.sql``,
-under the same lock as any other query, and prompt_toolkit is the line that they are typed in.
+DuckDB's own shell cannot be used: it is a separate process without our functions, and its safe mode still
+allows COPY into the folder that it may read. Statements go through ``Warehouse.sql``, with the same limits
+as any other query; prompt_toolkit edits the lines.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,20 +30,21 @@ from sigdir.warehouse import Warehouse
 from sigdir.warehouse.errors import WarehouseError
 
 _HELP = """\
-A statement ends with ; and may take several lines. Tab completes, Ctrl-R searches what was typed before,
-Ctrl-C stops a statement, Ctrl-D ends.
-  .tables    what there is to select from, with the columns
+A statement ends with ; and may have several lines. Tab completes, Ctrl-R searches the history,
+Ctrl-C stops a statement, Ctrl-D leaves the shell.
+  .tables    list the views and their columns
   .refresh   go to the newest version
-  .help      this
-  .quit      end
+  .help      show this text
+  .quit      leave the shell
 """
 _QUIT = (".quit", ".exit", "quit", "exit")
 
 
-def run_shell(house: Warehouse) -> None:
-    """Ask for statements and answer them until the input ends."""
-    click.echo(_banner(house))
-    words = words_of(house)
+def run_shell(warehouse: Warehouse) -> None:
+    """Read statements and run them until the input ends."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as an interruption it would only bring the next prompt
+    click.echo(_banner(warehouse))
+    words = words_of(warehouse)
     session: PromptSession[str] = PromptSession(
         history=_history(), completer=SqlCompleter(words), lexer=PygmentsLexer(SqlLexer),
         multiline=True, key_bindings=_bindings(), prompt_continuation="   ...> ",
@@ -57,36 +59,38 @@ def run_shell(house: Warehouse) -> None:
         if text.rstrip(";").strip() in _QUIT:
             return
         if text.startswith("."):
-            _command(house, words, text.rstrip(";").strip())
+            _command(warehouse, words, text.rstrip(";").strip())
         elif text:
-            _answer(house, text)
+            _answer(warehouse, text)
 
 
-def _banner(house: Warehouse) -> str:
-    counts = ", ".join(f"{house.count(collection):,} {collection}" for collection in COLLECTIONS)
-    return f"{house.paths.root}, version {house.version}: {counts}. Statements end with ;  .help tells the rest."
+def _banner(warehouse: Warehouse) -> str:
+    counts = ", ".join(f"{warehouse.count(collection):,} {collection}" for collection in COLLECTIONS)
+    return (
+        f"{warehouse.paths.root}, version {warehouse.version}: {counts}. Statements end with ;  .help shows the rest."
+    )
 
 
-def _command(house: Warehouse, words: Words, text: str) -> None:
+def _command(warehouse: Warehouse, words: Words, text: str) -> None:
     if text == ".tables":
         for table, columns in words.columns.items():
             click.echo(f"{table:<18} {', '.join(columns)}")
     elif text == ".refresh":
         try:
-            house.refresh()
-            click.echo(_banner(house))
+            warehouse.refresh()
+            click.echo(_banner(warehouse))
         except WarehouseError as error:
             click.echo(f"Error: {error}")
     else:
         click.echo(_HELP, nl=False)
 
 
-def _answer(house: Warehouse, text: str) -> None:
+def _answer(warehouse: Warehouse, text: str) -> None:
     """Run the statements of a text up to the first that fails."""
     try:
-        for statement in house.database.statements(text):
+        for statement in warehouse.database.statements(text):
             began = time.perf_counter()
-            click.echo(str(house.sql(statement)))
+            click.echo(str(warehouse.sql(statement)))
             click.echo(f"{time.perf_counter() - began:.3f} s")
     except WarehouseError as error:
         click.echo(f"Error: {error}")
@@ -95,7 +99,7 @@ def _answer(house: Warehouse, text: str) -> None:
 
 
 def _history() -> History:
-    """What was typed before, in the user's state folder; of this session alone where that cannot be written."""
+    """The history in the user's state folder; only of this session if that folder cannot be written."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sigdir"
     file = state / "sql_history"
     try:
@@ -107,7 +111,7 @@ def _history() -> History:
 
 
 def is_whole(text: str) -> bool:
-    """Whether Enter sends a text: a statement that ends, a command, or nothing."""
+    """Whether Enter sends the text: a finished statement, a command, or nothing."""
     text = text.strip()
     return not text or text.endswith(";") or text.startswith(".") or text in _QUIT
 
@@ -131,25 +135,25 @@ def _bindings() -> KeyBindings:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What may be typed: columns by table, functions and macros, keywords."""
+    """What completion offers: columns by table, functions and macros, keywords."""
 
     columns: dict[str, list[str]]
     functions: list[str]
     keywords: list[str]
 
 
-def words_of(house: Warehouse) -> Words:
+def words_of(warehouse: Warehouse) -> Words:
     """The names that the engine knows; raises WarehouseError."""
     columns: dict[str, list[str]] = {}
-    for table, column in house.sql(
+    for table, column in warehouse.sql(
         "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal ORDER BY table_name, column_index"
     ).rows():
         columns.setdefault(table, []).append(column)
-    functions = house.sql(
+    functions = warehouse.sql(
         "SELECT function_name FROM duckdb_functions() WHERE regexp_full_match(function_name, '[a-z]\\w*')"
         " GROUP BY 1 ORDER BY bool_or(internal), 1"
     ).rows()
-    keywords = house.sql("SELECT upper(keyword_name) FROM duckdb_keywords() ORDER BY 1").rows()
+    keywords = warehouse.sql("SELECT upper(keyword_name) FROM duckdb_keywords() ORDER BY 1").rows()
     return Words(columns, [name for (name,) in functions], [name for (name,) in keywords])
 
 
@@ -158,13 +162,13 @@ _TABLE_FOLLOWS = re.compile(r"\b(?:from|join|describe|summarize)\s+\w*$", re.IGN
 
 
 class SqlCompleter(Completer):
-    """Tables behind FROM and JOIN; elsewhere columns of the tables that the statement names, then the rest."""
+    """Tables after FROM and JOIN; elsewhere columns of the tables in the statement, then the rest."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """The names that begin as the word before the cursor does, each once."""
+        """The names that start with the word in front of the cursor, each once."""
         before = document.text_before_cursor
         begun = _WORD.search(before)
         if begun is None:

@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sigdir
-from sigdir.cli.warehouse_commands import _Upkeep
+from sigdir.cli.fold import Upkeep
 from sigdir.signatures.collections import (
     COLLECTIONS,
     EVENT_SIGNATURES,
@@ -486,19 +486,19 @@ def test_a_missing_file_of_the_newest_version_is_told(base: Base, tmp_path: Path
 
 def test_a_server_folds_and_merges_by_itself(paths: Paths) -> None:
     """Ten small files become one in the round that makes the tenth; a busy lock ends a round quietly."""
-    rounds = _Upkeep(paths)
-    rounds.go_round()
+    rounds = Upkeep(paths)
+    rounds.run_once()
     for number in range(GATHER):
         stage(paths, SIGNATURES, f"posted{number}()")
-        rounds.go_round()
+        rounds.run_once()
         assert files_of(paths)[SIGNATURES] == (number + 1) % GATHER + number // (GATHER - 1)
     assert [entry["kind"] for entry in sigdir.open(paths.root).history()] == ["fold"] * GATHER + ["compact"]
     assert texts(visible(paths)[SIGNATURES]) == [f"posted{number}()" for number in range(GATHER)]
     stage(paths, SIGNATURES, "posted()")
     with Publisher(paths):
-        rounds.go_round()
+        rounds.run_once()
     assert len(staged_rows(paths, SIGNATURES)) == 1
-    rounds.go_round()
+    rounds.run_once()
     assert staged_rows(paths, SIGNATURES) == []
 
 

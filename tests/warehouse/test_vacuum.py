@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sigdir
-from sigdir.cli.maintenance import _Duration
+from sigdir.cli.options import Duration
 from sigdir.signatures.collections import (
     COLLECTIONS,
     EVENT_SIGNATURES,
@@ -311,13 +311,13 @@ def test_the_command_tells_files_bytes_and_versions(paths: Paths) -> None:
     ("text", "seconds"), [("0s", 0), ("90s", 90), ("15m", 900), ("36h", 129_600), ("7d", 604_800), ("2w", 1_209_600)]
 )
 def test_a_window_is_a_number_and_a_unit(text: str, seconds: int) -> None:
-    assert _Duration().convert(text, None, None).total_seconds() == seconds
+    assert Duration().convert(text, None, None).total_seconds() == seconds
 
 
 @pytest.mark.parametrize("text", ["", "7", "d", "-1d", "1.5d", "7 d", "7D", "9999999d", "7days"])
 def test_another_window_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is no duration"):
-        _Duration().convert(text, None, None)
+    with pytest.raises(click.BadParameter, match="is not a duration"):
+        Duration().convert(text, None, None)
 
 
 # Anything in any order.

@@ -1,0 +1,65 @@
+"""The command `sigdir backup`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from sigdir.cli.errors import Command
+from sigdir.cli.options import json_option, quiet_option, warehouse_option
+from sigdir.cli.output import write_json
+from sigdir.cli.progress import write_line
+from sigdir.warehouse import backup as copying
+from sigdir.warehouse.paths import Paths, existing
+
+_LINE_SECONDS = 5.0
+
+
+@click.command(cls=Command, state="an older backup in DEST is still good; run it again to go on")
+@click.argument("dest", type=click.Path(file_okay=False, path_type=Path))
+@warehouse_option
+@click.option("--link", is_flag=True, help="Make hard links instead of copies, if DEST is on the same file system.")
+@json_option()
+@quiet_option()
+def backup(dest: Path, folder: Path, link: bool, as_json: bool, quiet: bool) -> None:
+    """Copy the warehouse into DEST, as it is now, while it is in use.
+
+    Files that DEST already has are not copied again, so the next backup copies only what is new.
+    DEST is a warehouse: to restore, serve DEST or a copy of it. Once something else has written
+    to DEST, it is no longer a backup, and further backups into it are refused. A hard link takes
+    no space, but it is the same data on the same disk: it protects against deletion, not against
+    a failing disk.
+
+    Exit status: 0 done, 2 not done (an older backup in DEST is still good), 130 interrupted.
+
+    \b
+    Examples:
+      sigdir backup /backups/signatures
+      sigdir backup --link ../signatures.today
+      sigdir verify --warehouse /backups/signatures
+    """
+    report = copying.backup(existing(folder), Paths(dest.absolute()), link, _Progress(quiet))
+    if as_json:
+        write_json(report.as_dict())
+        return
+    click.echo(
+        f"{dest}: version {report.version}, {report.rows:,} rows and {report.staged:,} staged\n"
+        f"{report.copied:,} files copied ({report.bytes / 1e6:,.1f} MB), {report.linked:,} linked,"
+        f" {report.present:,} there already; {report.log_entries:,} new log entries; {report.seconds:.1f} s"
+    )
+
+
+class _Progress:
+    """Writes a line every few seconds with what is copied so far."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._next = time.monotonic() + _LINE_SECONDS
+
+    def __call__(self, report: copying.Report) -> None:
+        if not self._quiet and time.monotonic() > self._next:
+            self._next = time.monotonic() + _LINE_SECONDS
+            files = report.copied + report.linked + report.present
+            write_line(f"backup: {files:,} files, {report.bytes / 1e6:,.1f} MB copied")

@@ -1,0 +1,101 @@
+"""How errors and interruptions end a command: one line on standard error, and the exit status.
+
+============================  ==========================================  ======
+what ends the command         standard error                              status
+============================  ==========================================  ======
+Busy                          Error: <message>                            3
+any other SigdirError         Error: <message>                            2
+OSError                       Error: <file>: <reason>; <state>            2
+Ctrl-C or SIGTERM             interrupted: <state>                        130
+standard output is closed     nothing, as for any program before a pipe   0
+============================  ==========================================  ======
+
+``<state>`` is what the command says about the warehouse or the target at that point, if it says something.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from sigdir.signatures.errors import SigdirError
+
+INTERRUPTED_STATUS = 130
+
+
+class Failure(click.ClickException):
+    """An error in one line."""
+
+    exit_code = 2
+
+
+class BusyFailure(Failure):
+    """Another process publishes, or mirrors the same directory."""
+
+    exit_code = 3
+
+
+class Command(click.Command):
+    """A command that ends as the table above says. ``state`` is, for example, "nothing was published"."""
+
+    def __init__(self, *arguments: Any, state: str = "", **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._state = state
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _interrupted_by_sigterm(), _errors_to_statuses(self._state):
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+
+
+@contextmanager
+def _errors_to_statuses(state: str) -> Iterator[None]:
+    try:
+        yield
+    except SigdirError as error:
+        raise _failure(error) from error
+    except BrokenPipeError:
+        # The reader has seen enough. What is still buffered must not fail at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        raise Failure(_joined(_described(error), state, "; ")) from error
+    except KeyboardInterrupt:
+        click.echo(_joined("interrupted", state, ": "), err=True)
+        sys.exit(INTERRUPTED_STATUS)
+
+
+def _failure(error: SigdirError) -> Failure:
+    from sigdir.warehouse.errors import Busy  # loads the engines, which `serve` and --help do without
+
+    return BusyFailure(str(error)) if isinstance(error, Busy) else Failure(str(error))
+
+
+def _described(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def _joined(text: str, state: str, separator: str) -> str:
+    return f"{text}{separator}{state}" if state else text
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM stops the work as Ctrl-C does: locks are released, temporary files removed."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt

@@ -1,0 +1,64 @@
+"""The command `sigdir export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sigdir.cli.errors import Command
+from sigdir.cli.options import CollectionChoice, as_of_option, json_option, quiet_option, warehouse_option
+from sigdir.cli.output import write_json
+from sigdir.pipeline.export import COLUMNS, FORMATS, OURS, Options, run_export
+from sigdir.pipeline.progress import reporter
+from sigdir.pipeline.target import STDOUT
+from sigdir.signatures.collections import Collection
+
+_FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS.values())
+
+
+@click.command(
+    cls=Command, state="nothing was exported",
+    epilog=f"Formats: {_FORMATS}. A target that ends with .gz or .zst is compressed.",
+)  # fmt: skip
+@click.argument("format", type=click.Choice(list(FORMATS)), metavar="FORMAT")
+@click.argument("target")
+@warehouse_option
+@as_of_option
+@click.option(
+    "--collection", "collections", type=CollectionChoice(), multiple=True,
+    help="Export only this collection.  [default: those that the format can hold; 4byte.json: signatures]",
+)  # fmt: skip
+@click.option(
+    "--columns", type=click.Choice(COLUMNS), default=OURS, show_default=True, help="For Parquet: whose column names."
+)
+@json_option("Report as JSON.")
+@quiet_option()
+def export(
+    format: str, target: str, folder: Path, version: int | None, collections: tuple[Collection, ...],
+    columns: str, as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Export signatures in the format of another program, as a file or a folder tree.
+
+    TARGET is a file; for the trees, a folder that does not exist yet or a .tar; or - for standard
+    output (the report then goes to standard error). The target appears when it is complete. Rows
+    are in the order of their ids.
+
+    Exit status: 0 done, 2 the target or the warehouse cannot be used, 130 interrupted.
+
+    \b
+    Examples:
+      sigdir export 4byte.json 4byte.json.gz
+      sigdir export foundry ~/.foundry/cache/signatures
+      sigdir export topic0 topic0.tar.zst
+      sigdir export parquet functions.parquet --columns sourcify --collection signatures
+      sigdir export openchain - --as-of 3 | head
+    """
+    options = Options(format, target, folder, version, collections or None, columns)
+    with reporter(quiet) as progress:
+        report = run_export(options, progress)
+    to_stderr = target == STDOUT
+    if as_json:
+        write_json(report.as_dict(), err=to_stderr)
+    else:
+        click.echo("\n".join(report.lines()), err=to_stderr)

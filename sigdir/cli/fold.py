@@ -1,0 +1,90 @@
+"""The command `sigdir fold`, and the upkeep that a server runs by it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from sigdir.cli.errors import Command
+from sigdir.cli.options import warehouse_option
+from sigdir.cli.progress import write_line
+from sigdir.signatures.errors import SigdirError
+from sigdir.warehouse import publish
+from sigdir.warehouse.compact import compact, due
+from sigdir.warehouse.errors import Busy
+from sigdir.warehouse.index.view import tidy
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.vacuum import vacuum
+
+# Vacuum reads the log of its whole window: 0.6 s after a week of folds.
+_VACUUM_SECONDS = 3600.0
+
+
+@click.command(cls=Command, state="staged rows stay in staging until the next fold")
+@click.option(
+    "--every", type=click.FloatRange(min=0.05), metavar="SECONDS", help="Repeat after a pause of this many seconds."
+)
+@warehouse_option
+def fold(every: float | None, folder: Path) -> None:
+    """Move POSTed rows from staging into the table, where SQL sees them.
+
+    A server does this by itself; see `sigdir serve --fold-every`. With --every the command also
+    merges small files and removes old ones, like `sigdir compact` and `sigdir vacuum`.
+
+    Exit status: 0 done (with --every also when stopped by SIGTERM), 2 the warehouse cannot be
+    used, 130 interrupted.
+
+    \b
+    Examples:
+      sigdir fold
+      sigdir fold --every 60
+    """
+    paths = Paths(folder.absolute())
+    if every is not None:
+        _repeat(Upkeep(paths).run_once, every)
+    done = publish.fold(paths)
+    click.echo(f"version {done.snapshot.version} published" if done else "nothing to fold")
+
+
+class Upkeep:
+    """What a server does besides answering: fold, merge the files that are due, remove what is old."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._next_vacuum = 0.0
+
+    def run_once(self) -> None:
+        """One round. It ends early if another process publishes; the next round continues."""
+        with suppress(Busy):  # an import that is publishing folds the staged rows too
+            folded = publish.fold(self._paths, wait=False)
+            if compact(self._paths, due, threads=1, wait=False) or folded:
+                tidy(self._paths)
+            if time.monotonic() >= self._next_vacuum:
+                vacuum(self._paths, wait=False)
+                self._next_vacuum = time.monotonic() + _VACUUM_SECONDS
+
+
+def _repeat(work: Callable[[], None], every: float) -> NoReturn:
+    """Work until SIGTERM. It ends a pause at once, and a round when the round is done."""
+    signal.signal(signal.SIGTERM, _exit)
+    # Signals interrupt the main thread. In a thread of its own a publish runs to its end.
+    with ThreadPoolExecutor(1) as pool:
+        while True:
+            try:
+                pool.submit(work).result()
+            except (SigdirError, OSError) as error:
+                write_line(f"fold: {error}")
+            time.sleep(every)
+
+
+def _exit(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(0)

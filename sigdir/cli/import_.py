@@ -1,0 +1,81 @@
+"""The command `sigdir import`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from sigdir.cli.errors import Command
+from sigdir.cli.options import (
+    CollectionChoice,
+    json_option,
+    memory_limit_option,
+    no_wait_option,
+    quiet_option,
+    threads_option,
+    warehouse_option,
+)
+from sigdir.cli.output import write_json
+from sigdir.pipeline.formats.registry import FORMATS
+from sigdir.pipeline.progress import reporter
+from sigdir.pipeline.run import Options, run_import
+from sigdir.signatures.collections import SIGNATURES, Collection
+
+_REPORT_COLUMNS = 110  # without a terminal, whose width would be taken
+_FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
+
+
+@click.command(
+    "import", cls=Command, state="nothing was published",
+    epilog=f"Formats: {_FORMATS}. Each may be plain or packed by gzip, xz, zstd or bzip2, in folders, zip or tar files.",
+)  # fmt: skip
+@click.argument("paths", nargs=-1, required=True)
+@warehouse_option
+@click.option(
+    "--collection", type=CollectionChoice(), default=SIGNATURES, show_default=True,
+    help="Collection for candidates whose kind the input does not state.",
+)  # fmt: skip
+@click.option(
+    "--format", "format", metavar="NAME",
+    help="Read every input in this format.  [default: found by content, then by file name]",
+)  # fmt: skip
+@click.option("--source", metavar="LABEL", help="A label for the history.")
+@click.option("--dry-run", is_flag=True, help="Do everything except publish.")
+@json_option()
+@quiet_option()
+@no_wait_option
+@threads_option
+@memory_limit_option("512MB", "Memory for deduplication; above it, data is spilled to disk.")
+def import_(
+    paths: tuple[str, ...], folder: Path, collection: Collection, format: str | None, source: str | None,
+    dry_run: bool, as_json: bool, quiet: bool, no_wait: bool, threads: int, memory_limit: str,
+) -> None:  # fmt: skip
+    """Import signatures from files, folders, archives, or standard input (-).
+
+    Candidates are canonicalised, hashed, deduplicated and published in one new version, or none
+    of them is. Rejected candidates are counted and kept: see `sigdir rejects`.
+
+    Exit status: 0 done (also if nothing was new), 2 an input or the warehouse cannot be used and
+    nothing was published, 3 another process is publishing (with --no-wait), 130 interrupted.
+
+    \b
+    Examples:
+      sigdir import samples
+      sigdir import 4byte.json.gz --source geth
+      sigdir import topics.txt --collection event-signatures
+      sigdir import 4bytes-master.zip contracts/ build-output.tar.gz
+      curl -s https://example.org/list.txt | sigdir import - --dry-run
+    """
+    options = Options(
+        list(paths), folder, collection, format, source, dry_run, not no_wait,
+        threads=threads, memory_limit=memory_limit,
+    )  # fmt: skip
+    with reporter(quiet) as progress:
+        report = run_import(options, progress)
+    if as_json:
+        write_json(report.as_dict())
+    else:
+        report.print(Console(width=None if sys.stdout.isatty() else _REPORT_COLUMNS))

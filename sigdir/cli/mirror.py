@@ -1,0 +1,71 @@
+"""The command `sigdir mirror`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sigdir.cli.errors import Command
+from sigdir.cli.options import CollectionChoice, json_option, no_wait_option, quiet_option, warehouse_option
+from sigdir.cli.output import write_json
+from sigdir.pipeline.fetch import RetryPolicy
+from sigdir.pipeline.mirror import Options, Way, run_mirror
+from sigdir.pipeline.progress import reporter
+from sigdir.signatures.collections import COLLECTIONS, Collection
+
+
+@click.command(cls=Command, state="run it again to go on")
+@click.argument("url")
+@warehouse_option
+@click.option(
+    "--collection", "collections", type=CollectionChoice(), multiple=True,
+    help="Mirror only this collection.  [default: both]",
+)  # fmt: skip
+@click.option(
+    "--way", type=click.Choice(["changes", "pages"]),
+    help="Follow the feed of changes, or walk the pages.  [default: the feed if the directory has one]",
+)  # fmt: skip
+@click.option(
+    "--rate", type=click.FloatRange(0, min_open=True), default=2.0, show_default=True, help="Requests per second."
+)
+@click.option(
+    "--tries", type=click.IntRange(1, 100), default=8, show_default=True,
+    help="Attempts for each request, with growing pauses.",
+)  # fmt: skip
+@click.option(
+    "--timeout", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds to wait for a response."
+)
+@click.option("--restart", is_flag=True, help="Forget the progress of earlier runs, and fetch everything again.")
+@json_option()
+@quiet_option()
+@no_wait_option
+def mirror(
+    url: str, folder: Path, collections: tuple[Collection, ...], way: Way | None, rate: float, tries: int,
+    timeout: float, restart: bool, as_json: bool, quiet: bool, no_wait: bool,
+) -> None:  # fmt: skip
+    """Keep a private copy of another directory.
+
+    URL is the part in front of /api/v1/. If the directory has a feed of changes, as this project
+    has, the feed is followed. Otherwise the pages of the 4byte.directory API are read, newest
+    first, up to the first page with nothing new. Run the command again, for example from cron, to
+    fetch what was added since; after an interruption or a failure it continues where it stopped.
+    Rows are checked and published like those of any import.
+
+    Exit status: 0 done, 2 the directory or the warehouse cannot be used, 3 another process mirrors
+    this directory (or publishes, with --no-wait), 130 interrupted.
+
+    \b
+    Examples:
+      sigdir mirror https://www.4byte.directory
+      sigdir mirror https://signatures.example.org --rate 10 --quiet
+      sigdir mirror http://127.0.0.1:8000 --collection event-signatures --json
+    """
+    policy = RetryPolicy(rate=rate, tries=tries, timeout=timeout)
+    options = Options(url, folder, collections or COLLECTIONS, way, policy, restart, not no_wait)
+    with reporter(quiet) as progress:
+        report = run_mirror(options, progress)
+    if as_json:
+        write_json(report.as_dict())
+    else:
+        click.echo("\n".join(report.lines()))

@@ -1,0 +1,89 @@
+"""The command `sigdir serve`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from sigdir.cli.errors import Command, Failure
+from sigdir.cli.options import warehouse_option
+from sigdir.cli.progress import write_line
+from sigdir.serve.servers.supervisor import StartError, run
+from sigdir.serve.settings import Settings
+
+_DEFAULTS = Settings()
+
+
+@click.command(cls=Command, context_settings={"auto_envvar_prefix": "SIGDIR", "show_default": True})
+@warehouse_option
+@click.option("--host", default=_DEFAULTS.host, show_envvar=True, help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=_DEFAULTS.port, show_envvar=True,
+    help="Port to listen on; 0 takes a free one.",
+)  # fmt: skip
+@click.option(
+    "--workers", type=click.IntRange(1, 256), default=_DEFAULTS.workers, show_envvar=True,
+    help="Worker processes, on one socket.",
+)  # fmt: skip
+@click.option(
+    "--threads", type=click.IntRange(1, 256), default=_DEFAULTS.threads, show_envvar=True, help="Threads per worker."
+)
+@click.option(
+    "--max-body", type=click.IntRange(1), default=_DEFAULTS.max_body, show_envvar=True,
+    help="Largest body of a POST, in bytes.",
+)  # fmt: skip
+@click.option(
+    "--max-import-body", type=click.IntRange(1), default=_DEFAULTS.max_import_body, show_envvar=True,
+    help="Largest body of an import over HTTP, in bytes.",
+)  # fmt: skip
+@click.option(
+    "--fold-every", type=click.FloatRange(0), default=_DEFAULTS.fold_every, show_envvar=True,
+    help="Seconds between two moves of POSTed rows into the table; 0 for never.",
+)  # fmt: skip
+@click.option(
+    "--trust-proxy", is_flag=True, show_envvar=True, help="Trust X-Forwarded-Proto and X-Forwarded-Host of requests."
+)
+@click.option(
+    "--log-requests/--no-log-requests", default=True, show_envvar=True,
+    help="Write a JSON line per request to standard output.",
+)  # fmt: skip
+@click.option(
+    "--server", type=click.Choice(["waitress", "granian"]), default="waitress", show_envvar=True,
+    help="HTTP server that runs the application.",
+)  # fmt: skip
+def serve(
+    folder: Path, host: str, port: int, workers: int, threads: int, max_body: int, max_import_body: int,
+    fold_every: float, trust_proxy: bool, log_requests: bool, server: str,
+) -> None:  # fmt: skip
+    """Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does.
+
+    Exit status: 0 stopped by SIGTERM or Ctrl-C, 2 the server cannot start.
+
+    \b
+    Examples:
+      sigdir serve
+      sigdir serve --port 80 --host 0.0.0.0 --workers 4
+      SIGDIR_WAREHOUSE=/srv/signatures sigdir serve --server granian
+    """
+    settings = Settings(
+        folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, log_requests
+    )
+    if server == "granian" and port == 0:
+        raise click.UsageError("granian cannot take a free port; give one with --port")
+    try:
+        status = run(settings, server, _write_address)
+    except StartError as error:
+        raise Failure(str(error)) from error
+    sys.exit(status)
+
+
+def _write_address(address: str) -> None:
+    write_line(
+        f"ready: {address}/\n"
+        f"try:\n"
+        f"  curl '{address}/api/v1/signatures/?hex_signature=0xa9059cbb'\n"
+        f"  curl '{address}/api/v1/event-signatures/?text_signature=transfer'\n"
+        f"  curl -d 'text_signature=function hello(uint a)' {address}/api/v1/signatures/"
+    )

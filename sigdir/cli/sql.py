@@ -1,0 +1,143 @@
+"""The command `sigdir sql`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sigdir.cli.errors import Command, Failure
+from sigdir.cli.options import as_of_option, memory_limit_option, warehouse_option
+from sigdir.cli.rows import WRITERS, rows_options, write_rows
+from sigdir.pipeline.target import STDOUT, opened
+from sigdir.warehouse import Warehouse
+from sigdir.warehouse.errors import QueryError
+
+
+def _pairs(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """``NAME=VALUE`` options as a mapping."""
+    pairs: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{text!r} is not {param.metavar}", ctx, param)
+        if name in pairs:
+            raise click.BadParameter(f"{name} is given twice", ctx, param)
+        pairs[name] = value
+    return pairs
+
+
+def _named(option: str, metavar: str, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(option, multiple=True, callback=_pairs, metavar=metavar, help=help)
+
+
+@click.command(cls=Command)
+@click.argument("query", required=False)
+@click.argument("values", nargs=-1)
+@warehouse_option
+@as_of_option
+@_named("--param", "NAME=VALUE", "Value of $NAME.")
+@_named("--file", "NAME=PATH", "A file that SQL reads by this name: .csv, .tsv, .json, .parquet, else lines of text.")
+@rows_options
+@click.option(
+    "--output", metavar="FILE",
+    help="Write to a file: .csv, .json, .ndjson or .parquet; .gz or .zst after it compresses.",
+)  # fmt: skip
+@memory_limit_option("1GB", "Memory for a query; above it, data is spilled to disk.")
+@click.option("--unsafe", is_flag=True, help="Allow other files, extensions and the network.")
+def sql(
+    query: str | None, values: tuple[str, ...], folder: Path, version: int | None, param: dict[str, str],
+    file: dict[str, str], format: str, output: str | None, memory_limit: str, unsafe: bool,
+) -> None:  # fmt: skip
+    """Run SQL over the warehouse.
+
+    Without QUERY: a shell with history and completion at a terminal, else the statements on standard
+    input. VALUES are bound to ? or $1, $2. They are text; compared with a number they become
+    numbers, elsewhere write $n::INT.
+
+    \b
+    Views: signatures, event_signatures (id, created_at, text_signature, hex_signature,
+    bytes_signature, hash, import_id), collisions, names, parameters, imports, rejects.
+    Functions: selector(text), topic0(text), canonical(text), keccak256(text), which are NULL if
+    the text is not a signature; signature_name, parameter_list and parameter_types of a
+    canonical text. docs/cookbook.md has twenty questions and their SQL.
+
+    \b
+    The engine is DuckDB. It reads the warehouse and the files that --file names, nothing else,
+    and writes nothing, so a query from anyone may be run.
+    With --unsafe it does whatever DuckDB can: read and write any file that you can, load
+    extensions, use the network. Only for a query that you have read.
+
+    Exit status: 0 done, 2 the query or the warehouse cannot be used, 130 interrupted.
+
+    \b
+    Examples:
+      sigdir sql
+      sigdir sql "SELECT count(*) FROM signatures"
+      sigdir sql "FROM collisions ORDER BY texts DESC LIMIT 10" --json
+      sigdir sql "FROM signatures WHERE hex_signature = selector(?)" "transfer(address,uint)"
+      sigdir sql "FROM event_signatures WHERE id > \\$since" --param since=1000 --output new.parquet
+      sigdir sql --as-of 1 "SELECT max(id) FROM signatures"
+      sigdir sql --file mine=list.txt "SELECT text FROM mine
+                 WHERE canonical(text) NOT IN (SELECT text_signature FROM signatures)"
+      sigdir sql --unsafe "SELECT text_signature FROM signatures SEMI JOIN 'mine.csv' USING (hex_signature)"
+    """
+    if values and param:
+        raise click.UsageError("VALUES for ? or --param for $NAME, not both")
+    if output is not None:
+        format = _format_of(output, format)
+    warehouse = Warehouse(folder, version, unsafe=unsafe, files=file, memory_limit=memory_limit)
+    if query is None and output is None and sys.stdin.isatty():
+        from sigdir.cli.shell import run_shell  # prompt_toolkit, which a query does not need
+
+        run_shell(warehouse)
+    else:
+        _run(warehouse, _stdin() if query is None else query, param or values, format, output or STDOUT)
+
+
+def _stdin() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise Failure(f"standard input is not UTF-8 at byte {error.start}") from error
+
+
+def _format_of(output: str, format: str) -> str:
+    """The format of --format if it is not the default, else that of the file name's ending."""
+    ending = output.removesuffix(".gz").removesuffix(".zst").rpartition(".")[2].lower()
+    if format == "table":
+        format = ending
+    if format not in WRITERS:
+        raise click.UsageError(f"--output {output}: end it with .{', .'.join(WRITERS)}, or name one with --format")
+    return format
+
+
+def _run(
+    warehouse: Warehouse, script: str, parameters: dict[str, str] | Sequence[str], format: str, target: str
+) -> None:
+    """Run the statements of a script one after the other, up to the first that fails."""
+    statements = warehouse.database.statements(script)
+    if len(statements) != 1 and (parameters or target != STDOUT):
+        raise QueryError("parameters and --output need exactly one statement")
+    bound: dict[str, Any] | list[Any] = parameters if isinstance(parameters, dict) else list(parameters)
+    with opened(target, packs=True) as out:
+        for statement in statements:
+            _require_values(warehouse.database.parameters(statement), bound)
+            write_rows(warehouse.sql(statement, bound), format, out)
+
+
+def _require_values(wanted: set[str], bound: dict[str, Any] | list[Any]) -> None:
+    """Raise QueryError if a parameter has no value. The message names our options, which the engine does not know."""
+    names_given = bound if isinstance(bound, dict) else map(str, range(1, len(bound) + 1))
+    given = {name.lower() for name in names_given}  # to the engine $A and $a are the same
+    missing = sorted(name for name in wanted if name.lower() not in given)
+    names = [name for name in missing if not name.isdigit()]
+    if names:
+        options = " ".join(f"--param {name}=VALUE" for name in names)
+        raise QueryError(f"no value for ${', $'.join(names)}: give {options}")
+    if missing:
+        have = len(wanted) - len(missing)
+        raise QueryError(f"{have} of {len(wanted)} values: give the values after the query")
