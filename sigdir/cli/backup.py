@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
-from sigdir.cli.errors import Command
+from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import write_line
 from sigdir.warehouse import backup as copying
+from sigdir.warehouse.errors import Busy
 from sigdir.warehouse.paths import Paths, existing
 
 _LINE_SECONDS = 5.0
@@ -40,7 +41,10 @@ def backup(dest: Path, folder: Path, link: bool, as_json: bool, quiet: bool) -> 
       sigdir backup --link ../signatures.today
       sigdir verify --warehouse /backups/signatures
     """
-    report = copying.backup(existing(folder), Paths(dest.absolute()), link, _Progress(quiet))
+    try:
+        report = copying.backup(existing(folder), Paths(dest.absolute()), link, _Progress(quiet))
+    except Busy as error:  # another backup writes DEST; the warehouse itself is never waited for
+        raise Failure(str(error)) from error
     if as_json:
         write_json(report.as_dict())
         return
