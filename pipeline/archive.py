@@ -1,11 +1,11 @@
-"""Archives: in the place of a zip or a tar come its members, each an input like a file in a folder.
+"""Archives: the members of a zip or a tar, each an input like a file in a folder.
 
-Nothing of an archive is unpacked to disk, so a member's name is never a path: `../x` and links lead
-nowhere. Links and hidden members are passed over, and so are archives in archives. What members
-unpack to is bounded by what is stored (``_MOST_TIMES``); memory is one member's, as it is one file's.
+Nothing is unpacked to disk, so a member's name is never used as a path: `../x` and links lead nowhere.
+Links, hidden members and archives inside archives are skipped. The size of the unpacked members is
+bounded (``_MAX_RATIO``). Memory holds one member at a time, as it holds one file of a folder.
 
-A tar is read from front to back, packed or not, so its members are read as they come. A zip has its
-list at the end; one that is packed itself or comes on standard input is copied to disk for that.
+A tar is read from front to back, packed or not. A zip has its list of members at the end, so a zip that
+is packed itself or comes from standard input is copied to disk first.
 """
 
 from __future__ import annotations
@@ -15,50 +15,27 @@ import stat
 import struct
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from itertools import chain, groupby
 from typing import Any, Self
 
-from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.formats import tree
-from sigdir.pipeline.source import (
-    DOCUMENT_BYTES,
-    LEAF_BYTES,
-    UNPACK_ERRORS,
-    Source,
-    Stream,
-    is_leaf,
-    printable,
-    tree_source,
-)
+from sigdir.pipeline.hash_named import HASH_NAMED_BYTES, is_hash_named, joined_source
+from sigdir.pipeline.source import DOCUMENT_BYTES, Source
+from sigdir.pipeline.streams import READ_BYTES, UNPACK_ERRORS, PieceStream
 
-_MOST_TIMES = 200
-"""How often its own size an archive may unpack to. The Panoramix dump packed with xz has 13 times."""
-_MOST_RECORD_BYTES = 1 << 20
-"""The longest name, and the largest set of attributes, of a tar's member."""
-
-
-def opened(sources: Iterable[Source], advance: Callable[[int], None], format: str | None) -> Iterator[Source]:
-    """The inputs one after the other, each open while it is looked at; raises BadInput.
-
-    Archives are replaced by their members, and what only looked like a tree by its files. ``format``
-    is the one that the user named.
-    """
-    for source in sources:
-        with source.open(advance):
-            if is_archive(source):
-                yield from _open_members(source, format)
-            elif source.leaves is not None and not (tree.looks_like(source) if format is None else format == "tree"):
-                files = [Source(posixpath.join(source.path, name), asked=False) for name in source.leaves]
-                yield from opened(files, advance, format)
-            else:
-                yield source
+_MAX_RATIO = 200
+"""An archive may unpack to at most this many times its size. The Panoramix dump packed with xz has 13."""
+_MAX_RECORD_BYTES = 1 << 20
+"""The longest name, and the largest set of attributes, of a member of a tar."""
 
 
 def is_archive(source: Source) -> bool:
+    """Whether an open source is a zip or a tar."""
     return _is_zip(source) or _is_tar(source)
 
 
@@ -70,18 +47,18 @@ class _Member:
     size: int
     open: Callable[[], Any]
 
-    def folder_of_leaves(self) -> str | None:
-        """The folder, where the member may be a file of a tree."""
+    def folder_if_hash_named(self) -> str | None:
         folder, name = posixpath.split(self.name)
-        return folder if is_leaf(name, self.size) else None
+        return folder if is_hash_named(name, self.size) else None
 
 
-def _open_members(archive: Source, format: str | None) -> Iterator[Source]:
+def open_members(archive: Source, format: str | None) -> Iterator[Source]:
+    """The members of an open archive, each of them open until the next is taken; raises BadInput."""
     members = (_zip_members if _is_zip(archive) else _tar_members)(archive)
-    wanted = (member for member in members if not _is_hidden(member.name))
-    for folder, group in groupby(wanted, key=_Member.folder_of_leaves):
+    visible = (member for member in members if not _is_hidden(member.name))
+    for folder, group in groupby(visible, key=_Member.folder_if_hash_named):
         for source in _sources(folder, group, archive, format):
-            with source.open(lambda _: None):  # progress is the archive's
+            with source.open(lambda _: None):  # the archive reports progress
                 yield source
 
 
@@ -90,26 +67,26 @@ def _is_hidden(name: str) -> bool:
 
 
 def _sources(folder: str | None, group: Iterator[_Member], archive: Source, format: str | None) -> Iterator[Source]:
-    """Members that stand side by side as inputs; those of a tree, which their first one tells, as one."""
+    """Neighbouring members as inputs. Hash-named ones are one input if the first one's text has that hash."""
     if folder is not None and format in (None, "tree"):
         first = next(group)
         content = _content(first, archive)
         group = chain([_Member(first.name, first.size, partial(BytesIO, content))], group)
-        if format == "tree" or tree.is_leaf_of(posixpath.basename(first.name), content):
+        if format == "tree" or tree.hashes_to_name(posixpath.basename(first.name), content):
             names: list[str] = []
-            yield tree_source(*_named(folder, archive), names, _leaves(group, archive, names), 0)
+            yield joined_source(*_path_and_name(folder, archive), names, _contents(group, archive, names), 0)
             return
     for member in group:
-        path, name = _named(member.name, archive)
+        path, name = _path_and_name(member.name, archive)
         yield Source(path, False, name, member.size, member.open)
 
 
-def _named(member: str, archive: Source) -> tuple[str, str]:
-    """The path and the name of an input: `a.zip/b` and `a.zip:b`."""
+def _path_and_name(member: str, archive: Source) -> tuple[str, str]:
+    """The path and the name of a member as an input: `a.zip/b` and `a.zip:b`."""
     return posixpath.join(archive.path, member.lstrip("/")), f"{archive.name}:{printable(member)}"
 
 
-def _leaves(group: Iterator[_Member], archive: Source, names: list[str]) -> Iterator[tuple[str, bytes]]:
+def _contents(group: Iterator[_Member], archive: Source, names: list[str]) -> Iterator[tuple[str, bytes]]:
     for member in group:
         name = posixpath.basename(member.name)
         names.append(name)
@@ -118,9 +95,9 @@ def _leaves(group: Iterator[_Member], archive: Source, names: list[str]) -> Iter
 
 def _content(member: _Member, archive: Source) -> bytes:
     try:
-        content: bytes = member.open().read(LEAF_BYTES)
+        content: bytes = member.open().read(HASH_NAMED_BYTES)
     except UNPACK_ERRORS as error:
-        raise BadInput(_named(member.name, archive)[1], str(error) or type(error).__name__) from error
+        raise BadInput(_path_and_name(member.name, archive)[1], str(error) or type(error).__name__) from error
     return content
 
 
@@ -139,13 +116,13 @@ def _zip_members(source: Source) -> Iterator[_Member]:
             archive = zipfile.ZipFile(file)
         except _ZIP_ERRORS as error:
             raise BadInput(source.name, f"broken zip: {error}") from None
-        # No more comes out of a member than the list says, so the list is all that has to be asked.
-        _refuse_bombs(source, sum(member.file_size for member in archive.infolist()), file.seek(0, 2))
+        # zipfile reads no more of a member than the list states, so checking the list is enough.
+        _check_ratio(source, sum(member.file_size for member in archive.infolist()), file.seek(0, 2))
         for member in archive.infolist():
-            # The upper half of the attributes is the mode, where the archive was made on Unix.
+            # The upper 16 bits of the attributes are the mode if the archive was made on Unix.
             kind = stat.S_IFMT(member.external_attr >> 16)
             if not member.filename.endswith("/") and kind in (0, stat.S_IFREG):
-                name = _named(member.filename, source)[1]
+                name = _path_and_name(member.filename, source)[1]
                 yield _Member(member.filename, member.file_size, partial(_open_zipped, archive, member, name))
 
 
@@ -166,7 +143,7 @@ _RECORDS = frozenset(
 
 
 class _Header(tarfile.TarInfo):
-    """A header, read strictly: tarfile takes a broken one for the archive's end."""
+    """A header, read strictly: tarfile takes a broken header for the end of the archive."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -175,8 +152,8 @@ class _Header(tarfile.TarInfo):
         except tarfile.HeaderError as error:
             if any(buf):
                 raise tarfile.ReadError(str(error)) from None
-            raise  # nothing but zeros, or nothing, is its end
-        if header.size < 0 or (header.type in _RECORDS and header.size > _MOST_RECORD_BYTES):
+            raise  # zeros, or no more bytes, are the end of the archive
+        if header.size < 0 or (header.type in _RECORDS and header.size > _MAX_RECORD_BYTES):
             raise tarfile.ReadError(f"a header with a size of {header.size:,} bytes")
         return header
 
@@ -190,27 +167,27 @@ def _is_tar(source: Source) -> bool:
 
 
 def _tar_members(source: Source) -> Iterator[_Member]:
-    stream = Stream(_bounded(source))
+    stream = PieceStream(_bounded_chunks(source))
     try:
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header, encoding="utf-8") as archive:
             while (member := archive.next()) is not None:
-                archive.members = []  # type: ignore[attr-defined] # it keeps them all, and nothing here goes back
+                archive.members = []  # type: ignore[attr-defined] # tarfile keeps all members; nothing here goes back
                 if member.isreg() and not member.issparse():
                     yield _Member(member.name, member.size, partial(archive.extractfile, member))
     except (tarfile.TarError, RecursionError) as error:
         raise BadInput(source.name, f"broken tar: {error}") from None
-    while stream.read(LEAF_BYTES):  # so that a packed one that is cut short is told
+    while stream.read(READ_BYTES):  # read to the end, so that a truncated packed tar is an error
         pass
 
 
-def _bounded(source: Source) -> Iterator[bytes]:
+def _bounded_chunks(source: Source) -> Iterator[bytes]:
     unpacked = 0
-    for piece, stored in source.unpacked():
+    for piece, stored in source.unpacked_chunks():
         unpacked += len(piece)
-        _refuse_bombs(source, unpacked, stored)
+        _check_ratio(source, unpacked, stored)
         yield piece
 
 
-def _refuse_bombs(source: Source, unpacked: int, stored: int) -> None:
-    if unpacked > max(DOCUMENT_BYTES, _MOST_TIMES * stored):
-        raise BadInput(source.name, f"unpacks to over {_MOST_TIMES} times its size; unpack it first")
+def _check_ratio(source: Source, unpacked: int, stored: int) -> None:
+    if unpacked > max(DOCUMENT_BYTES, _MAX_RATIO * stored):
+        raise BadInput(source.name, f"unpacks to over {_MAX_RATIO} times its size; unpack it first")

@@ -1,4 +1,4 @@
-"""What stops an import. One line each: which input, where in it, and why."""
+"""The errors of imports, exports and mirrors. A message is one line: which file, where in it, and why."""
 
 from __future__ import annotations
 
@@ -6,27 +6,32 @@ from sigdir.signatures.errors import SigdirError
 
 
 class PipelineError(SigdirError):
-    """The root of this floor's errors."""
+    """The base of this layer's errors."""
 
 
 class BadInput(PipelineError):
-    """An input that cannot be read on; nothing of the run is published."""
+    """An input cannot be read. Nothing of the import is published."""
 
     def __init__(self, name: str, reason: str, place: str = "") -> None:
         super().__init__(_one_line(f"{name}: {place + ': ' if place else ''}{reason}"))
 
 
 class BrokenJSON(BadInput):
-    """An input that begins like a JSON document and is none."""
-
-
-def _one_line(text: str) -> str:
-    """The text with line breaks and other control characters escaped: names may have any."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    """An input begins like a JSON document and is not one."""
 
 
 class BadTarget(PipelineError):
-    """A target that cannot be written as asked; there is none then, or it is what it was."""
+    """An export's target cannot be written as requested. It does not exist, or is unchanged."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name}: {reason}")
+
+
+def printable(name: str) -> str:
+    """A file name as text that can be written anywhere: bytes that are not UTF-8 become ``\\xNN``."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _one_line(text: str) -> str:
+    """Escape line breaks and other control characters; file names may contain them."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -26,9 +26,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sigdir.pipeline.errors import BadTarget
+from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.pipeline.progress import Reporter
-from sigdir.pipeline.source import printable
 from sigdir.pipeline.target import STDOUT, opened
 from sigdir.signatures.collections import (
     COLLECTIONS,

@@ -32,6 +32,7 @@ from urllib.parse import urlencode, urlsplit
 
 import orjson
 
+from sigdir.pipeline.errors import printable
 from sigdir.pipeline.fetch import (
     Fetcher,
     FetchError,
@@ -44,7 +45,6 @@ from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options as ImportOptions
 from sigdir.pipeline.run import run_import
-from sigdir.pipeline.source import printable
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.errors import UnreadableWarehouse

@@ -31,8 +31,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sigdir.pipeline.archive import opened
-from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.formats.registry import (
     FORMATS,
     Format,
@@ -40,9 +39,10 @@ from sigdir.pipeline.formats.registry import (
     by_name,
     detect,
 )
+from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import Example, FileReport, ImportReport
-from sigdir.pipeline.source import Source, find, printable
+from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, ReadTask
 from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
@@ -155,18 +155,18 @@ class _Run:
     def work(self, sources: list[Source]) -> Iterator[ReadTask]:
         together: dict[str, MultiSourceReader] = {}
         with ExitStack() as stack:
-            for source in opened(sources, self.progress.advance, self.options.format):
+            for source in open_each(sources, self.progress.advance, self.options.format):
                 format = self.format_of(source)
                 if format is None:
                     self.report.skipped.append(source.name)
                     continue
                 source.number = len(self.files)
-                file = self.files[source.number] = FileReport(source.name, format.name, leaves=source.leaves)
-                if format.together is None:
+                file = self.files[source.number] = FileReport(source.name, format.name, leaves=source.file_names)
+                if format.multi_source is None:
                     yield from format.read(source)
                 else:
                     if format.name not in together:
-                        together[format.name] = stack.enter_context(format.together())
+                        together[format.name] = stack.enter_context(format.multi_source())
                     together[format.name].add(source)
                 file.bytes, file.sha256 = source.finish()
             for gathered in together.values():
@@ -176,7 +176,7 @@ class _Run:
         if self.options.format is not None:
             return by_name(self.options.format)
         format = detect(source)
-        if format is None and source.asked:
+        if format is None and source.explicit:
             raise BadInput(source.name, "of no known format; name one with --format")
         return format
 

@@ -12,8 +12,8 @@ from typing import BinaryIO, cast
 
 import zstandard
 
-from sigdir.pipeline.errors import BadTarget
-from sigdir.pipeline.source import STDIN, printable
+from sigdir.pipeline.errors import BadTarget, printable
+from sigdir.pipeline.source import STDIN
 from sigdir.warehouse.files import replacing
 
 STDOUT = STDIN

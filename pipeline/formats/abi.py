@@ -1,4 +1,4 @@
-"""ABI JSON: a list of entries; ``sigdir.signatures.abi`` reads one."""
+"""ABI JSON: a list of entries. ``sigdir.signatures.abi`` reads one entry."""
 
 from __future__ import annotations
 

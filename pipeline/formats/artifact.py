@@ -1,6 +1,6 @@
 """Compiler artifacts of Hardhat, Truffle and Foundry: an object with ``abi``.
 
-Foundry's also has ``methodIdentifiers``, from text to selector, which are candidates too.
+Foundry's artifacts also have ``methodIdentifiers``, from text to selector. They are candidates too.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.abi import is_abi
-from sigdir.pipeline.formats.documents import is_document, pairs
+from sigdir.pipeline.formats.documents import is_document
 from sigdir.pipeline.formats.hashes import parse_hash
+from sigdir.pipeline.json_document import members
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import abi_entries, encoded, rejected_entry
 from sigdir.signatures.candidates import Candidates, Entry, pack
@@ -44,11 +45,11 @@ def _abi(document: Any) -> Any:
 
 
 def contract_entries(abi: list[Any], identifiers: Any) -> Iterator[Entry]:
-    """The candidates of an ABI, and behind it those of the object from text to selector, if it is one."""
+    """The candidates of an ABI, then those of ``identifiers`` if that is an object from text to selector."""
     yield from abi_entries(abi)
     if not isinstance(identifiers, dict):
         return
-    for number, (text, written) in zip(count(len(abi) + 1), pairs(identifiers)):
+    for number, (text, written) in zip(count(len(abi) + 1), members(identifiers)):
         declared = parse_hash(written) if isinstance(written, str) else None
         if declared is None:
             yield rejected_entry({text: written}, number)

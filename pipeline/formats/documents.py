@@ -1,12 +1,9 @@
-"""What the JSON formats share."""
+"""Detecting JSON inputs: one document, or one value a line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 from sigdir.pipeline.formats.json_lines import first_object
-from sigdir.pipeline.source import Repeated, Source
+from sigdir.pipeline.source import Source
 
 
 def is_json(source: Source, opening: str = "{[") -> bool:
@@ -16,13 +13,8 @@ def is_json(source: Source, opening: str = "{[") -> bool:
 
 
 def is_document(source: Source, opening: str = "{[") -> bool:
-    """Whether the input is one JSON value, and not one on each line."""
+    """Whether the input is one JSON value rather than one on each line."""
     if not is_json(source, opening):
         return False
     several_lines = b"\n" in source.head.strip()
     return not (several_lines and first_object(source) is not None)
-
-
-def pairs(document: dict[str, Any]) -> Iterable[tuple[str, Any]]:
-    """All members of an object, those with the same key too."""
-    return document.pairs if isinstance(document, Repeated) else document.items()

@@ -1,7 +1,7 @@
-"""Etherface's signatures as CSV: its table with the columns ``text`` and ``hash``, perhaps ``kind``.
+"""Etherface's signatures as CSV: the columns ``text`` and ``hash``, optionally ``kind``.
 
-The hash is all 32 bytes of a function's digest too, so it does not say what a row is; ``kind``
-(function, error, event) does, where the table was joined with it.
+The hash has 32 bytes for functions too, so it does not tell the kinds apart. ``kind`` (function, error,
+event) does if the table was joined with it.
 
 Source: the tables ``signature`` and ``mapping_signature_*`` in Etherface's migrations.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.csv_rows import encoded, head_rows, table_rows
+from sigdir.pipeline.formats.csv import encoded, head_rows, table_rows
 from sigdir.pipeline.formats.hashes import parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, pack
@@ -22,7 +22,7 @@ _COLLECTIONS = {"function": FUNCTIONS, "error": FUNCTIONS, "event": EVENTS}
 
 
 def looks_like(source: Source) -> bool:
-    """By the first row too: columns of these names may hold anything."""
+    """Also checks the first row, because columns with these names may hold anything."""
     rows = head_rows(source, 2)
     row = dict(zip(map(str.lower, rows[0]), rows[1], strict=False)) if len(rows) == 2 else {}
     return parse_hash(row.get("hash", "")) is not None and "(" in row.get("text", "")
@@ -45,5 +45,8 @@ def _entries(source: Source) -> Iterator[Entry]:
             continue
         declared = parse_hash(row[hash_at].strip())
         kind = row[kind_at].strip() if kind_at is not None and kind_at < len(row) else ""
-        text, said = encoded(row[text_at]), _COLLECTIONS.get(kind, UNKNOWN)
-        yield Entry(text, line, said, declared) if declared else Entry(text, line, reject_reason=BAD_ENTRY)
+        text = encoded(row[text_at])
+        if declared is None:
+            yield Entry(text, line, reject_reason=BAD_ENTRY)
+        else:
+            yield Entry(text, line, _COLLECTIONS.get(kind, UNKNOWN), declared)

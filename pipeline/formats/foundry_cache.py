@@ -1,7 +1,7 @@
-"""Foundry's cache of signatures (``~/.foundry/cache/signatures``): functions, errors and events, each
-an object from 0x hash to text.
+"""Foundry's cache of signatures, ``~/.foundry/cache/signatures``.
 
-An empty text is Foundry's note that nobody knew the hash. It holds no signature, so it is no candidate.
+It has three objects, functions, errors and events, each from 0x hash to text. An empty text marks a
+hash that Foundry could not resolve; it is not a candidate.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.documents import is_document, pairs
+from sigdir.pipeline.formats.documents import is_document
 from sigdir.pipeline.formats.hashes import parse_hash
+from sigdir.pipeline.json_document import members
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import encoded, rejected_entry
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 
 _SECTIONS = {"functions": (FUNCTIONS, 4), "errors": (FUNCTIONS, 4), "events": (EVENTS, 32)}
-"""The collection of each section, and how many bytes its hashes have. Older caches lack the errors."""
+"""The collection of each section and the length of its hashes in bytes. Older caches have no errors."""
 
 
 def looks_like(source: Source) -> bool:
@@ -43,9 +44,9 @@ def read(source: Source) -> Iterator[Candidates]:
 
 def _entries(document: dict[str, Any]) -> Iterator[Entry]:
     number = 0
-    for name, section in pairs(document):
+    for name, section in members(document):
         collection, size = _SECTIONS[name]
-        for key, text in pairs(section):
+        for key, text in members(section):
             number += 1
             declared = parse_hash(key)
             if declared is None or len(declared) != size or not isinstance(text, str):

@@ -1,4 +1,4 @@
-"""One JSON object from hash to text: go-ethereum's 4byte.json and its siblings for topics.
+"""One JSON object from hash to text: go-ethereum's 4byte.json and similar files for topics.
 
 A value may also be a list of texts.
 """
@@ -10,8 +10,9 @@ from itertools import islice
 from typing import Any
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.documents import is_document, pairs
+from sigdir.pipeline.formats.documents import is_document
 from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.json_document import members
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import encoded, rejected_entry
 from sigdir.signatures.candidates import Candidates, Entry, pack
@@ -33,7 +34,7 @@ def read(source: Source) -> Iterator[Candidates]:
 
 def _entries(document: dict[str, Any]) -> Iterator[Entry]:
     number = 0
-    for key, value in pairs(document):
+    for key, value in members(document):
         declared = parse_hash(key)
         for text in value if isinstance(value, list) else [value]:
             number += 1

@@ -1,4 +1,4 @@
-"""One JSON value a line, for the formats that come so."""
+"""Reading one JSON value a line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sigdir.signatures.grammar import BAD_ENTRY
 
 
 def first_object(source: Source) -> dict[str, Any] | None:
-    """The first line's object; None where the first line is not an object by itself."""
+    """The first line's object; None if the first line is not a JSON object."""
     line = source.first_line()
     if line is None:
         return None
@@ -25,12 +25,12 @@ def first_object(source: Source) -> dict[str, Any] | None:
 
 
 def lines_of_json(source: Source) -> Iterator[tuple[int, Any]]:
-    """Each line's number and value; a broken line's value is the Entry that rejects it."""
+    """Each line's number and value; for a broken line the value is the Entry that rejects it."""
     return values_of(source.lines())
 
 
 def values_of(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
-    """The same for numbered lines from elsewhere; blank ones are passed over."""
+    """The same for lines that are numbered already; blank lines are skipped."""
     loads = orjson.loads
     for number, line in lines:
         if line:

@@ -1,4 +1,4 @@
-"""OpenChain export: lines ``0x<hash>,<signature>``. The signature's own commas are not quoted."""
+"""OpenChain's export: lines ``0x<hash>,<signature>``. Commas in the signature are not quoted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sigdir.pipeline.formats.hashes import collection_of, parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, pack
-from sigdir.signatures.grammar import BAD_ENTRY, OK
+from sigdir.signatures.grammar import BAD_ENTRY
 
 _LINE = re.compile(rb"\s*0x(?:[0-9a-fA-F]{8}|[0-9a-fA-F]{64}),")
 
@@ -28,4 +28,4 @@ def _entries(source: Source) -> Iterator[Entry]:
         if not comma or declared is None:
             yield Entry(line, number, reject_reason=BAD_ENTRY)
         else:
-            yield Entry(text, number, collection_of(declared), declared, OK)
+            yield Entry(text, number, collection_of(declared), declared)

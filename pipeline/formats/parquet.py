@@ -1,7 +1,7 @@
-"""Parquet with the Sourcify v2 columns, or with a text_signature column (our own files, say).
+"""Parquet with Sourcify's v2 columns, or with a text_signature column as in our own data files.
 
-``signature_hash_32`` is the keccak-256 of functions and events alike, so it does not say which a
-row is; a ``hash`` or ``hex_signature`` of 4 or 32 bytes does.
+``signature_hash_32`` is the keccak-256 of functions and events alike, so it does not tell the kinds
+apart. A ``hash`` or ``hex_signature`` of 4 or 32 bytes does.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.csv_rows import HASH_COLUMNS, TEXT_COLUMNS
-from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.formats.csv import HASH_COLUMNS, TEXT_COLUMNS
+from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import (
     BATCH_ROWS,
@@ -78,11 +78,11 @@ def _entries(source: Source) -> Iterator[Entry]:
 def _batches(stored: BinaryIO, file: pq.ParquetFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """The columns in batches of bounded size, however large the rows are.
 
-    A value that a page names 60,000 times is 60,000 values when it is written out, so text and hashes
-    are read as dictionaries; from the first page on that cannot be (delta encodings), as they are. The
-    rows of a batch go by what the file says of the size of its row groups. A row group's own size, and a
-    page of 2 GB, are the format's bounds. What it says of its columns is not asked for: where that is
-    broken, Arrow ends the process.
+    Text and hashes are read as dictionaries, because a value that occurs 60,000 times in a page would
+    be copied 60,000 times. Encodings that Arrow cannot read so (delta) are read as plain values from
+    the first such page on. The size of the row groups decides the number of rows of a batch. A row group,
+    and a page of 2 GB, are as large as the format allows. The statistics of the columns are not read:
+    Arrow ends the process if they are broken.
     """
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     size_of_row = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
@@ -110,10 +110,10 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _bytes(column: pa.Array) -> list[bytes | None]:
-    """The values as bytes, text too, for it may not be the UTF-8 that the column's type says.
+    """The values as bytes. Text too, because a string column may hold invalid UTF-8.
 
-    A value of another type is None. One that is longer than any text may be is cut where it would
-    take too much to write it out.
+    A value of another type is None. If the column would be too large, values that are longer than any
+    text may be are cut.
     """
     if not pa.types.is_dictionary(column.type):
         return _plain_bytes(column)
@@ -135,26 +135,22 @@ def _plain_bytes(column: pa.Array) -> list[bytes | None]:
     return [None] * len(column)
 
 
-def _entry(text: Any, hash_32: Any, hash_4: Any, other: Any, number: int) -> Entry:
-    raw = text
+def _entry(raw: Any, hash_32: Any, hash_4: Any, other: Any, number: int) -> Entry:
     if not isinstance(raw, bytes):
         return Entry(b"", number, reject_reason=BAD_ENTRY)
     if hash_32 is not None or hash_4 is not None:
         declared = _digest(hash_32 if hash_32 is not None else hash_4)
-        fault = BAD_ENTRY if declared is None else OK
+        reason = BAD_ENTRY if declared is None else OK
         if declared and hash_32 is not None and hash_4 is not None and declared[:4] != _digest(hash_4):
-            fault = HASH_MISMATCH
-        return Entry(raw, number, UNKNOWN, declared or b"", fault)
+            reason = HASH_MISMATCH
+        return Entry(raw, number, UNKNOWN, declared or b"", reason)
     if other is None:
         return Entry(raw, number)
-    declared = _digest(other)
-    if declared is None:
-        return Entry(raw, number, reject_reason=BAD_ENTRY)
-    return Entry(raw, number, collection_of(declared), declared)
+    return entry_with_hash(raw, number, _digest(other))
 
 
 def _digest(value: Any) -> bytes | None:
-    """4 or 32 bytes from a binary column or from a column of hex digits; None where it is neither."""
+    """4 or 32 bytes from a binary value or from hex digits; None for anything else."""
     if not isinstance(value, bytes):
         return None
     return value if len(value) in (4, 32) else parse_hash(value.decode("latin-1"))

@@ -1,7 +1,7 @@
-"""The formats, in the order in which an input is tried against them.
+"""The table of the formats, in the order in which an input is tried against them.
 
-A new format is a module with ``looks_like(source)`` and ``read(source)``, and a line here. One whose
-inputs need each other has a MultiSourceReader as well, which reads them all behind all others.
+To add a format, write a module with ``looks_like(source)`` and ``read(source)``, and add one line to FORMATS.
+A format whose inputs refer to each other (Solidity) has a MultiSourceReader as well.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sigdir.pipeline.errors import BadInput, BrokenJSON
 from sigdir.pipeline.formats import (
     abi,
     artifact,
+    csv,
     etherface,
     foundry_cache,
     hash_map,
@@ -31,55 +32,57 @@ from sigdir.pipeline.formats import (
     text,
     tree,
 )
-from sigdir.pipeline.formats import (
-    csv_rows as tabular,
-)
 from sigdir.pipeline.source import STDIN, Source
 from sigdir.signatures.candidates import ReadTask
 
 
 class MultiSourceReader(AbstractContextManager[Any], Protocol):
-    """Inputs that are read together."""
+    """Reads the inputs of one format together, after all other inputs."""
 
     def add(self, source: Source) -> None:
-        """Take what is needed of an open source."""
+        """Take what is needed from an open source."""
 
     def read(self) -> Iterator[ReadTask]:
-        """The candidates of all that were added, in that order."""
+        """The candidates of all added sources, in the order of ``add``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """``looks_like`` judges by content; where no format claims an input, its name's ending does."""
+    """How to recognise and read one format."""
 
     name: str
     about: str
+    """A description for `sigdir import --help`."""
     looks_like: Callable[[Source], bool]
+    """Recognises an open source by its content."""
     read: Callable[[Source], Iterator[ReadTask]]
+    """The candidates of an open source."""
     endings: tuple[str, ...] = ()
-    together: Callable[[], MultiSourceReader] | None = None
+    """File name endings that decide if no format recognises the content."""
+    multi_source: Callable[[], MultiSourceReader] | None = None
+    """Makes the reader that an import uses in place of ``read``."""
 
 
 FORMATS = (
-    Format("tree", "a folder of files named by their hash (4bytes, topic0)", tree.looks_like, tree.read),
-    Format("solidity", "Solidity sources, types resolved through all that are given", solidity.looks_like, solidity.read, (), solidity.Project),
-    Format("sqlite", "SQLite: mythril's signatures, or a text_signature column", sqlite.looks_like, sqlite.read),
-    Format("parquet", "Parquet: Sourcify v2, or a text_signature column", parquet.looks_like, parquet.read, (".parquet",)),
-    Format("panoramix", "JSON lines of a selector and an ABI entry", panoramix.looks_like, panoramix.read),
-    Format("rows", "4byte.directory rows: JSON lines, pages", rows.looks_like, rows.read, (".jsonl", ".ndjson")),
-    Format("map", "a JSON object from hash to text (4byte.json)", hash_map.looks_like, hash_map.read),
-    Format("foundry-cache", "Foundry's cache of signatures", foundry_cache.looks_like, foundry_cache.read),
+    Format("tree", "a folder of files named by hash, as in 4bytes and topic0", tree.looks_like, tree.read),
+    Format("solidity", "Solidity sources; types are resolved across all given sources", solidity.looks_like, solidity.read, (), solidity.Project),
+    Format("sqlite", "SQLite: mythril's signatures, or any table with a text_signature column", sqlite.looks_like, sqlite.read),
+    Format("parquet", "Parquet: Sourcify v2, or any file with a text_signature column", parquet.looks_like, parquet.read, (".parquet",)),
+    Format("panoramix", "JSON lines with a selector and an ABI entry", panoramix.looks_like, panoramix.read),
+    Format("rows", "4byte.directory rows, as JSON lines or API pages", rows.looks_like, rows.read, (".jsonl", ".ndjson")),
+    Format("map", "a JSON object from hash to text, as in 4byte.json", hash_map.looks_like, hash_map.read),
+    Format("foundry-cache", "Foundry's signature cache", foundry_cache.looks_like, foundry_cache.read),
     Format("standard-json", "solc's standard JSON output", standard_json.looks_like, standard_json.read),
     Format("artifact", "Hardhat, Truffle and Foundry artifacts", artifact.looks_like, artifact.read),
     Format("abi", "ABI JSON", abi.looks_like, abi.read, (".abi",)),
     Format("openchain", "lines 0xhash,signature", openchain.looks_like, openchain.read),
-    Format("solc-hashes", "what solc --hashes prints", solc_hashes.looks_like, solc_hashes.read),
-    Format("etherface", "Etherface's CSV: text, hash", etherface.looks_like, etherface.read),
-    Format("csv", "CSV with a header", tabular.looks_like, tabular.read, (".csv",)),
-    Format("text", "one signature or declaration a line", text.looks_like, text.read, (".txt", ".text", ".sig")),
+    Format("solc-hashes", "the output of solc --hashes", solc_hashes.looks_like, solc_hashes.read),
+    Format("etherface", "Etherface's CSV with columns text and hash", etherface.looks_like, etherface.read),
+    Format("csv", "CSV with a header that names the text column", csv.looks_like, csv.read, (".csv",)),
+    Format("text", "one signature or declaration per line", text.looks_like, text.read, (".txt", ".text", ".sig")),
 )  # fmt: skip
 
-# Known for what they are, and not read as plain text because a few of their lines parse.
+# Never read as plain text, although a few of their lines may parse as signatures.
 _NOT_TEXT = (".vy", ".md", ".py", ".js", ".ts", ".go", ".rs")
 _JSON = (".json", ".jsonl", ".ndjson", ".abi")
 _PACKED = (".gz", ".xz", ".zst", ".bz2")
@@ -90,14 +93,14 @@ def by_name(name: str) -> Format | None:
 
 
 def detect(source: Source) -> Format | None:
-    """The format of an open source: by content, then by name; None where no format claims it.
+    """The format of an open source, by its content, then by its name; None if no format matches.
 
-    Raises BadInput for what is clearly JSON but broken.
+    Raises BadInput for broken JSON and for UTF-16.
     """
     name = source.path.lower()
     for ending in _PACKED:
         name = name.removesuffix(ending)
-    if os.path.splitext(name)[1] in _NOT_TEXT or is_archive(source):  # one inside of another
+    if os.path.splitext(name)[1] in _NOT_TEXT or is_archive(source):  # an archive inside an archive
         return None
     if source.head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise BadInput(source.name, "UTF-16 text; write it as UTF-8")
@@ -105,12 +108,12 @@ def detect(source: Source) -> Format | None:
         for format in FORMATS:
             if format.looks_like(source):
                 return format
-    except BrokenJSON:  # in a folder, what only begins like JSON is some other file
-        if source.asked or name.endswith(_JSON):
+    except BrokenJSON:  # a file in a folder may begin like JSON and be something else
+        if source.explicit or name.endswith(_JSON):
             raise
         return None
     for format in FORMATS:
-        # A folder may hold CSV of other things; asked for, one gets the error that names the columns.
-        if format.endings and name.endswith(format.endings) and (source.asked or format.name != "csv"):
+        # A CSV in a folder may hold other things. If the user named it, the reader reports the missing columns.
+        if format.endings and name.endswith(format.endings) and (source.explicit or format.name != "csv"):
             return format
     return by_name("text") if source.path == STDIN else None

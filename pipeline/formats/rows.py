@@ -1,6 +1,6 @@
-"""Rows of 4byte.directory: one JSON object a line, or pages, or a list of either.
+"""4byte.directory's rows: one JSON object a line, or pages, or a list of either.
 
-A row has ``text_signature`` and mostly ``hex_signature``; a page has rows under ``results``.
+A row has ``text_signature`` and usually ``hex_signature``. A page has rows under ``results``.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from sigdir.pipeline.formats.documents import is_document, is_json
-from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
 from sigdir.pipeline.formats.json_lines import first_object, lines_of_json
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import encoded, rejected_entry
 from sigdir.signatures.candidates import Candidates, Entry, pack
-from sigdir.signatures.grammar import BAD_ENTRY
 
 
 def looks_like(source: Source) -> bool:
@@ -69,10 +68,7 @@ def _entry(row: Any, number: int) -> Entry:
     text = row.get("text_signature") if isinstance(row, dict) else None
     if not isinstance(text, str):
         return rejected_entry(row, number)
-    written = row.get("hex_signature")
-    if written is None:
+    digits = row.get("hex_signature")
+    if digits is None:
         return Entry(encoded(text), number)
-    declared = parse_hash(written) if isinstance(written, str) else None
-    if declared is None:
-        return Entry(encoded(text), number, reject_reason=BAD_ENTRY)
-    return Entry(encoded(text), number, collection_of(declared), declared)
+    return entry_with_hash(encoded(text), number, parse_hash(digits) if isinstance(digits, str) else None)

@@ -1,4 +1,4 @@
-"""What ``solc --hashes`` prints: `hash: text` lines under headings, for contract after contract.
+"""What ``solc --hashes`` prints: `hash: text` lines under headings, for each contract.
 
 ::
 
@@ -11,7 +11,7 @@
     Event signatures:
     ...
 
-Source: ``CommandLineInterface::handleSignatureHashes`` of solc 0.8, and what its tests expect.
+Source: ``CommandLineInterface::handleSignatureHashes`` of solc 0.8, and its tests.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class Project:
 
     def add(self, source: Source) -> None:
         """Take the code and the definitions of an open source."""
-        code, path = source.whole("Solidity source"), os.path.abspath(source.path)
+        code, path = source.read_all("Solidity source"), os.path.abspath(source.path)
         if has_too_many_tokens(code):
             raise BadInput(source.name, f"a Solidity source of over {MAX_TOKENS:,} words and marks")
         self._units[path] = _Tree(code).unit(path)

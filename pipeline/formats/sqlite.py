@@ -1,8 +1,7 @@
-"""SQLite databases of signatures: mythril's ``signatures`` table, or any table with such columns.
+"""SQLite databases of signatures: mythril's ``signatures`` table, or any table with a text column.
 
-The file is opened read-only and as immutable: nothing is written beside it, no lock is taken, and what
-stands only in a write-ahead log is not seen. Tables are read one after the other by name; an entry's
-number counts through all of them.
+The file is opened read-only and immutable: SQLite writes no file next to it, takes no lock, and does not
+read a write-ahead log. Tables are read in name order; entries are numbered through all of them.
 
 Source: ``mythril/support/signatures.py``, ``signatures(byte_sig VARCHAR(10), text_sig VARCHAR(255))``.
 """
@@ -18,8 +17,8 @@ from typing import Any
 from urllib.parse import quote
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.csv_rows import HASH_COLUMNS, TEXT_COLUMNS
-from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.formats.csv import HASH_COLUMNS, TEXT_COLUMNS
+from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.grammar import BAD_ENTRY
@@ -31,8 +30,8 @@ _TABLE = re.compile(rf"CREATE TABLE [^;]*\b(?:{'|'.join(_TEXT_COLUMNS)})\b".enco
 
 
 def looks_like(source: Source) -> bool:
-    """A database of other things may lie in a folder; the texts that define its tables come first in the file."""
-    return source.head.startswith(_MAGIC) and (source.asked or _TABLE.search(source.head) is not None)
+    """A database in a folder may hold other things, so its table definitions are checked; they come first in the file."""
+    return source.head.startswith(_MAGIC) and (source.explicit or _TABLE.search(source.head) is not None)
 
 
 def read(source: Source) -> Iterator[Candidates]:
@@ -44,48 +43,45 @@ def _entries(source: Source) -> Iterator[Entry]:
         try:
             address = f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1"
             with closing(sqlite3.connect(address, uri=True)) as database:
-                database.execute("PRAGMA trusted_schema = off")  # no functions that the file brings
-                database.text_factory = bytes  # which need not be UTF-8
+                database.execute("PRAGMA trusted_schema = off")  # run no functions that the file defines
+                database.text_factory = bytes  # text may be invalid UTF-8
                 number = 0
                 for query in _queries(database, source):
-                    for text, written, kind in database.execute(query):
+                    for text, hash_value, kind in database.execute(query):
                         number += 1
-                        yield _entry(text, written, kind == b"blob", number)
+                        yield _entry(text, hash_value, kind == b"blob", number)
         except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
             raise BadInput(source.name, f"broken SQLite: {error}") from None
 
 
 def _queries(database: sqlite3.Connection, source: Source) -> list[str]:
-    """One for each table with a text column: text, hash, and what SQLite holds the hash as."""
+    """One query for each table with a text column: the text, the hash, and the hash's storage type."""
     queries = []
-    # Virtual tables would load what their definition names.
+    # A virtual table would load the module that its definition names.
     tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name"
     for (table,) in database.execute(tables).fetchall():
         columns = database.execute("SELECT name FROM pragma_table_info(?)", [table.decode("utf-8", "replace")])
         names = {name.decode("utf-8", "replace").lower() for (name,) in columns}
         text = next((name for name in _TEXT_COLUMNS if name in names), None)
-        written = next((name for name in _HASH_COLUMNS if name in names), "NULL")
+        hash_value = next((name for name in _HASH_COLUMNS if name in names), "NULL")
         if text is not None:
             quoted = table.decode("utf-8", "replace").replace('"', '""')
-            queries.append(f'SELECT {text}, {written}, typeof({written}) FROM "{quoted}"')
+            queries.append(f'SELECT {text}, {hash_value}, typeof({hash_value}) FROM "{quoted}"')
     if not queries:
         raise BadInput(source.name, f"no table has a column {', '.join(_TEXT_COLUMNS[:-1])} or {_TEXT_COLUMNS[-1]}")
     return queries
 
 
-def _entry(text: Any, written: Any, is_blob: bool, number: int) -> Entry:
+def _entry(text: Any, hash_value: Any, is_blob: bool, number: int) -> Entry:
     if not isinstance(text, bytes):
         return Entry(str(text).encode(), number, reject_reason=BAD_ENTRY)
-    if written is None:
+    if hash_value is None:
         return Entry(text, number)
-    declared = _digest(written, is_blob)
-    if declared is None:
-        return Entry(text, number, reject_reason=BAD_ENTRY)
-    return Entry(text, number, collection_of(declared), declared)
+    return entry_with_hash(text, number, _digest(hash_value, is_blob))
 
 
 def _digest(value: Any, is_blob: bool) -> bytes | None:
-    """4 or 32 bytes, of a blob or of hex digits; None where it is neither."""
+    """4 or 32 bytes from a blob or from hex digits; None for anything else."""
     if not isinstance(value, bytes):
         return None
     if is_blob and len(value) in (4, 32):

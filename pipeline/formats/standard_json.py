@@ -1,6 +1,6 @@
 """solc's standard JSON output: ``contracts[file][name]`` with ``abi`` and ``evm.methodIdentifiers``.
 
-Entries are counted through the whole document, contract by contract, the identifiers behind the ABI.
+Entries are numbered through the whole document, contract by contract, the ABI before the identifiers.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from typing import Any
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.abi import is_abi
 from sigdir.pipeline.formats.artifact import contract_entries
-from sigdir.pipeline.formats.documents import is_document, pairs
+from sigdir.pipeline.formats.documents import is_document
+from sigdir.pipeline.json_document import members
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, pack
 
 
 def looks_like(source: Source) -> bool:
-    """Whether there is a contract with an ABI or with identifiers; solc gives what it is asked for."""
+    """Whether a contract has an ABI or identifiers. The output selection of solc decides which it has."""
     if not is_document(source, "{"):
         return False
     return any(is_abi(abi) or isinstance(identifiers, dict) for abi, identifiers in _contracts(source.document()))
@@ -31,16 +32,16 @@ def read(source: Source) -> Iterator[Candidates]:
 
 
 def _contracts(document: Any) -> Iterator[tuple[Any, Any]]:
-    """The ABI and the identifiers of each contract, whatever they are."""
-    for _, file in _members(document.get("contracts") if isinstance(document, dict) else None):
-        for _, contract in _members(file):
+    """The ABI and the identifiers of each contract, of any type."""
+    for _, file in _members_of(document.get("contracts") if isinstance(document, dict) else None):
+        for _, contract in _members_of(file):
             if isinstance(contract, dict):
                 evm = contract.get("evm")
                 yield contract.get("abi"), evm.get("methodIdentifiers") if isinstance(evm, dict) else None
 
 
-def _members(value: Any) -> Any:
-    return pairs(value) if isinstance(value, dict) else ()
+def _members_of(value: Any) -> Any:
+    return members(value) if isinstance(value, dict) else ()
 
 
 def _entries(document: dict[str, Any]) -> Iterator[Entry]:
@@ -49,4 +50,4 @@ def _entries(document: dict[str, Any]) -> Iterator[Entry]:
         abi = abi if isinstance(abi, list) else []
         for entry in contract_entries(abi, identifiers):
             yield entry._replace(line=before + entry.line)
-        before += len(abi) + len(_members(identifiers))
+        before += len(abi) + len(_members_of(identifiers))

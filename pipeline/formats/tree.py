@@ -1,8 +1,8 @@
-"""Trees of files named by their hash, as ethereum-lists/4bytes and topic0 are.
+"""Hash-named files, as in ethereum-lists/4bytes and topic0: a folder of files named by their text's hash.
 
-A file holds a text, or several with `;` between them. Beside the canonical ones such trees have
-texts with the names of parameters (``with_parameter_names/``), which are read like any other. What
-is read here are lines `name,content`: see ``pipeline.source``.
+A file holds one text, or several separated by `;`. Some files hold texts with parameter names
+(``with_parameter_names/``), which are read like any other. The source has one line `name,content`
+for each file: see ``hash_named.py``.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _SAMPLE_FILES = 8
 
 def looks_like(source: Source) -> bool:
     """Whether at least half of the first files have a text that hashes to their name."""
-    if source.leaves is None:
+    if source.file_names is None:
         return False
     lines = [line.partition(b",") for line in source.head.split(b"\n")[:_SAMPLE_FILES] if line]
-    right = sum(is_leaf_of(name.decode("latin-1"), content) for name, _, content in lines)
-    return 0 < len(lines) <= 2 * right
+    matching = sum(hashes_to_name(name.decode("latin-1"), content) for name, _, content in lines)
+    return 0 < len(lines) <= 2 * matching
 
 
-def is_leaf_of(name: str, content: bytes) -> bool:
-    """Whether a file's content has a text that hashes to its name."""
+def hashes_to_name(name: str, content: bytes) -> bool:
+    """Whether one of the texts in a file hashes to its name."""
     declared = parse_hash(name)
     return declared is not None and any(_hashes_to(declared, text) for text in _texts(content))
 
@@ -56,6 +56,5 @@ def _entries(source: Source) -> Iterator[Entry]:
         if not comma or declared is None:
             yield Entry(line, number, reject_reason=BAD_ENTRY)
             continue
-        said = collection_of(declared)
         for text in _texts(content):
-            yield Entry(text, number, said, declared)
+            yield Entry(text, number, collection_of(declared), declared)

@@ -23,7 +23,13 @@ UNMARKED = [
 ]
 MARKED = {
     "grammar": ["sigdir.signatures.grammar"],
-    "readers": ["sigdir.pipeline.source", "sigdir.signatures.candidates", "sigdir.pipeline.formats"],
+    "readers": [
+        "sigdir.pipeline.source",
+        "sigdir.pipeline.streams",
+        "sigdir.pipeline.json_document",
+        "sigdir.signatures.candidates",
+        "sigdir.pipeline.formats",
+    ],
     "bodies": ["sigdir.serve", "sigdir.pipeline.formats", "falcon.media", "json", "urllib.parse"],
 }
 

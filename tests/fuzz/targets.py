@@ -21,7 +21,7 @@ import numpy as np
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
-from sigdir.pipeline.source import find
+from sigdir.pipeline.inputs import find
 from sigdir.serve.app import create_app
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer

@@ -21,11 +21,12 @@ import pytest
 import zstandard
 
 import sigdir
-from sigdir.pipeline.archive import opened
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.registry import detect
+from sigdir.pipeline.hash_named import HASH_NAMED_BYTES
+from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.report import ImportReport
-from sigdir.pipeline.source import DOCUMENT_BYTES, LEAF_BYTES, find
+from sigdir.pipeline.source import DOCUMENT_BYTES
 from tests.conftest import import_files
 
 TRANSFER = "transfer(address,uint256)"
@@ -111,7 +112,7 @@ def test_texts_of_a_tree(tmp_path: Path, house: Path) -> None:
     [
         ({"deadbeef": "a()\nb()\n", "deadbeee": "c()\nd()\n"}, ["text", "text"]),
         ({"deadbeef": '[{"type": "function", "name": "f"}]', "a": "a()\n"}, ["text", "abi"]),
-        ({"a9059cbb": f"{TRANSFER}\n" + "a()\n" * LEAF_BYTES}, ["text"]),
+        ({"a9059cbb": f"{TRANSFER}\n" + "a()\n" * HASH_NAMED_BYTES}, ["text"]),
         ({"a9059cbb.txt": TRANSFER, "a9059cbb0": TRANSFER, "0xa9059cbb": TRANSFER}, ["text"] * 3),
         ({"a9059cbb": TRANSFER, "00000000": "a()"}, ["tree"]),
         ({"a9059cbb": TRANSFER, "00000000": "a()", "00000001": "a()"}, ["text"] * 3),
@@ -150,7 +151,7 @@ def test_file_of_a_tree_that_cannot_be_read(tmp_path: Path, house: Path) -> None
     [source] = find([str(folder)])
     (folder / "a9059cbb").unlink()
     with pytest.raises(BadInput, match=r"in/a9059cbb: No such file or directory$"):
-        list(opened([source], lambda _: None, None))
+        list(open_each([source], lambda _: None, None))
 
 
 # Archives.
@@ -320,7 +321,7 @@ def test_damaged_archives_are_read_or_refused(tmp_path: Path) -> None:
                 data[at : at + 4] = dice.choice([b"\xff\xff\xff\xff", bytes(4), b"7777", dice.randbytes(4)])
         path.write_bytes(data)
         try:
-            for source in opened(find([str(path)]), lambda _: None, None):
+            for source in open_each(find([str(path)]), lambda _: None, None):
                 detect(source)
                 source.finish()
             outcomes["read"] += 1

@@ -31,7 +31,8 @@ from hypothesis import strategies as st
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats import panoramix
 from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
-from sigdir.pipeline.source import BLOCK_BYTES, find
+from sigdir.pipeline.inputs import find
+from sigdir.pipeline.source import BLOCK_BYTES
 from sigdir.signatures.candidates import Candidates, Entry, ReadTask
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENT_SIGNATURES, FUNCTIONS, SIGNATURES, UNKNOWN

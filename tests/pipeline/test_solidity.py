@@ -18,7 +18,8 @@ from sigdir.pipeline.formats.solidity import (
     looks_like,
     read,
 )
-from sigdir.pipeline.source import BLOCK_BYTES, find
+from sigdir.pipeline.inputs import find
+from sigdir.pipeline.source import BLOCK_BYTES
 from sigdir.signatures.abi import abi_entries
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.canonicalise import canonicalise

@@ -1,4 +1,4 @@
-"""CSV with a header that names a text column, and perhaps a hash column."""
+"""CSV with a header that names a text column and optionally a hash column."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
 from sigdir.pipeline.source import BLOCK_BYTES, Source
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.grammar import BAD_ENTRY
@@ -14,6 +14,7 @@ from sigdir.signatures.grammar import BAD_ENTRY
 TEXT_COLUMNS = ("text_signature", "signature")
 HASH_COLUMNS = ("hex_signature", "hash", "selector")
 ROW_CHARACTERS = 4 * BLOCK_BYTES
+"""The longest row."""
 
 
 def looks_like(source: Source) -> bool:
@@ -22,7 +23,7 @@ def looks_like(source: Source) -> bool:
 
 
 def head_rows(source: Source, count: int) -> list[list[str]]:
-    """The first lines as rows; none where they are no CSV."""
+    """The first ``count`` lines as rows; empty if they are not CSV."""
     lines = source.head.split(b"\n", count)[:count]
     try:
         return list(csv.reader(line.decode("utf-8", "replace") for line in lines))
@@ -39,10 +40,10 @@ def _names(header: list[str]) -> list[str]:
 
 
 class _Lines:
-    """The lines, as csv.reader takes them.
+    """The lines for csv.reader, with a bound on the length of a row.
 
-    Of one row it may have ``ROW_CHARACTERS`` and a line: a row goes on over line ends as long as
-    fields are quoted, and csv bounds a field only.
+    A row continues over line ends inside quoted fields, and csv bounds fields only. So csv.Error is
+    raised if one row takes another line after ``ROW_CHARACTERS``.
     """
 
     def __init__(self, source: Source) -> None:
@@ -66,14 +67,14 @@ class _Lines:
     def _read(source: Source) -> Iterator[str]:
         for block, _ in source.blocks():
             text = block.decode("utf-8", "surrogateescape")
-            # A line that was cut may have lost the quote that closes its field, and without it the
-            # field would go on through the rows behind it.
-            mend = '"' if len(block) >= BLOCK_BYTES and text.count("\n") == 1 and text.count('"') % 2 else ""
-            yield from (line + mend + "\n" for line in text.removesuffix("\n").split("\n"))
+            # A line that was cut may have lost a closing quote. Without one the field would continue
+            # through the rows after it.
+            quote = '"' if len(block) >= BLOCK_BYTES and text.count("\n") == 1 and text.count('"') % 2 else ""
+            yield from (line + quote + "\n" for line in text.removesuffix("\n").split("\n"))
 
 
 def table_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
-    """The names of the columns in small letters, then the rows that are not blank, with their lines."""
+    """The column names in lower case, then the rows that are not blank, each with its line number."""
     csv.field_size_limit(ROW_CHARACTERS)
     lines = _Lines(source)
     rows = csv.reader(lines)
@@ -104,15 +105,10 @@ def _entry(row: list[str], line: int, text_at: int, hash_at: int | None) -> Entr
     if len(row) <= text_at:
         return Entry(encoded(",".join(row)), line, reject_reason=BAD_ENTRY)
     text = encoded(row[text_at])
-    written = row[hash_at].strip() if hash_at is not None and hash_at < len(row) else ""
-    if not written:
-        return Entry(text, line)
-    declared = parse_hash(written)
-    if declared is None:
-        return Entry(text, line, reject_reason=BAD_ENTRY)
-    return Entry(text, line, collection_of(declared), declared)
+    digits = row[hash_at].strip() if hash_at is not None and hash_at < len(row) else ""
+    return entry_with_hash(text, line, parse_hash(digits)) if digits else Entry(text, line)
 
 
 def encoded(text: str) -> bytes:
-    """Text of a field as the bytes that it was."""
+    """The bytes of a field in the input."""
     return text.encode("utf-8", "surrogateescape")
