@@ -22,7 +22,8 @@ from benchmarks.bench_serve import warehouse_of
 from benchmarks.measure import Figure
 from benchmarks.servers import Server
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.index.mapped import Segment, segment_of
+from sigdir.warehouse.index.build import segment_of
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 

@@ -32,7 +32,7 @@ from benchmarks.bench_serve import warehouse_of
 from benchmarks.measure import ROOT, Figure, sigdir
 from benchmarks.servers import Server
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.index.mapped import segment_of
+from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
 from sigdir.warehouse.snapshot import read_snapshot

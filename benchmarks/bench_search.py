@@ -10,7 +10,8 @@ from pathlib import Path
 from benchmarks import corpus
 from benchmarks.measure import Figure, sigdir
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.index.mapped import Segment, segment_of
+from sigdir.warehouse.index.build import segment_of
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 

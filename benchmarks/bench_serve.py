@@ -29,7 +29,7 @@ from benchmarks.measure import Figure, sigdir
 from benchmarks.servers import Server
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.keccak import keccak256
-from sigdir.warehouse.index.mapped import segment_of
+from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 

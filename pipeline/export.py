@@ -37,8 +37,9 @@ from sigdir.signatures.collections import (
 )
 from sigdir.signatures.keccak import keccak256_column
 from sigdir.warehouse.files import sync
-from sigdir.warehouse.index.mapped import Segment, sorted_hashes
+from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.scan import batches, hashes_of, pieces
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import RECORD, Template
 from sigdir.warehouse.parallel import in_background
 from sigdir.warehouse.parquet import row_groups

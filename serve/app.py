@@ -60,8 +60,8 @@ from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.grammar import GrammarError
 from sigdir.warehouse.errors import WarehouseError
-from sigdir.warehouse.index.mapped import Segment
 from sigdir.warehouse.index.records import render_lines, render_rows
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.staging import NewText, StagedRow
 

@@ -22,8 +22,8 @@ import orjson
 
 from sigdir.serve.cursors import cursor_at, id_of
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.warehouse.index.mapped import NO_ROWS, Segment
 from sigdir.warehouse.index.records import render_rows
+from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.view import View
 
 Array = npt.NDArray[Any]

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.index.mapped import index_name
+from sigdir.warehouse.index.build import index_name
 from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import DataFile, Snapshot, written_digests

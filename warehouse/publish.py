@@ -59,7 +59,7 @@ from sigdir.warehouse.files import (
     uninterrupted,
 )
 from sigdir.warehouse.identity import upgrade
-from sigdir.warehouse.index.mapped import build_index
+from sigdir.warehouse.index.build import build_index
 from sigdir.warehouse.parquet import (
     NewRows,
     WrittenFile,

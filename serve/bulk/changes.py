@@ -24,8 +24,8 @@ from sigdir.serve.http.negotiate import NDJSON
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
-from sigdir.warehouse.index.mapped import Segment
 from sigdir.warehouse.index.records import render_records
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 
 DEFAULT_LIMIT = 10_000

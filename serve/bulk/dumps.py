@@ -30,8 +30,8 @@ from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.digests import Digests
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.index.mapped import Segment
 from sigdir.warehouse.index.scan import batches, pieces
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import RECORD, Template
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.parquet import file_bytes

@@ -24,8 +24,8 @@ from sigdir.serve.http.negotiate import NDJSON
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
-from sigdir.warehouse.index.lookup import Lookup
-from sigdir.warehouse.index.mapped import NO_ROWS, Segment, sorted_hashes
+from sigdir.warehouse.index.hash_order import sorted_hashes
+from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.template import (
     escaped,
     fixed,
@@ -368,6 +368,6 @@ def warm() -> None:
     digest = np.frombuffer(bytes.fromhex("a9059cbb"), np.uint8).reshape(1, 4)
     text, numbers = np.frombuffer(b"f()", np.uint8), np.zeros(1, np.int64)
     segment = Segment.of(1, numbers, numbers, np.array([0, 3]), text, digest, sorted_hashes(digest))
-    Lookup([segment]).with_hash(bytes(4))
+    segment.with_hash(bytes(4))
     view = View(Snapshot(), {SIGNATURES: (segment,), EVENT_SIGNATURES: ()}, "", b"")
     b"".join(resolved(view, Asked.of(b"0xa9059cbb", "")))

@@ -33,8 +33,8 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, SIGNATURES, 
 from sigdir.signatures.grammar import OK, GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.standards import is_filtered
-from sigdir.warehouse.index.mapped import Segment
 from sigdir.warehouse.index.records import LINE_FRAME, render_lines
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 
 KINDS: Mapping[str, Collection] = {"function": SIGNATURES, "event": EVENT_SIGNATURES}

@@ -22,8 +22,8 @@ from sigdir.serve.pages.rows import (
 )
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.standards import sources
-from sigdir.warehouse.index.mapped import Segment
 from sigdir.warehouse.index.names import Names
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.origins import Origin, Origins
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.standards import is_filtered
-from sigdir.warehouse.index.mapped import Segment
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
 
 TITLES: dict[Collection, str] = {SIGNATURES: "Functions and errors", EVENT_SIGNATURES: "Events"}

@@ -34,7 +34,7 @@ from sigdir.signatures.collections import (
 )
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.standards import canonical
-from sigdir.warehouse.index.mapped import Segment
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 
 Array = npt.NDArray[Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,19 @@ import pyarrow as pa
 from sigdir.signatures.collections import Collection
 
 KEY_BYTES = 16
+
+Array = npt.NDArray[Any]
+
+
+def as_readonly(array: Array) -> Array:
+    """A read-only view of an array.
+
+    numba compiles a kernel once for writable arrays and once for read-only ones, the grammar 20 s each time. What
+    is mapped from a file or comes from Arrow is read-only, so a kernel is given all its inputs as such.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def bytes_of(column: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
@@ -21,8 +20,8 @@ from urllib.parse import urlencode
 import numpy as np
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.warehouse.index.lookup import Lookup
-from sigdir.warehouse.index.mapped import Segment, sorted_hashes
+from sigdir.warehouse.index.hash_order import sorted_hashes
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.snapshot import Snapshot
 from tests.conftest import (
@@ -322,9 +321,7 @@ def segment_of(rows: Sequence[Row], *, width: int = 4, by_hash: bool = False, sl
 def view_of(segments: Sequence[Segment], collection: Collection = SIGNATURES) -> View:
     """A view that has these segments in one collection and nothing in the other."""
     none = {SIGNATURES: (), EVENT_SIGNATURES: ()}
-    mapped = list(takewhile(lambda segment: isinstance(segment.hashes, np.ndarray), segments))
-    lookups = {c: Lookup(files) for c, files in (none | {collection: mapped}).items()}
-    return View(Snapshot(), none | {collection: tuple(segments)}, "token", b"", lookups)
+    return View(Snapshot(), none | {collection: tuple(segments)}, "token", b"")
 
 
 def record_of(row: Row) -> dict[str, Any]:

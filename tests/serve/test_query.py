@@ -25,7 +25,7 @@ from sigdir.serve.lists import (
     parse,
 )
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.warehouse.index.mapped import Segment
+from sigdir.warehouse.index.segment import Segment
 from tests.serve.support import Row, segment_of, view_of
 
 URL = "http://a.test/api/v1/signatures/"

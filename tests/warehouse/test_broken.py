@@ -15,7 +15,7 @@ import pytest
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.errors import Busy, UnreadableWarehouse
 from sigdir.warehouse.files import FileLock
-from sigdir.warehouse.index.mapped import segment_of
+from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher

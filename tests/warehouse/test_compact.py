@@ -43,7 +43,7 @@ from sigdir.warehouse.compact import (
 )
 from sigdir.warehouse.errors import CommitConflict, UnreadableWarehouse
 from sigdir.warehouse.files import make_folder
-from sigdir.warehouse.index.mapped import index_name
+from sigdir.warehouse.index.build import index_name
 from sigdir.warehouse.index.view import Reader, tidy
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import FILE_ROWS, Publisher

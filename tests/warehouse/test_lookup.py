@@ -1,4 +1,4 @@
-"""One hash in all files at once: against the plain meaning, wherever the prefixes lie."""
+"""One hash in all files of a view: checked against a scan of every row, however the prefixes are spread."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sigdir.warehouse.index.lookup import Lookup
-from sigdir.warehouse.index.mapped import Segment, sorted_hashes
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.warehouse.index.hash_order import sorted_hashes
+from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.index.view import View
+from tests.serve.support import view_of
 
 Array = npt.NDArray[Any]
 
@@ -19,7 +22,7 @@ _LAST = 2**32 - 1
 
 
 def segment_of(prefixes: list[int], width: int = 4) -> Segment:
-    """A segment with these prefixes, row by row; the bytes behind them are the row's."""
+    """A segment with these prefixes, row by row; the last of the other bytes is the row's number."""
     rows = len(prefixes)
     hash = np.zeros((rows, width), np.uint8)
     hash[:, :4] = np.array(prefixes, ">u4").reshape(-1, 1).view(np.uint8)
@@ -31,18 +34,18 @@ def segment_of(prefixes: list[int], width: int = 4) -> Segment:
     )
 
 
-def found(lookup: Lookup, digest: bytes) -> list[tuple[int, list[int]]]:
-    return [(id(segment), rows.tolist()) for segment, rows in lookup.with_hash(digest)]
+def found(view: View, digest: bytes) -> list[tuple[int, list[int]]]:
+    return [(id(segment), rows.tolist()) for segment, rows in view.with_hash(SIGNATURES, digest)]
 
 
-def by_looking(segments: list[Segment], digest: bytes) -> list[tuple[int, list[int]]]:
-    """The same, every row looked at."""
-    told = []
+def by_scan(segments: list[Segment], digest: bytes) -> list[tuple[int, list[int]]]:
+    """The same, by a scan of every row."""
+    expected = []
     for segment in segments:
         rows = [row for row in range(segment.rows) if segment.hash[row].tobytes() == digest]
         if rows:
-            told.append((id(segment), rows))
-    return told
+            expected.append((id(segment), rows))
+    return expected
 
 
 prefixes = st.one_of(
@@ -56,13 +59,13 @@ prefixes = st.one_of(
 @settings(deadline=None)
 @given(st.lists(st.lists(prefixes, max_size=60), max_size=6), st.lists(prefixes, max_size=8), st.sampled_from([4, 32]))
 def test_a_hash_is_found_in_every_file(held: list[list[int]], others: list[int], width: int) -> None:
-    """Of any number of files of any rows, all rows with a hash and no others: hashes that are there, and others."""
+    """In any number of files of any rows: all rows with a hash and no others, for hashes that exist and others."""
     segments = [segment_of(rows, width) for rows in held]
-    lookup = Lookup(segments)
-    asked = {segment.hash[row].tobytes() for segment in segments for row in range(segment.rows)}
-    asked |= {prefix.to_bytes(4, "big") + bytes(width - 4) for prefix in others}
-    for digest in asked:
-        assert found(lookup, digest) == by_looking(segments, digest)
+    view = view_of(segments)
+    digests = {segment.hash[row].tobytes() for segment in segments for row in range(segment.rows)}
+    digests |= {prefix.to_bytes(4, "big") + bytes(width - 4) for prefix in others}
+    for digest in digests:
+        assert found(view, digest) == by_scan(segments, digest)
 
 
 @pytest.mark.parametrize(
@@ -76,18 +79,18 @@ def test_a_hash_is_found_in_every_file(held: list[list[int]], others: list[int],
         pytest.param(lambda n: 1 << n % 32, id="doubling"),
     ],
 )
-def test_prefixes_that_lead_the_guess_astray(shape: Any) -> None:
-    """A hundred thousand rows whose prefixes are anything but even: the range is the sorted column's."""
+def test_uneven_prefixes(shape: Any) -> None:
+    """A hundred thousand rows whose prefixes are unevenly spread: the rows are those of the sorted column."""
     order = np.sort(np.array([shape(n) for n in range(100_000)], np.uint32))
-    lookup = Lookup([segment_of(order.tolist()), segment_of([5])])
+    view = view_of([segment_of(order.tolist()), segment_of([5])])
     for prefix in {0, 1, 5, 7, 2**31, 2**31 + 1, _LAST, *order[::9973].tolist()}:
         first, last = (int(np.searchsorted(order, prefix, side)) for side in ("left", "right"))
         expected = [list(range(first, last))] if first < last else []
-        told = [rows.tolist() for _, rows in lookup.with_hash(int(prefix).to_bytes(4, "big"))]
-        assert told == ([*expected, [0]] if prefix == 5 else expected)
+        rows = [rows for _, rows in found(view, int(prefix).to_bytes(4, "big"))]
+        assert rows == ([*expected, [0]] if prefix == 5 else expected)
 
 
 def test_no_files() -> None:
     """An empty collection has no rows, and so has one of files without rows."""
-    assert Lookup([]).with_hash(bytes(4)) == []
-    assert Lookup([segment_of([])]).with_hash(bytes(4)) == []
+    assert found(view_of([]), bytes(4)) == []
+    assert found(view_of([segment_of([])]), bytes(4)) == []

@@ -13,8 +13,8 @@ from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATU
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.compact import compact
 from sigdir.warehouse.index import names
-from sigdir.warehouse.index.mapped import Segment
 from sigdir.warehouse.index.names import Names, name_order
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.origins import POSTED, Origin, Origins
 from sigdir.warehouse.paths import Paths

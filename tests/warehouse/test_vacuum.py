@@ -28,7 +28,7 @@ from sigdir.signatures.collections import (
 from sigdir.warehouse.compact import compact, everything, small
 from sigdir.warehouse.errors import Busy, UnreadableWarehouse
 from sigdir.warehouse.files import RunFolder, make_folder
-from sigdir.warehouse.index.mapped import build_index
+from sigdir.warehouse.index.build import build_index
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher

@@ -30,12 +30,7 @@ from sigdir.signatures.collections import (
 from sigdir.signatures.keccak import keccak256_column
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import run_name
-from sigdir.warehouse.index.mapped import (
-    build_index,
-    index_name,
-    open_index,
-    segment_of,
-)
+from sigdir.warehouse.index.build import build_index, index_name, open_index, segment_of
 from sigdir.warehouse.parquet import write_data_file
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold

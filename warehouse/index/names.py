@@ -1,8 +1,8 @@
 """Rows by the name in their text: `transfer` of `transfer(address,uint256)`.
 
-The order of a segment's names is one number a row, a hash of the name above and the row below, sorted. It
-is made in memory when first asked for, 60 ms for a million rows, and kept as long as the segment's file is in the view.
-A segment of few rows, as the staged ones are, is looked through instead.
+The order of a segment's names is one uint64 a row, sorted: a hash of the name above, the row number below. It is
+made in memory at the first request, 60 ms for a million rows, and kept as long as the segment's file is in the view.
+A segment of few rows, and the staged one, is scanned instead.
 """
 
 from __future__ import annotations
@@ -16,12 +16,8 @@ import numpy.typing as npt
 from numba import njit
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.index.mapped import (
-    PREFIX_SHIFT,
-    ROW_MASK,
-    Segment,
-    prefix_range,
-)
+from sigdir.warehouse.index.hash_order import PREFIX_SHIFT, ROW_MASK, prefix_range
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
 
 Array = npt.NDArray[Any]
@@ -41,7 +37,7 @@ class Names:
         files = view.snapshot.files[collection]
         found: list[tuple[Segment, int]] = []
         for number, segment in enumerate(view.segments[collection]):
-            if segment.rows < _FEW_ROWS or number >= len(files):
+            if segment.rows < _FEW_ROWS or segment.is_staged:
                 rows = segment.like(f"{name}(*", limit - len(found)).tolist()
             else:
                 order = self._order(view, files[number].path, segment)
@@ -73,7 +69,7 @@ def name_order(segment: Segment) -> Array:
 
 @njit(nogil=True, cache=True)
 def _hash_of_name(text: Array, at: int, end: int) -> Any:
-    """FNV-1a over the bytes before the first parenthesis, 32 bits."""
+    """FNV-1a of the bytes in front of the first parenthesis, 32 bits."""
     value = np.uint64(0x811C9DC5)
     while at < end and text[at] != 0x28:
         value = ((value ^ np.uint64(text[at])) * np.uint64(0x01000193)) & ROW_MASK
@@ -89,10 +85,10 @@ def _keys(text: Array, offsets: Array, rows: int) -> Array:
     return out
 
 
-# The interpreter is kept, as in ``sigdir.warehouse.index.mapped``: this takes a microsecond.
+# Holds the GIL, as ``prefix_range`` does: this takes a microsecond.
 @njit(cache=True)
 def _find(text: Array, offsets: Array, order: Array, wanted: Array, rows: Array) -> int:
-    """Fill ``rows`` with those whose text begins with ``wanted``, a name and its parenthesis: how many."""
+    """Fill ``rows`` with those whose text begins with ``wanted``, a name and its parenthesis; returns their number."""
     low, last = prefix_range(order, _hash_of_name(wanted, 0, len(wanted)))
     count = 0
     while low < last and count < len(rows):

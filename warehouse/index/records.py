@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from sigdir.warehouse.index.mapped import Segment
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import (
     CHARACTER_ROOM,
     NO_SECOND,

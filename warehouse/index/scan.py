@@ -1,4 +1,4 @@
-"""A data file from end to end: its rows in pieces. Nothing is mapped, no index is needed."""
+"""A data file read from start to end, in pieces. Nothing is mapped and no index is needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import bytes_of
-from sigdir.warehouse.index.mapped import Segment
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.parquet import naming
 
 _PIECE_ROWS = 1 << 14
@@ -19,8 +19,8 @@ _COLUMNS = ("id", "created_at", "text_signature", "hash")
 
 
 def batches(file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Some columns of a data file, oldest rows first, the pages' checksums looked at; raises UnreadableWarehouse."""
-    # Left to itself pyarrow brings in the whole file before the first row: 76 MB of memory instead of 3.
+    """Some columns of a data file, oldest rows first, the pages' checksums checked; raises UnreadableWarehouse."""
+    # By default pyarrow reads the whole file before the first row: 76 MB of memory instead of 3.
     with naming(file), pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False) as parquet:
         yield from parquet.iter_batches(_PIECE_ROWS, columns=list(columns), use_threads=False)
 
@@ -45,4 +45,6 @@ def pieces(collection: Collection, file: Path) -> Iterator[Segment]:
 def hashes_of(column: pa.Array, width: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
     """A column of hashes of one width, uint8 of shape (rows, width); raises ValueError where they have another."""
     starts, raw = bytes_of(column)
+    if (np.diff(starts) != width).any():
+        raise ValueError(f"a hash that is not of {width} bytes")
     return raw[starts[0] : starts[-1]].reshape(len(column), width)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from sigdir.warehouse.index.mapped import Segment
+from sigdir.warehouse.index.segment import Segment
 
 Array = npt.NDArray[Any]
 

@@ -1,10 +1,13 @@
-"""What a server reads from: one version's mapped files with the staged rows above them, as one view.
+"""The view that a server reads: one version's mapped files with the staged rows after them.
 
 Invariants
-    A View never changes; a request takes one and stays with it.
-    It has every row that was acknowledged before it was taken, once: staged rows are read after the
-    snapshot, and if a newer version is there by then, both are read again, for a fold may have
-    moved rows from the one to the other in between.
+    A View never changes. A request takes one and uses no other.
+    A view has every row that was acknowledged before it was taken, once. A fold moves rows from staging to a
+    file, so the staged rows are read after the snapshot, and both are read again if a newer version exists by then.
+
+Theory. A request must learn cheaply that nothing has changed. Staging is a SQLite database whose change counter is
+in shared memory (``Staging.stamp``); every commit of ours moves it, so comparing it takes half a microsecond. Only
+when it has moved, or every quarter of a second, is the log's next entry looked for and the staging database asked.
 """
 
 from __future__ import annotations
@@ -30,13 +33,8 @@ from sigdir.warehouse.files import (
     make_folder,
     remove,
 )
-from sigdir.warehouse.index.lookup import Lookup
-from sigdir.warehouse.index.mapped import (
-    Segment,
-    index_name,
-    segment_of,
-    unused,
-)
+from sigdir.warehouse.index.build import index_name, segment_of, unused
+from sigdir.warehouse.index.segment import Segment, rows_with_hash
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import (
     LogTailer,
@@ -48,14 +46,14 @@ from sigdir.warehouse.staging import StagedRow, Staging
 
 Array = npt.NDArray[Any]
 
-# Every commit of ours changes the stamp; this is how long a change by other means may stay unseen.
+# Every commit of ours moves the stamp. A change by other means may stay unseen for this long.
 _LOOK_SECONDS = 0.25
 
 _ALL = 2**63 - 1
 
-# Indexes that take less than a quarter of the memory are brought in as a whole when they are mapped.
+# Indexes that take less than a quarter of the memory are read as a whole when they are mapped.
 _ROW_BYTES = 80
-_TOUCHED_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+_PRELOADED_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,14 +67,11 @@ class View:
     segments: Mapping[Collection, tuple[Segment, ...]]
     token: str
     next_log_entry: bytes
-    """The path of the log's entry that would make a newer version."""
-    lookups: Mapping[Collection, Lookup] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, Lookup(())))
-    """Of the snapshot's segments; behind them may stand one more, of what is staged."""
+    """The path of the log entry that a newer version would have."""
     stable_up_to: Mapping[Collection, int] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, _ALL))
-    """Up to this id all rows that ever will be are there; above it a publish in work may bring more in between."""
+    """No row at or below this id can still appear. Above it a running publish may add rows in between."""
 
     def has_newer_version(self) -> bool:
-        """Whether a newer version is there."""
         return is_there(self.next_log_entry)
 
     def count(self, collection: Collection) -> int:
@@ -84,20 +79,16 @@ class View:
 
     def with_hash(self, collection: Collection, digest: bytes) -> list[tuple[Segment, Array]]:
         """The rows with exactly this hash, rising, of each segment that has any, oldest first."""
-        found = self.lookups[collection].with_hash(digest)
-        for staged in self.segments[collection][self.lookups[collection].files :]:
-            rows = staged.with_hash(digest)
-            if len(rows):
-                found.append((staged, rows))
-        return found
+        return rows_with_hash(self.segments[collection], digest)
 
     def find_text(self, collection: Collection, text: str, hash: bytes) -> bool:
         """Whether the snapshot has this text, whose stored hash is given.
 
-        Staged rows are not looked at: whoever stages finds them by their own index, whatever their number.
+        Staged rows are not searched: the staging database finds them by its own index, however many there are.
         """
         wanted = text.encode()
-        for segment, rows in self.lookups[collection].with_hash(hash):
+        files = (segment for segment in self.segments[collection] if not segment.is_staged)
+        for segment, rows in rows_with_hash(files, hash):
             for row in rows.tolist():
                 start, end = segment.offsets[row], segment.offsets[row + 1]
                 if end - start == len(wanted) and segment.text[start:end].tobytes() == wanted:
@@ -108,8 +99,8 @@ class View:
 class _Tail:
     """The staged rows of one collection as a segment that grows at its end.
 
-    Arrays are filled behind what earlier segments show of them, and replaced when full, so a segment
-    once handed out stays as it is.
+    Arrays are filled after the rows that earlier segments show, and replaced when full, so a segment that was
+    handed out never changes.
     """
 
     def __init__(self, collection: Collection) -> None:
@@ -155,17 +146,16 @@ class Reader:
     """Keeps the newest view of one warehouse. Safe for use by several threads."""
 
     def __init__(self, paths: Paths, tick: Callable[[int], None] = lambda _: None) -> None:
-        """Open the warehouse, which may be empty; builds missing indexes, telling ``tick`` of rows."""
+        """Open the warehouse, which may be empty, and build missing indexes; ``tick`` as in ``segment_of``."""
         self._paths = paths
         self._cache = paths.cache
         self._tick = tick
         self._lock = threading.Lock()
-        make_folder(paths.cache)  # its being there tells publishers to build indexes
+        make_folder(paths.cache)  # publishers build indexes where this folder exists
         self._staging = Staging(paths.staging)
-        self._follower = LogTailer(paths)
+        self._log_tailer = LogTailer(paths)
         self._mapped: dict[Path, Segment] = {}
         self._segments: dict[Collection, tuple[Segment, ...]] = {}
-        self._lookups: dict[Collection, Lookup] = {}
         self._tails: dict[Collection, _Tail] = {}
         self._data_version = -1
         self._stamp, self._looked = self._staging.stamp(), time.monotonic()
@@ -174,7 +164,7 @@ class Reader:
         self._view = self._read()
 
     def current(self) -> View:
-        """The newest view. Costs half a microsecond while nothing has changed."""
+        """The newest view. Takes half a microsecond while nothing has changed."""
         stamp = self._staging.stamp()
         if stamp != self._stamp or time.monotonic() - self._looked > _LOOK_SECONDS:
             with self._lock:
@@ -183,11 +173,11 @@ class Reader:
         return self._view
 
     def held(self) -> View:
-        """The view that was taken last, not looking whether it is the newest."""
+        """The view that was taken last, which may not be the newest."""
         return self._view
 
     def refreshed(self) -> View:
-        """A view that is not older than this call, whatever the change counters say."""
+        """A view that is not older than this call, whatever the change counters show."""
         with self._lock:
             self._data_version = -1
             self._refresh()
@@ -203,29 +193,28 @@ class Reader:
     def _load(self) -> None:
         """Read the newest snapshot and map its files."""
         while True:
-            self._snapshot = self._follower.newest()
+            self._snapshot = self._log_tailer.newest()
             try:
                 self._map()
                 return
             except (UnreadableWarehouse, OSError, pa.ArrowException):
-                # Compacted meanwhile, and the old files' indexes are gone: the newer version has others.
+                # A compaction has deleted the old files' indexes meanwhile. The newer version has others.
                 if not is_there(self._next_log_entry):
                     raise
 
     def _map(self) -> None:
-        """Map the snapshot's files and begin its staged rows anew."""
+        """Map the snapshot's files and start its staged rows anew."""
         self._next_log_entry = os.fsencode(self._paths.log_entry(self._snapshot.version + 1))
         files = self._snapshot.files
-        touch = _ROW_BYTES * sum(map(self._snapshot.count, COLLECTIONS)) < _TOUCHED_BYTES
-        # A file never changes, so what is mapped stays so: to map a file takes 0.6 ms, and each fold adds one.
+        preload = _ROW_BYTES * sum(map(self._snapshot.count, COLLECTIONS)) < _PRELOADED_BYTES
+        # A file never changes, so its mapping is kept: mapping one takes 0.6 ms, and each fold adds one.
         self._mapped = {
             file.path: self._mapped.get(file.path)
-            or segment_of(self._cache, collection, file.path, file.rows, self._tick, touch)
+            or segment_of(self._cache, collection, file.path, file.rows, self._tick, preload)
             for collection in COLLECTIONS
             for file in files[collection]
         }
         self._segments = {c: tuple(self._mapped[file.path] for file in files[c]) for c in COLLECTIONS}
-        self._lookups = {c: Lookup(self._segments[c]) for c in COLLECTIONS}
         self._tails = {collection: _Tail(collection) for collection in COLLECTIONS}
 
     def _read(self) -> View:
@@ -247,16 +236,16 @@ class Reader:
         marks = ".".join(str(self._tails[c].last_id() or self._snapshot.high_water[c].id) for c in COLLECTIONS)
         stable_up_to = {c: _ALL if first is None else first - 1 for c, first in held.items()}
         token = f"{self._snapshot.version}.{marks}"
-        return View(self._snapshot, segments, token, self._next_log_entry, self._lookups, stable_up_to)
+        return View(self._snapshot, segments, token, self._next_log_entry, stable_up_to)
 
     def close(self) -> None:
         self._staging.close()
 
 
 def tidy(paths: Paths) -> None:
-    """Delete indexes whose data files are not in the snapshot; raises Busy while another publishes.
+    """Delete indexes whose data files are not in the snapshot; raises Busy while another process publishes.
 
-    The publish lock is held, so that no file can come in between the look and the deletion.
+    The publish lock is held, so no file can be published between the listing and the deletion.
     """
     with FileLock(paths.lock, wait=False):
         for entry in unused_indexes(paths, read_snapshot(paths)):
@@ -264,7 +253,7 @@ def tidy(paths: Paths) -> None:
 
 
 def unused_indexes(paths: Paths, snapshot: Snapshot) -> list[Path]:
-    """The indexes of files that are not in the newest snapshot, which is given."""
+    """The indexes of files that are not in ``snapshot``, which is the newest."""
     used = {index_name(collection, file.path) for collection, files in snapshot.files.items() for file in files}
     used |= {digest_name(name) for name in used} | {paths.statistics.name}
     return unused(paths.cache, used)

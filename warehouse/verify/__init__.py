@@ -37,12 +37,9 @@ from sigdir.signatures.columns import bytes_of, keys_of
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import dead_runs
 from sigdir.warehouse.identity import FORMAT, usable_identity
-from sigdir.warehouse.index.mapped import (
-    Segment,
-    index_name,
-    is_sorted_by_hash,
-    open_index,
-)
+from sigdir.warehouse.index.build import index_name, open_index
+from sigdir.warehouse.index.hash_order import is_sorted_by_hash
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.parquet import naming, sha256_of
 from sigdir.warehouse.paths import Paths, existing

@@ -1,0 +1,93 @@
+"""The order of a data file's hashes: which rows have a hash that begins with four given bytes.
+
+Invariants
+    An order is one uint64 a row, sorted: the first four bytes of the row's hash above, the row number below.
+    Entries with the same four bytes therefore stand side by side, their rows rising.
+
+Theory. Binary search finds the first entry of a prefix; its entries are read from there until the prefix
+changes. Many prefixes that rise are found by galloping: each search starts where the last one ended, in steps
+that double, so neighbours cost a step or two instead of twenty.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Array = npt.NDArray[Any]
+
+PREFIX_SHIFT = np.uint64(32)
+ROW_MASK = np.uint64(0xFFFF_FFFF)
+
+_PIECE_ROWS = 1 << 17
+
+
+def sorted_hashes(hash: Array) -> Array:
+    """The order of these hashes, uint8 of shape (rows, width): uint64 of rows.
+
+    One sort of plain numbers takes 0.25 s for 10 M rows, an argsort of the prefixes 1.2 s.
+    """
+    prefix = np.ascontiguousarray(hash[:, :4]).view(">u4").reshape(-1)
+    order: Array = (prefix.astype(np.uint64) << PREFIX_SHIFT) | np.arange(len(hash), dtype=np.uint64)
+    order.sort()
+    return order
+
+
+def is_sorted_by_hash(order: Array, hash: Array) -> bool:
+    """Whether ``order`` is what ``sorted_hashes(hash)`` gives, checked a piece at a time.
+
+    Entries that rise and each have their row's own prefix are all different rows, so they are all rows.
+    """
+    prefix = hash[:, :4]
+    for at in range(0, len(order), _PIECE_ROWS):
+        entries = order[max(at - 1, 0) : at + _PIECE_ROWS]
+        rows = (entries & ROW_MASK).astype(np.int64)
+        if (entries[1:] <= entries[:-1]).any() or (rows >= len(hash)).any():
+            return False
+        if (np.ascontiguousarray(prefix[rows]).view(">u4").reshape(-1) != entries >> PREFIX_SHIFT).any():
+            return False
+    return len(order) == len(hash)
+
+
+# Holds the GIL: the search takes a microsecond, and to release the GIL and reacquire it on a busy server, once a
+# file, would be half of a lookup's time. numpy's searchsorted releases it.
+@njit(cache=True)
+def prefix_range(order: Array, prefix: int) -> tuple[int, int]:
+    """The half-open range of the entries with these four bytes, a number below 2**32."""
+    return _range_between(order, np.uint64(prefix) << PREFIX_SHIFT, 0, len(order))
+
+
+@njit(nogil=True, cache=True)
+def prefix_ranges(order: Array, prefixes: Array) -> tuple[Array, Array]:
+    """The ranges of many prefixes (uint32): where each begins and ends, int64. Fastest where they rise."""
+    first, last = np.empty(len(prefixes), np.int64), np.empty(len(prefixes), np.int64)
+    low = 0
+    for n in range(len(prefixes)):
+        key = np.uint64(prefixes[n]) << PREFIX_SHIFT
+        if n > 0 and prefixes[n] < prefixes[n - 1]:
+            low = 0
+        step = 1
+        while low + step <= len(order) and order[low + step - 1] < key:
+            low += step
+            step *= 2
+        low, last[n] = _range_between(order, key, low, min(low + step - 1, len(order)))
+        first[n] = low
+    return first, last
+
+
+@njit(nogil=True, cache=True)
+def _range_between(order: Array, key: Any, low: int, high: int) -> tuple[int, int]:
+    """The range of the entries with the prefix of ``key``, which begins between ``low`` and ``high``."""
+    while low < high:
+        middle = (low + high) >> 1
+        if order[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    last = low
+    while last < len(order) and order[last] ^ key <= ROW_MASK:
+        last += 1
+    return low, last

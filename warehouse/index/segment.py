@@ -1,0 +1,134 @@
+"""Consecutive rows of a collection as columns in memory, and what finds rows in them.
+
+Invariants
+    Rows stand oldest first: ids and times both rise with the row, so both are found by binary search.
+    A segment never changes. Its arrays are read-only, so a kernel is compiled for one kind of array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sigdir.signatures.columns import as_readonly
+from sigdir.warehouse.index.hash_order import ROW_MASK, prefix_range, prefix_ranges
+from sigdir.warehouse.index.search import rows_like, rows_with_hex, rows_with_text
+
+Array = npt.NDArray[Any]
+
+NO_ROWS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """``rows`` rows as columns. Arrays may be mapped from a file, and may be longer than ``rows``."""
+
+    rows: int
+    ids: Array  # int64
+    created_at: Array  # int64, microseconds since 1970, UTC
+    offsets: Array  # int64, rows + 1
+    text: Array  # uint8
+    hash: Array  # uint8, rows x width of the collection's hash
+    hashes: Array | Mapping[bytes, list[int]]
+    """The rows by the first four bytes of their hash: an order as in ``hash_order`` for a data file.
+
+    For staged rows it is a dict of rising rows, which can grow; it may know rows that were added after this
+    segment was made.
+    """
+
+    @classmethod
+    def of(
+        cls, rows: int, ids: Array, created_at: Array, offsets: Array, text: Array, hash: Array,
+        hashes: Array | Mapping[bytes, list[int]],
+    ) -> Segment:  # fmt: skip
+        """A segment over read-only views of these arrays."""
+        if isinstance(hashes, np.ndarray):
+            hashes = as_readonly(hashes)
+        return cls(
+            rows, as_readonly(ids), as_readonly(created_at), as_readonly(offsets), as_readonly(text),
+            as_readonly(hash), hashes,
+        )  # fmt: skip
+
+    def text_at(self, row: int) -> str:
+        return self.text[self.offsets[row] : self.offsets[row + 1]].tobytes().decode()
+
+    def row_of_id(self, id: int) -> int | None:
+        row = int(np.searchsorted(self.ids[: self.rows], id))
+        return row if row < self.rows and int(self.ids[row]) == id else None
+
+    def time_range(self, first: int, last: int) -> tuple[int, int]:
+        """The rows with ``first <= created_at <= last``, as a half-open range."""
+        times = self.created_at[: self.rows]
+        return int(np.searchsorted(times, first)), int(np.searchsorted(times, last, side="right"))
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether these are rows of the staging database and not of a data file."""
+        return not isinstance(self.hashes, np.ndarray)
+
+    def with_hash(self, digest: bytes) -> Array:
+        """The rows with exactly this hash, rising: int64."""
+        found = rows_with_hash((self,), digest)
+        return found[0][1] if found else NO_ROWS
+
+    def with_whole_hash(self, rows: Array, digest: bytes) -> Array:
+        """Those of ``rows`` with exactly this hash; its first four bytes are known to be theirs."""
+        if len(digest) == 4:
+            return rows
+        same: Array = (self.hash[rows] == np.frombuffer(digest, np.uint8)).all(axis=1)
+        return rows[same]
+
+    def with_prefixes(self, prefixes: Array) -> tuple[Array, Array, Array]:
+        """The rows whose hash begins with each of these four bytes (uint32), fastest in rising order.
+
+        Returns ``order, first, last``: the rows of prefix ``n`` are the low halves of
+        ``order[first[n]:last[n]]``, rising.
+        """
+        if isinstance(self.hashes, np.ndarray):
+            return self.hashes, *prefix_ranges(self.hashes, prefixes)
+        raw = prefixes.astype(">u4").tobytes()
+        found = [self.hashes.get(raw[at : at + 4], ()) for at in range(0, len(raw), 4)]
+        rows = [[row for row in known if row < self.rows] for known in found]
+        last = np.cumsum([len(known) for known in rows], dtype=np.int64)
+        order = np.array([row for known in rows for row in known], np.uint64)
+        return as_readonly(order), np.concatenate([[0], last[:-1]]).astype(np.int64), last
+
+    def with_hex(self, digits: str) -> Array:
+        """The rows whose hash has these hex digits (lower-case) anywhere, rising."""
+        return rows_with_hex(self.hash, self.rows, digits)
+
+    def with_text(self, fragment: str) -> Array:
+        """The rows whose text has the fragment, whatever its case, rising."""
+        return np.concatenate([NO_ROWS, *rows_with_text(self.text, self.offsets, self.rows, fragment)])
+
+    def like(self, pattern: str, limit: int) -> Array:
+        """The first ``limit`` rows whose whole text fits the pattern, rising; case counts.
+
+        In a pattern ``*`` is any run of characters, ``?`` is one.
+        """
+        return rows_like(self.text, self.offsets, self.rows, pattern, limit)
+
+
+def rows_with_hash(segments: Iterable[Segment], digest: bytes) -> list[tuple[Segment, Array]]:
+    """The rows with exactly this hash, rising (int64), of each segment that has any, in the segments' order.
+
+    One loop for all: most files do not have the hash, and a method call for each would double the time.
+    """
+    prefix, found = int.from_bytes(digest[:4], "big"), []
+    for segment in segments:
+        hashes = segment.hashes
+        if isinstance(hashes, np.ndarray):
+            first, last = prefix_range(hashes, prefix)
+            if first == last:
+                continue
+            rows = (hashes[first:last] & ROW_MASK).astype(np.int64)
+        else:
+            rows = np.array([row for row in hashes.get(digest[:4], ()) if row < segment.rows], np.int64)
+        rows = segment.with_whole_hash(rows, digest)
+        if len(rows):
+            found.append((segment, rows))
+    return found
