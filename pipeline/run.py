@@ -48,14 +48,16 @@ from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.grammar import REASONS
 from sigdir.warehouse import failpoints
+from sigdir.warehouse.batch import Batch
 from sigdir.warehouse.dedupe import new_rows
 from sigdir.warehouse.files import RunFolder
+from sigdir.warehouse.log import history
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import Batch, Publisher
+from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.rejects import RejectsWriter
 from sigdir.warehouse.schema import REJECT_SCHEMA
-from sigdir.warehouse.snapshot import Snapshot, history, read_snapshot
+from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.spill import Spill
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.staging import StagedRow
@@ -237,7 +239,7 @@ class _Run:
                 done = publisher.publish(
                     self.name, batches, checked, self.summary,
                     rejects=self.rejects.path if self.rejects.rows else None,
-                    tick=self.progress.advance,
+                    progress=self.progress.advance,
                 )  # fmt: skip
             self.count_imported()
             self.report.published = True

@@ -15,8 +15,9 @@ from sigdir.warehouse.errors import (
     UnreadableWarehouse,
     WarehouseError,
 )
+from sigdir.warehouse.log import history
 from sigdir.warehouse.paths import existing
-from sigdir.warehouse.snapshot import Snapshot, history, read_snapshot
+from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 
 if TYPE_CHECKING:
     from sigdir.warehouse.sql.engine import Database, Result
@@ -36,9 +37,9 @@ __all__ = [
 class Warehouse:
     """A warehouse at one version. Open it again, or ``refresh``, to see a later one.
 
-    ``version`` opens an older version as it was. ``files`` are files of your own, by the names that SQL
-    finds them under. ``unsafe`` lets SQL do whatever the engine can; otherwise it reads the warehouse and
-    those files and nothing else. Raises UnreadableWarehouse, also where there is no such folder.
+    ``version`` opens an older version as it was. ``files`` are files of your own, by their names in SQL.
+    ``unsafe`` lets SQL do whatever the engine can; otherwise it reads the warehouse and those files and
+    nothing else. Raises UnreadableWarehouse, also where there is no such folder.
     """
 
     def __init__(
@@ -46,20 +47,20 @@ class Warehouse:
         files: Mapping[str, str | Path] | None = None, memory_limit: str = "1GB",
     ) -> None:  # fmt: skip
         self.paths = existing(Path(path))
-        self._asked = version
+        self._wanted = version
         self._options: dict[str, Any] = {
             "unsafe": unsafe, "files": files, "memory_limit": memory_limit,
         }  # fmt: skip
         self.refresh()
 
     def refresh(self) -> None:
-        """Move to the newest version (or stay at the one that was asked for); raises UnreadableWarehouse."""
-        self.snapshot: Snapshot = read_snapshot(self.paths, self._asked)
+        """Move to the newest version, or stay at the given one; raises UnreadableWarehouse."""
+        self.snapshot: Snapshot = read_snapshot(self.paths, self._wanted)
         self.__dict__.pop("database", None)
 
     @property
     def version(self) -> int:
-        """The version that everything here belongs to; -1 where nothing was published yet."""
+        """The version that this object shows; -1 where nothing was published yet."""
         return self.snapshot.version
 
     def count(self, collection: Collection) -> int:
@@ -68,8 +69,8 @@ class Warehouse:
 
     @cached_property
     def database(self) -> Database:
-        """The engine behind ``sql``, made when it is first asked for; raises UnreadableWarehouse or QueryError."""
-        from sigdir.warehouse.sql.engine import Database  # DuckDB takes 0.1 s to load, and a server has no use for it
+        """The engine that runs ``sql``, made at its first use; raises UnreadableWarehouse or QueryError."""
+        from sigdir.warehouse.sql.engine import Database  # DuckDB takes 0.1 s to load; a server never uses it
 
         return Database(self.paths, self.snapshot, **self._options)
 
@@ -81,5 +82,5 @@ class Warehouse:
         return self.database.sql(query, parameters)
 
     def history(self) -> list[dict[str, Any]]:
-        """What every commit up to this version says of itself, oldest first."""
+        """The summaries of all commits up to this version, oldest first."""
         return history(self.paths, self.version) if self.version >= 0 else []

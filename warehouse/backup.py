@@ -21,7 +21,6 @@ Protocol
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable
@@ -47,8 +46,9 @@ from sigdir.warehouse.identity import (
     usable_identity,
     write_identity,
 )
+from sigdir.warehouse.log import LogEntry, newest_checkpoint, read_entries
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import LogEntry, log_entries, read_snapshot
+from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging import (
     Staging,
     is_as_backed_up,
@@ -135,7 +135,7 @@ class _Backup:
         staged = self.folder / self.source.staging.name
         staging.copy(staged)
         snapshot = read_snapshot(self.source)
-        entries = list(log_entries(self.source, snapshot.version))
+        entries = list(read_entries(self.source, snapshot.version))
         self.refuse_used(snapshot.version)
         self.report.version = snapshot.version
         self.report.rows = sum(snapshot.count(collection) for collection in COLLECTIONS)
@@ -187,7 +187,7 @@ class _Backup:
         if read_identity(self.copy).unfinished:  # nobody could open it
             return
         used = not is_as_backed_up(self.copy.staging)
-        for file in sorted(self.copy.log.glob("*.json")):
+        for file in self.copy.log_entries():
             entry = self.source.log / file.name
             used |= int(file.stem) > version or not entry.exists() or entry.read_bytes() != file.read_bytes()
         if used:
@@ -201,7 +201,7 @@ class _Backup:
         for entry in entries:
             run = (entry.summary or {}).get("run")
             rejects = [self.source.rejects_file(run)] if run else []
-            for file in [*(self.source.table / name for name in entry.added), *rejects]:
+            for file in [*(added.path for added in entry.added), *rejects]:
                 if file in needed or file.exists():
                     to = self.copy.root / file.relative_to(self.source.root)
                     make_folder(to.parent)
@@ -249,17 +249,13 @@ class _Backup:
         self.bring_checkpoints(version)
 
     def bring_checkpoints(self, version: int) -> None:
-        """What is read instead of the entries before it. The newest may be of a version that came since."""
-        try:
-            pointer = self.source.last_checkpoint.read_bytes()
-        except FileNotFoundError:
+        """The checkpoint that is read instead of the entries up to it, unless it is of a version since ``version``."""
+        newest = newest_checkpoint(self.source)
+        if newest is None or newest.version > version:
             return
-        newest = int(json.loads(pointer)["version"])
-        if newest > version:
-            return
-        for file in self.source.log.glob(f"{newest:020d}.checkpoint*.parquet"):
+        for file in newest.files:
             to = self.copy.log / file.name
             if not to.exists():
                 self.bring_bytes(file, to)
         sync(self.copy.log)
-        write_file(self.copy.last_checkpoint, pointer)
+        write_file(self.copy.last_checkpoint, newest.pointer)

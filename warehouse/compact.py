@@ -1,23 +1,23 @@
-"""Few files of many: adjacent data files are written again as one, in a version that adds no row.
+"""Few files instead of many: adjacent data files are written again as one, in a version that adds no row.
 
-Each fold and each small import adds a file a collection, and whoever reads looks into every one.
+Each fold and each small import adds a file per collection, and every lookup searches each file.
 
 Invariants
     Rows stay in the order of their ids; ids, times, texts, hashes and import numbers stay as they are.
-    Staging is not touched: the commit carries the watermarks that are there already.
+    Staging is not changed: the commit carries the watermarks of the version it replaces.
     Files are replaced, never changed. Those of older versions stay until ``warehouse/vacuum.py``.
 
 Protocol, under the publish lock
-    1. Note the run as unfinished, as a publish does: a crash from here on leaves files that no
+    1. Record the run as unfinished, as a publish does: a crash from here on leaves files that no
        commit names, which ``Publisher.recover`` removes.
     2. Write and sync the new files, and build their indexes where a server reads.
     3. Commit both lists of files, old and new, in one version, and end the run. No row moves between
-       staging and the table, so POST is not held up by the commit.
+       staging and the table, so POST does not wait for the commit.
 
-Theory of the tiers. With a fold a minute 1,440 files come a day. Were all merged into one every time,
-each row would be written again all day long. So files are merged with those of their own size only: ten
-of one tier make one of the next. Of every ten folds nine bring the lowest tier to its limit, so there
-are 160 merges a day, each of less than 5,000 rows (80 KB): 13 MB a day at most, whatever the traffic.
+The tiers. With a fold a minute 1,440 files come a day. If all of them were merged into one every time,
+each row would be written again all day long. So a file is merged with files of its own size only: ten
+of one tier make one of the next. Nine folds in ten bring the lowest tier to its limit, which makes
+160 merges a day, each of less than 5,000 rows (80 KB): 13 MB a day at most, whatever the traffic.
 Above that a row is written again once a tier, twice in all, until it is in a file of 500,000 rows. At
 most nine files of a tier stay, 27 a collection, beside the large ones.
 """
@@ -35,67 +35,56 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse import failpoints
+from sigdir.warehouse import failpoints, log
+from sigdir.warehouse.batch import FILE_ROWS
 from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.files import run_name, sync, uninterrupted
-from sigdir.warehouse.parquet import (
-    ROW_GROUP_ROWS,
-    WrittenFile,
-    naming,
-    write_data_file,
-)
+from sigdir.warehouse.log import DataFile
+from sigdir.warehouse.parquet import ROW_GROUP_ROWS, WrittenFile, naming, write_data_file
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import (
-    FILE_ROWS,
-    Publisher,
-    commit,
-    index_files,
-    write_checkpoint,
-)
+from sigdir.warehouse.publish import Publisher, build_indexes
 from sigdir.warehouse.schema import FILE_SCHEMA
-from sigdir.warehouse.snapshot import DataFile, Snapshot, read_snapshot
+from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 
 GATHER = 10
-"""So many files of a tier are merged into one. With more, readers look into more files between."""
+"""So many files of a tier are merged into one. With more, readers search more files between two merges."""
 
 SMALL_ROWS = FILE_ROWS // GATHER
-"""A file of so many rows is large enough to stay by itself."""
+"""A file of so many rows is large enough not to be merged."""
 
 _TIERS = (0, SMALL_ROWS // GATHER**2, SMALL_ROWS // GATHER, SMALL_ROWS)
 
 Files = Sequence[DataFile]
 Choose = Callable[[Files], list[Files]]
-"""Of the files of a collection, in id order: those to merge, each list into one."""
+"""Given the files of a collection in id order, returns those to merge, each list into one."""
 
 
 def small(files: Files) -> list[Files]:
-    """All small files that are neighbours."""
-    return _cut(_neighbours(files, SMALL_ROWS), least=2)
+    """All adjacent small files."""
+    return _cut(_adjacent(files, SMALL_ROWS))
 
 
 def everything(files: Files) -> list[Files]:
-    """All files that are neighbours, as long as they make none of over FILE_ROWS rows."""
-    return _cut([files], least=2)
+    """All adjacent files, as long as they make none of over FILE_ROWS rows."""
+    return _cut([files])
 
 
 def due(files: Files) -> list[Files]:
-    """Those of a tier that is full, the highest first: what a server merges by itself."""
+    """The files of the highest tier that is full: what a server merges by itself."""
     for above, below in reversed(list(pairwise(_TIERS))):
-        full = [
-            run for run in _neighbours(files, below) if sum(file.rows >= above for file in run) >= GATHER
-        ]  # fmt: skip
+        full = [run for run in _adjacent(files, below) if sum(file.rows >= above for file in run) >= GATHER]
         if full:
-            return _cut(full, least=2)
+            return _cut(full)
     return []
 
 
-def _neighbours(files: Files, below: int) -> list[Files]:
-    """The runs of adjacent files of fewer rows each."""
+def _adjacent(files: Files, below: int) -> list[Files]:
+    """The runs of adjacent files of fewer than ``below`` rows each."""
     return [list(run) for is_small, run in groupby(files, lambda file: file.rows < below) if is_small]
 
 
-def _cut(runs: list[Files], least: int) -> list[Files]:
-    """The runs in pieces of at most FILE_ROWS rows, without the pieces of fewer than ``least`` files."""
+def _cut(runs: list[Files]) -> list[Files]:
+    """The runs in pieces of at most FILE_ROWS rows, without the pieces of a single file."""
     pieces: list[list[DataFile]] = []
     for run in runs:
         rows = FILE_ROWS
@@ -105,7 +94,7 @@ def _cut(runs: list[Files], least: int) -> list[Files]:
                 rows = 0
             pieces[-1].append(file)
             rows += file.rows
-    return [piece for piece in pieces if len(piece) >= least]
+    return [piece for piece in pieces if len(piece) >= 2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,22 +110,22 @@ def compact(
     choose: Choose = small,
     threads: int = 2,
     wait: bool = True,
-    say: Callable[[str], None] = lambda _: None,
+    on_wait: Callable[[str], None] = lambda _: None,
 ) -> Compacted | None:
     """Merge the files that ``choose`` picks; None where it picks none.
 
     Raises Busy, and UnreadableWarehouse where a file cannot be read; then the table is as it was.
     """
-    if not _chosen(read_snapshot(paths), choose):  # most of a server's looks end here, without the lock
+    if not _chosen(read_snapshot(paths), choose):  # most of a server's checks end here, without the lock
         return None
-    with Publisher(paths, threads, wait, say) as publisher:
+    with Publisher(paths, threads, wait, on_wait) as publisher:
         chosen = _chosen(publisher.snapshot, choose)  # another may have merged them while this one waited
         if not chosen:
             return None
         try:
-            return _carry_out(paths, publisher, chosen, threads)
+            return _merge(paths, publisher, chosen, threads)
         except BaseException:
-            with suppress(WarehouseError, OSError):  # on a full disk the new files are in the way at once
+            with suppress(WarehouseError, OSError):  # at once: the new files may fill the disk
                 publisher.recover()
             raise
 
@@ -146,28 +135,29 @@ def _chosen(snapshot: Snapshot, choose: Choose) -> dict[Collection, list[Files]]
     return {collection: merges for collection, merges in found.items() if merges}
 
 
-def _carry_out(paths: Paths, publisher: Publisher, chosen: dict[Collection, list[Files]], threads: int) -> Compacted:
+def _merge(paths: Paths, publisher: Publisher, chosen: dict[Collection, list[Files]], threads: int) -> Compacted:
     run, base = run_name(), publisher.snapshot
     with publisher.staging.exclusive() as staging:
         staging.begin_publish(run)
     failpoints.reach("compact_begun")
     files = _write(paths, run, chosen, threads)
     failpoints.reach("compact_written")
-    index_files(paths, files, threads)
-    told = {collection: _account(base, collection, chosen.get(collection, [])) for collection in COLLECTIONS}
+    build_indexes(paths, files, threads)
+    counts = {collection: _counts(base, collection, chosen.get(collection, [])) for collection in COLLECTIONS}
     watermarks = {collection: base.high_water[collection].id for collection in COLLECTIONS}
-    replaced = {collection: [file for merge in merges for file in merge] for collection, merges in chosen.items()}
+    replaced = [file for merges in chosen.values() for merge in merges for file in merge]
     with uninterrupted():
-        commit(paths, base, files, watermarks, {"kind": "compact", "run": run, "collections": told}, replaced)
+        summary = {"kind": "compact", "run": run, "collections": counts}
+        log.append(paths, base.version, files, watermarks, summary, replaced)
         failpoints.reach("compact_committed")
-        with suppress(UnreadableWarehouse), publisher.staging.exclusive() as staging:  # else with the next publish
+        with suppress(UnreadableWarehouse), publisher.staging.exclusive() as staging:  # else the next publish does it
             staging.end_publish(run)
     snapshot = read_snapshot(paths)
-    write_checkpoint(paths, snapshot.version)
-    return Compacted(snapshot, told)
+    log.write_checkpoint(paths, snapshot.version)
+    return Compacted(snapshot, counts)
 
 
-def _account(base: Snapshot, collection: Collection, merges: list[Files]) -> dict[str, int]:
+def _counts(base: Snapshot, collection: Collection, merges: list[Files]) -> dict[str, int]:
     before = len(base.files[collection])
     return {
         "files_before": before,
@@ -176,26 +166,22 @@ def _account(base: Snapshot, collection: Collection, merges: list[Files]) -> dic
     }
 
 
-def _write(
-    paths: Paths, run: str, chosen: dict[Collection, list[Files]], threads: int
-) -> dict[tuple[Collection, int], WrittenFile]:
+def _write(paths: Paths, run: str, chosen: dict[Collection, list[Files]], threads: int) -> list[WrittenFile]:
     """Step 2: the new files, numbered from 1."""
     with ThreadPoolExecutor(threads) as pool:
-        work = {
-            (collection, number): pool.submit(
-                write_data_file, paths.data_file(collection, run, number), collection, _rows(merge)
-            )
+        work = [
+            pool.submit(write_data_file, paths.data_file(collection, run, number), collection, _rows(merge))
             for collection, merges in chosen.items()
             for number, merge in enumerate(merges, 1)
-        }
-        files = {key: done.result() for key, done in work.items()}
+        ]
+        files = [done.result() for done in work]
     for collection in chosen:
         sync(paths.partition(collection))
     return files
 
 
 def _rows(files: Files) -> Iterator[pa.Table]:
-    """The rows of files one after another, a row group at a time; raises UnreadableWarehouse where one is damaged."""
+    """The rows of the files in order, a row group at a time; raises UnreadableWarehouse where a file is damaged."""
     last_id = 0
     for file in files:
         rows = 0

@@ -1,27 +1,47 @@
-"""The sha256 of data files, for who fetches them.
+"""The sha256 of data files, for clients that fetch them.
 
-A commit tells those of the files that it added. Commits that were made before they did tell none: what such
-a file has is computed once, and kept in the cache beside its index.
+A commit's summary has the digests of the files that it added. Commits of earlier program versions have none: the
+digest of such a file is computed once and kept in the cache beside its index.
 """
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
-from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.index.build import index_name
+from sigdir.warehouse.files import write_file
+from sigdir.warehouse.log import DataFile, Summaries
 from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import DataFile, Snapshot, written_digests
+from sigdir.warehouse.snapshot import Snapshot
 
 COMPUTED_BYTES = 1 << 30
-"""What is read at most to compute digests for one question, about a second; the others are told the next time."""
+"""At most so many bytes are read to compute digests in one call, about a second; the next call goes on."""
+
+
+def written_digests(paths: Paths, snapshot: Snapshot) -> dict[str, str]:
+    """The sha256 of the snapshot's data files as their commits recorded them, in hex, by the name in the table.
+
+    A run's name begins with its time and its commit comes soon after, so its entry is found by bisection: of
+    a log of 10,000 versions 100 are read, in 10 ms instead of 600. A file that no entry names is left out.
+    Raises UnreadableWarehouse.
+    """
+    found: dict[str, str] = {}
+    summaries = Summaries(paths)
+    for file in sorted(file.path for file in snapshot.all_files()):
+        name = paths.in_table(file)
+        began = file.name.partition("-")[0]
+        first = summaries.first_since(int(began) // 1000, snapshot.version) if began.isdecimal() else 0
+        # The clock may have been set back, so the earlier versions come after the later ones.
+        for version in (*range(first, snapshot.version + 1), *range(first)):
+            if name in found:
+                break
+            found |= (summaries.at(version) or {}).get("sha256", {})
+    return found
 
 
 class Digests:
-    """What is known of one warehouse; may be asked by several threads."""
+    """The known digests of one warehouse's data files. Safe for threads."""
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
@@ -29,35 +49,27 @@ class Digests:
 
     def of(self, snapshot: Snapshot) -> dict[Path, str]:
         """The digests of a snapshot's files in hex; a file may be missing. Raises UnreadableWarehouse."""
+        files = snapshot.all_files()
+        if not self._written.keys() >= {file.path for file in files}:
+            written = written_digests(self._paths, snapshot)
+            self._written.update({file.path: written.get(self._paths.in_table(file.path)) for file in files})
         found = {}
         left = COMPUTED_BYTES
-        if not self._written.keys() >= {file.path for files in snapshot.files.values() for file in files}:
-            written = written_digests(self._paths, snapshot)
-            for files in snapshot.files.values():
-                self._written.update({file.path: written.get(self._paths.in_table(file.path)) for file in files})
-        for collection in COLLECTIONS:
-            for file in snapshot.files[collection]:
-                sha256 = self._written[file.path]
-                if sha256 is None and left > 0 and file.path.exists():
-                    left -= file.size
-                    sha256 = self._computed(collection, file)
-                if sha256 is not None:
-                    found[file.path] = sha256
+        for file in files:
+            sha256 = self._written[file.path]
+            if sha256 is None and left > 0 and file.path.exists():
+                left -= file.size
+                sha256 = self._computed(file)
+            if sha256 is not None:
+                found[file.path] = sha256
         return found
 
-    def _computed(self, collection: Collection, file: DataFile) -> str:
-        """A data file never changes and its name is never used again, so neither does what is kept."""
-        kept = self._paths.cache / digest_name(index_name(collection, file.path))
+    def _computed(self, file: DataFile) -> str:
+        """A data file never changes and its name is never used again, so its digest is kept for good."""
+        kept = self._paths.digest(file.collection, file.path)
         with suppress(OSError):
             return kept.read_text()
         found = sha256_of(file.path)
-        written = kept.with_name(f".{kept.name}.{os.getpid()}")
         with suppress(OSError):  # on a full disk it is computed again
-            written.write_text(found)
-            written.rename(kept)
+            write_file(kept, found.encode())
         return found
-
-
-def digest_name(index: str) -> str:
-    """The file in the cache that keeps a data file's sha256, by the name of its index."""
-    return f"{index}.sha256"

@@ -98,8 +98,20 @@ class FileLock:
         self._wait = wait
         self._handle = -1
 
-    def acquire(self, wait: bool = True) -> None:
-        """Take the lock; raises Busy, naming the holder, where it is taken and ``wait`` is off."""
+    def acquire(self, wait: bool = True, on_wait: Callable[[str], None] = lambda _: None) -> None:
+        """Take the lock; raises Busy, naming the holder, where it is held and ``wait`` is off.
+
+        ``on_wait`` is called with a message naming the holder before waiting.
+        """
+        try:
+            self._take(wait=False)
+        except Busy as busy:
+            if not wait:
+                raise
+            on_wait(f"waiting: {busy}")
+            self._take(wait=True)
+
+    def _take(self, wait: bool) -> None:
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -112,16 +124,6 @@ class FileLock:
         with suppress(OSError):  # on a full disk the lock is taken all the same
             os.ftruncate(handle, 0)
             os.pwrite(handle, json.dumps({"pid": os.getpid(), "since": int(time.time())}).encode(), 0)
-
-    def acquire_or_tell(self, wait: bool, say: Callable[[str], None]) -> None:
-        """Take the lock, or wait for it and say for whom; raises Busy where ``wait`` is off."""
-        try:
-            self.acquire(wait=False)
-        except Busy as busy:
-            if not wait:
-                raise
-            say(f"waiting: {busy}")
-            self.acquire()
 
     def release(self) -> None:
         if self._handle >= 0:

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.index.view import View
+from sigdir.warehouse.log import Summaries
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import commit_summary
 
 _SOURCES = 5
 _STEPS = 64  # commits between a row's time and its import's: those of others that came while it was written
@@ -75,7 +75,7 @@ class Origins:
             number = self._number(view, files[segment].path, row)
             if number and number not in self._found:
                 created_at = int(view.segments[collection][segment].created_at[row])
-                found = self._look_for(number, created_at, view.snapshot.version)
+                found = self._find(number, created_at, view.snapshot.version)
                 if found is None:
                     return None
                 self._found[number] = found
@@ -95,19 +95,13 @@ class Origins:
         firsts, numbers = runs
         return numbers[bisect_right(firsts, row) - 1]
 
-    def _look_for(self, number: int, created_at: int, newest: int) -> Origin | None:
+    def _find(self, number: int, created_at: int, newest: int) -> Origin | None:
         """The commit of an import that has a row of this time."""
-        first, behind = 0, newest + 1
-        while first < behind:
-            middle = (first + behind) // 2
-            summary = commit_summary(self._paths, middle)
-            if summary is None or summary["committed_at"].timestamp() * 1_000_000 < created_at:
-                first = middle + 1
-            else:
-                behind = middle
-        # A commit's time is in milliseconds: the one before may be it.
+        summaries = Summaries(self._paths)
+        first = summaries.first_since(created_at // 1000, newest)
+        # One version earlier too: the times of a batch may run a little ahead of the clock.
         for version in range(max(0, first - 1), min(newest + 1, first + _STEPS)):
-            summary = commit_summary(self._paths, version)
+            summary = summaries.at(version)
             if summary is not None and summary.get("import") == number:
                 return origin_of(summary)
         return None

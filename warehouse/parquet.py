@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +55,7 @@ class WrittenFile:
     """A synced data file that no commit names yet; ids and times inclusive, the digest in hex."""
 
     path: Path
+    collection: Collection
     rows: int
     size: int
     first_id: int
@@ -64,22 +63,6 @@ class WrittenFile:
     first_created_at: int
     last_created_at: int
     sha256: str
-
-    def stats(self) -> str:
-        """The statistics of its log entry: what readers prune files by."""
-        return json.dumps(
-            {
-                "numRecords": self.rows,
-                "minValues": {"id": self.first_id, "created_at": _iso(self.first_created_at)},
-                "maxValues": {"id": self.last_id, "created_at": _iso(self.last_created_at)},
-                "nullCount": {},
-            }
-        )
-
-
-def _iso(microseconds: int) -> str:
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def rows_table(rows: NewRows, ids: np.ndarray[Any, Any], created_at: np.ndarray[Any, Any], import_id: int) -> pa.Table:
@@ -109,7 +92,9 @@ def write_data_file(path: Path, collection: Collection, tables: Iterable[pa.Tabl
             writer.write_table(group, row_group_size=group.num_rows)
     sync(path)
     size = path.stat().st_size
-    return WrittenFile(path, rows, size, first_id, last_id, first_created_at, last_created_at, sha256_of(path))
+    return WrittenFile(
+        path, collection, rows, size, first_id, last_id, first_created_at, last_created_at, sha256_of(path)
+    )
 
 
 def file_bytes(collection: Collection, tables: Iterable[pa.Table]) -> Iterator[bytes]:

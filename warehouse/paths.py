@@ -59,6 +59,14 @@ class Paths:
     def statistics(self) -> Path:
         return self.cache / "statistics.json"
 
+    def index(self, collection: Collection, file: Path) -> Path:
+        """The folder of a data file's index."""
+        return self.cache / index_name(collection, file)
+
+    def digest(self, collection: Collection, file: Path) -> Path:
+        """The file that keeps a data file's sha256 where no commit has recorded it."""
+        return self.cache / digest_name(index_name(collection, file))
+
     @property
     def tmp(self) -> Path:
         return self.root / "tmp"
@@ -77,11 +85,30 @@ class Paths:
     def log_entry(self, version: int) -> Path:
         return self.log / f"{version:020d}.json"
 
+    def log_entries(self) -> list[Path]:
+        """The entries that are there, oldest first."""
+        return sorted(self.log.glob("*.json"))
+
+    def checkpoint_files(self, version: int) -> list[Path]:
+        return sorted(self.log.glob(f"{version:020d}.checkpoint*.parquet"))
+
+    def scratch(self, run: str) -> Paths:
+        """A warehouse folder of a run's own, below ``tmp``, in which to prepare what is then moved into this one."""
+        return Paths(self.tmp / run)
+
     def partition(self, collection: Collection) -> Path:
         return self.table / f"collection={collection}"
 
     def data_file(self, collection: Collection, run: str, number: int) -> Path:
         return self.partition(collection) / f"{run}-{number:04d}.parquet"
+
+    def data_files(self) -> list[Path]:
+        """All data files that are there, whether a version names them or not."""
+        return sorted(self.table.glob("collection=*/*"))
+
+    def files_of_run(self, run: str) -> list[Path]:
+        """The data files that a run wrote."""
+        return sorted(self.table.glob(f"collection=*/{run}-*.parquet"))
 
     def in_table(self, file: Path) -> str:
         """A data file's name in the log: relative to the table."""
@@ -89,6 +116,16 @@ class Paths:
 
     def rejects_file(self, run: str) -> Path:
         return self.rejects / f"{run}.parquet"
+
+
+def index_name(collection: Collection, file: Path) -> str:
+    """The name of a data file's index in the cache: files of one run have the same name in both collections."""
+    return f"{collection}-{file.stem}"
+
+
+def digest_name(index: str) -> str:
+    """The name of a data file's digest in the cache, by the name of its index."""
+    return f"{index}.sha256"
 
 
 def existing(root: Path) -> Paths:

@@ -18,7 +18,7 @@ import sqlite3
 import struct
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,10 +156,10 @@ class Transaction:
         self._connection.execute(_ADVANCE, (first_id + rows - 1, first_created_at + rows - 1, collection))
         return Range(first_id, first_created_at, rows)
 
-    def reserve_import(self, published: Callable[[], int]) -> int:
-        """The next import's number, above the table's last, which ``published`` tells."""
+    def reserve_import(self, published: int) -> int:
+        """The next import's number, above ``published``, the last one that the log names."""
         (last,) = self._connection.execute("SELECT last_id FROM imports").fetchone()
-        number = max(int(last), published()) + 1
+        number = max(int(last), published) + 1
         self._connection.execute("UPDATE imports SET last_id = ?", (number,))
         return number
 

@@ -30,8 +30,9 @@ from sigdir.warehouse.files import (
     size_of,
 )
 from sigdir.warehouse.index.view import unused_indexes
+from sigdir.warehouse.log import read_entry
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import Snapshot, log_actions, read_snapshot
+from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 
 WINDOW = timedelta(days=7)
 """A fold a minute and its compactions leave 20 MB a day behind, so a week of them 140 MB."""
@@ -83,13 +84,16 @@ def vacuum(
     keep: timedelta = WINDOW,
     dry_run: bool = False,
     wait: bool = True,
-    say: Callable[[str], None] = lambda _: None,
+    on_wait: Callable[[str], None] = lambda _: None,
 ) -> Vacuumed:
-    """Remove what nothing inside the window needs, or with ``dry_run`` only tell; raises Busy, UnreadableWarehouse."""
+    """Remove what nothing inside the window needs, or with ``dry_run`` only report it.
+
+    Raises Busy, UnreadableWarehouse.
+    """
     if not paths.root.is_dir():
         return Vacuumed(-1, -1, ())
     lock = FileLock(paths.lock)
-    lock.acquire_or_tell(wait, say)
+    lock.acquire(wait, on_wait)
     try:
         snapshot = read_snapshot(paths)
         survey = _survey(paths, snapshot, keep.total_seconds())
@@ -106,7 +110,10 @@ def vacuum(
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    """What the log tells: the files of the window's versions, and files that were replaced before."""
+    """What the log shows: the files of the versions in the window, and files that were replaced earlier.
+
+    ``oldest`` is the oldest version that is whole. Orphans older than ``orphans_before`` (seconds since 1970) go.
+    """
 
     kept: set[Path]
     replaced: set[Path]
@@ -115,35 +122,24 @@ class _Survey:
 
 
 def _survey(paths: Paths, snapshot: Snapshot, keep: float) -> _Survey:
-    """Walk the log from its end: version N - 1 has the files of N, and what the commit of N took out."""
+    """Walk the log from its end: version N - 1 has the files of N, and those that the commit of N removed."""
     now = time.time()
-    kept = {file.path for files in snapshot.files.values() for file in files}
+    kept = {file.path for file in snapshot.all_files()}
     replaced: set[Path] = set()
     oldest = snapshot.version
     whole = True
     for version in range(snapshot.version, 0, -1):
-        committed_at, taken_out = _taken_out(paths, version)
-        # Until this commit the one before was the newest.
+        entry = read_entry(paths, version)
+        committed_at = entry.committed_at.timestamp()
+        # Until this commit the version before it was the newest.
         inside = committed_at > now - keep
-        (kept if inside else replaced).update(taken_out)
-        whole = whole and all(path in kept and path.exists() for path in taken_out)
+        (kept if inside else replaced).update(entry.removed)
+        whole = whole and all(path in kept and path.exists() for path in entry.removed)
         if whole:
             oldest = version - 1
         if not (inside or whole or committed_at > now - _ORPHAN_SECONDS):
             break
     return _Survey(kept, replaced, oldest, now - _ORPHAN_SECONDS)
-
-
-def _taken_out(paths: Paths, version: int) -> tuple[float, list[Path]]:
-    """When a version was committed, in seconds since 1970, and which files it does not have any more."""
-    committed_at = paths.log_entry(version).stat().st_mtime
-    found = []
-    for action in log_actions(paths, version, only=("commitInfo", "remove")):
-        if "remove" in action:
-            found.append(paths.table / action["remove"]["path"])
-        elif "commitInfo" in action:
-            committed_at = action["commitInfo"].get("timestamp", committed_at * 1000) / 1000
-    return committed_at, found
 
 
 def _waste(paths: Paths, snapshot: Snapshot, survey: _Survey) -> Iterator[tuple[Kind, Path]]:

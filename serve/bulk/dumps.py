@@ -34,15 +34,11 @@ from sigdir.warehouse.index.scan import batches, pieces
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import RECORD, Template
 from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.log import DataFile, history
 from sigdir.warehouse.parquet import file_bytes
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.schema import FILE_SCHEMA
-from sigdir.warehouse.snapshot import (
-    DataFile,
-    Snapshot,
-    history,
-    read_snapshot,
-)
+from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 
 _VERSIONS = 100
 """Versions that the list tells of; the others have their addresses as well."""

@@ -13,9 +13,9 @@ from sigdir.serve.pages.rows import TITLES
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.identity import FORMAT
 from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.log import read_summary
 from sigdir.warehouse.origins import origin_of
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import commit_summary
 
 _IMPORTS = 10
 _LOOKED_AT = 300
@@ -50,6 +50,6 @@ class StatusPage(ViewPage):
 def _newest(paths: Paths, version: int) -> Iterator[dict[str, Any]]:
     """What the last commits say of themselves, the newest first."""
     for number in range(version, max(version - _LOOKED_AT, -1), -1):
-        summary = commit_summary(paths, number)
+        summary = read_summary(paths, number)
         if summary is not None:
             yield summary

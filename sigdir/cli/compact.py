@@ -36,7 +36,7 @@ def compact(everything: bool, no_wait: bool, as_json: bool, folder: Path) -> Non
       sigdir compact --all --json
     """
     choose = compaction.everything if everything else compaction.small
-    done = compaction.compact(existing(folder), choose, wait=not no_wait, say=write_line)
+    done = compaction.compact(existing(folder), choose, wait=not no_wait, on_wait=write_line)
     if as_json:
         write_json(
             {"version": done.snapshot.version if done else None, "collections": done.collections if done else {}}

@@ -291,7 +291,7 @@ def test_a_mirror_has_every_row_once_whatever_is_posted_imported_and_killed(tmp_
                 fold(paths)
                 texts = [f"lived{turn}_{n}(uint256)" for n in range(100)]
                 with Run(paths, [texts], [texts], digest=keccak256_column) as run:
-                    run.publish(tick=lambda _: traffic.await_posts())
+                    run.publish(progress=lambda _: traffic.await_posts())
                 fold(paths)
         for collection in COLLECTIONS:
             final = whole(server.port, collection)

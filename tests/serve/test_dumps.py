@@ -23,9 +23,10 @@ from sigdir.serve.bulk.dumps import _Stream, byte_range
 from sigdir.serve.http.errors import HttpError
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import tidy
+from sigdir.warehouse.log import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
-from sigdir.warehouse.snapshot import history, read_snapshot
+from sigdir.warehouse.snapshot import read_snapshot
 from tests.conftest import import_files
 from tests.serve.support import (
     EVENTS_PATH,

@@ -14,8 +14,7 @@ import pyarrow as pa
 import sigdir
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.files import FileLock
-from sigdir.warehouse.index.build import index_name
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.paths import Paths, index_name
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging import Staging
 from tests.torture.clients import (

@@ -5,6 +5,7 @@ Texts are hashed with SHA-256 here: the warehouse is told how to hash, and must 
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import shutil
@@ -35,19 +36,16 @@ from sigdir.signatures.collections import (
 )
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.keccak import keccak256, keccak256_column
+from sigdir.warehouse.batch import Batch, Progress
 from sigdir.warehouse.dedupe import new_rows
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.files import RunFolder, make_folder
+from sigdir.warehouse.log import history
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import (
-    Batch,
-    Published,
-    Publisher,
-    Tick,
-)
+from sigdir.warehouse.publish import Published, Publisher
 from sigdir.warehouse.rejects import RejectsWriter
 from sigdir.warehouse.schema import FILE_SCHEMA, REJECT_SCHEMA
-from sigdir.warehouse.snapshot import Snapshot, history, read_snapshot
+from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.spill import Spill
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.staging import StagedRow, Staging
@@ -161,11 +159,11 @@ class Run:
         source = {"path": "in.txt", "format": "text", "bytes": 7, "sha256": "00" * 32, **totals}
         return {"kind": "import", "source": "by hand", "sources": [source], "totals": totals, "seconds": 0.5}
 
-    def publish(self, tick: Tick = lambda _: None, rejects: Sequence[str] = ()) -> Published:
+    def publish(self, progress: Progress = lambda _: None, rejects: Sequence[str] = ()) -> Published:
         self.rejected = len(rejects)
         file = write_rejects(self.folder / "rejects.parquet", rejects) if rejects else None
         batches = {c: Batch(self.spills[c], self.keep[c]) for c in COLLECTIONS}
-        return self.publisher.publish(self.name, batches, self.checked, self.summary, file, tick)
+        return self.publisher.publish(self.name, batches, self.checked, self.summary, file, progress)
 
 
 def publish(
@@ -174,6 +172,11 @@ def publish(
     """Import texts, all steps in one."""
     with Run(paths, cut(signatures, 100), cut(events, 100)) as run:
         return run.publish(rejects=rejects)
+
+
+def log_actions(paths: Paths, version: int) -> list[dict[str, Any]]:
+    """The actions of a log entry as JSON."""
+    return [json.loads(line) for line in paths.log_entry(version).read_bytes().splitlines()]
 
 
 def fold(paths: Paths) -> Published:
@@ -328,11 +331,11 @@ def stage_all(path: Path, collection: Collection, wanted: list[str]) -> list[tup
 def enter_publisher(root: Path, wait: bool, said: Path) -> str:
     """Become the publisher: the version that is there then, or the error. For a process of its own."""
 
-    def say(text: str) -> None:
+    def on_wait(text: str) -> None:
         said.write_text(text)
 
     try:
-        with Publisher(Paths(root), wait=wait, say=say) as publisher:
+        with Publisher(Paths(root), wait=wait, on_wait=on_wait) as publisher:
             return str(publisher.snapshot.version)
     except WarehouseError as error:
         return f"{type(error).__name__}: {error}"

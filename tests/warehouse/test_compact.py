@@ -31,7 +31,8 @@ from sigdir.signatures.collections import (
     SIGNATURES,
     Collection,
 )
-from sigdir.warehouse import publish as publishing
+from sigdir.warehouse import log
+from sigdir.warehouse.batch import FILE_ROWS
 from sigdir.warehouse.compact import (
     GATHER,
     SMALL_ROWS,
@@ -43,15 +44,13 @@ from sigdir.warehouse.compact import (
 )
 from sigdir.warehouse.errors import CommitConflict, UnreadableWarehouse
 from sigdir.warehouse.files import make_folder
-from sigdir.warehouse.index.build import index_name
 from sigdir.warehouse.index.view import Reader, tidy
+from sigdir.warehouse.log import DataFile
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import FILE_ROWS, Publisher
+from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import (
-    DataFile,
     LogTailer,
     Snapshot,
-    log_actions,
     read_snapshot,
 )
 from sigdir.warehouse.staging import Staging
@@ -66,6 +65,7 @@ from tests.warehouse.support import (
     command,
     environment,
     fold,
+    log_actions,
     names,
     places,
     publish,
@@ -162,7 +162,7 @@ def files_with(rows: Sequence[int]) -> list[DataFile]:
     """Files of so many rows, one after another."""
     edges = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)]).tolist()
     return [
-        DataFile(Path(f"{number}.parquet"), last - first, 10, first + 1, last, last)
+        DataFile(Path(f"{number}.parquet"), SIGNATURES, last - first, 10, first + 1, last, last)
         for number, (first, last) in enumerate(pairwise(edges))
     ]
 
@@ -174,7 +174,7 @@ def merged(files: Files, pieces: Sequence[Files]) -> list[DataFile]:
         at = left.index(piece[0])
         assert left[at : at + len(piece)] == list(piece)
         left[at : at + len(piece)] = files_with([sum(file.rows for file in piece)])
-        left[at] = DataFile(Path("merged"), left[at].rows, 10, piece[0].first_id, piece[-1].last_id, 0)
+        left[at] = DataFile(Path("merged"), SIGNATURES, left[at].rows, 10, piece[0].first_id, piece[-1].last_id, 0)
     return left
 
 
@@ -390,7 +390,7 @@ def test_another_reader_of_the_table_sees_the_same_rows(base: Base, tmp_path: Pa
 
 def test_checkpoints_are_written_beside_the_commit(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """By whoever makes the version, without holding up POST; what is read is the same, the log stays whole."""
-    monkeypatch.setattr(publishing, "CHECKPOINT_VERSIONS", 3)
+    monkeypatch.setattr(log, "CHECKPOINT_VERSIONS", 3)
     real = DeltaTable.create_checkpoint
     written = []
 
@@ -442,7 +442,7 @@ def test_indexes_are_there_before_the_version(base: Base, tmp_path: Path, monkey
     def look(name: str) -> None:
         if name == "compact_committed":
             snapshot = read_snapshot(paths)
-            seen.extend(paths.cache / index_name(c, file.path) for c in COLLECTIONS for file in snapshot.files[c])
+            seen.extend(paths.index(c, file.path) for c in COLLECTIONS for file in snapshot.files[c])
             assert all(folder.is_dir() for folder in seen)
 
     monkeypatch.setattr("sigdir.warehouse.failpoints.reach", look)
@@ -593,7 +593,7 @@ def test_a_compactor_with_a_stale_snapshot_is_refused(base: Base, tmp_path: Path
     newest = read_snapshot(paths)
     marks = {collection: stale.high_water[collection].id for collection in COLLECTIONS}
     with pytest.raises(CommitConflict):
-        publishing.commit(paths, stale, {}, marks, {"run": "stale"}, stale.files)
+        log.append(paths, stale.version, [], marks, {"run": "stale"}, stale.all_files())
     assert read_snapshot(paths) == newest
 
 
@@ -604,14 +604,14 @@ def test_one_of_two_compactions_at_once_is_refused(base: Base, tmp_path: Path) -
         publish(paths, [f"new{number}()"])
         snapshot = read_snapshot(paths)
         marks = {collection: snapshot.high_water[collection].id for collection in COLLECTIONS}
-        replaced = {SIGNATURES: snapshot.files[SIGNATURES][-1:]}
+        replaced = snapshot.files[SIGNATURES][-1:]
         together = threading.Barrier(2)
         won: list[str] = []
 
         def work(run: str) -> None:
             together.wait()  # noqa: B023 - joined within the round
             try:
-                publishing.commit(paths, snapshot, {}, marks, {"run": run}, replaced)  # noqa: B023
+                log.append(paths, snapshot.version, [], marks, {"run": run}, replaced)  # noqa: B023
                 won.append(run)  # noqa: B023
             except CommitConflict:
                 pass

@@ -25,9 +25,10 @@ from sigdir.signatures.columns import Rows
 from sigdir.warehouse import dedupe, parquet
 from sigdir.warehouse.dedupe import new_rows
 from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.log import DataFile
 from sigdir.warehouse.parquet import NewRows, rows_table, write_data_file
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import DataFile, Snapshot, read_snapshot
+from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.spill import Spill
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.staging import StagedRow
@@ -67,7 +68,9 @@ def data_file(
     ids = np.arange(first_id, first_id + len(wanted), dtype=np.int64)
     rows = NewRows(text, pa.array([value.tobytes() for value in hashes], pa.binary()))
     written = write_data_file(path, collection, [rows_table(rows, ids, ids, 1)])
-    return DataFile(path, written.rows, written.size, written.first_id, written.last_id, written.last_created_at)
+    return DataFile(
+        path, collection, written.rows, written.size, written.first_id, written.last_id, written.last_created_at
+    )
 
 
 def snapshot_of(
@@ -251,7 +254,7 @@ def large_snapshot(large_folder: Path, digests: npt.NDArray[np.uint8]) -> Snapsh
         rows = NewRows(numbered(part), pa.array([value.tobytes() for value in digests[part, :4]], pa.binary()))
         path = large_folder / f"{part[0]}.parquet"
         written = write_data_file(path, SIGNATURES, [rows_table(rows, part + 1, part + 1, 1)])
-        files.append(DataFile(path, written.rows, written.size, written.first_id, written.last_id, 0))
+        files.append(DataFile(path, SIGNATURES, written.rows, written.size, written.first_id, written.last_id, 0))
     return Snapshot(1, {SIGNATURES: tuple(files), EVENT_SIGNATURES: ()})
 
 

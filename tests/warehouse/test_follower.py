@@ -11,12 +11,12 @@ import pytest
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse.compact import compact
 from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.log import open_table
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
 from sigdir.warehouse.snapshot import (
     LogTailer,
     Snapshot,
-    open_table,
     read_snapshot,
 )
 from tests.conftest import import_files
@@ -68,10 +68,10 @@ def test_folds_merges_and_imports_are_followed_without_the_library(
             assert compact(paths)
         expected = read_snapshot(paths)
         with monkeypatch.context() as patch:
-            patch.setattr("sigdir.warehouse.snapshot.open_table", opened)
+            patch.setattr("sigdir.warehouse.log.open_table", opened)
             assert follower.newest() == expected
     with monkeypatch.context() as patch:
-        patch.setattr("sigdir.warehouse.snapshot.open_table", opened)
+        patch.setattr("sigdir.warehouse.log.open_table", opened)
         assert late.newest() == expected
     assert [len(expected.files[collection]) for collection in COLLECTIONS] == [3, 3]
 

@@ -281,8 +281,9 @@ def test_a_checkpoint_outlives_the_power(tmp_path: Path, memory: Path) -> None:
     before = owed_now(root)
     disk = Disk(root.parent)
     script = (
-        "import sys; from pathlib import Path; from warehouse import publish; from warehouse.paths import Paths;"
-        " publish.CHECKPOINT_VERSIONS = 3; print(publish.fold(Paths(Path(sys.argv[1]))))"
+        "import sys; from pathlib import Path; from sigdir.warehouse import log, publish;"
+        " from sigdir.warehouse.paths import Paths;"
+        " log.CHECKPOINT_VERSIONS = 3; print(publish.fold(Paths(Path(sys.argv[1]))))"
     )
     calls = trace([sys.executable, "-c", script, str(root)], root.parent, tmp_path / "trace", environment(), REPOSITORY)
     cut_power(disk, calls, memory, lambda _: before, lambda root: discard(fold(Paths(root))))

@@ -28,13 +28,13 @@ from sigdir.signatures.collections import (
     SIGNATURES,
     Collection,
 )
-from sigdir.warehouse import failpoints
-from sigdir.warehouse import publish as publishing
+from sigdir.warehouse import batch, failpoints, log
+from sigdir.warehouse.batch import Batch
 from sigdir.warehouse.errors import Busy, CommitConflict, UnreadableWarehouse
 from sigdir.warehouse.files import RunFolder
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import Batch, Publisher
+from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.schema import FILE_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.staging import Staging
@@ -69,7 +69,7 @@ def paths(tmp_path: Path) -> Paths:
 @pytest.fixture
 def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of about 40 rows, so that an import of hundreds has several."""
-    monkeypatch.setattr(publishing, "FILE_ROWS", 40)
+    monkeypatch.setattr(batch, "FILE_ROWS", 40)
 
 
 def version(paths: Paths) -> int:
@@ -132,7 +132,7 @@ def test_nothing_is_visible_before_the_commit(paths: Paths) -> None:
             return told()
 
         run.summary = summary  # type: ignore[method-assign]
-        run.publish(tick=lambda _: look("writing"))
+        run.publish(progress=lambda _: look("writing"))
     look("after")
     reader.close()
     assert seen == [
@@ -332,7 +332,7 @@ def test_rows_staged_after_the_reservation_stay_staged(paths: Paths, many_files:
                 posted.extend(stage(paths, SIGNATURES, "other()", "f155(uint256)"))
 
     with Run(paths, cut(batch, 10)) as run:
-        done = run.publish(tick=post)
+        done = run.publish(progress=post)
     assert [row.id for row in posted] == [301, 302]
     assert done.snapshot.high_water[SIGNATURES].id == 300
     assert staged_rows(paths, SIGNATURES) == posted
@@ -353,7 +353,7 @@ def test_a_late_row_that_is_all_of_the_batch(paths: Paths) -> None:
         stage(paths, SIGNATURES, "f()")
 
     with Run(paths, [["f()"]]) as run:
-        done = run.publish(tick=post)
+        done = run.publish(progress=post)
     assert (done.snapshot.version, done.snapshot.count(SIGNATURES)) == (1, 0)
     assert places(visible(paths)[SIGNATURES])["f()"][0] == 2
     assert_clean(paths)
@@ -375,7 +375,7 @@ def test_rows_that_keep_coming_do_not_keep_a_publish_from_ending(paths: Paths, m
                 posted.extend(stage(paths, SIGNATURES, *([text] if (text := next(wanted, "")) else [])))
 
     with Run(paths, cut(batch, 10), threads=1) as run:
-        done = run.publish(tick=post)
+        done = run.publish(progress=post)
     assert len(posted) == 4
     assert done.snapshot.count(SIGNATURES) == 96
     table = visible(paths)[SIGNATURES]
@@ -540,7 +540,7 @@ def test_one_of_two_commits_at_once_is_refused(paths: Paths) -> None:
         def work(run: str, base: Snapshot, marks: dict[Collection, int], start: threading.Barrier) -> str | None:
             start.wait()
             try:
-                publishing.commit(paths, base, {}, marks, {"run": run})
+                log.append(paths, base.version, [], marks, {"run": run})
             except CommitConflict:
                 return None
             return run
@@ -561,7 +561,7 @@ def test_a_publish_that_fails_leaves_nothing(paths: Paths) -> None:
         raise RuntimeError("no more")
 
     with Run(paths, [names("f", 50)]) as run, pytest.raises(RuntimeError, match="no more"):
-        run.publish(tick=fail)
+        run.publish(progress=fail)
     assert version(paths) == 1
     assert visible(paths)[SIGNATURES].to_pylist() == before
     assert stage(paths, SIGNATURES, "posted()")[0].id == 52

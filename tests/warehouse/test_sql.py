@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 import sigdir
 from sigdir.warehouse import QueryError, UnreadableWarehouse
 from sigdir.warehouse.compact import compact, everything
+from sigdir.warehouse.digests import written_digests
+from sigdir.warehouse.log import history
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import history, read_snapshot, written_digests
+from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import Database
 from sigdir.warehouse.sql.views import MACROS, VIEWS
 from tests.warehouse.support import Run, digest_of, publish

@@ -244,7 +244,7 @@ def test_import_numbers_rise(staging: Staging) -> None:
     numbers = []
     for published in (0, 0, 41, 41, 7):
         with staging.exclusive() as transaction:
-            numbers.append(transaction.reserve_import(lambda last=published: last))  # type: ignore[misc]
+            numbers.append(transaction.reserve_import(published))
     assert numbers == [1, 2, 42, 43, 44]
 
 
@@ -309,7 +309,7 @@ def test_a_transaction_that_raises_leaves_nothing(staging: Staging) -> None:
     with pytest.raises(RuntimeError), staging.exclusive() as transaction:  # noqa: PT012 - the error comes last
         transaction.stage(SIGNATURES, "g()", digest_of("g()"), NO_FLOOR)
         transaction.reserve(SIGNATURES, 1000, NO_FLOOR)
-        transaction.reserve_import(lambda: 0)
+        transaction.reserve_import(0)
         transaction.begin_publish("run")
         transaction.forget(SIGNATURES, kept.id)
         raise RuntimeError
@@ -317,7 +317,7 @@ def test_a_transaction_that_raises_leaves_nothing(staging: Staging) -> None:
     assert staged(staging, "g()").id == kept.id + 1
     with staging.exclusive() as transaction:
         assert transaction.unfinished() == []
-        assert transaction.reserve_import(lambda: 0) == 1
+        assert transaction.reserve_import(0) == 1
 
 
 def test_a_reader_sees_one_state(path: Path, staging: Staging) -> None:

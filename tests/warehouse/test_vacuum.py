@@ -32,7 +32,7 @@ from sigdir.warehouse.index.build import build_index
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher
-from sigdir.warehouse.snapshot import log_actions, read_snapshot
+from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.vacuum import Vacuumed, vacuum
 from tests.warehouse.support import (
     assert_sequences_beyond,
@@ -41,6 +41,7 @@ from tests.warehouse.support import (
     call_command,
     enter_publisher,
     fold,
+    log_actions,
     names,
     other_process,
     places,

@@ -30,12 +30,13 @@ from sigdir.signatures.collections import (
 from sigdir.signatures.keccak import keccak256_column
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import run_name
-from sigdir.warehouse.index.build import build_index, index_name, open_index, segment_of
+from sigdir.warehouse.index.build import build_index, open_index, segment_of
+from sigdir.warehouse.log import DataFile
 from sigdir.warehouse.parquet import write_data_file
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.paths import Paths, index_name
 from sigdir.warehouse.publish import fold
 from sigdir.warehouse.schema import FILE_SCHEMA
-from sigdir.warehouse.snapshot import DataFile, read_snapshot
+from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging import Staging
 from tests.conftest import import_files
 from tests.warehouse.support import (

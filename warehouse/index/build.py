@@ -31,16 +31,12 @@ from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.scan import hashes_of
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.parquet import naming
+from sigdir.warehouse.paths import index_name
 from sigdir.warehouse.schema import FILE_SCHEMA
 
 Array = npt.NDArray[Any]
 
 _BATCH_ROWS = 1 << 17
-
-
-def index_name(collection: Collection, file: Path) -> str:
-    """The folder of a data file's index. Files of one run have the same name in both collections."""
-    return f"{collection}-{file.stem}"
 
 
 def segment_of(

@@ -25,7 +25,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.digests import digest_name
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import (
     FileLock,
@@ -33,9 +32,9 @@ from sigdir.warehouse.files import (
     make_folder,
     remove,
 )
-from sigdir.warehouse.index.build import index_name, segment_of, unused
+from sigdir.warehouse.index.build import segment_of, unused
 from sigdir.warehouse.index.segment import Segment, rows_with_hash
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.paths import Paths, digest_name, index_name
 from sigdir.warehouse.snapshot import (
     LogTailer,
     Snapshot,

@@ -22,11 +22,12 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
+from sigdir.warehouse.digests import written_digests
 from sigdir.warehouse.errors import QueryError, UnreadableWarehouse
 from sigdir.warehouse.files import run_name
 from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import Snapshot, written_digests
+from sigdir.warehouse.snapshot import Snapshot
 from sigdir.warehouse.sql.functions import FUNCTIONS
 from sigdir.warehouse.sql.views import (
     VIEWS,

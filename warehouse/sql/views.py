@@ -22,10 +22,11 @@ from sigdir.signatures.collections import (
     Collection,
 )
 from sigdir.warehouse.errors import WarehouseError
+from sigdir.warehouse.log import history
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.schema import REJECT_SCHEMA
-from sigdir.warehouse.snapshot import Snapshot, history
+from sigdir.warehouse.snapshot import Snapshot
 
 _SOURCE_TYPE = pa.struct(
     [

@@ -37,20 +37,16 @@ from sigdir.signatures.columns import bytes_of, keys_of
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import dead_runs
 from sigdir.warehouse.identity import FORMAT, usable_identity
-from sigdir.warehouse.index.build import index_name, open_index
+from sigdir.warehouse.index.build import open_index
 from sigdir.warehouse.index.hash_order import is_sorted_by_hash
 from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.log import DataFile, LogEntry, read_entries
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.parquet import naming, sha256_of
-from sigdir.warehouse.paths import Paths, existing
+from sigdir.warehouse.paths import Paths, existing, index_name
 from sigdir.warehouse.rejects import rows_and_digest
 from sigdir.warehouse.schema import FILE_SCHEMA
-from sigdir.warehouse.snapshot import (
-    DataFile,
-    LogEntry,
-    log_entries,
-    read_snapshot,
-)
+from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.staging import HighWaterMark, StagedRow, looking
 
@@ -273,7 +269,7 @@ class _Verification:
 
     def look_at_log(self) -> None:
         try:
-            self.entries = list(log_entries(self.paths, self.snapshot.version))
+            self.entries = list(read_entries(self.paths, self.snapshot.version))
         except (UnreadableWarehouse, KeyError, TypeError) as error:
             self.found("log", self.paths.log, f"{type(error).__name__}: {error}")
             return
@@ -298,8 +294,10 @@ class _Verification:
         self.sha256.update(summary.get("sha256", {}))
         path = self.paths.log_entry(entry.version)
         said = sum(summary.get("rows", {}).values()) + sum(summary.get("folded", {}).values())
-        if "rows" in summary and not entry.removed and said != sum(entry.added.values()):
-            self.found("log", path, f"its files have {sum(entry.added.values())} rows, its summary says {said}")
+        if "rows" in summary and not entry.removed and said != sum(file.rows for file in entry.added):
+            self.found(
+                "log", path, f"its files have {sum(file.rows for file in entry.added)} rows, its summary says {said}"
+            )
         if "import" in summary:
             if summary["import"] <= self.last_import:
                 self.found("log", path, f"import {summary['import']} comes behind import {self.last_import}")
@@ -545,10 +543,10 @@ class _Verification:
             unfinished = staging.unfinished()
         newest = read_snapshot(self.paths)
         try:
-            entries = list(log_entries(self.paths, newest.version))
+            entries = list(read_entries(self.paths, newest.version))
         except (UnreadableWarehouse, KeyError, TypeError):
             return  # told already
-        named = {self.paths.table / name for entry in entries for name in entry.added}
+        named = {file.path for entry in entries for file in entry.added}
         runs = {(entry.summary or {}).get("run") for entry in entries}
         named |= {self.paths.rejects_file(run) for run in runs if run}
         for path in sorted(listed):

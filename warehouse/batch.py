@@ -1,0 +1,164 @@
+"""The data files of one publish: a batch's new rows, split over several files, and the folded POSTed rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.files import sync
+from sigdir.warehouse.parquet import NewRows, WrittenFile, rows_table, write_data_file
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.spill import Spill
+from sigdir.warehouse.staging import Range, StagedRow
+
+FILE_ROWS = 5_000_000
+"""Rows of a data file, about 75 MB. A file is also what one thread writes at a time."""
+
+Progress = Callable[[int], None]
+"""Called with the number of rows that were written since the last call."""
+
+Staged = Mapping[Collection, list[StagedRow]]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """New rows of one collection: the rows of ``spill`` whose flag in ``keep`` is set."""
+
+    spill: Spill
+    keep: npt.NDArray[np.bool_]
+
+    @property
+    def rows(self) -> int:
+        return int(np.count_nonzero(self.keep))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The rows of one file: the spill's batches ``first`` up to and without ``last``, and their reserved ids."""
+
+    number: int
+    first: int
+    last: int
+    reserved: Range
+
+
+class BatchFiles:
+    """The data files that one publish writes; none is visible until the log names it.
+
+    File 0 of a collection holds the folded rows, whose ids are below the batch's; the batch's files count from 1.
+    """
+
+    def __init__(self, paths: Paths, run: str, batches: Mapping[Collection, Batch], threads: int, progress: Progress):
+        self._paths, self._run, self._batches = paths, run, batches
+        self._threads, self._progress = threads, progress
+        self._parts: dict[Collection, list[_Part]] = {}
+        self._files: dict[tuple[Collection, int], WrittenFile] = {}
+        self._import_id = 0
+
+    def written(self) -> list[WrittenFile]:
+        return list(self._files.values())
+
+    def imported_rows(self) -> dict[Collection, int]:
+        """Rows of the batch that are in the files."""
+        return {
+            collection: sum(f.rows for (c, number), f in self._files.items() if c == collection and number > 0)
+            for collection in COLLECTIONS
+        }
+
+    def folded_rows(self) -> dict[Collection, int]:
+        return {c: self._files[c, 0].rows if (c, 0) in self._files else 0 for c in COLLECTIONS}
+
+    def write(self, reserved: Mapping[Collection, Range], folded: Staged, import_id: int) -> None:
+        """Write and sync all files: the batches with their reserved ids and times, and the folded rows."""
+        self._import_id = import_id
+        self._parts = {c: _plan(batch, reserved[c], self._threads) for c, batch in self._batches.items()}
+        with ThreadPoolExecutor(self._threads) as pool:
+            work = [
+                pool.submit(self._write_part, collection, part)
+                for collection, parts in self._parts.items()
+                for part in parts
+            ]
+            work += [pool.submit(self._write_folded, collection, rows) for collection, rows in folded.items() if rows]
+            for done in work:
+                done.result()
+        for collection in COLLECTIONS:
+            sync(self._paths.partition(collection))
+
+    def remove_texts(self, staged: Staged) -> None:
+        """Take the texts of staged rows out of the batches, and write the files that had them again."""
+        for collection, rows in staged.items():
+            batch = self._batches[collection]
+            numbers = batch.spill.rows_with([row.digest for row in rows])
+            numbers = numbers[batch.keep[numbers]]
+            if not len(numbers):
+                continue
+            batch.keep[numbers] = False
+            bounds = batch.spill.first_rows()
+            for at, part in enumerate(self._parts[collection]):
+                inside = (bounds[part.first] <= numbers) & (numbers < bounds[part.last])
+                if inside.any():
+                    self._rewrite(collection, at)
+            sync(self._paths.partition(collection))
+
+    def _write_part(self, collection: Collection, part: _Part, suffix: str = "") -> None:
+        path = self._paths.data_file(collection, self._run + suffix, part.number)
+        self._files[collection, part.number] = write_data_file(path, collection, self._tables(collection, part))
+
+    def _tables(self, collection: Collection, part: _Part) -> Iterator[pa.Table]:
+        batch, done = self._batches[collection], 0
+        for rows in batch.spill.read(part.first, part.last, batch.keep):
+            offsets = np.arange(done, done + len(rows.text), dtype=np.int64)
+            ids, created_at = part.reserved.first_id + offsets, part.reserved.first_created_at + offsets
+            yield rows_table(rows, ids, created_at, self._import_id)
+            done += len(rows.text)
+            self._progress(len(rows.text))
+
+    def _write_folded(self, collection: Collection, staged: list[StagedRow]) -> None:
+        rows = NewRows(
+            pa.array([row.text for row in staged], pa.string()),
+            pa.array([row.digest[: collection.hash_bytes] for row in staged], pa.binary()),
+        )
+        ids = np.array([row.id for row in staged], np.int64)
+        created_at = np.array([row.created_at for row in staged], np.int64)
+        path = self._paths.data_file(collection, self._run, 0)
+        table = rows_table(rows, ids, created_at, import_id=0)
+        self._files[collection, 0] = write_data_file(path, collection, [table])
+
+    def _rewrite(self, collection: Collection, at: int) -> None:
+        """Write a part's file again under a new name, unless no row of it is left, and delete the old one."""
+        part, batch = self._parts[collection][at], self._batches[collection]
+        old = self._files.pop((collection, part.number))
+        bounds = batch.spill.first_rows()
+        rows = int(np.count_nonzero(batch.keep[bounds[part.first] : bounds[part.last]]))
+        if rows:
+            part = self._parts[collection][at] = replace(part, reserved=replace(part.reserved, rows=rows))
+            self._write_part(collection, part, suffix=f"-{time.time_ns()}")
+        old.path.unlink()
+
+
+def _plan(batch: Batch, reserved: Range, threads: int) -> list[_Part]:
+    """Split the batch into files of about equal size, as many as keep all threads busy."""
+    if not reserved.rows:
+        return []
+    bounds = batch.spill.first_rows()
+    per_batch = np.add.reduceat(batch.keep, bounds[:-1], dtype=np.int64)
+    kept = np.concatenate([[0], np.cumsum(per_batch)])  # rows kept in front of each batch
+    wanted = 1
+    if reserved.rows > FILE_ROWS // 10:  # below that, a second file costs readers more than it saves
+        wanted = threads * -(-reserved.rows // (FILE_ROWS * threads))
+    cuts = np.searchsorted(kept, [reserved.rows * k // wanted for k in range(1, wanted)])
+    parts: list[_Part] = []
+    for first, last in pairwise([0, *cuts.tolist(), len(per_batch)]):
+        rows, offset = int(kept[last] - kept[first]), int(kept[first])
+        if rows:
+            share = Range(reserved.first_id + offset, reserved.first_created_at + offset, rows)
+            parts.append(_Part(len(parts) + 1, first, last, share))
+    return parts
