@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from benchmarks import corpus
 from benchmarks.bench_live import _link
 from benchmarks.measure import Figure, sigdir
-from sigdir.serve.lists import page_of, parse
+from sigdir.serve.lists.paging import page_of
+from sigdir.serve.lists.query import parse
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.keccak import keccak256_column
 from sigdir.warehouse.compact import compact

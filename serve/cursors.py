@@ -1,7 +1,7 @@
-"""Cursors: where a client stands in a collection, as a text that is valid for ever.
+"""Cursors: a client's position in a collection, as a text that is valid for ever.
 
-A cursor is the id of the last row that was seen, and an id never changes nor comes back, so it outlives
-every version. Its spelling is nobody's business but this file's: clients hand it back as they got it.
+A cursor is the id of the last row seen. An id never changes and is never reused, so a cursor outlives every
+version. Only this file knows its spelling: clients send it back as they got it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ _LETTERS: dict[Collection, str] = {SIGNATURES: "s", EVENT_SIGNATURES: "e"}
 
 
 class InvalidCursor(Exception):
-    """The text is no cursor of this collection."""
+    """The text is not a cursor of this collection."""
 
 
 def cursor_at(collection: Collection, id: int) -> str:
-    """The cursor of a client that has seen everything up to this row."""
+    """The cursor of a client that has seen all rows up to this id."""
     return f"{_LETTERS[collection]}{id:x}"
 
 
 def id_of(collection: Collection, cursor: str) -> int:
-    """The id that a cursor stands at; raises InvalidCursor."""
+    """The id of the last row seen; raises InvalidCursor."""
     if not re.fullmatch(f"{_LETTERS[collection]}(0|[1-9a-f][0-9a-f]{{0,14}})", cursor):
         raise InvalidCursor
     return int(cursor[1:], 16)

@@ -1,4 +1,4 @@
-"""Calldata to values, by each text that the directory has for its selector; see ``sigdir.signatures.calldata``."""
+"""Calldata to values, by each text that the directory has for its selector. ``sigdir.signatures.calldata`` decodes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from itertools import islice
 from typing import Any
 
 import falcon
-import orjson
 
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import field_error
-from sigdir.serve.http.negotiate import JSON, packed
-from sigdir.serve.lists import texts_with
-from sigdir.serve.settings import Settings
-from sigdir.serve.writer import Writer
+from sigdir.serve.http.json_answer import json_bytes, send_json
+from sigdir.serve.lists.selection import texts_with
 from sigdir.signatures.calldata import (
     MAX_BYTES,
     BadCalldata,
@@ -27,49 +24,45 @@ from sigdir.signatures.standards import is_filtered
 from sigdir.warehouse.index.view import Reader, View
 
 MAX_TEXTS = 100
-"""Texts of a selector that are tried: the one that is listed as its own first, then the oldest."""
+"""Texts of a selector that are tried: the standard's own first, then the oldest."""
 
-BODY_BYTES = 3 * MAX_BYTES  # two digits a byte, line ends, and the form's own words
-
-
-def routes(settings: Settings, reader: Reader, writer: Writer) -> list[tuple[str, object]]:
-    return [("/api/v1/decode/", DecodeResource(reader))]
+BODY_BYTES = 3 * MAX_BYTES  # two digits a byte, line ends, and the field's name
 
 
 def candidates(view: View, data: bytes) -> tuple[list[DecodeAttempt], int]:
-    """What the texts of the data's selector make of it, the best first, and how many such texts there are."""
+    """An attempt to decode the data by each text of its selector, best first, and the number of such texts."""
     selector = data[:4]
     texts = texts_with(view, SIGNATURES, selector)
     ordered = sorted(texts, key=lambda text: is_filtered(selector, text))
     return decode(data, islice(ordered, MAX_TEXTS)), len(texts)
 
 
-def told(view: View, data: bytes) -> dict[str, Any]:
-    """The same as JSON."""
-    found, texts = candidates(view, data)
+def document(view: View, data: bytes) -> dict[str, Any]:
+    """The answer of ``/api/v1/decode/`` as JSON values."""
+    attempts, texts = candidates(view, data)
     return {
         "selector": "0x" + data[:4].hex(),
         "bytes": len(data),
         "texts": texts,
-        "candidates": [_told(data[:4], candidate) for candidate in found],
+        "candidates": [_attempt_document(data[:4], attempt) for attempt in attempts],
     }
 
 
-def _told(selector: bytes, candidate: DecodeAttempt) -> dict[str, Any]:
-    about = {"text_signature": candidate.text, "filtered": is_filtered(selector, candidate.text)}
-    if candidate.values is None:
-        return about | {"decodes": False, "reason": candidate.reason, "detail": candidate.detail}
-    pairs = zip(candidate.types, candidate.values, strict=True)
-    return about | {
+def _attempt_document(selector: bytes, attempt: DecodeAttempt) -> dict[str, Any]:
+    entry = {"text_signature": attempt.text, "filtered": is_filtered(selector, attempt.text)}
+    if attempt.values is None:
+        return entry | {"decodes": False, "reason": attempt.reason, "detail": attempt.detail}
+    pairs = zip(attempt.types, attempt.values, strict=True)
+    return entry | {
         "decodes": True,
-        "exact": candidate.exact,
-        "left_over": candidate.left_over,
+        "exact": attempt.exact,
+        "left_over": attempt.left_over,
         "parameters": [{"type": type.text, "value": as_json(type, value)} for type, value in pairs],
     }
 
 
 class DecodeResource:
-    """GET with ``data`` in the query, POST where it is longer than a query may be."""
+    """GET takes ``data`` in the query; POST takes it in the body, for data longer than a query may be."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -87,6 +80,5 @@ class DecodeResource:
             data = calldata(text)
         except BadCalldata as error:
             raise field_error("data", str(error)) from None
-        resp.content_type = JSON
         resp.set_header("Cache-Control", "no-cache")
-        resp.data = packed(req, resp, orjson.dumps(told(self._reader.current(), data)))
+        send_json(req, resp, json_bytes(document(self._reader.current(), data)))

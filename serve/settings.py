@@ -1,4 +1,4 @@
-"""What a server can be told. Read from flags or SIGDIR_ variables once, at the front door."""
+"""The settings of a server, read once from options of the command line or from SIGDIR_ variables."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Writing: one POST is a batch of one, normalised and hashed as an import does it, and staged.
+"""Writing: POSTed texts are staged by one thread, and requests that wait share a commit.
 
 Invariants
-    A row is on stable storage before it is answered for.
-    A text that is in the snapshot or in staging is not stored again, whatever else publishes: the
-    snapshot that it was looked up in is checked to be the newest inside the staging transaction.
+    A row is on stable storage before its request is answered.
+    A text that is in the snapshot or in staging is not stored again, whatever else publishes: inside the staging
+    transaction we check that the snapshot we looked the text up in is still the newest.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
-from typing import TypeVar
 
-from sigdir.signatures.canonicalise import canonicalise_one
-from sigdir.signatures.collections import Collection
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging import (
@@ -26,21 +23,14 @@ from sigdir.warehouse.staging import (
     Transaction,
 )
 
-Result = TypeVar("Result")
+_MAX_JOBS = 64
+"""Jobs that share a commit."""
 
-_SHARING = 64  # jobs of one commit at most
-
-
-def new_text(collection: Collection, text: str) -> NewText:
-    """Normalise a text for one collection; raises GrammarError.
-
-    The keyword of the other collection is an error, not a way into it.
-    """
-    return NewText(collection, *canonicalise_one(text, collection.code))
+Begin = Callable[[], AbstractContextManager[Transaction]]
 
 
 class _Job:
-    """Texts to stage, and what came of it once ``done`` can be taken."""
+    """The texts of one request. ``rows`` or ``error`` is there once ``done`` can be acquired."""
 
     def __init__(self, texts: list[NewText]) -> None:
         self.texts = texts
@@ -51,17 +41,17 @@ class _Job:
 
 
 class Writer:
-    """Stages texts, in a thread of its own: what waits while it commits shares the next commit.
+    """Stages texts in a thread of its own. Jobs that arrive during a commit share the next one.
 
-    Were the lock handed from request to request instead, each waiting for the interpreter in turn,
-    it would lie idle half of the time (0.5 of every 1.0 ms, with four threads).
+    If every request took the staging lock itself, the lock would be idle half of the time, because each waits
+    for the GIL before it can begin (0.5 of every 1.0 ms, with four threads).
     """
 
     def __init__(self, paths: Paths, reader: Reader) -> None:
         self._staging = Staging(paths.staging)
         self._reader = reader
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="writer", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
     def store(self, texts: list[NewText]) -> list[StagedRow | None]:
@@ -73,46 +63,44 @@ class Writer:
             raise job.error
         return job.rows
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while (first := self._jobs.get()) is not None:
             jobs = [first]
-            while len(jobs) < _SHARING and (job := self._waiting()) is not None:
+            while len(jobs) < _MAX_JOBS and (job := self._next_job()) is not None:
                 jobs.append(job)
-            self._carry_out(jobs)
+            self._commit(jobs)
             for job in jobs:
                 job.done.release()
 
-    def _waiting(self) -> _Job | None:
+    def _next_job(self) -> _Job | None:
+        """A job that waits already; None where there is none, or where the writer is closed."""
         try:
             job = self._jobs.get_nowait()
         except Empty:
             return None
-        if job is None:  # the end, for whoever waits next
+        if job is None:  # put it back, so that the loop ends after this commit
             self._jobs.put(None)
         return job
 
-    def _carry_out(self, jobs: list[_Job]) -> None:
+    def _commit(self, jobs: list[_Job]) -> None:
+        """Stage the texts of all jobs in one transaction, and give each job its rows or the error."""
         texts = [new for job in jobs for new in job.texts]
-        begin = self._staging.alone if len(texts) <= STAGED_TOGETHER else self._staging.exclusive
         try:
-            rows = iter(self._newest(begin, lambda staging, view: _stage(staging, view, texts)))
+            rows = iter(self._stage(texts))
             for job in jobs:
                 job.rows = [next(rows) for _ in job.texts]
-        except Exception as error:  # noqa: BLE001 - handed to each of the callers
+        except Exception as error:  # noqa: BLE001 - raised again in the thread of each request
             for job in jobs:
                 job.error = error
 
-    def _newest(
-        self, begin: Callable[[], AbstractContextManager[Transaction]], work: Callable[[Transaction, View], Result]
-    ) -> Result:
-        """Do the work where no other writer is, with a view of the newest version."""
+    def _stage(self, texts: list[NewText]) -> list[StagedRow | None]:
+        begin: Begin = self._staging.alone if len(texts) <= STAGED_TOGETHER else self._staging.exclusive
         view = self._reader.held()
         while True:
             with begin() as staging:
-                # A publish commits in such a place too, so no newer version can come while this one
-                # is held.
+                # A publisher commits inside such a transaction too, so no version can be added during ours.
                 if not view.has_newer_version():
-                    return work(staging, view)
+                    return _stage_unknown(staging, view, texts)
             view = self._reader.refreshed()
 
     def close(self) -> None:
@@ -121,7 +109,7 @@ class Writer:
         self._staging.close()
 
 
-def _stage(staging: Transaction, view: View, texts: list[NewText]) -> list[StagedRow | None]:
+def _stage_unknown(staging: Transaction, view: View, texts: list[NewText]) -> list[StagedRow | None]:
     is_known = [view.find_text(new.collection, new.text, new.hash) for new in texts]
     unknown = [new for new, known in zip(texts, is_known, strict=True) if not known]
     staged = iter(staging.stage_all(unknown, view.snapshot.high_water))

@@ -8,6 +8,7 @@
     rejects/<run>.parquet           what the import of that run refused
     staging.sqlite                  sequences and POSTed rows that are not folded yet
     publish.lock                    held by the one publisher
+    last-fold                       empty; its modification time is when `sigdir fold --every` last succeeded
     cache/<data file>/              its columns and hash order, mapped by servers; built at will
     cache/statistics.json           the figures of the server's statistics page, drawn at will
     mirrors/<directory>/            how far `sigdir mirror` is with it, and rows that are not imported yet
@@ -46,6 +47,10 @@ class Paths:
     @property
     def lock(self) -> Path:
         return self.root / "publish.lock"
+
+    @property
+    def last_fold(self) -> Path:
+        return self.root / "last-fold"
 
     @property
     def rejects(self) -> Path:

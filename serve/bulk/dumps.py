@@ -1,14 +1,13 @@
-"""Dumps: the files of each version as they are, and whole collections as NDJSON, CSV or Parquet.
+"""Dumps: the data files of each version as they are, and whole collections as NDJSON, CSV or Parquet.
 
-A dump is a version: what was POSTed and not folded is in the next one, or behind the cursor that a version
-carries in ``/api/v1/changes/``. Files are served with ranges, so Parquet readers elsewhere fetch the
-columns that they want; they and their names never change, so caches may keep them.
+A dump is a version. Rows that are POSTed and not folded yet are in the next version, or in ``/api/v1/changes/``
+after the cursor that the version carries. Files are served with ranges, so remote Parquet readers fetch only the
+columns that they need. A file never changes under its name, so caches may keep it.
 """
 
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -18,15 +17,15 @@ from urllib.parse import quote
 
 import falcon
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from sigdir.serve.cursors import cursor_at
+from sigdir.serve.http.conditional import is_current, not_modified, strong
 from sigdir.serve.http.errors import HttpError, detail, not_found
-from sigdir.serve.http.negotiate import HTML, JSON, NDJSON, packed
+from sigdir.serve.http.json_answer import json_bytes, send_json
+from sigdir.serve.http.negotiate import HTML, NDJSON
+from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.pages.page import rendered, send
-from sigdir.serve.settings import Settings
-from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.digests import Digests
 from sigdir.warehouse.errors import UnreadableWarehouse
@@ -40,93 +39,86 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.schema import FILE_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 
-_VERSIONS = 100
-"""Versions that the list tells of; the others have their addresses as well."""
+CSV, PARQUET = "text/csv", "application/vnd.apache.parquet"
 
-_CHUNK_ROWS = 4096  # what is written of them stays in the processor's cache: a fifth faster than with 8192
-_METHODS = "GET, HEAD, OPTIONS"
+_VERSIONS = 100
+"""Versions in the list. Older ones can still be fetched by number."""
+
+_CHUNK_ROWS = 4096  # their text stays in the processor's cache: a fifth faster than with 8192
 _FOREVER = "public, max-age=31536000, immutable"
 
 
-def routes(settings: Settings, reader: Reader, writer: Writer) -> list[tuple[str, object]]:
-    dumps = _Dumps(settings, reader)
-    return [
-        ("/dumps/", VersionsResource(dumps)),
-        ("/dumps/{version}/", VersionResource(dumps)),
-        ("/dumps/{version}/{name}", CollectionResource(dumps)),
-        ("/dumps/{version}/{name}/{file}", FileResource(dumps)),
-    ]
+class Versions:
+    """The versions of a warehouse, as the resources share them."""
 
-
-class _Dumps:
-    """What the resources share: versions, what is said of them, how many may stream."""
-
-    def __init__(self, settings: Settings, reader: Reader) -> None:
-        self.paths = Paths(settings.warehouse.absolute())
+    def __init__(self, paths: Paths, reader: Reader) -> None:
+        self.paths = paths
         self._reader = reader
-        self._digests = Digests(self.paths)
-        self._snapshot = lru_cache(maxsize=16)(lambda version: read_snapshot(self.paths, version))
-        # Half of the threads: slow clients leave the others to everybody else.
-        self.streams = threading.BoundedSemaphore(max(1, settings.threads // 2))
+        self._digests = Digests(paths)
+        self._snapshot = lru_cache(maxsize=16)(lambda version: read_snapshot(paths, version))
 
     def newest(self) -> Snapshot:
         return self._reader.current().snapshot
 
-    def version(self, req: falcon.Request, asked: str) -> Snapshot:
-        """The version that a path names; raises a redirection for the newest one, HttpError where there is none."""
+    def version(self, req: falcon.Request, wanted: str) -> Snapshot:
+        """The version that a path names; raises HTTPFound for ``latest``, and HttpError where there is none."""
         newest = self.newest()
-        if asked == "latest" and newest.version >= 0:
+        if wanted == "latest" and newest.version >= 0:
             raise falcon.HTTPFound(f"/dumps/{newest.version}/" + quote(req.path.removeprefix("/dumps/latest/")))
-        if not re.fullmatch(r"0|[1-9]\d{0,11}", asked) or int(asked) > newest.version:
+        if not re.fullmatch(r"0|[1-9]\d{0,11}", wanted) or int(wanted) > newest.version:
             raise not_found()
         try:
-            return newest if int(asked) == newest.version else self._snapshot(int(asked))
+            return newest if int(wanted) == newest.version else self._snapshot(int(wanted))
         except UnreadableWarehouse:
-            raise detail(410, f"Version {asked} is not kept any more.") from None
+            raise detail(410, f"Version {wanted} is not kept any more.") from None
 
-    def told(self, snapshot: Snapshot) -> dict[str, Any]:
-        """A version, with all its files."""
+    def document(self, snapshot: Snapshot) -> dict[str, Any]:
+        """A version with all its files, as JSON values."""
         sha256 = self._digests.of(snapshot)
         return {
             "version": snapshot.version,
             "rows": {collection: snapshot.count(collection) for collection in COLLECTIONS},
-            # What the version's highest id is, no row below it can come any more.
+            # No row at or below the highest id of a version can still appear.
             "changes_after": {c: cursor_at(c, snapshot.high_water[c].id) for c in COLLECTIONS},
             "files": [
-                {
-                    "collection": collection,
-                    "url": f"/dumps/{snapshot.version}/{collection}/{file.path.name}",
-                    "rows": file.rows,
-                    "bytes": file.size,
-                    "sha256": sha256.get(file.path),
-                    "first_id": file.first_id,
-                    "last_id": file.last_id,
-                }
+                _file_document(snapshot.version, collection, file, sha256.get(file.path))
                 for collection in COLLECTIONS
                 for file in snapshot.files[collection]
             ],
         }
 
 
+def _file_document(version: int, collection: Collection, file: DataFile, sha256: str | None) -> dict[str, Any]:
+    return {
+        "collection": collection,
+        "url": f"/dumps/{version}/{collection}/{file.path.name}",
+        "rows": file.rows,
+        "bytes": file.size,
+        "sha256": sha256,
+        "first_id": file.first_id,
+        "last_id": file.last_id,
+    }
+
+
 class VersionsResource:
-    """The newest version with its files, and the versions before it; a page for who prefers one."""
+    """The newest version with its files, and the list of older versions; JSON or a page."""
 
-    methods = _METHODS
+    negotiates = True
 
-    def __init__(self, dumps: _Dumps) -> None:
-        self._dumps = dumps
-        self._versions = lru_cache(maxsize=1)(lambda newest: _versions(dumps.paths, newest))
+    def __init__(self, versions: Versions) -> None:
+        self._versions = versions
+        self._history = lru_cache(maxsize=1)(lambda newest: _history(versions.paths, newest))
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        newest = self._dumps.newest()
-        latest = self._dumps.told(newest) if newest.version >= 0 else None
-        versions = self._versions(newest.version) if latest else []
-        _tell(req, resp, {"latest": latest, "versions": versions}, latest, versions)
+        newest = self._versions.newest()
+        latest = self._versions.document(newest) if newest.version >= 0 else None
+        versions = self._history(newest.version) if latest else []
+        _answer(req, resp, {"latest": latest, "versions": versions}, latest, versions)
 
     on_head = on_get
 
 
-def _versions(paths: Paths, newest: int) -> list[dict[str, Any]]:
+def _history(paths: Paths, newest: int) -> list[dict[str, Any]]:
     return [
         {
             "version": entry["version"],
@@ -139,36 +131,35 @@ def _versions(paths: Paths, newest: int) -> list[dict[str, Any]]:
 
 
 class VersionResource:
-    """One version's files; a page for who prefers one."""
+    """The files of one version; JSON or a page."""
 
-    methods = _METHODS
+    negotiates = True
 
-    def __init__(self, dumps: _Dumps) -> None:
-        self._dumps = dumps
+    def __init__(self, versions: Versions) -> None:
+        self._versions = versions
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, version: str) -> None:
-        told = self._dumps.told(self._dumps.version(req, version))
-        _tell(req, resp, told, told)
+        document = self._versions.document(self._versions.version(req, version))
+        _answer(req, resp, document, document)
 
     on_head = on_get
 
 
-def _tell(
-    req: falcon.Request, resp: falcon.Response, told: dict[str, Any], shown: dict[str, Any] | None,
+def _answer(
+    req: falcon.Request, resp: falcon.Response, document: dict[str, Any], shown: dict[str, Any] | None,
     versions: Sequence[dict[str, Any]] = (),
 ) -> None:  # fmt: skip
-    """Answer ``told`` as JSON, or the page of the version ``shown``, with links to all ``versions``."""
-    _share(resp)
+    """Answer with the document as JSON, or with the page of the version ``shown``, with links to all ``versions``."""
+    _allow_any_origin(resp)
+    resp.set_header("Cache-Control", "no-cache")
     if req.context.kind == HTML:
         send(req, resp, rendered("dumps.html", shown=shown, versions=versions))
     else:
-        resp.content_type = JSON
-        resp.data = packed(req, resp, orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
+        send_json(req, resp, json_bytes(document, indent=True))
 
 
-def _share(resp: falcon.Response, cache_control: str = "no-cache") -> None:
-    """Let any page of any origin read this, with ranges: engines that run in a browser do."""
-    resp.set_header("Cache-Control", cache_control)
+def _allow_any_origin(resp: falcon.Response) -> None:
+    """Let pages of any origin read this, with ranges: database engines that run in a browser do."""
     resp.set_header("Access-Control-Allow-Origin", "*")
     resp.set_header("Access-Control-Expose-Headers", "Accept-Ranges, Content-Length, Content-Range, ETag")
 
@@ -177,32 +168,32 @@ def _share(resp: falcon.Response, cache_control: str = "no-cache") -> None:
 
 
 class CollectionResource:
-    """A collection at a version, written while it is read: ``signatures.ndjson`` and the like."""
+    """A whole collection at a version, written while it is sent: ``signatures.ndjson`` and the like."""
 
-    def __init__(self, dumps: _Dumps) -> None:
-        self._dumps = dumps
+    def __init__(self, versions: Versions, streams: StreamLimit) -> None:
+        self._versions, self._streams = versions, streams
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, version: str, name: str) -> None:
-        snapshot = self._dumps.version(req, version)
-        for collection in COLLECTIONS:
-            files = snapshot.files[collection]
-            if name == f"{collection}.parquet" and len(files) == 1:
-                raise falcon.HTTPFound(f"/dumps/{snapshot.version}/{collection}/{files[0].path.name}")
-            for ending, (kind, chunks) in _KINDS.items():
-                if name == collection + ending:
-                    _all_kept(files)
-                    resp.content_type = kind
-                    _share(resp)
-                    resp.set_header("Content-Disposition", f'attachment; filename="{name}"')
-                    is_asked = req.method != "HEAD"
-                    resp.stream = _Stream(self._dumps.streams, chunks(collection, files)) if is_asked else ()
-                    return
-        raise not_found()
+        snapshot = self._versions.version(req, version)
+        stem, dot, ending = name.partition(".")
+        if stem not in COLLECTIONS or dot + ending not in _FORMATS:
+            raise not_found()
+        collection = Collection.of_name(stem)
+        files = snapshot.files[collection]
+        if ending == "parquet" and len(files) == 1:
+            raise falcon.HTTPFound(f"/dumps/{snapshot.version}/{collection}/{files[0].path.name}")
+        _check_kept(files)
+        media_type, chunks = _FORMATS[dot + ending]
+        resp.content_type = media_type
+        _allow_any_origin(resp)
+        resp.set_header("Cache-Control", "no-cache")
+        resp.set_header("Content-Disposition", f'attachment; filename="{name}"')
+        resp.stream = self._streams.stream(chunks(collection, files)) if req.method != "HEAD" else ()
 
     on_head = on_get
 
 
-def _all_kept(files: tuple[DataFile, ...]) -> None:
+def _check_kept(files: tuple[DataFile, ...]) -> None:
     if not all(file.path.exists() for file in files):
         raise _gone()
 
@@ -210,39 +201,6 @@ def _all_kept(files: tuple[DataFile, ...]) -> None:
 def _gone() -> HttpError:
     return detail(410, "A file of this version is not kept any more.")
 
-
-class _Stream:
-    """An answer that is made while it is sent; it holds one of the places for such until it is closed."""
-
-    _places: threading.BoundedSemaphore | None = None
-
-    def __init__(self, places: threading.BoundedSemaphore, chunks: Iterator[bytes]) -> None:
-        if not places.acquire(blocking=False):
-            refusal = detail(503, "Too many downloads at once.")
-            refusal.headers["Retry-After"] = "10"
-            raise refusal
-        self._places = places
-        self._chunks = chunks
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        try:
-            return next(self._chunks)
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        places, self._places = self._places, None
-        if places is not None:
-            places.release()
-
-    __del__ = close  # for servers that do not close what they were given
-
-
-CSV, PARQUET = "text/csv", "application/vnd.apache.parquet"
 
 _NDJSON, _CSV = Template(RECORD + "\n"), Template('{id},{created_at}Z,"{text_csv}",0x{hash}\n')
 _CSV_HEAD = b"id,created_at,text_signature,hex_signature\n"
@@ -263,7 +221,7 @@ def _parquet(collection: Collection, files: tuple[DataFile, ...]) -> Iterator[by
     return file_bytes(collection, (pa.Table.from_batches([batch], FILE_SCHEMA) for batch in rows))
 
 
-_KINDS: dict[str, tuple[str, Chunks]] = {
+_FORMATS: dict[str, tuple[str, Chunks]] = {
     ".ndjson": (NDJSON, partial(_lines, b"", _NDJSON)),
     ".csv": (f"{CSV}; charset=utf-8", partial(_lines, _CSV_HEAD, _CSV)),
     ".parquet": (PARQUET, _parquet),
@@ -271,7 +229,7 @@ _KINDS: dict[str, tuple[str, Chunks]] = {
 
 
 def warm() -> None:
-    """Compile the kernel of many rows, or load it."""
+    """Compile the kernel that renders many rows, or load it."""
     numbers, text = np.zeros(1, np.int64), np.frombuffer(b"f()", np.uint8)
     segment = Segment.of(1, numbers, numbers, np.array([0, 3]), text, np.zeros((1, 4), np.uint8), {})
     _CSV.render(segment, np.zeros(_CHUNK_ROWS, np.int64))
@@ -283,67 +241,69 @@ def warm() -> None:
 class FileResource:
     """A data file of a version, or a range of its bytes."""
 
-    def __init__(self, dumps: _Dumps) -> None:
-        self._dumps = dumps
+    def __init__(self, versions: Versions) -> None:
+        self._versions = versions
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, version: str, name: str, file: str) -> None:
-        snapshot = self._dumps.version(req, version)
-        # Only names are compared: no path is made of what was asked for.
+        snapshot = self._versions.version(req, version)
+        # Names are only compared: no path is made of what a client sends.
         for collection in COLLECTIONS:
             for known in snapshot.files[collection]:
                 if (collection, known.path.name) == (name, file):
-                    _send(req, resp, known.path)
+                    _send_file(req, resp, known.path)
                     return
         raise not_found()
 
     on_head = on_get
 
 
-def _send(req: falcon.Request, resp: falcon.Response, path: Path) -> None:
+def _send_file(req: falcon.Request, resp: falcon.Response, path: Path) -> None:
     try:
-        data = path.open("rb")
+        stat = path.stat()
     except FileNotFoundError:
         raise _gone() from None
-    size = data.seek(0, 2)
-    tag = f'"{path.stem}"'  # never used for other bytes
-    modified = datetime.fromtimestamp(int(path.stat().st_mtime), UTC)
-    dated = modified.strftime("%a, %d %b %Y %H:%M:%S GMT")
-    first, end = 0, size
-    if (req.get_header("If-Range") or tag).strip() in (tag, dated):
-        try:
-            asked = byte_range(req.get_header("Range") or "", size)
-        except ValueError:
-            data.close()
-            refusal = detail(416, f"The file has {size} bytes.")
-            refusal.headers["Content-Range"] = f"bytes */{size}"
-            raise refusal from None
-        if asked is not None:
-            first, end = asked
-            resp.status = falcon.HTTP_206
-            resp.set_header("Content-Range", f"bytes {first}-{end - 1}/{size}")
-    _share(resp, _FOREVER)
-    resp.set_header("ETag", tag)
-    resp.set_header("Last-Modified", dated)
+    etag = strong(path.stem)  # the name is never used for other bytes
+    modified = datetime.fromtimestamp(int(stat.st_mtime), UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    part = _part_wanted(req, etag, modified, stat.st_size)
+    is_sent = req.method != "HEAD" and not is_current(req, etag)
+    data = _open(path) if is_sent else None  # before the headers that make caches keep the answer
+    _allow_any_origin(resp)
+    resp.set_header("Last-Modified", modified)
     resp.set_header("Accept-Ranges", "bytes")
     resp.content_type = PARQUET
-    known = req.get_header("If-None-Match") or ""
-    if known.strip() == "*" or tag in (one.strip().removeprefix("W/") for one in known.split(",")):
-        data.close()
-        resp.status = falcon.HTTP_304
-        resp.delete_header("Content-Range")
+    if not_modified(req, resp, etag, _FOREVER):
         return
+    first, end = part or (0, stat.st_size)
+    if part is not None:
+        resp.status = falcon.HTTP_206
+        resp.set_header("Content-Range", f"bytes {first}-{end - 1}/{stat.st_size}")
     resp.content_length = end - first
-    if req.method == "HEAD":
-        data.close()
-    else:
-        resp.stream = _Part(data, first, end)
+    if data is not None:
+        resp.stream = _FilePart(data, first, end)
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:  # vacuumed since its size was read
+        raise _gone() from None
+
+
+def _part_wanted(req: falcon.Request, etag: str, modified: str, size: int) -> tuple[int, int] | None:
+    """The range that Range and If-Range ask for; None for the whole file. Raises HttpError, 416."""
+    if (req.get_header("If-Range") or etag).strip() not in (etag, modified):
+        return None
+    try:
+        return byte_range(req.get_header("Range") or "", size)
+    except ValueError:
+        raise detail(416, f"The file has {size} bytes.", {"Content-Range": f"bytes */{size}"}) from None
 
 
 def byte_range(header: str, size: int) -> tuple[int, int] | None:
-    """The half-open range that a Range header asks for; None for all of it.
+    """The half-open range that a Range header asks for; None for the whole file.
 
-    A header that is no single range of bytes counts for nothing, as the standard allows. Raises
-    ValueError for a range without a byte in it.
+    A header that is not a single range of bytes is ignored, as RFC 9110 allows (14.2). Raises ValueError where the
+    range has no byte of the file.
     """
     found = re.fullmatch(r"bytes\s*=\s*(?:(\d{1,18})\s*-\s*(\d{0,18})|-\s*(\d{1,18}))\s*", header, re.ASCII)
     if not found:
@@ -359,10 +319,10 @@ def byte_range(header: str, size: int) -> tuple[int, int] | None:
     return first, end
 
 
-class _Part:
-    """Some bytes of an open file as a file of its own.
+class _FilePart:
+    """A range of an open file as a file of its own.
 
-    Seekable, so that waitress sends it by itself and the thread is free for the next request.
+    It is seekable, so waitress sends it from its own thread, and the thread that answers is free.
     """
 
     def __init__(self, data: BinaryIO, first: int, end: int) -> None:

@@ -1,8 +1,8 @@
 """Many hashes in one request: selectors and topics in, their texts out, one line of JSON each, in order.
 
-All hashes of a request are looked up together, segment by segment, and only then written, some thousand
-lines at a time, by compiled kernels: no Python runs for a single hash. A request holds its body, 60 bytes
-a hash and one piece of the answer, so memory is bounded whatever is asked for how often.
+All hashes of a request are looked up together, segment by segment, and then written by compiled kernels, some
+thousand lines at a time: no Python runs for a single hash. A request holds its body, 60 bytes a hash and one piece
+of the answer, so its memory is bounded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from sigdir.serve.http.bodies import read_body
 from sigdir.serve.http.errors import HttpError, detail
 from sigdir.serve.http.negotiate import NDJSON
 from sigdir.serve.settings import Settings
-from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
@@ -41,7 +40,7 @@ MAX_HASHES = 100_000
 
 _WIDTHS = np.array([collection.hash_bytes for collection in COLLECTIONS], np.int64)
 _NEITHER = len(COLLECTIONS)
-"""The kind of what is no hash; that of a hash is its collection's place."""
+"""The kind of an item that is no hash. The kind of a hash is the place of its collection in COLLECTIONS."""
 
 _MAX_ECHO = 80  # bytes of a malformed hash that its line repeats
 _PIECE = 16_384  # hashes and texts of a piece of the answer, more only where one hash has more
@@ -50,11 +49,7 @@ _BEGIN = fixed('{"hash":"')
 _TEXTS = fixed('","texts":[')
 _END = fixed("]}\n")
 _ERROR = fixed('","error":"neither 8 nor 64 hex digits"}\n')
-_FRAME = 96  # bytes of a line beside its hash and texts
-
-
-def routes(settings: Settings, reader: Reader, writer: Writer) -> list[tuple[str, object]]:
-    return [("/api/v1/resolve/", ResolveResource(settings, reader))]
+_FRAME = 96  # bytes of a line without its hash and texts
 
 
 class ResolveResource:
@@ -66,27 +61,27 @@ class ResolveResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         body = read_body(req, self._max_body)
-        asked = Asked.of(body, req.content_type or "")
+        hashes = Hashes.of(body, req.content_type or "")
         resp.content_type = NDJSON
-        resp.stream = resolved(self._reader.current(), asked)
+        resp.stream = resolved(self._reader.current(), hashes)
 
 
 # Reading.
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What was asked for: the n-th is ``data[starts[n]:ends[n]]`` as it came, of kind ``kinds[n]``."""
+class Hashes:
+    """The hashes of a request: the n-th is ``data[starts[n]:ends[n]]`` as sent, of kind ``kinds[n]``."""
 
     data: Array
     starts: Array
     ends: Array
     kinds: Array
-    digests: Array  # uint8, 32 a hash, zeros behind a selector
+    digests: Array  # uint8, 32 bytes a hash, zeros after a selector
 
     @classmethod
-    def of(cls, body: bytes, content_type: str) -> Asked:
-        """Understand a body by its content type, or where that says nothing by its first byte; raises HttpError."""
+    def of(cls, body: bytes, content_type: str) -> Hashes:
+        """Parse a body by its content type, or by its first byte where the type is missing; raises HttpError."""
         raw, blank_counts = _lines_of(body, content_type)
         data = np.frombuffer(raw, np.uint8)
         starts, ends = np.empty(MAX_HASHES, np.int64), np.empty(MAX_HASHES, np.int64)
@@ -104,7 +99,7 @@ def _too_many() -> HttpError:
 
 
 def _lines_of(body: bytes, content_type: str) -> tuple[bytes, bool]:
-    """A body as one hash a line, and whether a blank line counts for one."""
+    """A body as one hash a line, and whether a blank line counts as one."""
     kind = content_type.partition(";")[0].strip().lower()
     first = body.lstrip()[:1]
     if kind == "application/json" or (kind not in _LINES and first == b"["):
@@ -119,7 +114,7 @@ _LINES = (*_JSON_LINES, "text/plain")
 
 
 def _joined(items: list[Any]) -> tuple[bytes, bool]:
-    if not all(type(item) is str for item in items):  # no hash; its line repeats it
+    if not all(type(item) is str for item in items):  # not a hash; its line of the answer repeats it
         items = [item if isinstance(item, str) else orjson.dumps(item).decode() for item in items]
     text = "\n".join(items)
     if text.count("\n") >= max(1, len(items)):
@@ -128,7 +123,7 @@ def _joined(items: list[Any]) -> tuple[bytes, bool]:
 
 
 def _json_list(body: bytes) -> list[Any]:
-    if body.count(b",") >= MAX_HASHES:  # before a body of nothing but brackets takes twenty times its size
+    if body.count(b",") >= MAX_HASHES:  # a parsed body of brackets would take twenty times its size
         raise _too_many()
     try:
         items = orjson.loads(body)
@@ -140,17 +135,17 @@ def _json_list(body: bytes) -> list[Any]:
 
 
 def _json_lines(body: bytes) -> list[Any]:
-    """The text or the member ``hash`` of each line that is not blank; a line that is neither as it came."""
+    """The text, or the member ``hash``, of each line that is not blank; any other line as sent."""
     if body.count(b"\n") > 2 * MAX_HASHES:
         raise _too_many()
     lines = [line for line in body.split(b"\n") if line.strip()]
     try:
         values = _json_list(b"[" + b",".join(lines) + b"]")
-    except HttpError as refusal:
-        if refusal.status == 413:
+    except HttpError as error:
+        if error.status == 413:
             raise
         values = []
-    if len(values) != len(lines):  # a line is broken, or has several values: each by itself
+    if len(values) != len(lines):  # a line is broken or has several values, so parse each alone
         values = [_json_line(line) for line in lines]
     return [value.get("hash", "") if isinstance(value, dict) else value for value in values]
 
@@ -164,7 +159,7 @@ def _json_line(line: bytes) -> Any:
 
 @njit(nogil=True, cache=True)
 def _split(data: Array, starts: Array, ends: Array, blank_counts: bool) -> int:
-    """Find the lines without the blanks round them; one more than there is room for where there are more."""
+    """Find the lines, without the blanks around them; gives their count, or one more than fit."""
     count = 0
     at = 0
     while at <= len(data):
@@ -187,7 +182,7 @@ def _split(data: Array, starts: Array, ends: Array, blank_counts: bool) -> int:
 
 @njit(nogil=True, cache=True)
 def _understand(data: Array, starts: Array, ends: Array, kinds: Array, digests: Array) -> None:
-    """Tell what each line is, and give its bytes."""
+    """Set the kind and the bytes of each line."""
     for n in range(len(starts)):
         at, end = starts[n], ends[n]
         if end - at > 2 and data[at] == 0x30 and (data[at + 1] | 0x20) == 0x78:
@@ -215,58 +210,58 @@ def _understand(data: Array, starts: Array, ends: Array, kinds: Array, digests: 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The rows of a segment that may answer: those of the hash ``asking[n]`` are ``order[first[n]:last[n]]``."""
+    """Candidate rows of a segment: those of the hash number ``wanted[n]`` are ``order[first[n]:last[n]]``."""
 
     segment: Segment
-    asking: Array
+    wanted: Array
     order: Array
     first: Array
     last: Array
 
 
-def resolved(view: View, asked: Asked) -> Iterator[bytes]:
-    """The lines of the answer, in pieces; texts of a hash the oldest first."""
+def resolved(view: View, hashes: Hashes) -> Iterator[bytes]:
+    """The lines of the answer, in pieces. The texts of a hash are oldest first."""
     found = []
-    weights = np.ones(len(asked.kinds), np.int64)
+    weights = np.ones(len(hashes.kinds), np.int64)
     for kind, collection in enumerate(COLLECTIONS):
-        asking = np.flatnonzero(asked.kinds == kind)
-        # Looked up in their own order, neighbours take the same turns: a third of the time.
-        prefixes = np.ascontiguousarray(asked.digests[asking, :4]).view(">u4").reshape(-1)
+        wanted = np.flatnonzero(hashes.kinds == kind)
+        # Sorted, neighbours take the same branches: a look-up takes a third of the time.
+        prefixes = np.ascontiguousarray(hashes.digests[wanted, :4]).view(">u4").reshape(-1)
         rising = np.argsort(prefixes)
-        prefixes, first, last = prefixes[rising].astype(np.uint32), np.empty_like(asking), np.empty_like(asking)
-        for segment in view.segments[collection] if len(asking) else ():
+        prefixes, first, last = prefixes[rising].astype(np.uint32), np.empty_like(wanted), np.empty_like(wanted)
+        for segment in view.segments[collection] if len(wanted) else ():
             order, first[rising], last[rising] = segment.with_prefixes(prefixes)
             some = last > first
             if some.any():
-                found.append(_Found(segment, asking[some], order, first[some], last[some]))
-                weights[asking[some]] += last[some] - first[some]
+                found.append(_Found(segment, wanted[some], order, first[some], last[some]))
+                weights[wanted[some]] += last[some] - first[some]
     ends = np.cumsum(weights)
     total = int(ends[-1]) if len(ends) else 0
     cuts = np.searchsorted(ends, np.arange(_PIECE, total, _PIECE), side="right").tolist()
     for start, stop in pairwise(sorted({0, *cuts, len(ends)})):
-        yield _piece(asked, found, start, stop)
+        yield _piece(hashes, found, start, stop)
 
 
-def _piece(asked: Asked, found: list[_Found], first: int, last: int) -> bytes:
-    """The lines ``first`` up to ``last``."""
-    asking, starts, pools = [NO_ROWS], [NO_ROWS], [_NOTHING]
+def _piece(hashes: Hashes, found: list[_Found], first: int, last: int) -> bytes:
+    """The lines ``first`` up to ``last``, exclusive."""
+    wanted, starts, pools = [NO_ROWS], [NO_ROWS], [_NOTHING]
     pooled = 0
     for part in found:
-        a, b = np.searchsorted(part.asking, (first, last)).tolist()
+        a, b = np.searchsorted(part.wanted, (first, last)).tolist()
         if a < b:
             segment = part.segment
             theirs, begins, pool = _texts(
-                part.asking[a:b], part.order, part.first[a:b], part.last[a:b], asked.digests,
+                part.wanted[a:b], part.order, part.first[a:b], part.last[a:b], hashes.digests,
                 segment.hash, segment.offsets, segment.text,
             )  # fmt: skip
-            asking.append(theirs)
+            wanted.append(theirs)
             starts.append(begins + pooled)
             pools.append(pool)
             pooled += len(pool)
-    of = np.concatenate(asking)
+    of = np.concatenate(wanted)
     order = np.argsort(of, kind="stable")  # the texts of one hash stay in the order of the segments
     lines: bytes = _lines(
-        asked.data, asked.starts, asked.ends, asked.kinds, asked.digests, first, last,
+        hashes.data, hashes.starts, hashes.ends, hashes.kinds, hashes.digests, first, last,
         of[order], np.concatenate(starts)[order], np.concatenate(pools),
     ).tobytes()  # fmt: skip
     return lines
@@ -277,28 +272,28 @@ _NOTHING = np.empty(0, np.uint8)
 
 @njit(nogil=True, cache=True)
 def _texts(
-    asking: Array, order: Array, first: Array, last: Array, digests: Array, hash: Array, offsets: Array, text: Array
+    wanted: Array, order: Array, first: Array, last: Array, digests: Array, hash: Array, offsets: Array, text: Array
 ) -> tuple[Array, Array, Array]:
-    """The texts of a segment's rows as JSON has them: which hash each is of, where it begins, and the bytes.
+    """The texts of a segment's rows as JSON strings: the hash number of each, its start, and all bytes.
 
-    Each is ended by a zero.
+    A zero byte ends each string.
     """
     rows = size = 0
-    for n in range(len(asking)):
+    for n in range(len(wanted)):
         for k in range(first[n], last[n]):
             row = np.int64(order[k] & np.uint64(0xFFFF_FFFF))
-            if _is_same(hash, row, digests, asking[n]):
+            if _is_same(hash, row, digests, wanted[n]):
                 rows += 1
                 size += 3 + 6 * (offsets[row + 1] - offsets[row])
     theirs, begins, out = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(size, np.uint8)
     at = np.uint64(0)
     one = np.uint64(1)
     count = 0
-    for n in range(len(asking)):
+    for n in range(len(wanted)):
         for k in range(first[n], last[n]):
             row = np.int64(order[k] & np.uint64(0xFFFF_FFFF))
-            if _is_same(hash, row, digests, asking[n]):
-                theirs[count], begins[count] = asking[n], at
+            if _is_same(hash, row, digests, wanted[n]):
+                theirs[count], begins[count] = wanted[n], at
                 count += 1
                 out[at] = 0x22
                 at += one
@@ -315,7 +310,7 @@ def _texts(
 
 @njit(nogil=True, cache=True)
 def _is_same(hash: Array, row: Any, digests: Array, n: int) -> bool:
-    """Whether a row has the hash asked for; its first four bytes are known to be the same."""
+    """Whether a row has the n-th hash. Their first four bytes are equal already."""
     same = True
     for k in range(4, hash.shape[1]):
         same &= hash[row, k] == digests[n, k]
@@ -327,7 +322,7 @@ def _lines(
     data: Array, starts: Array, ends: Array, kinds: Array, digests: Array, first: int, last: int,
     of: Array, begins: Array, texts: Array,
 ) -> Array:  # fmt: skip
-    """The lines of the hashes ``first`` up to ``last``; ``of`` rises and tells which hash a text is of."""
+    """The lines of the hashes ``first`` up to ``last``. ``of`` is the hash number of each text, rising."""
     size = len(texts)
     for n in range(first, last):
         size += _FRAME + (2 * _WIDTHS[kinds[n]] if kinds[n] < _NEITHER else 6 * _MAX_ECHO)
@@ -370,4 +365,4 @@ def warm() -> None:
     segment = Segment.of(1, numbers, numbers, np.array([0, 3]), text, digest, sorted_hashes(digest))
     segment.with_hash(bytes(4))
     view = View(Snapshot(), {SIGNATURES: (segment,), EVENT_SIGNATURES: ()}, "", b"")
-    b"".join(resolved(view, Asked.of(b"0xa9059cbb", "")))
+    b"".join(resolved(view, Hashes.of(b"0xa9059cbb", "")))

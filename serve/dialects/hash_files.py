@@ -1,7 +1,7 @@
-"""The trees of ethereum-lists/4bytes and topic0, as if they were files: Otterscan reads these.
+"""The trees of ethereum-lists/4bytes and topic0, as if they were files. Otterscan reads these.
 
-``/signatures/a9059cbb`` and ``/topic0/<64 hex>`` are the texts joined by ``;``. Readers take the first one,
-so what is not filtered comes first, then what is oldest.
+``/signatures/a9059cbb`` and ``/topic0/<64 hex>`` are the texts of a hash, joined by ``;``. Readers take the first
+one, so texts that are not filtered come first, then older ones.
 """
 
 from __future__ import annotations
@@ -11,25 +11,17 @@ import re
 
 import falcon
 
-from sigdir.serve.http.errors import HttpError, not_found
-from sigdir.serve.lists import texts_with
-from sigdir.serve.settings import Settings
-from sigdir.serve.writer import Writer
-from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.serve.http.conditional import not_modified, strong
+from sigdir.serve.http.errors import detail
+from sigdir.serve.lists.selection import texts_with
+from sigdir.signatures.collections import Collection
 from sigdir.signatures.standards import is_filtered
 from sigdir.warehouse.index.view import Reader
 
-_CACHED_SECONDS = 3600
+_CACHE_SECONDS = 3600
 
 
-def routes(settings: Settings, reader: Reader, writer: Writer) -> list[tuple[str, object]]:
-    return [
-        ("/signatures/{hash}", FileResource(SIGNATURES, reader)),
-        ("/topic0/{hash}", FileResource(EVENT_SIGNATURES, reader)),
-    ]
-
-
-class FileResource:
+class HashFileResource:
     """The file of one hash."""
 
     def __init__(self, collection: Collection, reader: Reader) -> None:
@@ -40,16 +32,12 @@ class FileResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response, hash: str) -> None:
         texts = self._texts(hash)
         if not texts:
-            raise HttpError(404, not_found().body, {"Cache-Control": "no-cache"})  # it may come any moment
+            raise detail(404, "Not found.", {"Cache-Control": "no-cache"})  # a text may be POSTed at any time
         body = ";".join(texts).encode()
-        tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-        resp.set_header("ETag", tag)
-        resp.set_header("Cache-Control", f"public, max-age={_CACHED_SECONDS}")
-        if tag in (req.get_header("If-None-Match") or ""):
-            resp.status = falcon.HTTP_304
-            return
-        resp.content_type = "text/plain; charset=utf-8"
-        resp.data = body
+        etag = strong(hashlib.sha256(body).hexdigest()[:16])
+        if not not_modified(req, resp, etag, f"public, max-age={_CACHE_SECONDS}"):
+            resp.content_type = "text/plain; charset=utf-8"
+            resp.data = body
 
     on_head = on_get
 

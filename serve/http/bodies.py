@@ -1,4 +1,4 @@
-"""Request bodies: JSON, urlencoded and multipart forms, each bounded, each broken in the contract's words."""
+"""Request bodies: JSON, urlencoded and multipart forms, each bounded, with the contract's errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import falcon
 from falcon.media import MultipartFormHandler
 
-from sigdir.serve.http.errors import HttpError, detail
+from sigdir.serve.http.errors import detail, field_error
 
 _MAX_FIELDS = 1000
 _MAX_VALUES = 1 << 20
@@ -19,7 +19,7 @@ _MAX_VALUES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file of a multipart form, and what the client calls it."""
+    """A file of a multipart form, and its name at the client."""
 
     data: bytes
     name: str = ""
@@ -45,20 +45,20 @@ def fields_of(request: falcon.Request, limit: int) -> dict[str, Any]:
     Of repeated fields the last one counts. Raises HttpError.
     """
     body = read_body(request, limit)
-    written = request.content_type
-    kind = (written or "").partition(";")[0].strip().lower()
-    if not body and (kind == "" or kind in _READERS):
+    content_type = request.content_type or ""
+    media_type = content_type.partition(";")[0].strip().lower()
+    if not body and (media_type == "" or media_type in _READERS):
         return {}
-    reader = _READERS.get(kind)
+    reader = _READERS.get(media_type)
     if reader is None:
-        raise detail(415, f'Unsupported media type "{written or ""}" in request.')
-    return reader(body, written or "")
+        raise detail(415, f'Unsupported media type "{content_type}" in request.')
+    return reader(body, content_type)
 
 
 def loads(text: str) -> Any:
     """The JSON value of a text; raises ValueError, RecursionError.
 
-    Of too many values too: 16 MiB of ``[],`` would take half a gigabyte.
+    Too many values are a ValueError: 16 MiB of ``[],`` would take half a gigabyte.
     """
     if len(text) > _MAX_VALUES and sum(map(text.count, ",[{")) > _MAX_VALUES:
         raise ValueError(f"over {_MAX_VALUES} values")
@@ -76,8 +76,7 @@ def _json(body: bytes, _: str) -> dict[str, Any]:
         raise detail(400, f"JSON parse error - {error}") from None
     if not isinstance(value, dict):
         kind = "NoneType" if value is None else type(value).__name__
-        text = f"Invalid data. Expected a dictionary, but got {kind}."
-        raise HttpError(400, {"non_field_errors": [text]})
+        raise field_error("non_field_errors", f"Invalid data. Expected a dictionary, but got {kind}.")
     return value
 
 
@@ -92,7 +91,6 @@ def _form(body: bytes, _: str) -> dict[str, Any]:
 
 
 def _multipart(body: bytes, content_type: str) -> dict[str, Any]:
-
     fields: dict[str, Any] = {}
     handler = MultipartFormHandler()
     handler.parse_options.max_body_part_buffer_size = len(body) + 1
@@ -120,13 +118,13 @@ _READERS = {
 def text_field(fields: dict[str, Any], name: str) -> str:
     """A text as the contract reads it, trimmed; raises HttpError where it is missing, null or blank."""
     if name not in fields:
-        raise HttpError(400, {name: ["This field is required."]})
+        raise field_error(name, "This field is required.")
     value = fields[name]
     if value is None:
-        raise HttpError(400, {name: ["This field may not be null."]})
+        raise field_error(name, "This field may not be null.")
     if isinstance(value, Upload):
         value = value.data.decode("utf-8", "replace")
     text = (value if isinstance(value, str) else str(value)).strip()
     if not text:
-        raise HttpError(400, {name: ["This field may not be blank."]})
+        raise field_error(name, "This field may not be blank.")
     return text

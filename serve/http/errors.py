@@ -1,12 +1,18 @@
-"""Errors of the contract, and the one place where they become statuses."""
+"""HttpError, and the one mapping of errors to statuses."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import falcon
+
+from sigdir.warehouse.errors import WarehouseError
+
+_RETRY_SECONDS = 10
+
 
 class HttpError(Exception):
-    """An answer other than success: ``body`` is the JSON of it."""
+    """An answer other than success. ``body`` is its JSON."""
 
     def __init__(self, status: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> None:
         super().__init__(status, body)
@@ -15,13 +21,40 @@ class HttpError(Exception):
         self.headers = headers or {}
 
 
-def detail(status: int, text: str) -> HttpError:
-    return HttpError(status, {"detail": text})
+def detail(status: int, text: str, headers: dict[str, str] | None = None) -> HttpError:
+    """An error with one sentence."""
+    return HttpError(status, {"detail": text}, headers)
 
 
 def field_error(name: str, text: str) -> HttpError:
+    """A 400 that names the parameter or field at fault."""
     return HttpError(400, {name: [text]})
 
 
 def not_found() -> HttpError:
     return detail(404, "Not found.")
+
+
+def method_not_allowed(method: str) -> HttpError:
+    return detail(405, f'Method "{method}" not allowed.')
+
+
+def unavailable(text: str, retry_seconds: int = _RETRY_SECONDS) -> HttpError:
+    """A 503 with a Retry-After."""
+    return detail(503, text, {"Retry-After": str(retry_seconds)})
+
+
+def http_error_of(error: Exception) -> HttpError:
+    """The answer to an error of any kind.
+
+    A storage error, as of a full disk or a damaged file, is a 503, because it may be mended when the client
+    comes again. An unknown error is a 500 that tells the client nothing.
+    """
+    if isinstance(error, HttpError):
+        return error
+    if isinstance(error, falcon.HTTPError):
+        status = falcon.http_status_to_code(error.status)
+        return detail(status, error.description or error.title or "", dict(error.headers or {}))
+    if isinstance(error, OSError | WarehouseError):
+        return unavailable("The directory's storage cannot be used at the moment.")
+    return detail(500, "Internal error.")

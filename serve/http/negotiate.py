@@ -1,6 +1,6 @@
-"""Which of the two representations a request gets, as the contract says; validators; packing; browsers' preflights.
+"""Which of the two representations a request gets, by the wire contract, and whether it is packed.
 
-What every request is looked at for is taken from the environment: by get_header it is half a microsecond a look.
+Headers that every request is examined for are read from the environment: get_header takes half a microsecond more.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import falcon
 
+from sigdir.serve.http import conditional
 from sigdir.serve.http.errors import detail, not_found
 
 JSON, HTML, NDJSON = "application/json", "text/html", "application/x-ndjson"
@@ -21,7 +22,7 @@ _GZIP_FROM_BYTES = 1024
 def representation(accept: str, format: str) -> str:
     """JSON or HTML; raises HttpError, 404 for an unknown ``format`` and 406 for an ``Accept`` of neither.
 
-    ``format=json`` leaves JSON alone; ``format=api`` gives HTML to who prefers it and JSON to others.
+    ``format=json`` rules out HTML. ``format=api`` gives HTML to a client that prefers it, and JSON to all others.
     """
     if format not in ("", "json", "api"):
         raise not_found()
@@ -36,14 +37,14 @@ def representation(accept: str, format: str) -> str:
 
 
 def _quality(accept: str, kind: str) -> float:
-    """How much a type is wanted: its quality, and among equal ones how closely it is named."""
+    """The quality of a type, plus a little for how closely Accept names it (RFC 9110, 12.5.1)."""
     best = (-1, 0.0)
     for part in (accept or "*/*").split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))
         closeness = {kind: 2, kind.split("/", maxsplit=1)[0] + "/*": 1, "*/*": 0, "*": 0}.get(name.lower(), -1)
         if closeness > best[0]:
             best = (closeness, _q(parameters))
-    # Closeness decides between types of equal quality; a browser names HTML and takes anything else.
+    # Between types of equal quality closeness decides: a browser names HTML and takes anything else.
     return best[1] + best[0] * 1e-6 if best[0] >= 0 and best[1] > 0 else 0.0
 
 
@@ -69,7 +70,7 @@ def takes_gzip(accept_encoding: str) -> bool:
 
 
 def packed(req: falcon.Request, resp: falcon.Response, body: bytes) -> bytes:
-    """The body as the request wants it, gzipped or not; sets the headers that say so."""
+    """The body, gzipped where the client takes that and it helps; sets Vary and Content-Encoding."""
     if len(body) < _GZIP_FROM_BYTES:
         return body
     resp.append_header("Vary", "Accept-Encoding")
@@ -81,20 +82,4 @@ def packed(req: falcon.Request, resp: falcon.Response, body: bytes) -> bytes:
 
 
 def not_modified(req: falcon.Request, resp: falcon.Response, tag: str, keep: str = "no-cache") -> bool:
-    """Set the validators; True where the client has this state already."""
-    tag = f'"{tag}"'
-    resp.set_header("ETag", "W/" + tag)
-    resp.set_header("Cache-Control", keep)
-    known = req.env.get("HTTP_IF_NONE_MATCH")
-    if known and (known.strip() == "*" or tag in (t.strip().removeprefix("W/") for t in known.split(","))):
-        resp.status = falcon.HTTP_304
-        return True
-    return False
-
-
-def preflight(req: falcon.Request, resp: falcon.Response) -> None:
-    """Tell a browser, where it asks, what a page of another origin may send."""
-    if req.get_header("Access-Control-Request-Method"):
-        resp.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS")
-        resp.set_header("Access-Control-Allow-Headers", "Accept, Content-Type, If-None-Match")
-        resp.set_header("Access-Control-Max-Age", "86400")
+    return conditional.not_modified(req, resp, conditional.weak(tag), keep)

@@ -21,10 +21,11 @@ from sigdir.serve import imports
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail
 from sigdir.serve.http.negotiate import HTML
-from sigdir.serve.lists import texts_with
+from sigdir.serve.lists.selection import texts_with
 from sigdir.serve.pages.page import rendered, send
 from sigdir.serve.pages.rows import HASH_WORDS, NAMED, hash_address
 from sigdir.serve.settings import MIB, Settings
+from sigdir.serve.texts import store_texts
 from sigdir.serve.writer import Writer
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import SIGNATURES, Collection
@@ -255,7 +256,7 @@ class StorePage:
         text = _text(bodies.fields_of(req, self._limit), "texts").encode("utf-8", "replace")
         found = preview_rows(self._reader.current(), _lines(text), SIGNATURES)
         asked = [row for row in found if row.state == "new" and row.new]
-        rows = imports.store_texts(self._writer, [row.new for row in asked if row.new])
+        rows = store_texts(self._writer, [row.new for row in asked if row.new])
         stored = [row for row, staged in zip(asked, rows, strict=True) if staged is not None]
         resp.set_header("Cache-Control", "no-store")
         send(req, resp, rendered("stored.html", here="/submit/", stored=stored, asked=len(found)))

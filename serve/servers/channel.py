@@ -29,7 +29,7 @@ from waitress.parser import HTTPRequestParser, unquote_bytes_to_wsgi
 from waitress.task import ErrorTask, ThreadedTaskDispatcher
 from waitress.utilities import BadRequest
 
-from sigdir.serve.lists import is_quick
+from sigdir.serve.lists.short_requests import is_short_request
 
 REQUEST_SECONDS = 300
 """What a request may take to arrive: 16 MiB at 450 kbit/s."""
@@ -111,7 +111,9 @@ def is_quick_request(request: Any) -> bool:
     if request.error or request.body_rcv is not None:
         return False
     known = request.headers.get
-    return is_quick(request.command, request.path, request.query, known("ACCEPT", ""), known("ACCEPT_ENCODING", ""))
+    return is_short_request(
+        request.command, request.path, request.query, known("ACCEPT", ""), known("ACCEPT_ENCODING", "")
+    )
 
 
 class Channel(HTTPChannel):

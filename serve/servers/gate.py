@@ -22,7 +22,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from sigdir.serve.http.errors import HttpError
-from sigdir.serve.lists import is_quick
+from sigdir.serve.lists.short_requests import is_short_request
 from sigdir.serve.settings import BODIES
 
 _RETRY_SECONDS = 10
@@ -116,7 +116,7 @@ class Leader:
 
 def _is_quick(scope: dict[str, Any]) -> bool:
     known = scope.get
-    return is_quick(
+    return is_short_request(
         scope["REQUEST_METHOD"], scope["PATH_INFO"], scope["QUERY_STRING"],
         known("HTTP_ACCEPT", ""), known("HTTP_ACCEPT_ENCODING", ""),
     )  # fmt: skip

@@ -6,9 +6,10 @@ import sys
 import time
 from typing import Any
 
-from sigdir.serve.app import create_app, warm
+from sigdir.serve.app import create_app
 from sigdir.serve.servers.access_log import AccessLog
 from sigdir.serve.settings import Settings
+from sigdir.serve.warm import warm
 from sigdir.serve.writer import Writer
 from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.index.view import Reader

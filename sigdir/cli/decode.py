@@ -13,7 +13,7 @@ import orjson
 from sigdir.cli.errors import Command
 from sigdir.cli.options import json_option, warehouse_option
 from sigdir.cli.output import write_json
-from sigdir.serve.decode import candidates, told
+from sigdir.serve.decode import candidates, document
 from sigdir.signatures.calldata import MAX_BYTES, DecodeAttempt, as_json, calldata
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.paths import existing
@@ -56,7 +56,7 @@ def _digits(argument: str) -> str:
 
 
 def _write_document(view: View, data: bytes) -> bool:
-    answer = told(view, data)
+    answer = document(view, data)
     write_json(answer)
     return any(candidate["decodes"] for candidate in answer["candidates"])
 

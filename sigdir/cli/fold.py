@@ -21,6 +21,7 @@ from sigdir.signatures.errors import SigdirError
 from sigdir.warehouse import publish
 from sigdir.warehouse.compact import compact, due
 from sigdir.warehouse.errors import Busy
+from sigdir.warehouse.fold_mark import mark_fold
 from sigdir.warehouse.index.view import tidy
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.vacuum import vacuum
@@ -66,6 +67,7 @@ class Upkeep:
         """One round. It ends early if another process publishes; the next round continues."""
         with suppress(Busy):  # an import that is publishing folds the staged rows too
             folded = publish.fold(self._paths, wait=False)
+            mark_fold(self._paths)
             if compact(self._paths, due, threads=1, wait=False) or folded:
                 tidy(self._paths)
             if time.monotonic() >= self._next_vacuum:

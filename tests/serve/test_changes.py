@@ -15,7 +15,8 @@ import pytest
 
 from sigdir.serve.bulk.changes import changes
 from sigdir.serve.cursors import InvalidCursor, cursor_at, id_of
-from sigdir.serve.lists import page_of, parse
+from sigdir.serve.lists.paging import page_of
+from sigdir.serve.lists.query import parse
 from sigdir.signatures.collections import (
     COLLECTIONS,
     EVENT_SIGNATURES,

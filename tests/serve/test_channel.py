@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from waitress.parser import ParsingError
 
-from sigdir.serve.lists import is_quick
+from sigdir.serve.lists.short_requests import is_short_request
 from sigdir.serve.servers.channel import _split_any, split_uri
 from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH
 
@@ -51,7 +51,11 @@ def test_an_address_is_cut_as_waitress_cuts_it(uri: bytes) -> None:
 )
 def test_quick_is_what_needs_no_scan(path: str, query: str, quick: bool) -> None:
     """What the reading thread answers itself is looked up, never searched for."""
-    assert is_quick("GET", path, query, "", "") is is_quick("HEAD", path, query, "*/*", "identity") is quick
+    assert (
+        is_short_request("GET", path, query, "", "")
+        is is_short_request("HEAD", path, query, "*/*", "identity")
+        is quick
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,4 +64,4 @@ def test_quick_is_what_needs_no_scan(path: str, query: str, quick: bool) -> None
 )
 def test_quick_is_what_is_only_read_and_sent_as_it_is(method: str, accept: str, encodings: str) -> None:
     """Writing, a page for people, packing: for threads."""
-    assert not is_quick(method, SIGNATURES_PATH, "", accept, encodings)
+    assert not is_short_request(method, SIGNATURES_PATH, "", accept, encodings)

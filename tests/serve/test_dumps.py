@@ -8,7 +8,6 @@ import html
 import io
 import json
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -19,8 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sigdir.serve.bulk.dumps import _Stream, byte_range
+from sigdir.serve.bulk.dumps import byte_range
 from sigdir.serve.http.errors import HttpError
+from sigdir.serve.http.streams import StreamLimit
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import tidy
 from sigdir.warehouse.log import history
@@ -349,22 +349,23 @@ def test_digests_that_no_commit_tells_are_computed_and_kept(tmp_path: Path) -> N
 
 
 def test_only_so_many_stream_at_once() -> None:
-    places = threading.BoundedSemaphore(2)
-    first, second = (_Stream(places, iter([b"a", b"b"])) for _ in range(2))
+    """Half of the threads; a stream returns its permit once, at its end or when it is closed."""
+    limit = StreamLimit(threads=4)
+    first, second = (limit.stream(iter([b"a", b"b"])) for _ in range(2))
     with pytest.raises(HttpError) as refused:
-        _Stream(places, iter([]))
+        limit.stream(iter([]))
     assert (refused.value.status, "Retry-After" in refused.value.headers) == (503, True)
-    assert list(first) == [b"a", b"b"]  # its end frees the place
-    third = _Stream(places, iter([b"c"]))
+    assert list(first) == [b"a", b"b"]  # its end returns the permit
+    third = limit.stream(iter([b"c"]))
     second.close()
     second.close()  # once is enough
-    fourth = _Stream(places, iter([]))
+    fourth = limit.stream(iter([]))
     with pytest.raises(HttpError):
-        _Stream(places, iter([]))
+        limit.stream(iter([]))
     third.close()
     fourth.close()
     with pytest.raises(ValueError, match="released too many"):
-        places.release()
+        limit._permits.release()
 
 
 def test_a_version_published_meanwhile_is_the_newest_at_once(tmp_path: Path) -> None:

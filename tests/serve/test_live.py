@@ -26,7 +26,8 @@ from typing import Any
 import pytest
 
 import sigdir
-from sigdir.serve.writer import Writer, new_text
+from sigdir.serve.texts import canonical_text
+from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
@@ -398,7 +399,7 @@ def test_posts_that_wait_together_are_told_apart(tmp_path: Path) -> None:
     texts = [[f"shared{(thread * 7 + number) % 90}()" for number in range(60)] for thread in range(8)]
 
     def post_each(part: list[str]) -> list[tuple[str, StagedRow | None]]:
-        return [(text, posts.store([new_text(SIGNATURES, text)])[0]) for text in part]
+        return [(text, posts.store([canonical_text(SIGNATURES, text)])[0]) for text in part]
 
     with ThreadPoolExecutor(8) as pool:
         stored = [pair for pairs in pool.map(post_each, texts) for pair in pairs]

@@ -28,7 +28,7 @@ from sigdir.serve import decode, openapi
 from sigdir.serve.app import create_app
 from sigdir.serve.bulk import changes, resolve
 from sigdir.serve.dialects import openchain
-from sigdir.serve.lists import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
+from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
 from sigdir.signatures.calldata import MAX_BYTES, REASONS

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from sigdir.serve.app import create_app
 from sigdir.serve.dialects import openchain
-from sigdir.serve.imports import new_texts
 from sigdir.serve.settings import MIB, Settings
-from sigdir.serve.writer import Writer, new_text
+from sigdir.serve.texts import canonical_text, canonical_texts
+from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import (
     COLLECTIONS,
     EVENT_SIGNATURES,
@@ -307,11 +307,11 @@ def test_texts_together_are_as_texts_alone(given: list[str], collection: Collect
 
     def alone(text: str) -> Any:
         try:
-            return new_text(collection, text.encode("utf-8", "replace").decode())
+            return canonical_text(collection, text.encode("utf-8", "replace").decode())
         except GrammarError:
             return None
 
-    assert new_texts(collection, given) == [alone(text) for text in given]
+    assert canonical_texts(collection, given) == [alone(text) for text in given]
 
 
 # Stats and export.

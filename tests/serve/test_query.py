@@ -15,15 +15,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sigdir.serve.lists import (
-    Filter,
-    InvalidPage,
-    link,
-    moment,
-    page_number,
-    page_of,
-    parse,
-)
+from sigdir.serve.lists.paging import InvalidPage, link, page_number, page_of
+from sigdir.serve.lists.query import Filter, parse, parse_time
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.segment import Segment
 from tests.serve.support import Row, segment_of, view_of
@@ -378,7 +371,7 @@ def test_a_blank_text_is_no_filter(value: str) -> None:
 )
 def test_moments(value: str, shift: timedelta) -> None:
     """A date and time, with T or a blank; seconds, decimals and zone may be missing, then it is UTC."""
-    assert moment(value) == NOON_US + shift // timedelta(microseconds=1)
+    assert parse_time(value) == NOON_US + shift // timedelta(microseconds=1)
 
 
 @pytest.mark.parametrize(
@@ -398,7 +391,7 @@ def test_moments(value: str, shift: timedelta) -> None:
 )  # fmt: skip
 def test_what_is_no_moment(value: str) -> None:
     """Anything else, also a bare date or a zone that no clock has, is no moment."""
-    assert moment(value) is None
+    assert parse_time(value) is None
 
 
 @settings(deadline=None)
@@ -410,8 +403,8 @@ def test_moments_are_datetime_s(at: datetime, minutes: int) -> None:
     """What isoformat writes, in any zone, is the same moment that datetime says."""
     zoned = at.replace(tzinfo=timezone(timedelta(minutes=minutes)))
     expected = (zoned - EPOCH) // timedelta(microseconds=1)
-    assert moment(zoned.isoformat()) == expected
-    assert moment(zoned.isoformat(" ")) == expected
+    assert parse_time(zoned.isoformat()) == expected
+    assert parse_time(zoned.isoformat(" ")) == expected
 
 
 # Filters.

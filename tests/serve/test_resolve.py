@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from sigdir.serve.bulk.resolve import MAX_HASHES, Asked, resolved
+from sigdir.serve.bulk.resolve import MAX_HASHES, Hashes, resolved
 from sigdir.serve.http.errors import HttpError
-from sigdir.serve.lists import page_of, parse
+from sigdir.serve.lists.paging import page_of
+from sigdir.serve.lists.query import parse
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.snapshot import Snapshot
@@ -63,7 +64,7 @@ def view(rows: dict[str, list[Row]]) -> View:
 
 
 def answer(view: View, body: bytes, content_type: str = "") -> list[Line]:
-    return [json.loads(line) for line in b"".join(resolved(view, Asked.of(body, content_type))).splitlines()]
+    return [json.loads(line) for line in b"".join(resolved(view, Hashes.of(body, content_type))).splitlines()]
 
 
 def expected(rows: dict[str, list[Row]], asked: str) -> Line:
@@ -104,7 +105,7 @@ def test_a_hash_that_many_texts_have_is_answered_whole_and_in_bounded_pieces(vie
     row = Row(1, 1, "f()", b"\0\0\0\1")
     crowded = segment_of([Row(id, id, f"f{id}()", row.hash) for id in range(1, 101)], by_hash=True)
     view = View(Snapshot(), {SIGNATURES: (crowded,), EVENT_SIGNATURES: ()}, "", b"")
-    pieces = list(resolved(view, Asked.of(b"00000001\n" * 10_000, "")))
+    pieces = list(resolved(view, Hashes.of(b"00000001\n" * 10_000, "")))
     assert max(map(len, pieces)) < 1 << 20
     lines = b"".join(pieces).splitlines()
     assert len(lines) == 10_000
@@ -157,7 +158,7 @@ def test_nothing_asked_is_nothing_answered(view: View, body: bytes) -> None:
 @pytest.mark.parametrize("body", [b"[", b'["aabbccdd",]', b"\xff", b'{"a": 1}', b'"aabbccdd"', b"5"])
 def test_json_that_is_no_list_is_refused(body: bytes) -> None:
     with pytest.raises(HttpError) as refused:
-        Asked.of(body, "application/json")
+        Hashes.of(body, "application/json")
     assert refused.value.status == 400
 
 
@@ -166,9 +167,9 @@ def test_json_that_is_no_list_is_refused(body: bytes) -> None:
     [(b"", b"aabbccdd", b"\n", b""), (b"[", b'"aabbccdd"', b",", b"]"), (b"", b'"aabbccdd"', b"\n", b"\n")],
 )
 def test_more_than_the_limit_is_refused(begin: bytes, one: bytes, between: bytes, end: bytes) -> None:
-    assert len(Asked.of(begin + between.join([one] * MAX_HASHES) + end, "").kinds) == MAX_HASHES
+    assert len(Hashes.of(begin + between.join([one] * MAX_HASHES) + end, "").kinds) == MAX_HASHES
     with pytest.raises(HttpError) as refused:
-        Asked.of(begin + between.join([one] * (MAX_HASHES + 1)) + end, "")
+        Hashes.of(begin + between.join([one] * (MAX_HASHES + 1)) + end, "")
     assert refused.value.status == 413
 
 

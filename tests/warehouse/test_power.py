@@ -21,7 +21,8 @@ import pytest
 
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import Options, run_import
-from sigdir.serve.writer import Writer, new_text
+from sigdir.serve.texts import canonical_text
+from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import (
     COLLECTIONS,
     EVENT_SIGNATURES,
@@ -57,7 +58,8 @@ POSTS = """
 import json, sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from sigdir.serve.writer import Writer, new_text
+from sigdir.serve.texts import canonical_text
+from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
@@ -67,7 +69,7 @@ reader = Reader(paths)
 writer = Writer(paths, reader)
 for number in range(6):
     for collection, text in ((SIGNATURES, f"posted{number}(uint256)"), (EVENT_SIGNATURES, f"Posted{number}(address)")):
-        (row,) = writer.store([new_text(collection, text)])
+        (row,) = writer.store([canonical_text(collection, text)])
         print(json.dumps([collection, row.text, row.id, row.created_at]), flush=True)
 writer.close()
 reader.close()
@@ -92,7 +94,7 @@ def post(root: Path, collection: Collection, *wanted: str) -> None:
     """POST texts as a server does."""
     reader = Reader(Paths(root))
     writer = Writer(Paths(root), reader)
-    assert None not in writer.store([new_text(collection, text) for text in wanted])
+    assert None not in writer.store([canonical_text(collection, text) for text in wanted])
     writer.close()
     reader.close()
 

@@ -1,0 +1,57 @@
+"""A table of routes, and what derives from it: the router, redirects to the final slash, unknown paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import falcon
+
+from sigdir.serve.http.errors import not_found
+from sigdir.serve.http.negotiate import HTML
+
+
+class Route(NamedTuple):
+    """A path template, what answers there, and the methods that it has, as Allow lists them.
+
+    A resource that can be called gets requests of every method, also of those that no standard has.
+    """
+
+    path: str
+    resource: Any
+    methods: str
+
+
+def add_routes(app: Any, table: Iterable[Route]) -> None:
+    """Add the routes of a table to an application without any."""
+    routes = list(table)
+    # Falcon tries the sink that was added last first.
+    app.add_sink(_unknown_path, "/")
+    app.add_sink(redirect_to_slash, _without_slash(routes))
+    for route in routes:
+        if callable(route.resource):
+            app.add_sink(route.resource, f"^{re.escape(route.path)}$")
+        else:
+            app.add_route(route.path, route.resource)
+
+
+def _without_slash(routes: Iterable[Route]) -> str:
+    """A pattern of the paths that lack the slash at the end of their route."""
+    paths = [path.removesuffix("/") for path, _, _ in routes if path.endswith("/") and path != "/"]
+    return f"^(?:{'|'.join(re.sub('{[^}]*}', '[^/]+', path) for path in paths)})$"
+
+
+def redirect_to_slash(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
+    """Answer 301 with the same path and a slash, and the same query."""
+    resp.status = falcon.HTTP_301
+    # The server has decoded the path. Without its escapes it could end the header, or begin a query.
+    path = quote(req.env["PATH_INFO"].encode("latin-1"), safe="/:@!$&'()*+,;=~")
+    resp.set_header("Location", path + "/" + ("?" + req.query_string if req.query_string else ""))
+
+
+def _unknown_path(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
+    if (req.get_header("Accept") or "").startswith(HTML):  # every browser's begins so
+        req.context.kind = HTML
+    raise not_found()

@@ -1,0 +1,50 @@
+"""Answers that are written while they are sent, and how many of them a worker sends at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from sigdir.serve.http.errors import unavailable
+
+
+class StreamLimit:
+    """Permits for streaming answers: a client that reads slowly holds a thread of the worker.
+
+    One object serves all streaming routes. It has half of the threads, so slow clients leave the other half
+    to short requests.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._permits = threading.BoundedSemaphore(max(1, threads // 2))
+
+    def stream(self, chunks: Iterator[bytes]) -> Stream:
+        """The chunks as an answer that holds a permit until it ends or is closed; raises HttpError, 503."""
+        if not self._permits.acquire(blocking=False):
+            raise unavailable("Too many downloads at once.")
+        return Stream(self._permits, chunks)
+
+
+class Stream:
+    """An iterator that returns its permit once, at its end, at an error, or when it is closed."""
+
+    def __init__(self, permits: threading.BoundedSemaphore, chunks: Iterator[bytes]) -> None:
+        self._permits: threading.BoundedSemaphore | None = permits
+        self._chunks = chunks
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            return next(self._chunks)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        permits, self._permits = self._permits, None
+        if permits is not None:
+            permits.release()
+
+    __del__ = close  # for servers that do not close what they were given

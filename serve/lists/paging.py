@@ -1,0 +1,150 @@
+"""Pages of a list, by number or by cursor, with the links between them. Nothing here knows HTTP."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import quote_plus
+
+import orjson
+
+from sigdir.serve.cursors import cursor_at, id_of
+from sigdir.serve.lists.query import Query, positive
+from sigdir.serve.lists.selection import Selection, selections_of
+from sigdir.signatures.collections import Collection
+from sigdir.warehouse.index.records import render_rows
+from sigdir.warehouse.index.view import View
+
+
+class InvalidPage(Exception):
+    """The page is not a number, not positive, or past the end."""
+
+
+@dataclass(slots=True)
+class Page:
+    """A page of a list. ``records`` are JSON, joined by commas; a link is None at either end."""
+
+    count: int
+    next: str | None
+    previous: str | None
+    records: bytes
+
+    def body(self) -> bytes:
+        return b'{"count":%d,"next":%s,"previous":%s,"results":[%s]}' % (
+            self.count, _json_link(self.next), _json_link(self.previous), self.records,
+        )  # fmt: skip
+
+
+def _json_link(link: str | None) -> bytes:
+    return b"null" if link is None else orjson.dumps(link)
+
+
+def page_of(view: View, collection: Collection, query: Query, url: str) -> Page:
+    """The page that a query asks for. ``url`` is the list's absolute address without the query.
+
+    Raises InvalidPage or InvalidCursor.
+    """
+    selections = selections_of(view, collection, query.filter)
+    if query.cursor is not None:
+        return _page_after(selections, collection, query, query.cursor, url)
+    count, size = _count(selections), query.page_size
+    pages = _pages(count, size)
+    number = page_number(query.page, pages)
+    return Page(
+        count,
+        link(url, query.pairs, number + 1) if number < pages else None,
+        link(url, query.pairs, number - 1) if number > 1 else None,
+        _records(selections, (number - 1) * size, size, query.oldest_first),
+    )
+
+
+def check_page(view: View, collection: Collection, query: Query) -> None:
+    """Raise InvalidPage or InvalidCursor where ``page_of`` would. Rows are counted at most, never rendered.
+
+    The first and the last page always exist, so only other numbers need the count.
+    """
+    if query.cursor:
+        id_of(collection, query.cursor)
+    elif query.cursor is None and query.page not in ("1", "last"):
+        count = _count(selections_of(view, collection, query.filter))
+        page_number(query.page, _pages(count, query.page_size))
+
+
+def _count(selections: list[Selection]) -> int:
+    return sum(selection.count for selection in selections)
+
+
+def _pages(count: int, size: int) -> int:
+    return max(1, -(-count // size))
+
+
+def page_number(wanted: str, pages: int) -> int:
+    """The number of the page wanted, from 1; raises InvalidPage."""
+    if wanted == "last":
+        return pages
+    number = positive(wanted)
+    if number is None or number > pages:
+        raise InvalidPage
+    return number
+
+
+def _page_after(selections: list[Selection], collection: Collection, query: Query, cursor: str, url: str) -> Page:
+    """The page after a cursor. Rows that are added meanwhile move no other row to another page."""
+    count = _count(selections)
+    start = 0
+    if cursor:
+        seen = id_of(collection, cursor)
+        older = sum(selection.count_up_to(seen if query.oldest_first else seen - 1) for selection in selections)
+        start = older if query.oldest_first else count - older
+    end = start + query.page_size
+    following = None
+    if end < count:
+        last_id = _id_at(selections, end - 1 if query.oldest_first else count - end)
+        following = _link_with(url, query.pairs, "cursor", cursor_at(collection, last_id))
+    return Page(count, following, None, _records(selections, start, query.page_size, query.oldest_first))
+
+
+def _id_at(selections: list[Selection], place: int) -> int:
+    """The id of the selected row that has ``place`` older ones."""
+    for selection in selections:
+        if place < selection.count:
+            return int(selection.segment.ids[selection.oldest(place, place + 1)[0]])
+        place -= selection.count
+    raise IndexError(place)
+
+
+def _records(selections: list[Selection], start: int, size: int, oldest_first: bool) -> bytes:
+    """The records of the places ``start`` up to ``start + size`` of all selections, joined by commas."""
+    parts = []
+    for selection in selections if oldest_first else reversed(selections):
+        count = selection.count
+        if start >= count:
+            start -= count
+            continue
+        stop = min(count, start + size)
+        rows = selection.oldest(start, stop) if oldest_first else selection.newest(start, stop)
+        parts.append(render_rows(selection.segment, rows))
+        size -= stop - start
+        start = 0
+        if not size:
+            break
+    return b",".join(parts)
+
+
+def link(url: str, pairs: tuple[tuple[str, str], ...], number: int) -> str:
+    """The address of another page: the same parameters, sorted by name, with ``page`` set."""
+    return _link_with(url, pairs, "page", str(number))
+
+
+def _link_with(url: str, pairs: tuple[tuple[str, str], ...], name: str, value: str) -> str:
+    left, right = _around(name, tuple([pair for pair in pairs if pair[0] not in ("page", "cursor")]))
+    return f"{url}?{left}{value}{right}"
+
+
+@lru_cache(maxsize=256)
+def _around(name: str, others: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    """The parts of a query on either side of one parameter's value, which is digits and letters, so not escaped."""
+    parts = [f"{quote_plus(other)}={quote_plus(value)}" for other, value in others]
+    at = bisect_right([other for other, _ in others], name)
+    return "&".join([*parts[:at], f"{name}="]), "".join(f"&{part}" for part in parts[at:])

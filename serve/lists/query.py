@@ -1,0 +1,202 @@
+"""Query parameters of the lists: what each means, by the wire contract. An odd value is hardly ever an error.
+
+``parse`` gives a Query. Its Filter is put together from FILTERS, the table of parameters that filter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+DEFAULT_PAGE_SIZE = 100
+MAX_PAGE_SIZE = 1000
+FAR = 2**62
+"""Past every time and every page."""
+_MAX_DIGITS = 18
+
+
+class Filter(NamedTuple):
+    """The conditions on a row; None where there is none.
+
+    ``first`` and ``last`` bound created_at, inclusive, in microseconds since 1970. ``never`` is set by a value
+    that no row can match.
+    """
+
+    hex: str | None = None
+    hashes: frozenset[bytes] | None = None
+    text: str | None = None
+    first: int | None = None
+    last: int | None = None
+    never: bool = False
+
+    def is_whole_hash(self, width: int) -> bool:
+        """Whether the one condition is a hash of ``width`` bytes with all of its digits."""
+        hex = self.hex
+        return hex is not None and len(hex) == 2 * width and self == (hex, None, None, None, None, False)
+
+
+class Query(NamedTuple):
+    """The parameters of a request. ``pairs`` are those that links repeat, sorted by name.
+
+    ``filter`` is None where no parameter filters.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+    filter: Filter | None
+    oldest_first: bool
+    page: str
+    page_size: int
+    format: str
+    cursor: str | None = None
+    """The last row seen, where pages go by that instead of by number; empty for the first page."""
+
+
+_name_of = itemgetter(0)
+
+
+# One request parses its query up to three times. A larger cache would hold 16 KiB a query and hit rarely.
+@lru_cache(maxsize=64)
+def parse(query_string: str) -> Query:
+    """Parse a query string, with or without percent-escapes; never fails."""
+    if "%" in query_string or "+" in query_string:
+        pairs = parse_qsl(query_string, keep_blank_values=True, errors="replace")
+    else:  # without escapes a split is enough, and saves half the time of a page of rows
+        pairs = [(n, v) for n, _, v in (part.partition("=") for part in query_string.split("&") if part)]
+    filled = [pair for pair in pairs if pair[1]]
+    if len(filled) > 1:
+        filled.sort(key=_name_of)
+    values = dict(pairs)  # of a repeated parameter the last one counts
+    value_of = values.get
+    return Query(
+        tuple(filled),
+        None if FILTERS.keys().isdisjoint(values) else _filter(values),
+        "ordering" in values and _oldest_first(values["ordering"]),
+        value_of("page", "1"),
+        _page_size(values["page_size"]) if "page_size" in values else DEFAULT_PAGE_SIZE,
+        value_of("format", ""),
+        value_of("cursor"),
+    )
+
+
+def _page_size(value: str) -> int:
+    return min(positive(value) or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
+
+
+def positive(value: str) -> int | None:
+    """A whole number above zero, with or without blanks around it; FAR where it has too many digits."""
+    digits = value.strip().removeprefix("+")
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    digits = digits.lstrip("0")
+    if not digits:
+        return None
+    return int(digits) if len(digits) <= _MAX_DIGITS else FAR
+
+
+def _oldest_first(value: str) -> bool:
+    """The first part that names a known ordering decides. The default is newest first."""
+    for part in value.split(","):
+        if part.strip() in ("created_at", "-created_at"):
+            return part.strip() == "created_at"
+    return False
+
+
+def _filter(values: dict[str, str]) -> Filter:
+    conditions: dict[str, Any] = {}
+    for name, value in values.items():
+        understand = FILTERS.get(name)
+        if understand and value:
+            for key, condition in understand(value).items():
+                conditions[key] = _tighter(key, conditions[key], condition) if key in conditions else condition
+    return Filter(**conditions)
+
+
+def _tighter(key: str, a: Any, b: Any) -> Any:
+    return max(a, b) if key == "first" else min(a, b) if key == "last" else a or b
+
+
+_NEVER = {"never": True}
+_DIGITS = re.compile("[0-9a-f]{1,64}")
+_WHOLE_HASH = re.compile("[0-9a-f]{8}|[0-9a-f]{64}")
+
+
+def _hex(value: str) -> dict[str, Any]:
+    digits = value.lower().removeprefix("0x")
+    if not digits:
+        return {}
+    return {"hex": digits} if _DIGITS.fullmatch(digits) else _NEVER
+
+
+def _hashes(value: str) -> dict[str, Any]:
+    """Whole hashes, separated by commas. A part that is no hash matches nothing."""
+    digits = (part.strip().lower().removeprefix("0x") for part in value.split(","))
+    hashes = frozenset(bytes.fromhex(part) for part in digits if _WHOLE_HASH.fullmatch(part))
+    return {"hashes": hashes} if hashes else _NEVER
+
+
+def _text(value: str) -> dict[str, Any]:
+    fragment = value.strip()
+    if not fragment:
+        return {}
+    # A canonical text is printable ASCII, so no row has any other character.
+    return {"text": fragment} if fragment.isascii() and "\0" not in fragment else _NEVER
+
+
+_TIME = re.compile(
+    r"(\d{4})-(\d{1,2})-(\d{1,2})[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d{1,6})\d*)?)?\s*(Z|[+-]\d{2}(?::?\d{2})?)?",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+def parse_time(value: str) -> int | None:
+    """Microseconds since 1970 of a date and time as the contract writes it; None for anything else."""
+    match = _TIME.fullmatch(value.strip())
+    if not match:
+        return None
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+    offset = _zone_minutes(match[8])
+    if offset is None:
+        return None
+    try:
+        at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+    since = at - datetime(1970, 1, 1, tzinfo=UTC)
+    microseconds = int((match[7] or "0").ljust(6, "0"))
+    return (since.days * 86_400 + since.seconds - offset * 60) * 1_000_000 + microseconds
+
+
+def _zone_minutes(zone: str | None) -> int | None:
+    """The offset of Z, +HH, +HHMM or +HH:MM in minutes; None where it is out of range."""
+    if zone is None or zone in "Zz":
+        return 0
+    digits = zone[1:].replace(":", "")
+    hours, minutes = int(digits[:2]), int(digits[2:] or 0)
+    if hours > 23 or minutes > 59:
+        return None
+    return (hours * 60 + minutes) * (-1 if zone[0] == "-" else 1)
+
+
+def _time_bound(key: str, shift: int) -> Callable[[str], dict[str, Any]]:
+    def understand(value: str) -> dict[str, Any]:
+        at = parse_time(value)
+        return _NEVER if at is None else {key: at + shift}
+
+    return understand
+
+
+FILTERS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "hex_signature": _hex,
+    "hex_signature__in": _hashes,
+    "text_signature": _text,
+    "created_at__gte": _time_bound("first", 0),
+    "created_at__gt": _time_bound("first", 1),
+    "created_at__lte": _time_bound("last", 0),
+    "created_at__lt": _time_bound("last", -1),
+}
+"""Each parameter that filters, and the conditions that its value makes."""

@@ -1,0 +1,73 @@
+"""Texts that clients send: canonicalised, hashed, and stored in batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import numpy as np
+
+from sigdir.serve.writer import Writer
+from sigdir.signatures.candidates import Entry, pack
+from sigdir.signatures.canonicalise import canonicalise, canonicalise_one
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.grammar import OK, normalise_rows
+from sigdir.signatures.keccak import keccak256, keccak256_rows
+from sigdir.warehouse.staging import NewText, StagedRow
+
+# One transaction of 200,000 rows would hold up every POST for eight seconds.
+_TRANSACTION_ROWS = 500
+_PAUSE_SECONDS = 0.001
+
+
+def canonical_text(collection: Collection, text: str) -> NewText:
+    """Canonicalise a text for one collection; raises GrammarError, for the other collection's keyword too."""
+    return NewText(collection, *canonicalise_one(text, collection.code))
+
+
+def canonical_texts(collection: Collection, texts: list[str]) -> list[NewText | None]:
+    """Canonicalise each text as ``canonical_text`` does; None in the place of each that is rejected."""
+    code = collection.code
+    found: list[NewText | None] = []
+    for rows in pack((Entry(text.encode("utf-8", "replace"), 0) for text in texts), 0):
+        declared = np.full(len(rows), code, np.uint8)
+        result = normalise_rows(rows.data, rows.starts, rows.ends, declared, code)
+        digests = keccak256_rows(result.data, result.offsets)
+        accepted = (result.reasons == OK) & (result.collections == code)
+        data, ends = result.data.tobytes(), result.offsets.tolist()
+        for row, is_accepted in enumerate(accepted.tolist()):
+            text = data[ends[row] : ends[row + 1]].decode()
+            found.append(NewText(collection, text, digests[row].tobytes()) if is_accepted else None)
+    return found
+
+
+def store_texts(writer: Writer, new: list[NewText]) -> list[StagedRow | None]:
+    """Store texts of any number; None in the place of each that is stored already.
+
+    They are stored in transactions with pauses between, so that other POSTs get their turn.
+    """
+    stored = []
+    for at in range(0, len(new), _TRANSACTION_ROWS):
+        stored += writer.store(new[at : at + _TRANSACTION_ROWS])
+        time.sleep(_PAUSE_SECONDS)
+    return stored
+
+
+def store_entries(writer: Writer, entries: Iterable[Entry]) -> dict[str, int]:
+    """Canonicalise candidates and store what is new, functions before events; gives the contract's four counters."""
+    processed = ignored = 0
+    texts: dict[Collection, list[NewText]] = {collection: [] for collection in COLLECTIONS}
+    for candidates in pack(entries, 0):
+        result = canonicalise(candidates)
+        processed += result.read
+        ignored += len(result.rejected.text)
+        for collection, rows in result.accepted.items():
+            texts[collection] += [NewText(collection, text, keccak256(text.encode())) for text in rows.text.to_pylist()]
+    stored = store_texts(writer, [new for collection in COLLECTIONS for new in texts[collection]])
+    imported = sum(row is not None for row in stored)
+    return {
+        "num_processed": processed,
+        "num_imported": imported,
+        "num_duplicates": len(stored) - imported,
+        "num_ignored": ignored,
+    }
