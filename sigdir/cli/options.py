@@ -24,8 +24,9 @@ no_wait_option = click.option(
     "--no-wait", is_flag=True, help="End with status 3 if another process is publishing, instead of waiting."
 )
 threads_option = click.option(
-    "--threads", type=click.IntRange(1, 256), default=lambda: os.cpu_count() or 1, show_default="one per core"
-)
+    "--threads", type=click.IntRange(1, 256), default=lambda: os.cpu_count() or 1, show_default="one per core",
+    help="Threads that work at the same time.",
+)  # fmt: skip
 
 
 def json_option(help: str = "Report as JSON on standard output.") -> Callable[[Function], Function]:

@@ -1,34 +1,49 @@
-"""The front door: what `sigdir --help` tells, and what it costs."""
+"""The command line: what `sigdir --help` says, and which modules a command loads."""
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from click import Context
+from click import Context, Option
 from click.testing import CliRunner
 
+from sigdir.cli.errors import Command
 from sigdir.cli.main import main
 from tests.conftest import ROOT, import_files
 
+CONTEXT = Context(main)
 
-def test_help_tells_each_command_s_own_first_sentence() -> None:
-    """As click would by loading the command."""
-    said = " ".join(CliRunner().invoke(main, ["--help"]).stdout.partition("Commands:")[2].split())
-    context = Context(main)
-    for name in main.list_commands(context):
-        command = main.get_command(context, name)
-        assert command is not None
-        assert f"{name} {command.get_short_help_str(limit=1000).rstrip('.')}" in said
+
+COMMANDS = [command for name in main.list_commands(CONTEXT) if (command := main.get_command(CONTEXT, name))]
+
+
+def test_help_has_the_first_sentence_of_each_command() -> None:
+    """As click would find by loading every command."""
+    shown = " ".join(CliRunner().invoke(main, ["--help"]).stdout.partition("Commands:")[2].split())
+    assert [command.name for command in COMMANDS] == main.list_commands(CONTEXT)
+    for command in COMMANDS:
+        assert f"{command.name} {command.get_short_help_str(limit=1000).rstrip('.')}" in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_each_command_has_examples_statuses_and_the_one_mapping_of_errors(command: Command) -> None:
+    """All of its options are explained too."""
+    assert isinstance(command, Command)
+    text = inspect.cleandoc(command.help or "")
+    assert "\n\nExit status: 0 " in text
+    assert f"\n\n\b\nExamples:\n  sigdir {command.name}" in text
+    assert [option.name for option in command.params if isinstance(option, Option) and not option.help] == []
 
 
 def test_the_readme_has_every_command() -> None:
-    """In its table, and none that is not there."""
+    """In its table, and no other."""
     table = re.findall(r"^\| (`sigdir .*?) \| ", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert sorted(re.findall(r"`sigdir ([a-z]+)", " ".join(table))) == sorted(main.list_commands(Context(main)))
+    assert sorted(re.findall(r"`sigdir ([a-z]+)", " ".join(table))) == sorted(main.list_commands(CONTEXT))
 
 
 ENGINES = {"sigdir.pipeline", "numpy", "numba", "pyarrow", "deltalake", "duckdb", "falcon"}
@@ -39,7 +54,7 @@ ENGINES = {"sigdir.pipeline", "numpy", "numba", "pyarrow", "deltalake", "duckdb"
     [([], "click", {"sigdir.warehouse", "sigdir.serve"}), (["serve"], "sigdir.serve.servers.supervisor", set[str]())],
 )
 def test_help_loads_no_engine(arguments: list[str], loaded: str, others: set[str]) -> None:
-    """It is there in a tenth of a second; so is what starts a server's workers and lives as long as they."""
+    """It takes a tenth of a second. So does the start of a server's parent process."""
     look = f"import sys\nfrom sigdir.cli.main import main\ntry: main([*{arguments}, '--help'])\nexcept SystemExit: print(*sys.modules, sep='\\n')"
     done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
     modules = done.stdout.splitlines()
@@ -48,7 +63,7 @@ def test_help_loads_no_engine(arguments: list[str], loaded: str, others: set[str
 
 
 def test_a_worker_loads_neither_duckdb_nor_pandas(tmp_path: Path) -> None:
-    """Its start would take a third longer. pyarrow loads pandas by itself for some calls."""
+    """They would make its start a third longer. pyarrow loads pandas by itself in some calls."""
     lines = tmp_path / "lines.txt"
     lines.write_text("transfer(address,uint256)\nevent Moved(uint256)\n")
     import_files([lines], tmp_path / "house")

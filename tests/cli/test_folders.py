@@ -1,0 +1,87 @@
+"""What the folder that a command or program is started in cannot do: replace our modules, or be replaced by them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import read_snapshot
+from tests.conftest import SAFETY_SECONDS, environment
+from tests.serve.support import by, post_text, until
+
+CONSOLE_SCRIPT = Path(sys.executable).with_name("sigdir")
+NAMES = ("sigdir", "orjson", "click", "duckdb", "pipeline", "serve", "warehouse")
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A folder of modules with our names and those of our dependencies; each leaves a file when it runs."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for name in NAMES:
+        (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'a').write({name!r})\n")
+    (folder / "list.txt").write_text("transfer(address,uint256)\n")
+    return folder
+
+
+def test_the_console_script_runs_nothing_of_its_folder(hostile: Path, house: Path) -> None:
+    """Neither the command nor the engines that it loads."""
+    for arguments in (["import", "list.txt"], ["sql", "FROM signatures"], ["verify"], ["report", "report.html"]):
+        done = subprocess.run(
+            [CONSOLE_SCRIPT, *arguments], cwd=hostile, env=environment(house), capture_output=True, text=True,
+            timeout=SAFETY_SECONDS, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert not hostile.with_name("executed").exists()
+
+
+@pytest.mark.parametrize("http_server", ["waitress"])
+def test_a_server_runs_nothing_of_its_folder(hostile: Path, house: Path, http_server: str) -> None:
+    """Neither do its workers, nor the process that folds."""
+    command = [CONSOLE_SCRIPT, "serve", "--port", "0", "--workers", "1", "--fold-every", "0.1", *by(http_server)]
+    with subprocess.Popen(
+        command, cwd=hostile, env=environment(house), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        ready = re.match(r"ready: http://[\d.]+:(\d+)/", process.stderr.readline())
+        assert ready is not None
+        assert post_text(int(ready[1]), "posted()").status == 201
+        until(lambda: read_snapshot(Paths(house)).version >= 1, "the server to fold")
+        process.terminate()
+        assert process.wait(SAFETY_SECONDS) == 0
+    assert not hostile.with_name("executed").exists()
+
+
+def test_sigdir_is_imported_in_a_project_with_packages_of_the_same_names(tmp_path: Path, house: Path) -> None:
+    """A project's own ``pipeline`` stays its own, and sigdir never loads it."""
+    house.mkdir()
+    for name in ("pipeline", "serve", "warehouse", "tests"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"raise RuntimeError('{name} of the project')\n")
+    program = """
+import sys, sigdir, sigdir.pipeline.run, sigdir.serve.app
+assert sigdir.open(sys.argv[1]).sql("SELECT 1").rows() == [(1,)]
+try:
+    import pipeline
+except RuntimeError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, house], cwd=tmp_path, env=environment(house), capture_output=True, text=True,
+        timeout=SAFETY_SECONDS, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == ("pipeline of the project\n", 0), done.stderr
+
+
+def test_the_module_is_run_from_any_folder(tmp_path: Path) -> None:
+    """``python -m sigdir`` is the command."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sigdir", "--version"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("sigdir, version ")
