@@ -14,7 +14,7 @@ from sigdir.warehouse.snapshot import read_snapshot
 from tests.conftest import SAFETY_SECONDS, environment
 from tests.serve.support import by, post_text, until
 
-CONSOLE_SCRIPT = Path(sys.executable).with_name("sigdir")
+CONSOLE_SCRIPT = str(Path(sys.executable).with_name("sigdir"))
 NAMES = ("sigdir", "orjson", "click", "duckdb", "pipeline", "serve", "warehouse")
 
 
