@@ -1,0 +1,160 @@
+"""Imports run downwards, each dependency is used in its own layer only, and nothing of it is replaced at run time."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import TypeGuard
+
+import pytest
+
+from tests.conftest import ROOT
+
+LAYERS = ("signatures", "warehouse", "pipeline", "serve", "cli")
+"""From the bottom; a layer may import itself and those in front of it."""
+
+OWNERS = {
+    "deltalake": ("sigdir/warehouse/log.py",),
+    "duckdb": ("sigdir/warehouse/",),
+    "falcon": ("sigdir/serve/",),
+    "granian": ("sigdir/serve/servers/",),
+    "waitress": ("sigdir/serve/servers/",),
+}
+"""Where a dependency may be imported, by the beginnings of paths."""
+
+REPLACED = {"sigdir/serve/servers/channel.py: parser.split_uri"}
+"""What is still replaced. Nothing may be added."""
+
+APP_USERS = ("sigdir/serve/servers/",)
+"""Who may import sigdir.serve.app inside of serve."""
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """The syntax tree of each of our modules, by its path in the import package."""
+    trees = {}
+    for layer in ("", *LAYERS):
+        folder = Path("sigdir", layer)
+        for file in (ROOT / folder).rglob("*.py") if layer else (ROOT / folder).glob("*.py"):
+            trees[str(file.relative_to(ROOT))] = ast.parse(file.read_text())
+    return trees
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """The full names that a tree imports, inside of functions too: `a.b` for `from a import b`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names)
+
+
+def violations(path: str, tree: ast.Module) -> Iterator[str]:
+    """The imports of a module that its layer does not allow."""
+    layer = path.split("/")[1]
+    for name in imports(tree):
+        package, *inner = name.split(".")
+        if package in ("", *LAYERS):
+            yield f"{path}: {name} is not a full name"
+        elif package == "sigdir" and layer in LAYERS:
+            if inner[0] not in LAYERS:
+                yield f"{path}: {name} belongs to no layer"
+            elif LAYERS.index(inner[0]) > LAYERS.index(layer):
+                yield f"{path}: {name} is in a higher layer"
+            elif inner[:2] == ["serve", "app"] and layer == "serve" and not path.startswith(APP_USERS):
+                yield f"{path}: {name} is for the servers alone"
+        elif not path.startswith(OWNERS.get(package, "")):
+            yield f"{path}: {name} has another owner"
+
+
+def third_party_names(tree: ast.Module) -> set[str]:
+    """The local names of what a module imports from other packages than ours."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names if _is_foreign(alias.name)}
+        elif isinstance(node, ast.ImportFrom) and _is_foreign(node.module or ""):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names
+
+
+def _is_foreign(module: str) -> bool:
+    return module.split(".", maxsplit=1)[0] != "sigdir"
+
+
+def replacements(path: str, tree: ast.Module) -> Iterator[str]:
+    """Assignments to, and deletions of, an attribute of something imported from another package."""
+    foreign = third_party_names(tree)
+    for node in ast.walk(tree):
+        if (isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and _root(node) in foreign) or (
+            _is_setattr(node) and _root(node.args[0]) in foreign
+        ):
+            yield f"{path}: {ast.unparse(node)}"
+
+
+def _is_setattr(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr")
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def test_every_layer_is_searched() -> None:
+    """A wrong path would make the tests below pass over nothing."""
+    assert {path.split("/")[1] for path in modules() if path.count("/") > 1} == set(LAYERS)
+
+
+@pytest.mark.parametrize("layer", ["", *LAYERS])
+def test_imports_run_downwards_by_full_names(layer: str) -> None:
+    """Layers, the owners of dependencies, and serve.app."""
+    found = [
+        violation
+        for path, tree in modules().items()
+        if path.split("/")[1:-1][:1] == ([layer] if layer else [])
+        for violation in violations(path, tree)
+    ]
+    assert found == []
+
+
+def test_nothing_of_a_dependency_is_replaced() -> None:
+    found = {replacement for path, tree in modules().items() for replacement in replacements(path, tree)}
+    assert found - REPLACED == set()
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("sigdir/signatures/a.py", "from sigdir.warehouse import log"),
+        ("sigdir/warehouse/a.py", "def f():\n    import sigdir.pipeline.run"),
+        ("sigdir/pipeline/a.py", "from serve import app"),
+        ("sigdir/pipeline/a.py", "import warehouse.paths"),
+        ("sigdir/pipeline/a.py", "from . import run"),
+        ("sigdir/serve/a.py", "from sigdir.serve.app import create_app"),
+        ("sigdir/serve/a.py", "from sigdir.serve import app"),
+        ("sigdir/serve/a.py", "import waitress.server"),
+        ("sigdir/pipeline/a.py", "import duckdb"),
+        ("sigdir/pipeline/a.py", "from deltalake import DeltaTable"),
+        ("sigdir/cli/a.py", "import falcon"),
+    ],
+)
+def test_a_wrong_import_is_found(path: str, source: str) -> None:
+    assert list(violations(path, ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import waitress.parser\nwaitress.parser.split_uri = None",
+        "from granian import server\nserver.Worker.start = None",
+        "import falcon as f\nsetattr(f, 'App', None)",
+        "import falcon\ndel falcon.App",
+        "import falcon\nfalcon.App.x += 1",
+    ],
+)
+def test_a_replacement_is_found(source: str) -> None:
+    assert list(replacements("a.py", ast.parse(source)))
