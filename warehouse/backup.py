@@ -73,7 +73,7 @@ class Report:
     bytes: int = 0
     seconds: float = 0.0
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"seconds": round(self.seconds, 3)}
 
 

@@ -263,7 +263,7 @@ class Transaction:
     def note_version(self, version: int) -> None:
         self._connection.execute("UPDATE about SET version = ?", (version,))
 
-    def complaints(self) -> list[str]:
+    def integrity_problems(self) -> list[str]:
         """What the database itself finds wrong with its pages and indexes."""
         found = [str(line) for (line,) in self._connection.execute("PRAGMA integrity_check(10)")]
         return [] if found == ["ok"] else found
@@ -318,7 +318,7 @@ def _shared(path: Path) -> mmap.mmap:
 
 
 @contextmanager
-def looking(path: Path) -> Iterator[Transaction]:
+def open_read_only(path: Path) -> Iterator[Transaction]:
     """One read transaction on a staging file, which must be there and is not changed; raises UnreadableWarehouse."""
     # On a read-only file system SQLite cannot make the file through which readers and writers agree;
     # where no log is left, nothing but the file itself counts, and nobody writes it.
@@ -515,7 +515,7 @@ def settle(path: Path, high_water: Mapping[Collection, HighWaterMark]) -> int:
 
 def is_as_backed_up(path: Path) -> bool:
     """Whether a staging file is a backup's and has handed nothing out since; raises UnreadableWarehouse."""
-    with looking(path) as staging:
+    with open_read_only(path) as staging:
         return staging.is_as_backed_up()
 
 

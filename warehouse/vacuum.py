@@ -70,7 +70,7 @@ class Vacuumed:
     def size(self) -> int:
         return sum(waste.size for waste in self.waste)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "oldest_version": self.oldest,
             "newest_version": self.newest,

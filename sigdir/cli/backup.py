@@ -46,7 +46,7 @@ def backup(dest: Path, folder: Path, link: bool, as_json: bool, quiet: bool) -> 
     except Busy as error:  # another backup writes DEST; the warehouse itself is never waited for
         raise Failure(str(error)) from error
     if as_json:
-        write_json(report.as_dict())
+        write_json(report.to_dict())
         return
     click.echo(
         f"{dest}: version {report.version}, {report.rows:,} rows and {report.staged:,} staged\n"

@@ -49,7 +49,7 @@ def vacuum(keep: timedelta, dry_run: bool, no_wait: bool, as_json: bool, folder:
     """
     done = vacuuming.vacuum(existing(folder), keep, dry_run, not no_wait, write_line)
     if as_json:
-        write_json({"dry_run": dry_run, "keep_seconds": keep.total_seconds(), **done.as_dict()})
+        write_json({"dry_run": dry_run, "keep_seconds": keep.total_seconds(), **done.to_dict()})
     else:
         _print(done, dry_run)
 

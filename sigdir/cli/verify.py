@@ -41,7 +41,7 @@ def verify(folder: Path, as_json: bool, quiet: bool, threads: int, memory_limit:
     with reporter(quiet) as progress:
         report = _check(Paths(folder.absolute()), threads, memory_limit, progress)
     if as_json:
-        write_json(report.as_dict())
+        write_json(report.to_dict())
     else:
         _print(report, folder)
     sys.exit(1 if report.findings else 0)

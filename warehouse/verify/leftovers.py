@@ -1,0 +1,40 @@
+"""Files that belong to nothing: data files, rejects, indexes and run folders that a killed process left."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.files import dead_runs
+from sigdir.warehouse.log import read_entries
+from sigdir.warehouse.paths import index_name
+from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.staging import open_read_only
+from sigdir.warehouse.verify.report import Findings
+
+
+def note_leftovers(findings: Findings) -> None:
+    """Note the files that nothing names. Lists them first and reads the log afterwards: others may publish."""
+    paths = findings.paths
+    listed = [*paths.data_files(), *paths.rejects.glob("*")]
+    indexes = [path for path in paths.cache.glob("*") if path.is_dir()]
+    unfinished: list[str] = []
+    with suppress(UnreadableWarehouse), open_read_only(paths.staging) as staging:
+        unfinished = staging.unfinished()
+    newest = read_snapshot(paths)
+    try:
+        entries = list(read_entries(paths, newest.version))
+    except UnreadableWarehouse:
+        return  # a finding already
+    runs = {(entry.summary or {}).get("run") for entry in entries}
+    named = {file.path for entry in entries for file in entry.added}
+    named |= {paths.rejects_file(run) for run in runs if run}
+    for path in sorted(listed):
+        if path not in named and not path.name.startswith(tuple(unfinished)) and path.exists():
+            findings.note(path, "no version names it")
+    used = {index_name(file.collection, file.path) for file in newest.all_files()}
+    for path in sorted(indexes):
+        if path.name.removeprefix(".") not in used and path.exists():
+            findings.note(path, "an index of no data file of the newest version")
+    for path in dead_runs(paths.tmp):
+        findings.note(path, "left by an import that was killed")

@@ -1,0 +1,100 @@
+"""What a verification found: findings, notes, and what was checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.paths import Paths
+
+SHOWN = 1000
+"""At most so many findings are reported."""
+
+
+@dataclass(slots=True)
+class Finding:
+    """One line of the report. ``more`` counts further rows of the same file with the same problem."""
+
+    what: str
+    where: str
+    row: str
+    why: str
+    more: int = 0
+
+    def __str__(self) -> str:
+        where = f"{self.where}, {self.row}" if self.row else self.where
+        more = f" (and {self.more:,} more rows there)" if self.more else ""
+        return f"{self.what}: {where}: {self.why}{more}"
+
+
+@dataclass
+class Report:
+    """What was checked and what was found; ``rows`` of the table and ``staged`` ones, by collection."""
+
+    version: int = -1
+    rows: dict[Collection, int] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, 0))
+    staged: dict[Collection, int] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, 0))
+    files: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "clean": not self.findings,
+            "version": self.version,
+            "rows": self.rows,
+            "staged": self.staged,
+            "files": self.files,
+            "findings": [asdict(finding) for finding in self.findings],
+            "notes": [asdict(note) for note in self.notes],
+            "seconds": round(self.seconds, 3),
+        }
+
+
+class Findings:
+    """Collects the findings of one run into a report. For one thread."""
+
+    def __init__(self, paths: Paths) -> None:
+        self.paths = paths
+        self.report = Report()
+        self._by_place: dict[tuple[str, str], Finding] = {}
+
+    def add(self, what: str, where: Path, why: str, row: str = "") -> None:
+        self.extend([Finding(what, self.name(where), row, why)])
+
+    def extend(self, findings: Iterable[Finding]) -> None:
+        """Add findings; a row with the same problem in the same file is only counted."""
+        for finding in findings:
+            first = self._by_place.setdefault((finding.what, finding.where), finding)
+            if first is not finding and finding.row:
+                first.more += 1 + finding.more
+            elif len(self.report.findings) < SHOWN:
+                self.report.findings.append(finding)
+
+    def add_index(self, folder: Path, why: str) -> None:
+        """Add a finding of an index, once a folder: the cure is the same whatever is wrong with it."""
+        if ("index", self.name(folder)) not in self._by_place:
+            cure = f"`rm -r {folder}` and restart the server, which builds it again"
+            self.add("index", folder, f"{why}: {cure}")
+
+    def note(self, where: Path, why: str) -> None:
+        self.report.notes.append(Finding("orphan", self.name(where), "", why))
+
+    def name(self, path: Path) -> str:
+        """A path as reports show it: relative to the warehouse."""
+        return path.relative_to(self.paths.root).as_posix()
+
+
+def reason_of(error: Exception, path: Path) -> str:
+    """An error's message without the path, which the finding names already."""
+    return str(error).removeprefix(f"{path}: ")
+
+
+def quoted(text: str) -> str:
+    """A text as findings show it."""
+    return json.dumps(text if len(text) <= 80 else text[:80] + "...")
