@@ -1,7 +1,7 @@
-"""The OpenAPI document is true: a real server is asked what the document allows, and what it does not,
-and every answer is held against it.
+"""The OpenAPI document is true: a real server gets requests that the document allows and requests that it does not,
+and every answer is checked against the document.
 
-Schemathesis makes the requests, as many and always the same ones.
+Schemathesis makes the requests; each run makes the same ones.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from sigdir.serve import decode, openapi
 from sigdir.serve.app import create_app
 from sigdir.serve.bulk import changes, resolve
 from sigdir.serve.dialects import openchain
+from sigdir.serve.lists import resources
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
@@ -105,7 +106,7 @@ NOT_ROUTES = {"/api/v1/signatures"}
 """Paths of the document that the application's sinks answer."""
 
 PAGES = "/serve/pages/"
-"""Where the pages for people are, which the document leaves out."""
+"""The folder of the pages for people, which the document leaves out."""
 
 TEXT, EVENT = "transfer(address,uint256)", "Transfer(address,address,uint256)"
 SELECTOR, TOPIC = "a9059cbb", "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
@@ -129,7 +130,7 @@ def app(tmp_path: Path) -> Any:
 
 
 def test_a_route_of_the_application_is_in_the_document(app: Any) -> None:
-    """With its methods; pages for people are the exception, and no other."""
+    """With its methods; only the pages for people are left out."""
     routes = {
         route.path: {method.method.lower() for method in route.methods if not method.internal}
         for route in inspect_routes(app)
@@ -141,9 +142,9 @@ def test_a_route_of_the_application_is_in_the_document(app: Any) -> None:
 
 
 def test_the_docs_have_every_route(app: Any) -> None:
-    """docs/http.md names each, pages for people too, at least as far as it is the same for all that it shows."""
-    told = (ROOT / "docs" / "http.md").read_text()
-    assert [route.path for route in inspect_routes(app) if route.path.partition("{")[0] not in told] == []
+    """docs/http.md names each, pages for people too, up to the first part that varies."""
+    text = (ROOT / "docs" / "http.md").read_text()
+    assert [route.path for route in inspect_routes(app) if route.path.partition("{")[0] not in text] == []
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
@@ -151,12 +152,12 @@ def test_the_docs_have_every_route(app: Any) -> None:
 def test_answers_are_as_described(server: Server, described: dict[str, Any], label: str, mode: GenerationMode) -> None:
     """Status, type, headers and body of every answer are among those that the document names.
 
-    In the negative mode requests break the document somewhere. They need not be refused: of odd values
-    of parameters the contract says that they mean nothing.
+    In the negative mode requests break the document somewhere. The server may accept them: the contract lets it
+    ignore invalid values of some parameters.
     """
     operation = described[label]
     if mode.is_negative and not (operation.query or operation.path_parameters or operation.body):
-        return  # there is nothing to break
+        return  # nothing in the request can be invalid
 
     @settings(
         deadline=None, max_examples=EXAMPLES, derandomize=True, database=None,
@@ -204,7 +205,7 @@ def test_answers_of_what_is_there_are_as_described(
 
 
 def test_a_range_of_a_file_is_as_described(server: Server, described: dict[str, Any]) -> None:
-    """A part, none, and the whole for who has another file."""
+    """206 for a part, 416 for a range outside the file."""
     file = get(server.port, "/dumps/").json()["latest"]["files"][0]
     version, name, file_name = file["url"].removeprefix("/dumps/").split("/")
     place = {"version": version, "name": name, "file": file_name}
@@ -242,6 +243,8 @@ def test_the_limits_in_the_document_are_those_of_the_code() -> None:
     [pattern, _] = document["paths"]["/signature-database/v1/search"]["parameters"]
     assert document["info"]["version"] == openapi.package_version()
     assert schemas["NewSignature"]["properties"]["text_signature"]["maxLength"] == MAX_TEXT_BYTES
+    event_text = schemas["NewEventSignature"]["properties"]["text_signature"]
+    assert event_text["maxLength"] == resources._MAX_EVENT_CHARACTERS
     assert schemas["Calldata"]["maxLength"] == len("0x") + 2 * MAX_BYTES
     assert schemas["Decoding"]["properties"]["candidates"]["maxItems"] == decode.MAX_TEXTS
     assert schemas["UndecodedText"]["properties"]["reason"]["enum"] == list(REASONS)
@@ -269,7 +272,7 @@ def test_the_widths_of_hashes_in_the_document_are_those_of_the_collection(collec
 
 
 def test_the_document_can_be_kept(server: Server) -> None:
-    """It has a tag and a time to live, and who has it gets 304; it is the same on every worker."""
+    """It has an ETag and a max-age, a client with the ETag gets 304, and every worker sends the same bytes."""
     answers = [get(server.port, DOCUMENT) for _ in range(4)]
     [tag] = {answer.header("ETag") for answer in answers}
     assert answers[0].header("Cache-Control") == "public, max-age=3600"
