@@ -247,6 +247,22 @@ def test_a_query_without_escapes_is_read_like_any_other(query: str) -> None:
 
 # Understanding a query.
 
+EARLY, LATE = "2020-01-01T00:00:00Z", "2021-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("query", "same"),
+    [
+        (f"created_at__gte={EARLY}&created_at__gt={LATE}", f"created_at__gt={LATE}"),
+        (f"created_at__gte={LATE}&created_at__gt={EARLY}", f"created_at__gte={LATE}"),
+        (f"created_at__lte={EARLY}&created_at__lt={LATE}", f"created_at__lte={EARLY}"),
+        (f"created_at__lte={LATE}&created_at__lt={EARLY}", f"created_at__lt={EARLY}"),
+    ],
+)
+def test_the_narrower_of_two_bounds_holds(query: str, same: str) -> None:
+    """Filters combine with "and", also two bounds on the same side."""
+    assert parse(query).filter == parse(same).filter
+
 
 @pytest.mark.parametrize(
     ("value", "size"),
