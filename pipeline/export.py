@@ -91,7 +91,7 @@ class ExportReport:
     bytes: int | None = None
     seconds: float = 0.0
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "format": self.format,
             "target": self.target,

@@ -93,7 +93,7 @@ class MirrorReport:
         self.totals.setdefault(collection, Counter()).update(report.totals())
         self.version = report.version
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         names = ("read", "imported", "duplicate", "rejected")
         return {
             "url": self.url,

@@ -1,17 +1,22 @@
-"""An import from end to end: this file is the flow.
+"""An import from end to end. This file is the flow.
 
 ::
 
-    find -> open -> detect -> read -> judge -> spill      (no lock: others publish meanwhile)
-                                                 |
-                            dedupe -> publish <--+        (holding the publish lock)
+    find -> open -> detect -> read -> canonicalise -> spill    (no lock is held: others may publish)
+                                                        |
+                               publish <- select new <--+      (the publish lock is held)
 
-Reading runs in this thread and one behind it that unpacks; judging (grammar and hash) in as many
-threads as there are cores, in order, a bounded number of batches ahead. What was accepted goes to
-the run's spill files, what was refused to its rejects file, so memory does not grow with the input.
+1. ``find`` the inputs that the paths name. A member of an archive is an input like a file in a folder.
+2. ``open_each`` unpacks one input after the other in a background thread.
+3. ``detect`` its format. The format's reader yields the input's candidates in batches.
+4. ``canonicalise`` each batch: encoding, grammar, hash. One thread per core does so, a bounded number
+   of batches ahead, and results come in order.
+5. Accepted rows go to spill files and rejects to a rejects file in the run's folder, so memory does not
+   grow with the input.
+6. Under the publish lock, select the rows that the warehouse lacks and publish them as one version.
 
-An archive's members and a folder's files are inputs alike. Formats whose inputs need each other
-(Solidity) take what they need as theirs come by, and are read when all others are.
+Formats whose inputs refer to each other (Solidity) take what they need as their inputs come by, and
+yield their candidates after all other inputs.
 """
 
 from __future__ import annotations
@@ -23,286 +28,247 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from sigdir.pipeline.errors import BadInput, printable
-from sigdir.pipeline.formats.registry import (
-    FORMATS,
-    Format,
-    MultiSourceReader,
-    by_name,
-    detect,
-)
+from sigdir.pipeline.formats.registry import FORMATS, Format, MultiSourceReader, by_name, detect
 from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.progress import Reporter
-from sigdir.pipeline.report import Example, FileReport, ImportReport
+from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.source import Source
+from sigdir.pipeline.state import ImportState
 from sigdir.signatures.candidates import Candidates, ReadTask
 from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
-from sigdir.signatures.grammar import REASONS
 from sigdir.warehouse import failpoints
-from sigdir.warehouse.batch import Batch
 from sigdir.warehouse.dedupe import new_rows
 from sigdir.warehouse.files import RunFolder
 from sigdir.warehouse.log import history
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher
-from sigdir.warehouse.rejects import RejectsWriter
-from sigdir.warehouse.schema import REJECT_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.spill import Spill
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.staging import StagedRow
 
-_EXAMPLES_A_REASON = 3
+Staged = dict[Collection, list[StagedRow]]
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to import and how; the command's flags."""
+    """What to import and how: the command's options."""
 
     paths: list[str]
     warehouse: Path
     collection: Collection = SIGNATURES
+    """For candidates whose kind the input does not state."""
     format: str | None = None
     source: str | None = None
     dry_run: bool = False
     wait: bool = True
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
     memory_limit: str = "512MB"
-    """DuckDB's share; it spills to the run's folder above it."""
+    """DuckDB's limit. Above it DuckDB spills to the run's folder."""
 
 
-def run_import(options: Options, progress: Reporter) -> ImportReport:
-    """Carry out one import. Raises BadInput, or a WarehouseError; then nothing was published."""
-    if options.format is not None and by_name(options.format) is None:
-        known = ", ".join(format.name for format in FORMATS)
-        raise BadInput(options.format, f"no such format; there are {known}")
-    # Row-wise readers make tuples by the million and no cycles: with the default threshold a third
-    # of their time goes into looking for some.
-    gc.set_threshold(200_000, 20, 100)
-    sources = find(options.paths)
-    run = _Run(options, progress)
-    with ExitStack() as stack:
-        paths = Paths(options.warehouse.absolute())
-        read_snapshot(paths)  # what cannot be published into is told before hours of reading
-        connect(paths, options.memory_limit, options.threads).close()  # and a limit that is none
-        if options.dry_run:
-            folder = Path(stack.enter_context(TemporaryDirectory(prefix="sigdir-")))
-        else:
-            run_folder = stack.enter_context(RunFolder(paths.tmp))
-            run.name, folder = run_folder.name, run_folder.path
-        stack.callback(run.close)
-        run.open(folder)
-        run.read(sources)
-        if options.dry_run:
-            run.compare(paths, folder, read_snapshot(paths), staged={})
-        else:
-            run.publish(paths, folder)
-    return run.report
-
-
+@dataclass
 class _Run:
-    """One import's state: its spills, its rejects, its report."""
+    """What the steps of one import share."""
 
-    def __init__(self, options: Options, progress: Reporter) -> None:
-        self.options = options
-        self.progress = progress
-        self.name = ""
-        self.report = ImportReport(dry_run=options.dry_run)
-        self.files: dict[int, FileReport] = {}
-        self.segments: dict[Collection, list[tuple[int, int]]] = {c: [] for c in COLLECTIONS}
-        self.keep: dict[Collection, npt.NDArray[np.bool_]] = {}
-
-    def open(self, folder: Path) -> None:
-        self.rejects = RejectsWriter(folder / "rejects.parquet")  # makes no file before it must
-        self.spills: dict[Collection, Spill] = {}
-        for collection in COLLECTIONS:
-            self.spills[collection] = Spill(folder, collection)
-
-    def close(self) -> None:
-        with ExitStack() as stack:  # all of them, whichever fails
-            for spill in self.spills.values():
-                stack.callback(spill.close)
-            stack.callback(self.rejects.close)
-
-    # Without the lock: read, normalise, hash, spill.
-
-    def read(self, sources: list[Source]) -> None:
-        default = self.options.collection.code
-        with self.stage("read", sum(source.size for source in sources)):
-            with ThreadPoolExecutor(self.options.threads) as pool:
-                work = self.work(sources)
-                ahead = 2 * self.options.threads
-                for judged in ordered_map(pool, lambda item: _judged(item, default), work, ahead):
-                    for result in judged:
-                        self.record(result)
-            for spill in self.spills.values():
-                spill.finish()
-            self.rejects_digest = self.rejects.finish()
-        self.report.files = list(self.files.values())
-        if not self.report.files:
-            looked = f"{len(self.report.skipped):,} files looked at"
-            raise BadInput(", ".join(self.options.paths), f"nothing of a known format ({looked})")
-        failpoints.reach("read")
-
-    def work(self, sources: list[Source]) -> Iterator[ReadTask]:
-        together: dict[str, MultiSourceReader] = {}
-        with ExitStack() as stack:
-            for source in open_each(sources, self.progress.advance, self.options.format):
-                format = self.format_of(source)
-                if format is None:
-                    self.report.skipped.append(source.name)
-                    continue
-                source.number = len(self.files)
-                file = self.files[source.number] = FileReport(source.name, format.name, leaves=source.file_names)
-                if format.multi_source is None:
-                    yield from format.read(source)
-                else:
-                    if format.name not in together:
-                        together[format.name] = stack.enter_context(format.multi_source())
-                    together[format.name].add(source)
-                file.bytes, file.sha256 = source.finish()
-            for gathered in together.values():
-                yield from gathered.read()
-
-    def format_of(self, source: Source) -> Format | None:
-        if self.options.format is not None:
-            return by_name(self.options.format)
-        format = detect(source)
-        if format is None and source.explicit:
-            raise BadInput(source.name, "of no known format; name one with --format")
-        return format
-
-    def record(self, result: BatchResult) -> None:
-        """Spill what was accepted, keep what was rejected, count both."""
-        file = self.files[result.file]
-        file.read += result.read
-        for collection, accepted in result.accepted.items():
-            rows = len(accepted.text)
-            file.accepted[collection] += rows
-            self.spills[collection].append(accepted)
-            self.segments[collection].append((result.file, rows))
-        self.record_rejects(file, result)
-        self.progress.rows(result.read)
-
-    def record_rejects(self, file: FileReport, result: BatchResult) -> None:
-        rejected = result.rejected
-        rows = len(rejected.text)
-        if not rows:
-            return
-        counts = np.bincount(rejected.reasons, minlength=len(REASONS))
-        for code in np.flatnonzero(counts).tolist():
-            reason = REASONS[code]
-            shown = sum(example.reason == reason for example in self.report.examples)
-            for row in np.flatnonzero(rejected.reasons == code)[: _EXAMPLES_A_REASON - shown].tolist():
-                text, position = rejected.text[row].as_py()[:200], int(rejected.columns[row])
-                self.report.examples.append(Example(reason, text, position, *file.place(int(rejected.lines[row]))))
-            file.reasons[reason] += int(counts[code])
-        reasons = pa.DictionaryArray.from_arrays(rejected.reasons.astype(np.int8), list(REASONS))
-        if file.leaves is None:
-            names, lines = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [file.path]), rejected.lines
-        else:
-            places = [file.place(line) for line in rejected.lines.tolist()]
-            names = pa.array([name for name, _ in places]).dictionary_encode()
-            lines = np.array([line for _, line in places], np.int64)
-        columns = [rejected.collections, rejected.text, reasons, rejected.columns, names, lines]
-        self.rejects.append(pa.table(columns, schema=REJECT_SCHEMA))
-
-    # Holding the lock: dedupe, publish.
-
-    def publish(self, paths: Paths, folder: Path) -> None:
-        with Publisher(paths, self.options.threads, self.options.wait, self.progress.note) as publisher:
-            failpoints.reach("locked")
-            staged = {collection: publisher.staged(collection) for collection in COLLECTIONS}
-            self.compare(paths, folder, publisher.snapshot, staged)
-            failpoints.reach("deduped")
-            self.report.version = publisher.snapshot.version
-            batches = {c: Batch(self.spills[c], self.keep[c]) for c in COLLECTIONS}
-            rows = sum(batch.rows for batch in batches.values())
-            same = self.import_with_same_rejects(paths)
-            if not rows and (self.rejects_digest is None or same is not None):
-                self.report.rejects_in = same
-                return
-            with self.stage("write", rows):
-                checked = {
-                    c: staged[c][-1].id if staged[c] else publisher.snapshot.high_water[c].id for c in COLLECTIONS
-                }
-                done = publisher.publish(
-                    self.name, batches, checked, self.summary,
-                    rejects=self.rejects.path if self.rejects.rows else None,
-                    progress=self.progress.advance,
-                )  # fmt: skip
-            self.count_imported()
-            self.report.published = True
-            self.report.version = done.snapshot.version
-            self.report.rejects_in = done.import_id if self.rejects.rows else None
-
-    def compare(
-        self, paths: Paths, folder: Path, snapshot: Snapshot, staged: dict[Collection, list[StagedRow]]
-    ) -> None:
-        """Decide which accepted rows are new: ``keep``, a flag a row."""
-        with self.stage("dedupe", 0):
-            engine = connect(paths, self.options.memory_limit, self.options.threads, folder)
-            with engine:
-                for collection, spill in self.spills.items():
-                    self.keep[collection] = new_rows(
-                        spill, snapshot, staged.get(collection, []), engine, self.options.threads
-                    )  # fmt: skip
-        self.report.version = snapshot.version
-        self.count_imported()
-
-    def count_imported(self) -> None:
-        """Share the kept rows out to the files they came from."""
-        for file in self.files.values():
-            file.imported.clear()
-        for collection, segments in self.segments.items():
-            at = 0
-            for number, rows in segments:
-                kept = np.count_nonzero(self.keep[collection][at : at + rows])
-                self.files[number].imported[collection] += int(kept)
-                at += rows
-
-    def import_with_same_rejects(self, paths: Paths) -> int | None:
-        if self.rejects_digest is None:
-            return None
-        for entry in history(paths):
-            if entry.get("rejects_sha256") == self.rejects_digest:
-                return int(entry["import"])
-        return None
-
-    def summary(self) -> dict[str, Any]:
-        """What the commit tells of this import; asked for at the very end, when counts are final."""
-        self.count_imported()
-        return {
-            "kind": "import",
-            "source": printable(self.options.source) if self.options.source else None,
-            "sources": [file.as_dict() for file in self.report.files],
-            "totals": self.report.totals(),
-            "collections": self.report.collections(),
-            "reasons": self.report.reasons(),
-            "seconds": round(time.monotonic() - self.began, 3),
-            "rejects_sha256": self.rejects_digest,
-        }
+    options: Options
+    paths: Paths
+    progress: Reporter
+    report: ImportReport
+    state: ImportState
+    name: str
+    """The run's name, empty for a dry run."""
+    began: float = field(default_factory=time.monotonic)
 
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[None]:
+        """Time a stage and report its progress."""
         began = time.monotonic()
-        if name == "read":
-            self.began = began
         self.progress.stage(name, total)
         yield
         self.report.stages[name] = time.monotonic() - began
 
 
-def _judged(work: ReadTask, default: int) -> list[BatchResult]:
-    batches = [work] if isinstance(work, Candidates) else work()
+def run_import(options: Options, progress: Reporter) -> ImportReport:
+    """Carry out one import. Raises BadInput or a WarehouseError; then nothing was published."""
+    _check_format(options.format)
+    _make_garbage_collection_rare()
+    sources = find(options.paths)
+    paths = Paths(options.warehouse.absolute())
+    _check_warehouse(paths, options)
+    with ExitStack() as stack:
+        name, folder = _make_folder(paths, options, stack)
+        report = ImportReport(dry_run=options.dry_run)
+        state = stack.enter_context(ImportState(folder, report))
+        run = _Run(options, paths, progress, report, state, name)
+        _read(run, sources)
+        if options.dry_run:
+            _select_new(run, read_snapshot(paths), staged={})
+        else:
+            _publish(run)
+    return report
+
+
+# Before reading.
+
+
+def _check_format(name: str | None) -> None:
+    if name is not None and by_name(name) is None:
+        known = ", ".join(format.name for format in FORMATS)
+        raise BadInput(name, f"no such format; there are {known}")
+
+
+def _make_garbage_collection_rare() -> None:
+    # Row-wise readers create millions of tuples and no cycles. With the default threshold a third of
+    # their time goes into looking for cycles.
+    gc.set_threshold(200_000, 20, 100)
+
+
+def _check_warehouse(paths: Paths, options: Options) -> None:
+    """Fail early, before hours of reading, if the warehouse cannot be used or the memory limit is invalid."""
+    read_snapshot(paths)
+    connect(paths, options.memory_limit, options.threads).close()
+
+
+def _make_folder(paths: Paths, options: Options, stack: ExitStack) -> tuple[str, Path]:
+    """The run's name and its folder, which is removed at the end. A dry run writes outside the warehouse."""
+    if options.dry_run:
+        return "", Path(stack.enter_context(TemporaryDirectory(prefix="sigdir-")))
+    run_folder = stack.enter_context(RunFolder(paths.tmp))
+    return run_folder.name, run_folder.path
+
+
+# Without the lock: read, canonicalise, spill.
+
+
+def _read(run: _Run, sources: list[Source]) -> None:
+    """Read all inputs into ``run.state``."""
+    threads = run.options.threads
+    canonicalise_task = partial(_canonicalise_task, default=run.options.collection.code)
+    with run.stage("read", sum(source.size for source in sources)):
+        with ThreadPoolExecutor(threads) as pool:
+            tasks = _read_tasks(run, sources)
+            for results in ordered_map(pool, canonicalise_task, tasks, ahead=2 * threads):
+                for result in results:
+                    run.state.add_result(result)
+                    run.progress.rows(result.read)
+        run.state.finish_reading()
+    if not run.report.files:
+        looked = f"{len(run.report.skipped):,} files looked at"
+        raise BadInput(", ".join(run.options.paths), f"nothing of a known format ({looked})")
+    failpoints.reach("read")
+
+
+def _read_tasks(run: _Run, sources: list[Source]) -> Iterator[ReadTask]:
+    """Detect the format of each input and yield what its reader yields."""
+    readers: dict[str, MultiSourceReader] = {}
+    with ExitStack() as stack:
+        for source in open_each(sources, run.progress.advance, run.options.format):
+            format = _choose_format(source, run.options.format)
+            if format is None:
+                run.report.skipped.append(source.name)
+                continue
+            file = run.state.add_input(source, format.name)
+            if format.multi_source is None:
+                yield from format.read(source)
+            else:
+                if format.name not in readers:
+                    readers[format.name] = stack.enter_context(format.multi_source())
+                readers[format.name].add(source)
+            file.bytes, file.sha256 = source.finish()
+        for reader in readers.values():
+            yield from reader.read()
+
+
+def _choose_format(source: Source, name: str | None) -> Format | None:
+    """The format that the user named, or the detected one; None for a file that is skipped."""
+    if name is not None:
+        return by_name(name)
+    format = detect(source)
+    if format is None and source.explicit:
+        raise BadInput(source.name, "of no known format; name one with --format")
+    return format
+
+
+def _canonicalise_task(task: ReadTask, default: int) -> list[BatchResult]:
+    """Run in a worker thread: parse the block if that is still to do, then canonicalise its batches."""
+    batches = [task] if isinstance(task, Candidates) else task()
     return [canonicalise(batch, default) for batch in batches]
+
+
+# Holding the lock: select new rows, publish.
+
+
+def _publish(run: _Run) -> None:
+    """Publish the new rows and the rejects as one version, unless there is nothing new."""
+    options, state, report = run.options, run.state, run.report
+    with Publisher(run.paths, options.threads, options.wait, run.progress.note) as publisher:
+        failpoints.reach("locked")
+        staged = {collection: publisher.staged(collection) for collection in COLLECTIONS}
+        _select_new(run, publisher.snapshot, staged)
+        failpoints.reach("deduped")
+        batches = state.batches()
+        rows = sum(batch.rows for batch in batches.values())
+        same_rejects = _import_with_rejects(run.paths, state.rejects_digest)
+        if not rows and (state.rejects_digest is None or same_rejects is not None):
+            report.rejects_in = same_rejects
+            return
+        with run.stage("write", rows):
+            done = publisher.publish(
+                run.name, batches, _checked_ids(publisher.snapshot, staged), lambda: _log_entry(run),
+                rejects=state.rejects_path, progress=run.progress.advance,
+            )  # fmt: skip
+        state.count_imported()
+        report.published = True
+        report.version = done.snapshot.version
+        report.rejects_in = done.import_id if state.rejects_path else None
+
+
+def _select_new(run: _Run, snapshot: Snapshot, staged: Staged) -> None:
+    """Decide which accepted rows are neither in the snapshot nor staged nor repeated in this import."""
+    with run.stage("dedupe", 0):
+        options = run.options
+        with connect(run.paths, options.memory_limit, options.threads, run.state.folder) as engine:
+            run.state.set_new_rows(
+                {
+                    collection: new_rows(spill, snapshot, staged.get(collection, []), engine, options.threads)
+                    for collection, spill in run.state.spills.items()
+                }
+            )
+    run.report.version = snapshot.version
+
+
+def _checked_ids(snapshot: Snapshot, staged: Staged) -> dict[Collection, int]:
+    """The highest id of each collection that the new rows were compared with."""
+    return {c: staged[c][-1].id if staged[c] else snapshot.high_water[c].id for c in COLLECTIONS}
+
+
+def _import_with_rejects(paths: Paths, digest: str | None) -> int | None:
+    """The import that has the same rejects already."""
+    if digest is None:
+        return None
+    for entry in history(paths):
+        if entry.get("rejects_sha256") == digest:
+            return int(entry["import"])
+    return None
+
+
+def _log_entry(run: _Run) -> dict[str, object]:
+    """This import's entry in the log. The publisher asks for it last, when the counts are final."""
+    run.state.count_imported()
+    return {
+        "kind": "import",
+        "source": printable(run.options.source) if run.options.source else None,
+        "sources": [file.to_dict() for file in run.report.files],
+        "totals": run.report.totals(),
+        "collections": run.report.collections(),
+        "reasons": run.report.reasons(),
+        "seconds": round(time.monotonic() - run.began, 3),
+        "rejects_sha256": run.state.rejects_digest,
+    }

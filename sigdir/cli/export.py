@@ -9,8 +9,8 @@ import click
 from sigdir.cli.errors import Command
 from sigdir.cli.options import CollectionChoice, as_of_option, json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json
+from sigdir.cli.progress import reporter
 from sigdir.pipeline.export import COLUMNS, FORMATS, OURS, Options, run_export
-from sigdir.pipeline.progress import reporter
 from sigdir.pipeline.target import STDOUT
 from sigdir.signatures.collections import Collection
 
@@ -59,6 +59,6 @@ def export(
         report = run_export(options, progress)
     to_stderr = target == STDOUT
     if as_json:
-        write_json(report.as_dict(), err=to_stderr)
+        write_json(report.to_dict(), err=to_stderr)
     else:
         click.echo("\n".join(report.lines()), err=to_stderr)

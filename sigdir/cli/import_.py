@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 
 from sigdir.cli.errors import Command
+from sigdir.cli.import_report import print_report
 from sigdir.cli.options import (
     CollectionChoice,
     json_option,
@@ -19,8 +20,8 @@ from sigdir.cli.options import (
     warehouse_option,
 )
 from sigdir.cli.output import write_json
+from sigdir.cli.progress import reporter
 from sigdir.pipeline.formats.registry import FORMATS
-from sigdir.pipeline.progress import reporter
 from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import SIGNATURES, Collection
 
@@ -76,6 +77,6 @@ def import_(
     with reporter(quiet) as progress:
         report = run_import(options, progress)
     if as_json:
-        write_json(report.as_dict())
+        write_json(report.to_dict())
     else:
-        report.print(Console(width=None if sys.stdout.isatty() else _REPORT_COLUMNS))
+        print_report(report, Console(width=None if sys.stdout.isatty() else _REPORT_COLUMNS))

@@ -9,9 +9,9 @@ import click
 from sigdir.cli.errors import Command
 from sigdir.cli.options import CollectionChoice, json_option, no_wait_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json
+from sigdir.cli.progress import reporter
 from sigdir.pipeline.fetch import RetryPolicy
 from sigdir.pipeline.mirror import Options, Way, run_mirror
-from sigdir.pipeline.progress import reporter
 from sigdir.signatures.collections import COLLECTIONS, Collection
 
 
@@ -66,6 +66,6 @@ def mirror(
     with reporter(quiet) as progress:
         report = run_mirror(options, progress)
     if as_json:
-        write_json(report.as_dict())
+        write_json(report.to_dict())
     else:
         click.echo("\n".join(report.lines()))

@@ -10,8 +10,9 @@ import click
 from sigdir.cli.errors import Command
 from sigdir.cli.options import json_option, memory_limit_option, quiet_option, threads_option, warehouse_option
 from sigdir.cli.output import write_json
+from sigdir.cli.progress import reporter
 from sigdir.pipeline.mirror import faults_of_states
-from sigdir.pipeline.progress import Reporter, reporter
+from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import verify as checking
 from sigdir.warehouse.paths import Paths

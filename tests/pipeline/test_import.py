@@ -138,7 +138,7 @@ def test_counts_agree_with_an_independent_count(tmp_path: Path, house: Path) -> 
         expected.append(counts)
     report = import_files(write(tmp_path / "in", files), house)
     for file, counts in zip(report.files, expected, strict=True):
-        assert {name: file.as_dict()[name] for name in ("read", "imported", "duplicate", "rejected")} == dict(counts)
+        assert {name: file.to_dict()[name] for name in ("read", "imported", "duplicate", "rejected")} == dict(counts)
     assert report.totals() == dict(sum(expected, Counter()))
     assert report.reasons() == dict(reasons)
     opened = sigdir.open(house)
@@ -355,7 +355,7 @@ def test_dry_run_publishes_nothing_and_leaves_nothing(tmp_path: Path, house: Pat
 def test_json_equals_the_report(tmp_path: Path, run_sigdir: Sigdir) -> None:
     """--json has what the report of the function has, and nothing else is on standard output."""
     write(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n", "b.md": "x", "c.json": '{"0dbe671f": "b()"}'})
-    report = import_files([tmp_path / "in"], tmp_path / "other", source="x").as_dict()
+    report = import_files([tmp_path / "in"], tmp_path / "other", source="x").to_dict()
     done = run_sigdir("import", "--json", "--source", "x", tmp_path / "in")
     told = json.loads(done.stdout)
     for timed in ("seconds", "stages", "rows_per_second"):

@@ -339,7 +339,7 @@ def test_an_export_is_every_row_and_can_be_imported(server: Server, tmp_path: Pa
     assert get(server.port, EXPORT, {"If-None-Match": answer.header("ETag")}).status == 304
     (tmp_path / "export.csv").write_bytes(answer.body)
     report = import_files([tmp_path / "export.csv"], tmp_path / "again")
-    assert (report.imported(), report.total("rejected")) == (len(expected), 0)
+    assert (report.total("imported"), report.total("rejected")) == (len(expected), 0)
 
 
 def rows_of(texts: Sequence[str]) -> list[Row]:

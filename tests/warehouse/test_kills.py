@@ -295,7 +295,7 @@ def test_a_kill_at_any_moment_loses_and_doubles_nothing(
 
     report = import_here(paths.root, large)
     assert_accounted(report.totals())
-    assert report.imported() == LARGE_ROWS * (base.version + 1 - version)
+    assert report.total("imported") == LARGE_ROWS * (base.version + 1 - version)
     assert_past_is_kept(base, paths)
     assert visible(paths)[SIGNATURES].num_rows == len(base.seen[SIGNATURES]) + LARGE_ROWS
     assert_clean(paths)
@@ -402,7 +402,7 @@ def test_a_full_disk_leaves_the_version_before(
     assert_texts(paths, base.seen)
 
     disk.resize(64 * 1024)
-    assert import_here(paths.root, large).imported() == LARGE_ROWS
+    assert import_here(paths.root, large).total("imported") == LARGE_ROWS
     assert_past_is_kept(base, paths)
     assert visible(paths)[SIGNATURES].num_rows == len(base.seen[SIGNATURES]) + LARGE_ROWS
     assert_clean(paths)

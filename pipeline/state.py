@@ -1,0 +1,136 @@
+"""What an import has read so far: accepted rows in spill files, rejects in their file, counts per input."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack, closing
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sigdir.pipeline.report import Example, FileReport, ImportReport
+from sigdir.pipeline.source import Source
+from sigdir.signatures.canonicalise import BatchResult, Rejected
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.grammar import REASONS
+from sigdir.warehouse.batch import Batch
+from sigdir.warehouse.rejects import RejectsWriter
+from sigdir.warehouse.schema import REJECT_SCHEMA
+from sigdir.warehouse.spill import Spill
+
+_EXAMPLES_PER_REASON = 3
+
+
+class ImportState(AbstractContextManager["ImportState"]):
+    """Fill it with ``add_input`` and ``add_result``, then call ``finish_reading``, then ``set_new_rows``."""
+
+    def __init__(self, folder: Path, report: ImportReport) -> None:
+        self.folder = folder
+        """Holds the spill files and the rejects file."""
+        self.report = report
+        self.rejects_digest: str | None = None
+        """Equal for two imports that rejected the same rows of the same inputs; None without rejects."""
+        self.spills: dict[Collection, Spill] = {}
+        """The accepted rows."""
+        self._rejects = RejectsWriter(folder / "rejects.parquet")  # creates the file with the first reject
+        self._open_files = ExitStack()
+        self._inputs: dict[int, FileReport] = {}
+        self._segments: dict[Collection, list[tuple[int, int]]] = {c: [] for c in COLLECTIONS}
+        """For each part of a spill the number of its input and its rows."""
+        self._is_new: dict[Collection, npt.NDArray[np.bool_]] = {}
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:  # closes what is open if opening another file fails
+            stack.callback(self._rejects.close)
+            for collection in COLLECTIONS:
+                self.spills[collection] = stack.enter_context(closing(Spill(self.folder, collection)))
+            self._open_files = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open_files.close()
+
+    def add_input(self, source: Source, format: str) -> FileReport:
+        """Number an input. Its candidates carry the number."""
+        source.number = len(self._inputs)
+        report = FileReport(source.name, format, file_names=source.file_names)
+        self._inputs[source.number] = report
+        return report
+
+    def add_result(self, result: BatchResult) -> None:
+        """Spill what was accepted, write what was rejected, count both."""
+        file = self._inputs[result.file]
+        file.read += result.read
+        for collection, accepted in result.accepted.items():
+            rows = len(accepted.text)
+            file.accepted[collection] += rows
+            self.spills[collection].append(accepted)
+            self._segments[collection].append((result.file, rows))
+        if len(result.rejected.text):
+            self._count_reasons(file, result.rejected)
+            self._rejects.append(_reject_table(file, result.rejected))
+
+    def _count_reasons(self, file: FileReport, rejected: Rejected) -> None:
+        counts = np.bincount(rejected.reasons, minlength=len(REASONS))
+        for code in np.flatnonzero(counts).tolist():
+            file.reasons[REASONS[code]] += int(counts[code])
+            self._add_examples(file, rejected, code)
+
+    def _add_examples(self, file: FileReport, rejected: Rejected, code: int) -> None:
+        """Keep the first rejects of a reason for the report."""
+        reason = REASONS[code]
+        kept = sum(example.reason == reason for example in self.report.examples)
+        for row in np.flatnonzero(rejected.reasons == code)[: _EXAMPLES_PER_REASON - kept].tolist():
+            text, position = rejected.text[row].as_py()[:200], int(rejected.columns[row])
+            self.report.examples.append(Example(reason, text, position, *file.place(int(rejected.lines[row]))))
+
+    def finish_reading(self) -> None:
+        """Complete the spill files and the rejects file; from here on they are read."""
+        for spill in self.spills.values():
+            spill.finish()
+        self.rejects_digest = self._rejects.finish()
+        self.report.files = list(self._inputs.values())
+
+    def set_new_rows(self, is_new: dict[Collection, npt.NDArray[np.bool_]]) -> None:
+        """Take a flag for each spilled row: whether the warehouse lacks it. A publisher may clear flags later."""
+        self._is_new = is_new
+        self.count_imported()
+
+    def count_imported(self) -> None:
+        """Count the new rows of each input."""
+        for file in self._inputs.values():
+            file.new.clear()
+        for collection, segments in self._segments.items():
+            start = 0
+            for number, rows in segments:
+                new = np.count_nonzero(self._is_new[collection][start : start + rows])
+                self._inputs[number].new[collection] += int(new)
+                start += rows
+
+    def batches(self) -> dict[Collection, Batch]:
+        """The new rows, to be published."""
+        return {collection: Batch(self.spills[collection], self._is_new[collection]) for collection in COLLECTIONS}
+
+    @property
+    def rejects_path(self) -> Path | None:
+        """The rejects file; None if nothing was rejected."""
+        return self._rejects.path if self._rejects.rows else None
+
+
+def _reject_table(file: FileReport, rejected: Rejected) -> pa.Table:
+    """The rejected rows with the columns of REJECT_SCHEMA."""
+    reasons = pa.DictionaryArray.from_arrays(rejected.reasons.astype(np.int8), list(REASONS))
+    if file.file_names is None:
+        same_name = np.zeros(len(rejected.text), np.int32)
+        names, lines = pa.DictionaryArray.from_arrays(same_name, [file.path]), rejected.lines
+    else:
+        places = [file.place(line) for line in rejected.lines.tolist()]
+        names = pa.array([name for name, _ in places]).dictionary_encode()
+        lines = np.array([line for _, line in places], np.int64)
+    columns = [rejected.collections, rejected.text, reasons, rejected.columns, names, lines]
+    return pa.table(columns, schema=REJECT_SCHEMA)
