@@ -1,0 +1,192 @@
+"""Types as written to types of the ABI: names are looked up, structs become tuples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from sigdir.pipeline.formats.solidity.definitions import Definition, Unit, qualified
+from sigdir.pipeline.formats.solidity.syntax import Parameter, WrittenType, literal_number
+from sigdir.signatures.grammar import MAX_TEXT_BYTES
+
+_STEP = 16
+"""The cost of a struct member, and of looking into a contract."""
+_LOOK = 4
+"""The cost of looking into a file."""
+_MOST_BASES = 256
+"""The most contracts that a name is looked up in. Real contracts inherit from some dozens."""
+_KEYWORD = re.compile(r"u?int[0-9]*|bytes[0-9]*|address|bool|string|function")
+"""Types that a source cannot redefine."""
+
+
+def _plain(definition: Definition | None, written: str) -> str:
+    """A type that is not a tuple; as written if it is unknown."""
+    if definition is None or definition.kind in ("struct", "constant", "file"):
+        return written
+    return definition.text
+
+
+class TypeResolver:
+    """Resolves the types of one source's declarations. A scope is a contract's name, empty for the file.
+
+    ``budget`` bounds the work. Each character of a resolved type costs 1, each struct member and each
+    contract searched _STEP, each file searched _LOOK. Once it is spent, types stay as written. Without
+    it, nested structs of two structs each would double with each level, and a function of 20 bytes
+    can name them. OpenZeppelin's sources spend at most 0.2 per byte.
+    """
+
+    def __init__(self, files: Mapping[str, Unit], path: str, budget: int) -> None:
+        self._files = files
+        self._path = path
+        self._budget = budget
+        self._found: dict[tuple[str, str, str], Definition | None] = {}
+        self._global: dict[tuple[str, str], Definition | None] = {}
+        self._lineages: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        self._tuples: dict[tuple[str, str, str], str] = {}
+
+    def parameter_list(self, parameters: Sequence[Parameter], scope: str, by_name: bool) -> str:
+        """The resolved parameters of a declaration. ``by_name`` keeps names of structs, enums and contracts."""
+        return ",".join([self._text(p.written, scope, by_name) + p.suffix for p in parameters])
+
+    def _text(self, written: WrittenType, scope: str, by_name: bool) -> str:
+        if self._budget < 0:
+            return written.base + "".join(f"[{length}]" for length in written.lengths)
+        definition = self._find(written.base, self._path, scope)
+        if by_name and definition is not None and definition.kind in ("struct", "enum", "contract"):
+            text = qualified(definition.scope, definition.name)
+        elif definition is not None and definition.kind == "struct":
+            key = _key(definition)
+            if key not in self._tuples:
+                self._tuples[key] = self._tuple(definition)
+            text = self._tuples[key]
+        else:
+            text = _plain(definition, written.base)
+        text += self._lengths(written, self._path, scope)
+        self._budget -= len(text)
+        return text
+
+    def _tuple(self, struct: Definition) -> str:
+        """A struct as a tuple, with its nested structs, cut when it is longer than a text may be.
+
+        A struct inside itself stays a name.
+        """
+        parts, size = ["("], 0
+        open_structs = [(struct, iter(struct.members), ")")]
+        inside = {_key(struct)}
+        while open_structs and size <= MAX_TEXT_BYTES:
+            outer, members, closing = open_structs[-1]
+            member = next(members, None)
+            if member is None:
+                open_structs.pop()
+                inside.remove(_key(outer))
+                parts.append(closing)
+                continue
+            if parts[-1] != "(":
+                parts.append(",")
+            lengths = self._lengths(member, outer.file, outer.scope)
+            inner = self._find(member.base, outer.file, outer.scope)
+            if inner is not None and inner.kind == "struct" and _key(inner) not in inside:
+                open_structs.append((inner, iter(inner.members), ")" + lengths))
+                inside.add(_key(inner))
+                parts.append("(")
+            else:
+                parts.append(_plain(inner, member.base) + lengths)
+            size += len(parts[-1])
+        self._budget -= _STEP * len(parts)
+        return "".join(parts)
+
+    def _lengths(self, written: WrittenType, file: str, scope: str) -> str:
+        return "".join([f"[{self._length(length, file, scope)}]" for length in written.lengths])
+
+    def _length(self, written: str, file: str, scope: str) -> str:
+        """An array length as a number, if it is a literal or the name of a constant."""
+        if not written:
+            return ""
+        if (number := literal_number(written)) is not None:
+            return number
+        definition = self._find(written, file, scope)
+        return definition.text if definition is not None and definition.kind == "constant" else written
+
+    def _find(self, path: str, file: str, scope: str) -> Definition | None:
+        """The definition that a path such as `Lib.S` refers to in that scope of that file."""
+        key = path, file, scope
+        if key not in self._found:
+            self._found[key] = None if _KEYWORD.fullmatch(path) else self._resolved(path, file, scope)
+        return self._found[key]
+
+    def _resolved(self, path: str, file: str, scope: str) -> Definition | None:
+        first, *rest = path.split(".")
+        found = self._member(file, scope, first) or self._in_file(file, first)
+        for name in rest:
+            if found is None or found.kind not in ("contract", "file"):
+                return None
+            found = (
+                self._in_file(found.file, name) if found.kind == "file" else self._member(found.file, found.name, name)
+            )
+        return found
+
+    def _member(self, file: str, contract: str, name: str) -> Definition | None:
+        """The definition of a name in a contract or in one that it inherits from."""
+        lineage = self._lineage(file, contract)
+        self._budget -= _STEP * len(lineage)
+        found = (self._get(file, contract, name) for file, contract in lineage)
+        return next(filter(None, found), None)
+
+    def _lineage(self, file: str, contract: str) -> list[tuple[str, str]]:
+        """The contract and all known contracts that it inherits from, as (file, contract)."""
+        key = file, contract
+        lineage = self._lineages.get(key)
+        if lineage is None:
+            lineage = self._lineages[key] = [key] if contract else []
+            seen = {key}
+            for where, name in lineage:  # the list grows in the loop
+                definition = self._get(where, "", name)
+                for base in map(partial(self._base, where), definition.bases if definition else ()):
+                    if base is not None and base not in seen and len(lineage) < _MOST_BASES:
+                        seen.add(base)
+                        lineage.append(base)
+        return lineage
+
+    def _base(self, file: str, path: str) -> tuple[str, str] | None:
+        """A base contract. Its path may begin with the name of an imported file, never with a contract."""
+        found: Definition | None = None
+        for name in path.split("."):
+            found = self._in_file(file, name)
+            if found is None:
+                return None
+            file = found.file
+        return (found.file, found.name) if found is not None and found.kind == "contract" else None
+
+    def _in_file(self, file: str, name: str) -> Definition | None:
+        """The definition of a name outside of contracts: in the file, or in the files that it imports."""
+        key = file, name
+        if key not in self._global:
+            self._global[key] = self._exported(file, name)
+        return self._global[key]
+
+    def _exported(self, file: str, name: str) -> Definition | None:
+        places, seen = [(file, name)], {(file, name)}
+        for place in places:  # the list grows in the loop
+            self._budget -= _LOOK
+            if self._budget < 0:
+                return None
+            file, name = place
+            if (found := self._get(file, "", name)) is not None:
+                return found
+            for imported in self._files[file].imports:
+                if imported.prefix:
+                    if imported.prefix == name:
+                        return Definition("", name, "file", file=imported.path)
+                    continue
+                named = [(imported.path, there) for here, there in imported.names or [(name, name)] if here == name]
+                places += [place for place in named if place not in seen]
+                seen.update(named)
+        return None
+
+    def _get(self, file: str, scope: str, name: str) -> Definition | None:
+        return self._files[file].definitions.get((scope, name))
+
+
+def _key(definition: Definition) -> tuple[str, str, str]:
+    return definition.file, definition.scope, definition.name
