@@ -17,10 +17,13 @@ from urllib.parse import quote, unquote_to_bytes, urlencode
 import falcon.testing
 import pytest
 from Crypto.Hash import keccak
+from falcon.inspect import inspect_routes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sigdir.serve.app import create_app
+from sigdir.serve.app import create_app, routes
+from sigdir.serve.http.routing import Route
+from sigdir.serve.lists import paging, resources
 from sigdir.serve.servers.access_log import AccessLog
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
@@ -471,12 +474,36 @@ def test_a_new_row_makes_a_new_tag(port: int, collection: Collection) -> None:
     assert answer.json()["results"][0]["text_signature"] == "madeANewTag()"
 
 
-@pytest.mark.parametrize("path", ["?page=99999", "99999999/", "nonsense/", "?format=xml"])
+@pytest.mark.parametrize(
+    "path",
+    ["?page=99999", "?page=0", "?page=2&text_signature=pagedRow", "?cursor=nonsense", "99999999/", "nonsense/",
+     "?format=xml"],
+)  # fmt: skip
 def test_what_is_not_there_is_not_unmodified(port: int, path: str) -> None:
     """A condition does not turn a 404 into a 304."""
     tag = get(port, SIGNATURES_PATH).header("ETag")
     for known in (tag, "*"):
         assert get(port, SIGNATURES_PATH + path, {"If-None-Match": known}).status == 404
+
+
+@pytest.mark.parametrize(
+    "query", ["", "page=2&page_size=1", "page=last", "text_signature=unmodified", "page=2&page_size=1&text_signature=unm",
+              "cursor=", "cursor=s2"]
+)  # fmt: skip
+def test_an_unmodified_page_is_not_rendered(
+    make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    """The ETag is compared first; only a page number needs the rows to be counted."""
+    client = falcon.testing.TestClient(make_app())
+    for text in ("unmodified1()", "unmodified2()"):
+        client.simulate_post(SIGNATURES_PATH, json={"text_signature": text})
+    full = client.simulate_get(SIGNATURES_PATH, query_string=query)
+    assert full.status_code == 200
+    monkeypatch.setattr(resources, "page_of", None)
+    if "page=2" not in query:
+        monkeypatch.setattr(paging, "selections_of", None)
+    again = client.simulate_get(SIGNATURES_PATH, query_string=query, headers={"If-None-Match": full.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
 
 
 def test_a_long_answer_is_packed_for_who_takes_it(port: int) -> None:
@@ -1142,6 +1169,39 @@ def make_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
     yield lambda **more: create_app(Settings(paths.root, **more), reader, writer)
     writer.close()
     reader.close()
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Route]]:
+    """The routes of the application."""
+    paths = Paths(tmp_path_factory.mktemp("table") / "house")
+    reader = Reader(paths)
+    writer = Writer(paths, reader)
+    yield routes(Settings(paths.root), reader, writer)
+    writer.close()
+    reader.close()
+
+
+def test_the_table_has_the_methods_of_each_resource(make_app: Callable[..., Any], table: list[Route]) -> None:
+    """No resource answers more methods or fewer; OPTIONS is answered everywhere."""
+    inspected = {
+        route.path: {method.method for method in route.methods if not method.internal} | {"OPTIONS"}
+        for route in inspect_routes(make_app())
+    }
+    listed = {
+        route.path: set(route.methods.split(", ")) | {"OPTIONS"} for route in table if not callable(route.resource)
+    }
+    assert inspected == listed
+
+
+def test_every_path_of_the_table_redirects_to_its_slash(make_app: Callable[..., Any], table: list[Route]) -> None:
+    """All of the table but the root, with any value of a parameter."""
+    client = falcon.testing.TestClient(make_app())
+    paths = [re.sub("{[^}]*}", "1", route.path) for route in table if route.path.endswith("/") and route.path != "/"]
+    assert len(paths) > 15
+    for path in paths:
+        answer = client.simulate_get(path.removesuffix("/"), query_string="a=b")
+        assert (answer.status_code, answer.headers["Location"]) == (301, f"{path}?a=b")
 
 
 def test_a_trusted_proxy_s_word_is_taken(make_app: Callable[..., Any]) -> None:

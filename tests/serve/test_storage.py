@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,35 @@ def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
         disk.make_read_only()
         with pytest.raises((WarehouseError, OSError), match=f"ead-only.*{house}|{house}.*ead-only"):
             Reader(Paths(house))
+
+
+def fold_state(server: Server) -> str | None:
+    """What /readyz says of folding; it is ready either way."""
+    answer = get(server.port, "/readyz")
+    assert (answer.status, answer.json()["status"]) == (200, "ok")
+    state: str | None = answer.json().get("fold")
+    return state
+
+
+def test_readyz_names_since_when_folding_fails(tmp_path: Path) -> None:
+    """Where it never worked, the start of the worker; else the last success. Without a fold of its own it says nothing."""
+    paths = Paths(tmp_path / "house")
+    with serving(paths.root, workers=1) as server:
+        assert post_text(server.port, "first()").status == 201
+        assert fold_state(server) is None
+    paths.lock.mkdir()  # what cannot be locked cannot be published into
+    started = datetime.now(UTC).replace(microsecond=0)
+    with serving(paths.root, workers=1, fold_every=0.5) as server:
+        state = until(lambda: fold_state(server), "/readyz to say that folding fails")
+        assert started <= datetime.fromisoformat(state.removeprefix("failing since ")) <= datetime.now(UTC)
+        assert post_text(server.port, "meanwhile()").status == 201
+        paths.lock.rmdir()
+        until(lambda: fold_state(server) is None, "folding to work again")
+        assert read_snapshot(paths).count(SIGNATURES) == 2
+        paths.lock.unlink()
+        paths.lock.mkdir()
+        assert post_text(server.port, "last()").status == 201
+        state = until(lambda: fold_state(server), "/readyz to say that folding fails again")
+        since = datetime.fromtimestamp(paths.last_fold.stat().st_mtime, UTC).replace(microsecond=0)
+        assert datetime.fromisoformat(state.removeprefix("failing since ")) == since
+        paths.lock.rmdir()
