@@ -38,9 +38,10 @@ from sigdir.signatures.collections import (
 from sigdir.signatures.keccak import keccak256_column
 from sigdir.warehouse.files import sync
 from sigdir.warehouse.index.hash_order import sorted_hashes
+from sigdir.warehouse.index.records import RECORD
 from sigdir.warehouse.index.scan import batches, hashes_of, pieces
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.template import RECORD, Template
+from sigdir.warehouse.index.template import Template
 from sigdir.warehouse.parallel import in_background
 from sigdir.warehouse.parquet import row_groups
 from sigdir.warehouse.paths import existing

@@ -29,9 +29,10 @@ from sigdir.serve.pages.page import rendered, send
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.digests import Digests
 from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.index.records import RECORD
 from sigdir.warehouse.index.scan import batches, pieces
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.template import RECORD, Template
+from sigdir.warehouse.index.template import Template
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log import DataFile, history
 from sigdir.warehouse.parquet import file_bytes

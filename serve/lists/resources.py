@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import falcon
 import numpy as np
-import orjson
 
 from sigdir.serve.answers import answer, etag
 from sigdir.serve.cursors import InvalidCursor
@@ -23,9 +20,8 @@ from sigdir.serve.texts import canonical_text
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.grammar import GrammarError
-from sigdir.warehouse.index.records import render_rows
+from sigdir.warehouse.index.records import render_record, render_rows
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.staging import NewText, StagedRow
 
 _CACHE_BYTES = 4 << 20
 _MIN_CHARACTERS = 3
@@ -108,25 +104,10 @@ class ListResource:
         (row,) = self._writer.store([new])
         if row is None:
             raise field_error(name, _EXISTS[self._collection])
-        return _record(new, row)
+        return render_record(row.id, row.created_at, new.text, new.hash)
 
     def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
         answer(req, resp, options.description(f"{self._collection.row_title} List", options.ROW_FIELDS))
-
-
-def _record(new: NewText, row: StagedRow) -> bytes:
-    """The JSON of a new row. For one row this takes a quarter of what the compiled renderer takes to set up."""
-    seconds, microseconds = divmod(row.created_at, 1_000_000)
-    at = datetime.fromtimestamp(seconds, UTC).replace(microsecond=microseconds, tzinfo=None)
-    return orjson.dumps(
-        {
-            "id": row.id,
-            "created_at": at.isoformat(timespec="microseconds") + "Z",
-            "text_signature": new.text,
-            "hex_signature": "0x" + new.hash.hex(),
-            "bytes_signature": new.hash.decode("latin-1"),
-        }
-    )
 
 
 class RowResource:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.index.records import render_rows
+from sigdir.warehouse.index.records import render_record, render_rows
 from tests.serve.support import Row, record_of, segment_of
 
 WIDTHS = sorted({collection.hash_bytes for collection in COLLECTIONS})
@@ -136,3 +136,12 @@ def test_records_have_no_blanks_and_the_order_of_the_contract() -> None:
         b'{"id":1,"created_at":"2023-11-14T22:13:20.000000Z","text_signature":"f()",'
         b'"hex_signature":"0x61626364","bytes_signature":"abcd"}'
     )
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**63 - 1), st.integers(FIRST, LAST), st.text(max_size=30), st.binary(min_size=4, max_size=4))
+def test_one_record_from_values_is_the_segment_s(id: int, created_at: int, text: str, hash: bytes) -> None:
+    """A record made without a segment has the same values in the same order."""
+    made = Row(id, created_at, text, hash)
+    one, page = (json.loads(body, object_pairs_hook=list) for body in (render_record(*made), rendered([made])))
+    assert one == page

@@ -1,9 +1,7 @@
-"""Rows to bytes by a template, in one compiled kernel, and the pieces that such kernels are made of.
+"""Rows to bytes by a template, in one compiled kernel.
 
-A template is a row's text with names in braces for what differs: ``0x{hash},{text}``. It is cut up once;
-the kernel then goes through its pieces row by row: 20 M rows a second for that one, 9 M records of the
-wire, on one core. A server's pages are too many for that: ``warehouse/index/records.py`` has a kernel for the record
-alone, made of the same pieces.
+A template is a row's text with field names in braces: ``0x{hash},{text}``. It is cut into pieces once; the kernel
+then writes the pieces row by row: 20 M rows a second for that one, 9 M records of the API, on one core.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ Array = npt.NDArray[Any]
 
 
 def fixed(text: str) -> Array:
-    """A text for ``put``."""
+    """A text as ``put`` takes it."""
     return np.frombuffer(text.encode(), np.uint8)
 
 
@@ -37,7 +35,7 @@ _PAIRS: Final = fixed("".join(f"{number:02}" for number in range(100)))
 _HEX_PAIRS: Final = fixed("".join(f"{number:02x}" for number in range(256)))
 
 
-# Inlined by numba, for LLVM does not: a loop over any number of digits takes a third of a record's time.
+# numba inlines this, LLVM does not: a loop over any number of digits takes a third of a record's time.
 @njit(inline="always")
 def pair(out: Array, at: Any, number: Any) -> Any:
     """Write a number below a hundred with two digits."""
@@ -48,7 +46,7 @@ def pair(out: Array, at: Any, number: Any) -> Any:
 @njit(nogil=True, cache=True)
 def decimal(out: Array, at: Any, value: int) -> Any:
     """Write a number that is not negative, with as many digits as it has."""
-    rest = np.uint64(value)  # whose division is half the work of a signed one's
+    rest = np.uint64(value)  # unsigned division is half the work of signed
     places, limit = 1, _TEN
     while places < 19 and rest >= limit:
         places += 1
@@ -76,7 +74,7 @@ def hex_digits(out: Array, at: Any, byte: int) -> Any:
 
 
 def _characters() -> tuple[Array, Array]:
-    """How JSON writes each character below 256 in UTF-8: eight bytes each, of which so many count."""
+    """How JSON writes each character below 256 in UTF-8: eight bytes each, and how many of them count."""
     written, lengths = np.zeros((256, 8), np.uint8), np.zeros(256, np.uint8)
     for code in range(256):
         character = f"\\u{code:04x}" if code < 0x20 else "\\" + chr(code) if code in b'"\\' else chr(code)
@@ -87,14 +85,14 @@ def _characters() -> tuple[Array, Array]:
 
 _WRITTEN, _LENGTHS = _characters()
 CHARACTER_ROOM: Final = 8
-"""What ``character`` writes, whatever of it counts: the last one needs as much room as well."""
+"""Bytes that ``character`` always writes, so the last one needs this much room too."""
 
 
 @njit(nogil=True, cache=True)
 def character(out: Array, at: Any, byte: int) -> Any:
-    """Write the character whose code a byte is, as a JSON string has it, in UTF-8.
+    """Write the character whose code is ``byte`` as a JSON string has it, in UTF-8.
 
-    Always eight bytes, without a branch: those of a hash are anybody's guess.
+    Always eight bytes, without a branch: a branch on a hash's bytes cannot be predicted.
     """
     for k in range(np.uint64(8)):
         out[at + k] = _WRITTEN[byte, k]
@@ -117,7 +115,7 @@ _MOMENT: Final = np.uint64(20)
 def moment(out: Array, at: Any, seconds: int) -> Any:
     """Write ``YYYY-MM-DDTHH:MM:SS.`` for seconds since 1970."""
     days, second = divmod(seconds, 86_400)
-    # Days to a date in the calendar that begins its year in March, so that the leap day comes last.
+    # Days to a date in a calendar whose year starts in March, so that the leap day comes last.
     days += 719_468
     era, day_of_era = divmod(days, 146_097)
     year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
@@ -148,8 +146,8 @@ NO_SECOND: Final[Any] = np.int64(-(1 << 62))
 def timestamp(out: Array, at: Any, value: int, second: int, second_at: Any) -> tuple[Any, int, Any]:
     """Write microseconds since 1970 as ``YYYY-MM-DDTHH:MM:SS.ffffff``.
 
-    ``second`` is written at ``second_at`` already, for an import dates a million rows to each second; begin
-    with NO_SECOND. Gives the place behind, and what to give for the next row.
+    An import gives a million rows to each second, so the last second written is copied: it is ``second``, at
+    ``second_at``; start with NO_SECOND. Returns the place after the time, and the two for the next row.
     """
     seconds = value // 1_000_000
     if seconds != second:
@@ -177,14 +175,8 @@ FIELDS: Final = {
     "hash": _HASH,
     "bytes_json": _BYTES_JSON,
 }
-"""What a template may name. ``created_at`` has six digits and no zone, ``hash`` is hex digits without 0x,
-``bytes_json`` a character a byte of the hash; ``_csv`` and ``_json`` go between quotes."""
-
-RECORD: Final = (
-    '{{"id":{id},"created_at":"{created_at}Z","text_signature":"{text_json}",'
-    '"hex_signature":"0x{hash}","bytes_signature":"{bytes_json}"}}'
-)
-"""A row as 4byte.directory writes it."""
+"""The names of a template. ``created_at`` has six decimals and no zone, ``hash`` is hex digits without 0x,
+``bytes_json`` one character a byte of the hash; ``_csv`` and ``_json`` go between quotes."""
 
 # The most bytes that one byte of the text, or of the hash, becomes.
 _OF_TEXT = {_TEXT: 1, _TEXT_CSV: 2, _TEXT_JSON: 6}
@@ -192,7 +184,7 @@ _OF_HASH = {_HASH: 2, _BYTES_JSON: 6}
 
 
 class Template:
-    """A pattern that was cut up, ready to render rows."""
+    """A pattern cut into pieces, ready to render rows."""
 
     def __init__(self, pattern: str) -> None:
         """``pattern`` names FIELDS in braces; a brace itself is doubled."""
@@ -212,13 +204,18 @@ class Template:
         self._of_hash = sum(_OF_HASH.get(piece, 0) for piece in pieces)
 
     def render(self, segment: Segment, rows: Array) -> bytes:
-        """The rows with these numbers (int64), in this order, one behind the other."""
-        out = _render(
+        """The rows with these numbers (int64), in this order, one after the other."""
+        # Short ones hold the GIL: reacquiring it under load takes longer than rendering a page.
+        kernel = _render_holding_gil if len(rows) <= _SHORT_ROWS else _render
+        out = kernel(
             self._pieces, self._literals, self._bounds, self._of_row, self._of_text, self._of_hash,
             segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash, rows,
         )  # fmt: skip
         rendered: bytes = out.tobytes()
         return rendered
+
+
+_SHORT_ROWS = 1024  # 0.12 ms
 
 
 @njit(nogil=True, cache=True)
@@ -231,7 +228,7 @@ def _render(
     for row in rows:
         size += of_text * (offsets[row + 1] - offsets[row])
     out = np.empty(size, np.uint8)
-    is_plain = are_plain(offsets, text, rows)
+    is_plain = _are_plain(offsets, text, rows)
     at = np.uint64(0)
     one = np.uint64(1)
     second, second_at = NO_SECOND, at
@@ -270,19 +267,37 @@ def _render(
     return out[:at]
 
 
-@njit(nogil=True, cache=True)
-def are_plain(offsets: Array, text: Array, rows: Array) -> bool:
-    """Whether the texts can be copied whatever stands round them, as canonical ones can.
+@njit(cache=True)
+def _render_holding_gil(
+    pieces: Array, literals: Array, bounds: Array, of_row: int, of_text: int, of_hash: int,
+    ids: Array, created_at: Array, offsets: Array, text: Array, hashes: Array, rows: Array,
+) -> Array:  # fmt: skip
+    return _render(
+        pieces, literals, bounds, of_row, of_text, of_hash, ids, created_at, offsets, text, hashes, rows
+    )  # fmt: skip
 
-    Told by one look where the rows are neighbours; the texts of others are looked at one by one.
+
+@njit(nogil=True, cache=True)
+def _are_plain(offsets: Array, text: Array, rows: Array) -> bool:
+    """Whether no text needs an escape in JSON or CSV, as canonical ones never do.
+
+    Rows that are neighbours are checked in one go.
     """
     if len(rows) == 0:
         return True
     first, last = rows.min(), rows.max()
-    if last - first + 1 != len(rows):
-        return False
+    if last - first + 1 == len(rows):
+        return _is_plain(text, offsets[first], offsets[last + 1])
+    for row in rows:  # noqa: SIM110
+        if not _is_plain(text, offsets[row], offsets[row + 1]):
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _is_plain(text: Array, start: int, end: int) -> bool:
     odd = False
-    for k in range(np.uint64(offsets[first]), np.uint64(offsets[last + 1])):
+    for k in range(np.uint64(start), np.uint64(end)):
         byte = text[k]
         odd |= (byte < 0x20) | (byte == 0x22) | (byte == 0x5C)
     return not odd
