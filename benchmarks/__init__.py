@@ -1,1 +1,1 @@
-"""Measurements beside their yardsticks: `make bench`."""
+"""Measurements, each compared with a reference: `make bench`."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: check each path against its oracle, then measure it beside its yardstick."""
+"""`python -m benchmarks`: check each path against its oracle, then measure it together with its reference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from benchmarks import (
     bench_web,
     servers,
 )
-from benchmarks.measure import ROOT, Figure, kept, machine, save
+from benchmarks.measure import ROOT, Figure, machine, save, saved
 
 
 def _table(figures: list[Figure]) -> Table:
@@ -46,24 +46,32 @@ def _markdown(figures: list[Figure]) -> str:
 
 @click.command()
 @click.option("--rows", default=10_000_000, show_default=True, help="Size of the large corpora.")
-@click.option("--rounds", default=3, show_default=True, help="Times each pair is run; the best counts.")
+@click.option("--rounds", default=3, show_default=True, help="Runs of each pair; the best counts.")
 @click.option(
     "--only",
     type=click.Choice(["hash", "search", "import", "sql", "upkeep", "serve", "live", "bulk", "web"]),
     multiple=True,
-    help="[default: all]",
+    help="Measure only this part.  [default: all]",
 )
-@click.option("--show", is_flag=True, help="Print what is kept as Markdown, and measure nothing.")
-@click.option("--corpora", type=click.Path(path_type=Path), default=ROOT.parent / "shared" / "corpora")
+@click.option("--show", is_flag=True, help="Print the saved results as Markdown, and measure nothing.")
+@click.option(
+    "--corpora",
+    type=click.Path(path_type=Path),
+    default=ROOT.parent / "shared" / "corpora",
+    help="Folder of the real corpora.",
+)
 def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Path) -> None:
-    """Measure, print the table, keep it under benchmarks/results. Status 1 where a figure is missed."""
+    """Measure, print the table and save it in benchmarks/results.
+
+    Exit status: 0 every figure is reached, 1 some are missed.
+    """
     if show:
-        click.echo(_markdown(kept(rows)))
+        click.echo(_markdown(saved(rows)))
         return
     console = Console(width=None if sys.stdout.isatty() else 130)
     present = corpora if corpora.is_dir() else None
     if present is None:
-        console.print("The real corpora are not beside the project; what is measured on them is left out.")
+        console.print("The real corpora are missing; measurements on them are left out.")
     parts: dict[str, Callable[[], list[Figure]]] = {
         "hash": bench_hash.figures,
         "search": lambda: bench_search.figures(present),
@@ -80,7 +88,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         if not only or name in only:
             found = measured()
             console.print(_table(found))
-            console.print(f"kept in {save(found, rows).relative_to(ROOT)}")
+            console.print(f"saved in {save(found, rows).relative_to(ROOT)}")
             figures += found
     sys.exit(0 if all(figure.holds for figure in figures) else 1)
 

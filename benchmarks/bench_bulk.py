@@ -1,7 +1,7 @@
-"""Bulk answers: hashes resolved, whole collections downloaded, and the memory that they take.
+"""Bulk requests: hashes resolved, whole collections downloaded, and the memory that they take.
 
-One worker on one core, the client on another where there is one. The yardsticks are figures, not
-programs: what a mirror or an indexer needs. Before anything is timed answers are compared with the files.
+One worker runs on one core, the client on another if there is one. The references are fixed rates that a
+mirror or an indexer needs. Answers are compared with the files before anything is timed.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _BODIES = 10
 _HASHES_WANTED = 300_000
 _ROWS_WANTED = 1_000_000
 _MEMORY_WANTED = 128.0
-"""MiB that a worker may grow by while it sends collections of any size: 16 on the way, and a few pieces a thread."""
+"""MiB that a worker may grow by while it sends collections of any size: 16 in transit, and a few blocks per thread."""
 
 
 def figures(rows: int, rounds: int, server: str) -> list[Figure]:
-    house = warehouse_of(rows)
-    segments = _segments(house)
+    warehouse = warehouse_of(rows)
+    segments = _segments(warehouse)
     random = np.random.default_rng(11)
     misses = [_body(random.integers(0, 1 << 32, _BODY, np.uint64).astype(">u4")) for _ in range(_BODIES)]
     hits = [_body(_known(segments, random)) for _ in range(_BODIES)]
-    with servers.ours(house, server) as running, _one_core(running.pid):
+    with servers.ours(warehouse, server) as running, _one_core(running.pid):
         _check(running, segments, random)
         found = [
             _rate(f"{server}: random hashes resolved against {rows:,} rows", _HASHES_WANTED, rounds, lambda: _resolve(running, misses)),
@@ -65,21 +65,21 @@ def figures(rows: int, rounds: int, server: str) -> list[Figure]:
 
 
 def _rate(name: str, wanted: float, rounds: int, work: Callable[[], float]) -> Figure:
-    """The best of some rounds beside the figure to reach, both a second."""
+    """The best rate of several rounds and the rate to reach, both per second."""
     rates = [work() for _ in range(rounds)]
     ratio = max(rates) / wanted
     return Figure(name, f"{max(rates):,.0f}/s", f"{wanted:,.0f}/s", ratio, ">= 1x", ratio >= 1, rates, [wanted])
 
 
 def _anonymous_mib(pid: int) -> float:
-    """The memory of a server's largest process that no file is behind: mapped columns do not count."""
+    """Anonymous memory of a server's largest process, in MiB: mapped columns do not count."""
     lines = [line for p in servers.family(pid) for line in Path(f"/proc/{p}/smaps_rollup").read_text().splitlines()]
     return max(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) / 1024
 
 
 @contextmanager
 def _one_core(pid: int) -> Iterator[None]:
-    """Keep the server on the first core, and this process off it, where there are several."""
+    """Pin the server to the first core and this process to the others, if there are several."""
     cores = sorted(os.sched_getaffinity(0))
     for process in servers.family(pid):
         for thread in Path(f"/proc/{process}/task").iterdir():
@@ -91,8 +91,8 @@ def _one_core(pid: int) -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def _segments(house: Path) -> list[Segment]:
-    paths = Paths(house)
+def _segments(warehouse: Path) -> list[Segment]:
+    paths = Paths(warehouse)
     files = read_snapshot(paths).files[SIGNATURES]
     return [segment_of(paths.cache, SIGNATURES, file.path, file.rows) for file in files]
 
@@ -108,7 +108,7 @@ def _body(hashes: np.ndarray) -> bytes:
 
 
 def _check(server: Server, segments: list[Segment], random: np.random.Generator) -> None:
-    """Every text of some hashes is found, and none that has another."""
+    """Check that some hashes resolve to exactly their texts."""
     hashes = _known(segments, random)[:200]
     answer = b"".join(_sent(server, "POST", "/api/v1/resolve/", _body(hashes)))
     for value, line in zip(hashes.tolist(), answer.splitlines(), strict=True):
@@ -126,7 +126,7 @@ def _resolve(server: Server, bodies: list[bytes]) -> float:
 
 
 def _download(server: Server, kind: str) -> float:
-    """Rows a second; the pieces are counted and let go."""
+    """Rows per second; the lines are counted and not kept."""
     version = server.json("/dumps/")["latest"]
     began = time.perf_counter()
     path = f"/dumps/{version['version']}/signatures.{kind}"
@@ -137,13 +137,13 @@ def _download(server: Server, kind: str) -> float:
 
 
 def _follow(server: Server) -> float:
-    """Rows a second from the first cursor to the end, by answers of the largest size."""
+    """Rows per second from the first cursor to the end, with pages of the largest size."""
     began = time.perf_counter()
     rows, after, more = 0, "", True
     while more:
         body = b"".join(_sent(server, "GET", f"/api/v1/changes/?limit=50000&after={after}"))
-        told = json.loads(body[body.rindex(b"\n", 0, -1) + 1 :])
-        rows, after, more = rows + body.count(b"\n") - 1, told["next"], told["more"]
+        last = json.loads(body[body.rindex(b"\n", 0, -1) + 1 :])
+        rows, after, more = rows + body.count(b"\n") - 1, last["next"], last["more"]
     return rows / (time.perf_counter() - began)
 
 

@@ -1,4 +1,4 @@
-"""The two kernels on one core: keccak-256 beside pycryptodome, the grammar beside itself."""
+"""The two kernels on one core: keccak-256 compared with pycryptodome, the grammar with itself one text at a time."""
 
 from __future__ import annotations
 

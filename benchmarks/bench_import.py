@@ -1,7 +1,7 @@
-"""Imports as whole processes, start-up included, beside DuckDB writing the same file to Parquet.
+"""Imports as whole processes, start-up included, compared with DuckDB writing the same file to Parquet.
 
-The yardstick reads the file, takes DISTINCT lines and writes zstd Parquet with the same number of
-threads. It normalises, hashes and numbers nothing; it also starts a Python process.
+The reference starts a Python process too. It reads the file, takes DISTINCT lines and writes zstd Parquet with
+the same number of threads, but canonicalises, hashes and numbers nothing.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ def _duckdb(path: Path) -> float:
     return python(_DUCKDB, str(path), str(target), str(os.cpu_count() or 1)).seconds
 
 
-def _import(path: Path, house: Path, imported: int | None = None, fresh: bool = False) -> Run:
+def _import(path: Path, warehouse: Path, imported: int | None = None, fresh: bool = False) -> Run:
     if fresh:
-        shutil.rmtree(house, ignore_errors=True)
-    run = run_sigdir("import", str(path), "--warehouse", str(house), "--quiet", "--json")
+        shutil.rmtree(warehouse, ignore_errors=True)
+    run = run_sigdir("import", str(path), "--warehouse", str(warehouse), "--quiet", "--json")
     totals = json.loads(run.output)["totals"]
     assert totals["read"] == totals["imported"] + totals["duplicate"] + totals["rejected"]
     assert imported is None or totals["imported"] == imported, f"{totals['imported']} imported, not {imported}"
     return run
 
 
-def _check_sample(path: Path, house: Path) -> None:
-    """Look random lines of the source up in the warehouse: text and hash as pycryptodome has them."""
+def _check_sample(path: Path, warehouse: Path) -> None:
+    """Look up random lines of the source in the warehouse, and compare the hashes with pycryptodome's."""
     size = path.stat().st_size
     chance = random.Random(1)
     expected: dict[int, dict[str, bytes]] = {1: {}, 2: {}}
@@ -81,7 +81,7 @@ def _check_sample(path: Path, house: Path) -> None:
             file.readline()
             signature = normalise(file.readline())
             expected[signature.collection][signature.text] = keccak256(signature.text.encode())
-    opened = sigdir.open(house)
+    opened = sigdir.open(warehouse)
     for collection, texts in expected.items():
         view = "event_signatures" if collection == EVENTS else "signatures"
         found = opened.sql(
@@ -97,14 +97,14 @@ def _check_sample(path: Path, house: Path) -> None:
 
 def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     found = []
-    lines, house = corpus.lines(rows), _folder("house")
+    lines, warehouse = corpus.lines(rows), _folder("warehouse")
 
-    fresh = _import(lines, house, imported=rows, fresh=True)
-    _check_sample(lines, house)
+    fresh = _import(lines, warehouse, imported=rows, fresh=True)
+    _check_sample(lines, warehouse)
     found.append(
         beside(
             f"import {rows:,} distinct lines into an empty warehouse",
-            lambda _: _import(lines, house, imported=rows, fresh=True).seconds,
+            lambda _: _import(lines, warehouse, imported=rows, fresh=True).seconds,
             lambda: _duckdb(lines),
             2.5,
             rounds,
@@ -113,7 +113,7 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     found.append(
         beside(
             "the same file again, all duplicates",
-            lambda _: _import(lines, house, imported=0).seconds,
+            lambda _: _import(lines, warehouse, imported=0).seconds,
             lambda: _duckdb(lines),
             2.0,
             rounds,
@@ -123,47 +123,47 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     found.append(
         beside(
             f"{_NEW_ROWS:,} new rows into that warehouse",
-            lambda k: _import(more[k], house, imported=_NEW_ROWS).seconds,
+            lambda k: _import(more[k], warehouse, imported=_NEW_ROWS).seconds,
             lambda: _duckdb(lines),
             1.0,
             rounds,
         )
     )
-    shutil.rmtree(house)
+    shutil.rmtree(warehouse)
 
     raw = corpus.declarations(rows)
-    _import(raw, house, imported=rows, fresh=True)
-    _check_sample(raw, house)
+    _import(raw, warehouse, imported=rows, fresh=True)
+    _check_sample(raw, warehouse)
     found.append(
         beside(
             f"import {rows:,} raw declarations",
-            lambda _: _import(raw, house, imported=rows, fresh=True).seconds,
+            lambda _: _import(raw, warehouse, imported=rows, fresh=True).seconds,
             lambda: _duckdb(raw),
             5.0,
             rounds,
         )
     )
-    shutil.rmtree(house)
+    shutil.rmtree(warehouse)
 
     if corpora is not None:
         dump = corpora / "abi_dump.jsonl.xz"
         found.append(
             beside(
                 "import the Panoramix dump (xz), beside unpacking it",
-                lambda _: _import(dump, house, fresh=True).seconds,
+                lambda _: _import(dump, warehouse, fresh=True).seconds,
                 lambda: python(_UNPACK, str(dump)).seconds,
                 3.0,
                 rounds,
             )
         )
-        shutil.rmtree(house)
-    found.append(_memory(rows, fresh, house))
-    found.append(_tree(rounds, house))
+        shutil.rmtree(warehouse)
+    found.append(_memory(rows, fresh, warehouse))
+    found.append(_tree(rounds, warehouse))
     return found
 
 
-def _tree(rounds: int, house: Path) -> Figure:
-    """A folder of files named by their hash, beside a process that opens and reads the same files."""
+def _tree(rounds: int, warehouse: Path) -> Figure:
+    """Import a folder of hash-named files, compared with a process that opens and reads the same files."""
     folder = _folder(f"tree-{_FILES}")
     texts: dict[str, list[bytes]] = {}
     for text in corpus.lines(_FILES).read_bytes().split():
@@ -175,8 +175,8 @@ def _tree(rounds: int, house: Path) -> Figure:
     mine, theirs = [], []
     for _ in range(rounds):
         theirs.append(python(_READ_FILES, str(folder)).seconds)
-        mine.append(_import(folder, house, imported=_FILES, fresh=True).seconds)
-    shutil.rmtree(house)
+        mine.append(_import(folder, warehouse, imported=_FILES, fresh=True).seconds)
+    shutil.rmtree(warehouse)
     ours, yardstick = len(texts) / min(mine), len(texts) / min(theirs)
     return Figure(
         f"import a tree of {len(texts):,} files, beside reading them",
@@ -190,10 +190,10 @@ def _tree(rounds: int, house: Path) -> Figure:
     )
 
 
-def _memory(rows: int, single: Run, house: Path) -> Figure:
-    """Peak memory of one import and of one three times as large."""
-    triple = _import(corpus.lines(3 * rows), house, imported=3 * rows, fresh=True)
-    shutil.rmtree(house)
+def _memory(rows: int, single: Run, warehouse: Path) -> Figure:
+    """Peak memory of an import, compared with one of a third of the rows."""
+    triple = _import(corpus.lines(3 * rows), warehouse, imported=3 * rows, fresh=True)
+    shutil.rmtree(warehouse)
     return Figure(
         f"peak memory, {3 * rows:,} rows beside {rows:,}",
         f"{triple.peak_mib:.0f} MiB",

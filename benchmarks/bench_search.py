@@ -1,4 +1,4 @@
-"""Fragments of text in the real corpora, beside bytes.find over the same bytes."""
+"""Searches for fragments of text in the real corpora, compared with bytes.find over the same bytes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _FRAGMENTS = ["balanceOf", "transfer(", "Uint256[]", "nosuchsignature", "owner",
 
 
 def figures(corpora: Path | None) -> list[Figure]:
-    """One core each; bytes.find minds the case and counts no rows."""
+    """Each on one core. bytes.find is case-sensitive and counts no rows."""
     if corpora is None:
         return []
-    house = corpus.CACHE / "real"
-    if not (house / "table").is_dir():
-        sigdir("import", str(corpora), "--warehouse", str(house), "--quiet")
-    paths = Paths(house)
+    warehouse = corpus.CACHE / "real"
+    if not (warehouse / "table").is_dir():
+        sigdir("import", str(corpora), "--warehouse", str(warehouse), "--quiet")
+    paths = Paths(warehouse)
     segments = [
         segment_of(paths.cache, SIGNATURES, file.path, file.rows) for file in read_snapshot(paths).files[SIGNATURES]
     ]

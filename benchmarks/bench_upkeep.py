@@ -1,7 +1,7 @@
-"""Reading after hundreds of folds and one compaction, beside a fresh import of the same rows.
+"""Reading after hundreds of folds and one compaction, compared with a fresh import of the same rows.
 
-In-process, without HTTP, where a file more has the largest share: 2 microseconds of a lookup's 15. Before
-anything is timed all rows of the two warehouses are compared, and answers from them.
+Measured in this process without HTTP, where one more file has the largest share: 2 of a lookup's 15
+microseconds. All rows of the warehouses, and answers from them, are compared before anything is timed.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def figures(rows: int, rounds: int) -> list[Figure]:
     shutil.copytree(folded, compacted, copy_function=_link)
     assert compact(Paths(compacted)) is not None
     expected = _rows(fresh)
-    for house in (folded, compacted):
-        assert _rows(house).equals(expected), f"{house}: not the rows of a fresh import"
+    for warehouse in (folded, compacted):
+        assert _rows(warehouse).equals(expected), f"{warehouse}: not the rows of a fresh import"
 
-    readers = [Reader(Paths(house)) for house in (fresh, folded, compacted)]
+    readers = [Reader(Paths(warehouse)) for warehouse in (fresh, folded, compacted)]
     chance = random.Random(11)
     hashes = [expected["hash"][chance.randrange(rows)].as_py().hex() for _ in range(_CALLS)]
     cases = {
@@ -72,9 +72,9 @@ def figures(rows: int, rounds: int) -> list[Figure]:
     return found
 
 
-def _fold(house: Path, first: Path, posted: Path) -> None:
-    """The first rows by an import, the others as if POSTed, some a fold."""
-    building = house.with_suffix(".tmp")
+def _fold(warehouse: Path, first: Path, posted: Path) -> None:
+    """Import the first rows, then stage and fold the others, a few per fold."""
+    building = warehouse.with_suffix(".tmp")
     shutil.rmtree(building, ignore_errors=True)
     sigdir("import", str(first), "--warehouse", str(building), "--quiet")
     texts = posted.read_text().split()
@@ -86,12 +86,12 @@ def _fold(house: Path, first: Path, posted: Path) -> None:
                 transaction.stage(SIGNATURES, texts[row], digests[row].tobytes(), NO_HIGH_WATER[SIGNATURES])
         fold(Paths(building))
     staging.close()
-    building.rename(house)
+    building.rename(warehouse)
 
 
-def _rows(house: Path) -> pa.Table:
-    """What has to be the same however the rows came: id, text, hash."""
-    files = read_snapshot(Paths(house)).parquet_files(SIGNATURES)
+def _rows(warehouse: Path) -> pa.Table:
+    """The columns that do not depend on how the rows were added: id, text, hash."""
+    files = read_snapshot(Paths(warehouse)).parquet_files(SIGNATURES)
     columns = ["id", "text_signature", "hash"]
     return pa.concat_tables(pq.ParquetFile(file).read(columns=columns) for file in files).combine_chunks()
 

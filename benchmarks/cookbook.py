@@ -1,4 +1,4 @@
-"""`python -m benchmarks.cookbook`: the queries of docs/cookbook.md, timed on the real corpora; the page's table."""
+"""`python -m benchmarks.cookbook`: time the queries of docs/cookbook.md on the real corpora, for the page's table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sigdir.warehouse import Warehouse
 
 PAGE = ROOT / "docs" / "cookbook.md"
 THEIRS = ["function transfer(address to, uint amount)", "neverSeenBefore(uint,(bool,string)[])", "no signature"]
-"""Somebody's list, for the question that reads one."""
+"""The lines of the list in question 11."""
 
 _QUESTION = re.compile(r"^## (\d+)\. (.+?)$.*?^```sql\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _TABLE = re.compile(r"(?<=<!-- times -->\n).*(?=<!-- /times -->)", re.DOTALL)
@@ -27,7 +27,7 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question of the page, by its number, and its SQL."""
+    """A question of the page, with its number and its SQL."""
 
     number: int
     title: str
@@ -35,16 +35,16 @@ class Question:
 
 
 def questions() -> list[Question]:
-    """The questions of the page, in its order."""
+    """The questions of the page, in order."""
     return [Question(int(number), title, query) for number, title, query in _QUESTION.findall(PAGE.read_text())]
 
 
-def _timed(house: Warehouse, query: str) -> tuple[float, int]:
-    """The best time of some rounds in seconds, and the number of rows."""
+def _timed(warehouse: Warehouse, query: str) -> tuple[float, int]:
+    """The best time of several rounds in seconds, and the number of rows."""
     best, rows = float("inf"), 0
     for _ in range(_ROUNDS):
         began = time.perf_counter()
-        rows = house.sql(query).arrow().num_rows
+        rows = warehouse.sql(query).arrow().num_rows
         best = min(best, time.perf_counter() - began)
     return best, rows
 
@@ -55,21 +55,28 @@ def _opened(corpora: Path) -> Warehouse:
         run_sigdir("import", str(corpora), "--warehouse", str(folder), "--quiet")
     theirs = corpus.CACHE / "theirs.txt"
     theirs.write_text("\n".join(THEIRS) + "\n")
-    house = sigdir.open(folder, files={"theirs": theirs})
-    house.sql("SELECT selector('f()'), count(text_signature) FROM signatures").rows()  # kernels and pages come in
-    return house
+    warehouse = sigdir.open(folder, files={"theirs": theirs})
+    warehouse.sql(
+        "SELECT selector('f()'), count(text_signature) FROM signatures"
+    ).rows()  # loads the kernels, and the files into memory
+    return warehouse
 
 
 @click.command()
-@click.option("--corpora", type=click.Path(path_type=Path), default=ROOT.parent / "shared" / "corpora")
+@click.option(
+    "--corpora",
+    type=click.Path(path_type=Path),
+    default=ROOT.parent / "shared" / "corpora",
+    help="Folder of the real corpora.",
+)
 def main(corpora: Path) -> None:
-    """Time each query and write the page's table anew."""
+    """Time each query and rewrite the page's table."""
     if not corpora.is_dir():
-        sys.exit(f"the real corpora are not there: {corpora}")
-    house = _opened(corpora)
+        sys.exit(f"the real corpora are missing: {corpora}")
+    warehouse = _opened(corpora)
     lines = ["| question | rows | seconds |", "|---|--:|--:|"]
     for question in questions():
-        seconds, rows = _timed(house, question.query)
+        seconds, rows = _timed(warehouse, question.query)
         lines.append(f"| {question.number}. {question.title} | {rows:,} | {seconds:.2f} |")
         print(lines[-1])
     table = "\n".join(lines) + "\n"

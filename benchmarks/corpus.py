@@ -1,7 +1,7 @@
-"""Synthetic corpora: seeded, made of words that real signatures are made of, never committed.
+"""Synthetic corpora, drawn from a seed with the words of real signatures. They are not committed.
 
-``lines`` are distinct canonical signatures of about 36 bytes; ``declarations`` are the same kind of
-thing as people write it: keywords, parameter names, aliases, data locations, tuples, tails.
+``lines`` are distinct canonical signatures of about 36 bytes. ``declarations`` are signatures as people write
+them: keywords, parameter names, aliases, data locations, tuples, trailing parts.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _WORDS = [
     "user",
     "token",
 ]
-_TYPES = {  # type as written: its weight in real signatures, about
+_TYPES = {  # type as written, and its approximate weight in real signatures
     "uint256": 40, "address": 24, "bool": 4, "bytes32": 5, "string": 5, "bytes": 4, "uint8": 3,
     "uint256[]": 3, "address[]": 2, "uint128": 2, "int256": 1, "bytes4": 1, "uint64": 1,
     "(uint256,address)": 1, "(address,uint256,bytes)[]": 1, "bytes32[2]": 1,
@@ -98,12 +98,12 @@ Strings = npt.NDArray[np.object_]
 
 
 def lines(rows: int, first: int = 0) -> Path:
-    """A file of distinct canonical signatures, made where it is missing."""
+    """A file of distinct canonical signatures, made if it is missing."""
     return _made(f"lines-{first}-{rows}.txt", rows, first, _canonical_chunk)
 
 
 def declarations(rows: int) -> Path:
-    """A file of declarations that normalise to distinct texts, made where it is missing."""
+    """A file of declarations with distinct canonical texts, made if it is missing."""
     return _made(f"declarations-{rows}.txt", rows, 0, _declaration_chunk)
 
 
@@ -155,7 +155,7 @@ def _names(chance: np.random.Generator, start: int, count: int) -> pa.StringArra
 def _lists(
     chance: np.random.Generator, types: dict[str, int], patterns: list[str], most_indexed: int = 0
 ) -> pa.StringArray:
-    """A pool of parameter lists; most have one to three parameters, as real ones do."""
+    """A pool of parameter lists. Most have one to three parameters, like real ones."""
     weights = np.array(list(types.values()), float)
     kinds = list(types)
     pool = []

@@ -1,4 +1,4 @@
-"""Timing whole commands, and the table of what was measured."""
+"""Timing of whole commands, and the figures that were measured."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Run:
 
 
 def timed(*command: str) -> Run:
-    """Run a command as a process of its own; raises RuntimeError where it fails."""
+    """Run a command in a process of its own. Raises RuntimeError if it fails."""
     began = time.perf_counter()
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -51,7 +51,7 @@ def python(code: str, *arguments: str) -> Run:
 
 @dataclass
 class Figure:
-    """One line of the table. ``ratio`` is ours to the yardstick's, in the direction of ``wanted``."""
+    """One line of the table. ``ratio`` compares ours with the reference, in the direction of ``wanted``."""
 
     name: str
     ours: str
@@ -70,7 +70,7 @@ def beside(
     at_most: float,
     rounds: int,
 ) -> Figure:
-    """Ours and the yardstick in turns; the best of each counts, for the machines are noisy."""
+    """Run ours and the reference alternately. The best of each counts, because the machines are noisy."""
     mine: list[float] = []
     theirs: list[float] = []
     for number in range(rounds):
@@ -83,7 +83,7 @@ def beside(
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """The machine and the packages that the figures were measured with."""
     cpu = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
     flags = next((line for line in _cpuinfo() if line.startswith("flags")), "")
     return {
@@ -109,18 +109,18 @@ _RESULTS = Path(__file__).parent / "results"
 
 
 def save(figures: list[Figure], rows: int) -> Path:
-    """Keep the run under benchmarks/results, named by its day and size; parts of one day share a file."""
-    told = machine()
-    path = _RESULTS / f"{told['when'][:10]}-{rows}.json"
+    """Save figures in benchmarks/results, in one file per day and size."""
+    document = machine()
+    path = _RESULTS / f"{document['when'][:10]}-{rows}.json"
     path.parent.mkdir(exist_ok=True)
-    all_of_it = {figure.name: asdict(figure) for figure in figures}
+    by_name = {figure.name: asdict(figure) for figure in figures}
     if path.exists():
-        all_of_it = {old["name"]: old for old in json.loads(path.read_text())["figures"]} | all_of_it
-    path.write_text(json.dumps({"machine": told, "rows": rows, "figures": list(all_of_it.values())}, indent=1) + "\n")
+        by_name = {old["name"]: old for old in json.loads(path.read_text())["figures"]} | by_name
+    path.write_text(json.dumps({"machine": document, "rows": rows, "figures": list(by_name.values())}, indent=1) + "\n")
     return path
 
 
-def kept(rows: int) -> list[Figure]:
-    """The figures of the newest day on which this size was measured."""
+def saved(rows: int) -> list[Figure]:
+    """The figures of the last day on which this size was measured."""
     newest = max(_RESULTS.glob(f"*-{rows}.json"))
     return [Figure(**figure) for figure in json.loads(newest.read_text())["figures"]]

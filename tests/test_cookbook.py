@@ -1,6 +1,6 @@
-"""docs/cookbook.md: each query runs as it stands, and says what Python finds in the same rows.
+"""docs/cookbook.md: each query runs as it is, and gives what Python computes from the same rows.
 
-On the bundled sample, and on the real corpora where they lie beside the project.
+On the bundled sample, and on the real corpora if they are there.
 """
 
 from __future__ import annotations
@@ -29,24 +29,26 @@ Answer = list[tuple[Any, ...]]
 
 @dataclass
 class Rows:
-    """What a warehouse holds, as Python has it."""
+    """The rows of a warehouse as Python values."""
 
-    house: Warehouse
+    warehouse: Warehouse
 
     @cached_property
     def texts(self) -> list[str]:
-        """Of the signatures, oldest first."""
-        return [text for (text,) in self.house.sql("SELECT text_signature FROM signatures ORDER BY id").rows()]
+        """The texts of the signatures, oldest first."""
+        return [text for (text,) in self.warehouse.sql("SELECT text_signature FROM signatures ORDER BY id").rows()]
 
     @cached_property
     def events(self) -> list[str]:
-        return [text for (text,) in self.house.sql("SELECT text_signature FROM event_signatures ORDER BY id").rows()]
+        return [
+            text for (text,) in self.warehouse.sql("SELECT text_signature FROM event_signatures ORDER BY id").rows()
+        ]
 
     @cached_property
     def selectors(self) -> dict[str, list[str]]:
         """The texts of each selector, oldest first."""
         found = defaultdict(list)
-        for selector, text in self.house.sql("SELECT hash, text_signature FROM signatures ORDER BY id").rows():
+        for selector, text in self.warehouse.sql("SELECT hash, text_signature FROM signatures ORDER BY id").rows():
             found["0x" + selector.hex()].append(text)
         return found
 
@@ -60,12 +62,12 @@ def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """A warehouse of the sample, or of the real corpora."""
     source = ROOT / "samples" if request.param == "samples" else CORPORA
     if not source.is_dir():
-        pytest.skip(f"no real data: {source} is not there")
+        pytest.skip(f"no real data: {source} is missing")
     folder = tmp_path_factory.mktemp("cookbook")
-    import_files([source], folder / "house")
+    import_files([source], folder / "warehouse")
     theirs = folder / "theirs.txt"
     theirs.write_text("\n".join(THEIRS))
-    return Rows(sigdir.open(folder / "house", files={"theirs": theirs}))
+    return Rows(sigdir.open(folder / "warehouse", files={"theirs": theirs}))
 
 
 def selector(text: str) -> str:
@@ -73,7 +75,7 @@ def selector(text: str) -> str:
 
 
 def cut(text: str) -> list[str]:
-    """The types at the top of a text's list: a comma counts where as many parentheses close as open."""
+    """The top-level types of a text. A comma separates them where every parenthesis is closed."""
     found: list[str] = []
     for piece in text[text.index("(") + 1 : -1].split(","):
         if found and found[-1].count("(") > found[-1].count(")"):
@@ -88,7 +90,7 @@ def top(counted: Counter[str], limit: int) -> list[tuple[str, int]]:
 
 
 def distance(a: str, b: str) -> int:
-    """Damerau and Levenshtein's, by their table."""
+    """The Damerau-Levenshtein distance."""
     table = {(i, j): i + j for i in range(len(a) + 1) for j in range(len(b) + 1) if not i or not j}
     for i in range(1, len(a) + 1):
         for j in range(1, len(b) + 1):
@@ -159,7 +161,7 @@ def coverage(rows: Rows, answer: Answer) -> None:
 
 
 def growth(rows: Rows, answer: Answer) -> None:
-    [entry] = [entry for entry in rows.house.history() if "import" in entry]
+    [entry] = [entry for entry in rows.warehouse.history() if "import" in entry]
     [(number, _, _, imported, so_far, percent)] = answer
     assert (number, imported, so_far) == (1, entry["totals"]["imported"], len(rows.texts) + len(rows.events))
     assert percent == pytest.approx(100 * entry["totals"]["imported"] / entry["totals"]["read"], abs=0.05)
@@ -203,9 +205,9 @@ def both_kinds(rows: Rows, answer: Answer) -> None:
 
 
 def refused(rows: Rows, answer: Answer) -> None:
-    [entry] = [entry for entry in rows.house.history() if "import" in entry]
+    [entry] = [entry for entry in rows.warehouse.history() if "import" in entry]
     assert sum(count for _, count, _ in answer) == entry["totals"]["rejected"]
-    reasons = Counter(reason for (reason,) in rows.house.sql("SELECT reason FROM rejects").rows())
+    reasons = Counter(reason for (reason,) in rows.warehouse.sql("SELECT reason FROM rejects").rows())
     assert [(reason, count) for reason, count, _ in answer] == top(reasons, 99)
 
 
@@ -230,7 +232,7 @@ def styles(rows: Rows, answer: Answer) -> None:
 
 def origin(rows: Rows, answer: Answer) -> None:
     [(text, created_at, source, first)] = answer
-    [entry] = [entry for entry in rows.house.history() if "import" in entry]
+    [entry] = [entry for entry in rows.warehouse.history() if "import" in entry]
     assert (text, source) == ("transfer(address,uint256)", entry["source"])
     assert created_at <= entry["committed_at"]
     assert first == entry["sources"][0]["path"]
@@ -251,7 +253,7 @@ ORACLES: list[Callable[[Rows, Answer], None]] = [
 
 
 def test_the_page_has_twenty_questions_and_their_times() -> None:
-    """Numbered in order, each with SQL; the table has a line for each, as the headings have it."""
+    """They are numbered in order and have SQL; the table has a line for each heading."""
     assert [question.number for question in QUESTIONS] == list(range(1, len(ORACLES) + 1))
     table = re.findall(r"^\| (\d+)\. (.+?) \| [\d,]+ \| [\d.]+ \|$", PAGE.read_text(), re.MULTILINE)
     assert table == [(str(question.number), question.title) for question in QUESTIONS]
@@ -260,5 +262,5 @@ def test_the_page_has_twenty_questions_and_their_times() -> None:
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: str(question.number))
 def test_an_answer_is_what_python_finds(rows: Rows, question: Question) -> None:
-    """As the page has the query, against the same rows gone through by hand."""
-    ORACLES[question.number - 1](rows, rows.house.sql(question.query).rows())
+    """The query of the page, compared with a loop over the same rows."""
+    ORACLES[question.number - 1](rows, rows.warehouse.sql(question.query).rows())

@@ -1,4 +1,4 @@
-"""docs/analytics.ipynb runs as it stands, on a warehouse of the bundled sample, and keeps no outputs."""
+"""docs/analytics.ipynb runs on a warehouse of the bundled sample, and is committed without outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conftest import (
 )
 
 NOTEBOOK = ROOT / "docs" / "analytics.ipynb"
-# In a process of its own: a kernel's client has warnings that are none of ours.
+# In a process of its own, because the client of a kernel gives warnings that are not ours.
 RUN = """
 import sys, nbformat
 from nbclient import NotebookClient
@@ -27,13 +27,13 @@ nbformat.write(notebook, sys.argv[3])
 
 
 def outputs(cell: dict[str, Any]) -> str:
-    """What a cell shows as text; standard error is no part of it."""
+    """What a cell shows as text, without standard error."""
     shown = [output["data"]["text/plain"] for output in cell["outputs"] if "data" in output]
     return " ".join("".join(line for text in shown for line in text).split())
 
 
 def test_the_notebook_runs(tmp_path: Path) -> None:
-    """Every cell, in a fresh kernel; what they show is what the sample holds."""
+    """Every cell runs in a fresh kernel and shows what the sample contains."""
     import_files([ROOT / "samples"], tmp_path / "data")
     done = tmp_path / "done.ipynb"
     variables = environment(tmp_path / "data") | {"PYTHONPATH": str(ROOT), "IPYTHONDIR": str(tmp_path)}
@@ -53,7 +53,7 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
 
 
 def test_the_notebook_keeps_no_outputs() -> None:
-    """It is committed as it was written: nothing of the machine that ran it."""
+    """The committed file has nothing of the machine that ran it."""
     notebook = json.loads(NOTEBOOK.read_text())
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":

@@ -1,10 +1,10 @@
-"""Torture: real processes over one warehouse, killed at moments drawn from a seed, and a ledger.
+"""Torture test: real processes share a warehouse and are killed at random moments; a ledger shows what must be there.
 
 ::
 
     python -m tests.torture --seed 7 --rounds 200 --minutes 30
 
-Everything a round does is drawn from ``random.Random(f"{seed}:{round}")`` before it begins (``plan``).
-What was acknowledged is kept in a ledger (``ledger``), to which the warehouse is held by HTTP, by SQL
-and by its files (``checks``). The processes are the real commands (``processes``).
+``plan`` draws everything that a round does from ``random.Random(f"{seed}:{round}")`` before the round starts.
+``ledger`` records what was acknowledged. ``checks`` compares the warehouse with it by HTTP, by SQL and file by
+file. ``processes`` starts and kills the real commands.
 """

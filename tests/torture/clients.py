@@ -1,4 +1,4 @@
-"""Clients of the server: they post, page and look up, and note every answer."""
+"""Clients of the server. They POST, read pages and look up rows, and record every response in the ledger."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from tests.torture.processes import HANGS_SECONDS, HOST
 
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 _JSON = {"Content-Type": "application/json"}
-_PAUSE_SECONDS = 0.01  # between a reader's requests: the processes under torture want the cores too
+_PAUSE_SECONDS = 0.01  # between the requests of a reader, to leave the cores to the processes under test
 _EXISTS = "with this text signature already exists."
 
 
-class Broken(Exception):
-    """The connection ended without an answer: whether the request was carried out is not known."""
+class ConnectionLost(Exception):
+    """The connection ended without a response. The request may have been carried out or not."""
 
 
 class Client:
-    """One connection at a time to wherever ``port`` says the server is."""
+    """One connection at a time to the port that ``port()`` gives, since a restarted server has a new one."""
 
     def __init__(self, port: Callable[[], int]) -> None:
         self._port = port
         self._connection: HTTPConnection | None = None
 
     def request(self, method: str, path: str, body: bytes | None = None, headers: Any = None) -> tuple[int, Any]:
-        """Status and JSON of an answer; raises Broken where none comes, Finding at an answer of 500 and up."""
+        """Status and JSON of a response. Raises ConnectionLost if there is none, Finding for a status from 500."""
         if self._connection is None:
             self._connection = HTTPConnection(HOST, self._port(), timeout=HANGS_SECONDS)
         try:
@@ -45,16 +45,16 @@ class Client:
             answer = self._connection.getresponse()
             status, content = answer.status, answer.read()
         except TimeoutError:
-            raise Finding(f"{method} {path}: no answer in {HANGS_SECONDS:.0f} s") from None
+            raise Finding(f"{method} {path}: no response in {HANGS_SECONDS:.0f} s") from None
         except (OSError, HTTPException) as error:
             self.close()
-            raise Broken(str(error)) from error
+            raise ConnectionLost(str(error)) from error
         if status >= 500:
             raise Finding(f"{method} {path}: {status} {content[:200]!r}")
         return status, json.loads(content)
 
     def get(self, path: str) -> Any:
-        """The JSON of an answer that must be 200."""
+        """The JSON of a response whose status must be 200."""
         status, value = self.request("GET", path)
         if status != 200:
             raise Finding(f"GET {path}: {status} {value}")
@@ -71,7 +71,7 @@ class Client:
 
 
 def post(client: Client, ledger: Ledger, one: Post) -> None:
-    """POST a text and note what was answered; raises Broken."""
+    """POST a text and record the response. Raises ConnectionLost."""
     ledger.send([(one.collection, one.text)])
     body = urlencode({"text_signature": one.written}).encode()
     status, value = client.request("POST", f"/api/v1/{one.collection}/", body, _FORM)
@@ -87,7 +87,7 @@ def post(client: Client, ledger: Ledger, one: Post) -> None:
 
 
 def post_abi(client: Client, ledger: Ledger, posts: Sequence[Post]) -> None:
-    """The same texts as one ABI; raises Broken, and then any of them may be there."""
+    """POST texts as one ABI. Raises ConnectionLost; then each of them may be stored or not."""
     ledger.send((one.collection, one.text) for one in posts)
     abi = []
     for one in posts:
@@ -97,18 +97,18 @@ def post_abi(client: Client, ledger: Ledger, posts: Sequence[Post]) -> None:
     status, value = client.request(
         "POST", "/api/v1/import-abi/", json.dumps({"contract_abi": json.dumps(abi)}).encode(), _JSON
     )
-    told = (value.get("num_processed"), value.get("num_imported", 0) + value.get("num_duplicates", 0))
-    if status != 201 or told != (len(abi), len(abi)):
+    counts = (value.get("num_processed"), value.get("num_imported", 0) + value.get("num_duplicates", 0))
+    if status != 201 or counts != (len(abi), len(abi)):
         raise Finding(f"POST of an ABI of {len(abi)}: {status} {value}")
     ledger.exists((one.collection, one.text) for one in posts)
 
 
 def poster(posts: Sequence[Post], client: Client, ledger: Ledger, began: float) -> int:
-    """Send each POST when it is due; how many had an answer. Each tenth answer is looked up at once."""
+    """Send each POST at its time; gives the number of responses. Every tenth text is looked up at once."""
     answered = 0
     for number, one in enumerate(posts):
         time.sleep(max(0.0, began + one.at - time.monotonic()))
-        with suppress(Broken):
+        with suppress(ConnectionLost):
             if one.by_abi:
                 post_abi(client, ledger, posts[number : number + 10])
             else:
@@ -117,13 +117,13 @@ def poster(posts: Sequence[Post], client: Client, ledger: Ledger, began: float) 
             if number % 10 == 0:
                 page = client.get(f"/api/v1/{one.collection}/?{urlencode({'text_signature': one.text})}")
                 if one.text not in [record["text_signature"] for record in page["results"]]:
-                    raise Finding(f"{one.text} was answered for and is not found")
+                    raise Finding(f"{one.text} was acknowledged and is not found")
     client.close()
     return answered
 
 
 class Reader:
-    """Pages and looks up what is acknowledged until it is told to stop."""
+    """Reads pages and looks up acknowledged rows until it is stopped."""
 
     def __init__(self, seed: int, client: Client, ledger: Ledger) -> None:
         self._chance = random.Random(seed)
@@ -134,7 +134,7 @@ class Reader:
 
     def run(self, stop: threading.Event) -> None:
         while not stop.wait(_PAUSE_SECONDS):
-            with suppress(Broken):
+            with suppress(ConnectionLost):
                 self._once()
         self._client.close()
 
@@ -163,10 +163,10 @@ class Reader:
         rows = [Row.of_record(record) for record in page["results"]]
         for newer, older in pairwise(rows):
             if not (newer.id > older.id and newer.created_at > older.created_at):
-                raise Finding(f"GET {path}: {newer} stands before {older}")
+                raise Finding(f"GET {path}: {newer} is listed in front of {older}")
         full = page["next"] is not None or page["count"] % size == 0
         if len(rows) != (min(size, page["count"]) if full else page["count"] % size):
-            raise Finding(f"GET {path}: {len(rows)} rows of {page['count']}, {size} a page, next {page['next']}")
+            raise Finding(f"GET {path}: {len(rows)} rows of {page['count']}, page size {size}, next {page['next']}")
         return page
 
 
@@ -176,7 +176,7 @@ def local(link: str) -> str:
 
 
 def look_up(client: Client, collection: Collection, row: Row) -> None:
-    """Find a row by its hash, its text and its id; raises Finding, Broken."""
+    """Look up a row by its hash, its text and its id. Raises Finding, ConnectionLost."""
     hex_signature = f"0x{row.hash.hex()}"
     for query in (f"hex_signature={hex_signature}", f"text_signature={quote(row.text)}"):
         page = client.get(f"/api/v1/{collection}/?{query}&page_size=1000")
@@ -188,7 +188,7 @@ def look_up(client: Client, collection: Collection, row: Row) -> None:
 
 
 def rows_above(client: Client, collection: Collection, above: int) -> tuple[list[Row], int]:
-    """The rows with ids above this one, oldest first, and the count; nothing may be written meanwhile."""
+    """The rows with larger ids, oldest first, and the count of all rows. Nothing may write meanwhile."""
     rows: list[Row] = []
     link: str | None = f"/api/v1/{collection}/?page_size=1000"
     while link is not None:
@@ -199,7 +199,7 @@ def rows_above(client: Client, collection: Collection, above: int) -> tuple[list
 
 
 def client_of(worker: int, port: int) -> Client:
-    """A client whose connection is this worker's: connections are made until one is."""
+    """A client connected to this worker: it connects until this worker accepts."""
     deadline = time.monotonic() + HANGS_SECONDS
     while time.monotonic() < deadline:
         client = Client(lambda: port)
@@ -207,11 +207,11 @@ def client_of(worker: int, port: int) -> Client:
         if _has_socket(worker, _inode(port, client.local_port())):
             return client
         client.close()
-    raise Finding(f"worker {worker} takes no connection")
+    raise Finding(f"worker {worker} accepts no connection")
 
 
 def _inode(port: int, other: int) -> str:
-    """The kernel's number of the server's end of a connection, from its own port and the client's."""
+    """The inode of the server's socket of a connection, found by the two ports."""
     wanted = (f"0100007F:{port:04X}", f"0100007F:{other:04X}")
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()

@@ -1,4 +1,4 @@
-"""What the warehouse owes: every answer that was given, and what follows from it for what is read later."""
+"""What the warehouse must contain: every response that was received, and what it implies for later reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.torture.plan import Text
 
 
 class Finding(Exception):
-    """Something that must not be. The message says what, in one line."""
+    """The warehouse or the server is wrong. The message says how, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Row:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Row:
-        """A row as HTTP tells it; its two forms of the hash must agree."""
+        """A row from a record of the API. Its two forms of the hash must agree."""
         hash = bytes.fromhex(record["hex_signature"][2:])
         if record["bytes_signature"].encode("latin-1") != hash:
             raise Finding(f"bytes_signature and hex_signature differ: {record}")
@@ -69,7 +69,7 @@ class Rows:
 
 
 class Ledger:
-    """Safe for use by several threads while a round runs; ``hold_to`` between rounds."""
+    """What was sent and acknowledged. Threads may share it during a round; ``check`` runs between rounds."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -80,13 +80,13 @@ class Ledger:
         self._seen: dict[Collection, Rows] = {c: Rows.of([]) for c in COLLECTIONS}
 
     def send(self, texts: Iterable[Text]) -> None:
-        """These may be there from now on."""
+        """Record that these texts are being sent; from now on they may be stored."""
         with self._lock:
             for collection, text in texts:
                 self._sent[collection].add(text)
 
     def acknowledge(self, collection: Collection, row: Row) -> None:
-        """A POST was answered with this row."""
+        """Record that a POST was answered with this row."""
         if row.hash != keccak256(row.text.encode())[: collection.hash_bytes]:
             raise Finding(f"{collection}: {row.text} is acknowledged with the hash {row.hash.hex()}")
         with self._lock:
@@ -96,7 +96,7 @@ class Ledger:
             self._order.append((collection, row))
 
     def exists(self, texts: Iterable[Text]) -> None:
-        """It was said that these are there: by a 400, or by an import that ended well."""
+        """Record that these texts are stored: a 400 or a finished import says so."""
         with self._lock:
             for collection, text in texts:
                 self._present[collection].add(text)
@@ -107,22 +107,22 @@ class Ledger:
             return list(self._order)
 
     def owed(self) -> dict[Collection, tuple[dict[str, Row], set[str]]]:
-        """What is acknowledged and what is present, as of now."""
+        """A copy of the rows acknowledged and the texts present so far."""
         with self._lock:
             return {c: (dict(self._acknowledged[c]), set(self._present[c])) for c in COLLECTIONS}
 
     def seen(self, collection: Collection) -> Rows:
-        """The rows that were there at the end of the round before."""
+        """The rows at the end of the previous round."""
         return self._seen[collection]
 
-    def hold_to(self, collection: Collection, rows: Rows, where: str) -> None:
-        """Compare everything that was promised with all rows that are there; raises Finding."""
+    def check(self, collection: Collection, rows: Rows, where: str) -> None:
+        """Compare the ledger with all rows of a collection. Raises Finding."""
         acknowledged, present = self.owed()[collection]
         check_order(collection, rows, where)
-        check_promises(collection, rows, acknowledged, present, where)
+        check_acknowledged(collection, rows, acknowledged, present, where)
         for text in rows.texts:
             if text not in self._sent[collection]:
-                raise Finding(f"{where}: {collection} has {text}, which nobody has sent")
+                raise Finding(f"{where}: {collection} has {text}, which no client sent")
         seen = self._seen[collection]
         if not (
             len(rows) >= len(seen)
@@ -131,10 +131,10 @@ class Ledger:
             and rows.texts[: len(seen)] == seen.texts
             and rows.hashes[: len(seen)] == seen.hashes
         ):
-            raise Finding(f"{where}: {collection} does not begin with the {len(seen)} rows that it had before")
+            raise Finding(f"{where}: {collection} does not begin with the {len(seen)} rows of the previous round")
 
     def remember(self, collection: Collection, rows: Rows) -> None:
-        """All rows up to here are folded: from now on they are there, and the first."""
+        """Record all rows, all of them folded. From now on they must be the first rows."""
         seen = len(self._seen[collection])
         for text, hash in zip(rows.texts[seen:], rows.hashes[seen:], strict=True):
             if hash != keccak256(text.encode())[: collection.hash_bytes]:
@@ -143,27 +143,27 @@ class Ledger:
 
 
 def check_order(collection: Collection, rows: Rows, where: str) -> None:
-    """Ids and times rise, a text comes once; raises Finding."""
+    """Check that ids and times rise and that no text occurs twice. Raises Finding."""
     for name, column in (("id", rows.ids), ("created_at", rows.created_at)):
         falls = np.flatnonzero(np.diff(column) <= 0)
         if len(falls):
-            raise Finding(f"{where}: {collection}: {name} does not rise behind {column[falls[0]]}")
+            raise Finding(f"{where}: {collection}: {name} does not rise after {column[falls[0]]}")
     if len(set(rows.texts)) < len(rows):
         twice = sorted(rows.texts)
         text = next(a for a, b in pairwise(twice) if a == b)
-        raise Finding(f"{where}: {collection}: {text} is there more than once")
+        raise Finding(f"{where}: {collection}: {text} is stored more than once")
 
 
-def check_promises(
+def check_acknowledged(
     collection: Collection, rows: Rows, acknowledged: Mapping[str, Row], present: set[str], where: str
 ) -> None:
-    """Every acknowledged row is among these as it was acknowledged, every present text too; raises Finding."""
+    """Check that the rows contain every acknowledged row unchanged, and every present text. Raises Finding."""
     found = rows.by_text()
     for text, row in acknowledged.items():
         if found.get(text) != row:
-            raise Finding(f"{where}: {collection}: acknowledged as {row}, there is {found.get(text)}")
+            raise Finding(f"{where}: {collection}: acknowledged as {row}, stored as {found.get(text)}")
     missing = present - found.keys()
     if missing:
         raise Finding(
-            f"{where}: {collection}: {len(missing)} texts are missing that were said to be there: {min(missing)}"
+            f"{where}: {collection}: {len(missing)} texts are missing that the server or an import reported as present: {min(missing)}"
         )

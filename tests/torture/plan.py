@@ -1,7 +1,7 @@
-"""What a round does: drawn from seed and round alone, before anything runs.
+"""What a round does, drawn from the seed and the round's number before anything runs.
 
-Moments are seconds from the round's beginning. Which instruction a kill then hits is the machine's
-choice; which process, when, and under what load is the seed's.
+Times are seconds from the start of the round. The seed decides which process is killed, when, and under what
+load. At which instruction the kill arrives depends on the machine.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 
 CLIENTS = 4
-ROUNDS_A_WAREHOUSE = 25
-"""Then a fresh one is begun, so that a round late in a long run costs what an early one does."""
+ROUNDS_PER_WAREHOUSE = 25
+"""After these a new warehouse starts, so that a late round of a long run takes no longer than an early one."""
 
 _PUBLISH_POINTS = ("reserved", "written", "committed", "published")
 POINTS = {
@@ -24,69 +24,69 @@ POINTS = {
     "vacuum": ("vacuum_removing",),
     "backup": ("brought", "logged", "replaced"),
 }
-"""Where a command can be told to die: see ``sigdir.warehouse.failpoints``."""
+"""The failpoints of each command: see ``sigdir.warehouse.failpoints``."""
 
 Text = tuple[Collection, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A text to POST: as it is written, and as it is stored."""
+    """A text to POST, as written and as stored."""
 
     at: float
     collection: Collection
     written: str
     text: str
     by_abi: bool
-    """By import-abi, in one body with the texts next to it."""
+    """POSTed to import-abi, in one body with the texts that follow it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command to run, and how it may end: at a fault point, by a kill after so many seconds, or well."""
+    """A command to run. It may be killed at a failpoint, or after a number of seconds."""
 
     name: str
     at: float
-    fault: str | None
+    failpoint: str | None
     kill_after: float | None
     lines: tuple[str, ...] = ()
     brings: tuple[Text, ...] = ()
-    """The texts that an import's lines say."""
+    """The texts of an import's lines."""
     rejects: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A kill -9 of a process of the server: ``supervisor``, ``worker`` or ``folder``."""
+    """A kill -9 of a process of the server: ``supervisor``, ``worker`` or ``folder`` (the fold process)."""
 
     at: float
     target: str
     number: int
-    """Which of the workers; and for a supervisor, after how many quarters of a second what it leaves is killed."""
+    """Which of the workers. For a supervisor: its children are killed after this many quarters of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     seed: int
     round: int
-    begins_afresh: bool
+    starts_warehouse: bool
     fold_every: float
     reads_all: bool
-    """At its end all pages are read again by each worker, not only those of new rows."""
+    """At its end every worker reads all pages, not only those of new rows."""
     posts: tuple[tuple[Post, ...], ...]
     commands: tuple[Command, ...]
     kills: tuple[Kill, ...]
     readers: tuple[int, ...]
-    """A seed for each."""
+    """One seed per reader."""
 
 
 def draw(seed: int, round_number: int, upkeep: Sequence[str], first_round: int = 1) -> Plan:
-    """The plan of a round; ``upkeep`` are the commands besides import and fold that there are."""
+    """The plan of a round; ``upkeep`` are the available commands besides import and fold."""
     chance = random.Random(f"{seed}:{round_number}")
     return Plan(
         seed,
         round_number,
-        (round_number - first_round) % ROUNDS_A_WAREHOUSE == 0,
+        (round_number - first_round) % ROUNDS_PER_WAREHOUSE == 0,
         chance.choice((0.2, 0.5, 1.0)),
         chance.random() < 0.1,
         tuple(_posts(chance, round_number) for _ in range(CLIENTS)),
@@ -105,7 +105,7 @@ def _event(round_number: int, number: int) -> str:
 
 
 def _posts(chance: random.Random, round_number: int) -> tuple[Post, ...]:
-    """One client's POSTs. All clients draw from the same few texts, the first of which imports bring too."""
+    """One client's POSTs. All clients draw from the same few texts; imports bring some of them too."""
     seconds = chance.uniform(1.5, 3.0)
     count = chance.randint(100, 300)
     posts = []
@@ -137,13 +137,13 @@ def _commands(chance: random.Random, round_number: int, upkeep: Sequence[str]) -
 
 def _command(chance: random.Random, name: str) -> Command:
     how = chance.random()
-    fault = chance.choice(POINTS[name]) if how < 0.3 and name in POINTS else None
+    failpoint = chance.choice(POINTS[name]) if how < 0.3 and name in POINTS else None
     kill_after = chance.uniform(0.3, 2.5) if 0.3 <= how < 0.6 else None
-    return Command(name, chance.uniform(0.0, 1.5), fault, kill_after)
+    return Command(name, chance.uniform(0.0, 1.5), failpoint, kill_after)
 
 
 def _import(chance: random.Random, round_number: int, functions: range, events: range) -> Command:
-    """A file of this round's texts with some of the last one's, some written otherwise, some not at all."""
+    """An import of this round's texts, some texts of the previous round, and some lines that are rejected."""
     plain = _command(chance, "import")
     brings: list[Text] = [(SIGNATURES, _function(round_number, n)) for n in functions]
     brings += [(SIGNATURES, _function(round_number - 1, n)) for n in range(0, 200, 7)]
@@ -152,7 +152,7 @@ def _import(chance: random.Random, round_number: int, functions: range, events: 
     rejected = [f"{round_number}bad{n}(" for n in range(chance.randint(0, 3))]
     lines += rejected
     chance.shuffle(lines)
-    return Command("import", plain.at, plain.fault, plain.kill_after, tuple(lines), tuple(brings), len(rejected))
+    return Command("import", plain.at, plain.failpoint, plain.kill_after, tuple(lines), tuple(brings), len(rejected))
 
 
 def _kills(chance: random.Random) -> list[Kill]:

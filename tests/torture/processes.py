@@ -1,4 +1,4 @@
-"""The processes under torture: a server with its children, and commands. Each is ended by its pid."""
+"""The processes under test: a server with its children, and commands. Each is ended by its pid."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import TypeVar
 
 from tests.torture.ledger import Finding
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
 HANGS_SECONDS = 120.0
-"""What takes longer than this is taken to hang, which is a finding. Nothing is expected to be faster."""
+"""An action that takes longer hangs, which is a finding. It is not a bound on speed."""
 
 Found = TypeVar("Found")
 
 
 def until(look: Callable[[], Found | None], what: str) -> Found:
-    """What ``look`` gives as soon as it gives something; raises Finding where it never does."""
+    """Wait until ``look`` gives a result, and return it. Raises Finding if it never does."""
     deadline = time.monotonic() + HANGS_SECONDS
     while time.monotonic() < deadline:
         seen = look()
@@ -44,7 +44,7 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def kill(pid: int) -> bool:
-    """Kill -9; whether there was anything to kill."""
+    """Kill -9. False if the process had already ended."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -56,7 +56,7 @@ def children(parent: int) -> dict[int, str]:
     """The command line of each living child, by process id."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, ValueError):  # it has ended meanwhile
+        with suppress(OSError, ValueError):  # the process ended meanwhile
             state, above = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
             if int(above) == parent and state != "Z":
                 found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
@@ -64,10 +64,20 @@ def children(parent: int) -> dict[int, str]:
 
 
 class Server:
-    """A running ``sigdir serve``: a supervisor, two workers, a folder."""
+    """A running ``sigdir serve``: a supervisor, two workers and a fold process."""
 
-    def __init__(self, house: Path, errors: Path, fold_every: float) -> None:
-        arguments: list[str | Path] = ["serve", "--warehouse", house, "--host", HOST, "--port", "0", "--workers", "2"]
+    def __init__(self, warehouse: Path, errors: Path, fold_every: float) -> None:
+        arguments: list[str | Path] = [
+            "serve",
+            "--warehouse",
+            warehouse,
+            "--host",
+            HOST,
+            "--port",
+            "0",
+            "--workers",
+            "2",
+        ]
         arguments += ["--fold-every", str(fold_every), "--no-log-requests"]
         self._errors = errors
         with errors.open("wb") as stderr:
@@ -85,16 +95,16 @@ class Server:
 
     def _ready(self) -> int | None:
         if self._process.poll() is not None:
-            raise Finding(f"a server ended with status {self._process.returncode}: {self.told()[-300:]!r}")
-        ready = re.search(r"^ready: http://[\d.]+:(\d+)/", self.told(), re.MULTILINE)
+            raise Finding(f"a server ended with status {self._process.returncode}: {self.output()[-300:]!r}")
+        ready = re.search(r"^ready: http://[\d.]+:(\d+)/", self.output(), re.MULTILINE)
         return int(ready[1]) if ready else None
 
-    def told(self) -> str:
+    def output(self) -> str:
         return self._errors.read_text(errors="replace")
 
-    def faults(self) -> list[str]:
-        """What it has told of faults of its own."""
-        return [line for line in self.told().splitlines() if re.match("Traceback|error:|Error", line)]
+    def errors(self) -> list[str]:
+        """The lines of its output that report an error of the server itself."""
+        return [line for line in self.output().splitlines() if re.match("Traceback|error:|Error", line)]
 
     def workers(self) -> list[int]:
         return [pid for pid, command in children(self._process.pid).items() if "sigdir.serve.servers.worker" in command]
@@ -103,31 +113,29 @@ class Server:
         return [pid for pid, command in children(self._process.pid).items() if " fold " in command]
 
     def kill_one(self, target: str, number: int) -> bool:
-        """Kill a worker or the folder, which the supervisor replaces; whether there was one to kill."""
+        """Kill a worker or the fold process, which the supervisor replaces. False if there was none."""
         pids = self.workers() if target == "worker" else self.folders()
         return bool(pids) and kill(pids[number % len(pids)])
 
     def kill_supervisor(self) -> None:
-        """Kill the parent alone. Its children go on until ``end``."""
+        """Kill only the parent. Its children run until ``end``."""
         self._left = list(children(self._process.pid))
         self._process.kill()
         self._process.wait()
 
     def end(self) -> None:
-        """Kill -9 of everything that is left of it."""
+        """Kill -9 all of its processes that still run."""
         left = self._left or list(children(self._process.pid))
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
         for pid in left:
-            if "sigdir" in _command_of(pid) or "sigdir.serve.servers.worker" in _command_of(
-                pid
-            ):  # and not a pid used anew
+            if "sigdir" in _command_of(pid):  # not another process that got the pid since
                 kill(pid)
         self._left = []
 
     def stop(self) -> None:
-        """SIGTERM, as an operator stops it; raises Finding where that is not in good order."""
+        """Stop it with SIGTERM, as an operator does. Raises Finding if it does not end with status 0."""
         self._process.terminate()
         try:
             status = self._process.wait(HANGS_SECONDS)
@@ -145,11 +153,11 @@ def _command_of(pid: int) -> str:
 
 
 def run(
-    *arguments: str | Path, fault: str | None = None, kill_after: float | None = None
+    *arguments: str | Path, failpoint: str | None = None, kill_after: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """A command to its end, or to the end that the plan has for it; raises Finding where it hangs."""
+    """Run a command until it ends or is killed as planned. Raises Finding if it hangs."""
     process = subprocess.Popen(
-        command_line(*arguments), cwd=ROOT, env=environment({"SIGDIR_FAILPOINT": fault} if fault else {}),
+        command_line(*arguments), cwd=ROOT, env=environment({"SIGDIR_FAILPOINT": failpoint} if failpoint else {}),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

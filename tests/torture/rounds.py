@@ -1,4 +1,4 @@
-"""One round: everything of its plan at once, then silence, then the checks."""
+"""One round: run everything in its plan at once, wait until all of it has ended, then check the warehouse."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 from tests.torture import checks
 from tests.torture.clients import (
-    Broken,
     Client,
+    ConnectionLost,
     Reader,
     post,
     poster,
@@ -39,12 +39,12 @@ UPKEEP: dict[str, Sequence[str]] = {
     "verify": [],
     "backup": ["BESIDE/backup"],
 }
-"""The commands besides import and fold, with their arguments; BESIDE is the folder that the warehouse is in."""
+"""The commands besides import and fold, with their arguments. BESIDE is the folder that contains the warehouse."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """What was done, in numbers."""
+    """How much was done."""
 
     rounds: int = 0
     kills: Counter[str] = field(default_factory=Counter)
@@ -57,7 +57,7 @@ class Figures:
     commands: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "rounds": self.rounds,
             "kills": sum(self.kills.values()),
@@ -74,7 +74,7 @@ class Figures:
 
 
 class Torture:
-    """One warehouse after another below ``folder``, each with a server, for as many rounds as are played."""
+    """Plays rounds on one warehouse after another in ``folder``, each with its server."""
 
     def __init__(self, folder: Path, upkeep: Sequence[str]) -> None:
         self.figures = Figures()
@@ -87,23 +87,23 @@ class Torture:
     # A round.
 
     def play(self, plan: Plan) -> None:
-        """Carry out a plan and hold the warehouse to the ledger; raises Finding."""
-        if plan.begins_afresh:
-            self._begin_afresh(plan)
+        """Run a plan and compare the warehouse with the ledger. Raises Finding."""
+        if plan.starts_warehouse:
+            self._start_warehouse(plan)
         if self._server is None:
             self._start(plan.fold_every)
-        self._fire(plan)
+        self._run(plan)
         for orphan in self._orphans:
             orphan.end()
         self._orphans.clear()
         self._check(plan)
         self.figures.rounds += 1
 
-    def _begin_afresh(self, plan: Plan) -> None:
+    def _start_warehouse(self, plan: Plan) -> None:
         self.close()
         self._place = self._folder / f"from-round-{plan.round}"
         self._place.mkdir()
-        self._paths = Paths(self._place / "house")
+        self._paths = Paths(self._place / "warehouse")
         self._ledger = Ledger()
         self._counted = (0, 0)
 
@@ -119,8 +119,8 @@ class Torture:
     def _port(self) -> int:
         return self._running().port
 
-    def _fire(self, plan: Plan) -> None:
-        """All of it at once, to the end of the posts and commands; the first failure of any is raised."""
+    def _run(self, plan: Plan) -> None:
+        """Run all of it at once until posts and commands have ended. Raises the first failure."""
         began = time.monotonic()
         stop = threading.Event()
         readers = [Reader(seed, Client(self._port), self._ledger) for seed in plan.readers]
@@ -150,7 +150,7 @@ class Torture:
             if kill.target != "supervisor":
                 self.figures.kills[kill.target] += self._running().kill_one(kill.target, kill.number)
                 continue
-            # What it leaves goes on for a while beside the next server.
+            # The children it leaves run for a while at the same time as the next server.
             left = self._running()
             left.kill_supervisor()
             self.figures.kills["supervisor"] += 1
@@ -170,9 +170,11 @@ class Torture:
         elif command.name in UPKEEP:
             arguments += [word.replace("BESIDE", str(self._place)) for word in UPKEEP[command.name]]
         owed = self._ledger.owed() if command.name == "backup" else {}
-        done = run(*arguments, "--warehouse", self._paths.root, fault=command.fault, kill_after=command.kill_after)
-        if done.returncode == -9 and (command.fault or command.kill_after):
-            self.figures.kills[f"{command.name} at {command.fault}" if command.fault else command.name] += 1
+        done = run(
+            *arguments, "--warehouse", self._paths.root, failpoint=command.failpoint, kill_after=command.kill_after
+        )
+        if done.returncode == -9 and (command.failpoint or command.kill_after):
+            self.figures.kills[f"{command.name} at {command.failpoint}" if command.failpoint else command.name] += 1
         elif done.returncode != 0:
             raise Finding(
                 f"{command.name} ended with status {done.returncode}: {done.stdout[-300:]!r} {done.stderr[-500:]!r}"
@@ -182,7 +184,7 @@ class Torture:
             if command.name == "import":
                 self._finished(command, json.loads(done.stdout)["totals"])
             elif command.name == "backup":
-                checks.copy(self._place / "backup", owed)
+                checks.backup(self._place / "backup", owed)
 
     def _finished(self, command: Command, totals: dict[str, int]) -> None:
         self.figures.imports += 1
@@ -193,34 +195,34 @@ class Torture:
         ):
             raise Finding(f"an import of {len(command.lines)} lines, {command.rejects} of them bad, reports {totals}")
 
-    # Silence.
+    # The checks, while nothing else runs.
 
     def _check(self, plan: Plan) -> None:
         server, ledger = self._running(), self._ledger
         chance = random.Random(f"{plan.seed}:{plan.round}:checks")
         self.figures.lookups += checks.by_http(server, self._paths, ledger, chance, plan.reads_all)
-        run_well("fold", "--warehouse", self._paths.root)
+        run_to_success("fold", "--warehouse", self._paths.root)
         self._post_and_wait(plan)
         rows = checks.by_sql(self._paths, ledger)
         checks.by_files(self._paths)
         checks.by_cache(self._paths)
         if "verify" in self._upkeep:
-            run_well("verify", "--warehouse", self._paths.root)
+            run_to_success("verify", "--warehouse", self._paths.root)
         for each in (server, *self._orphans):
-            if each.faults():
-                raise Finding(f"the server told {each.faults()[0]}")
+            if each.errors():
+                raise Finding(f"the server reported {each.errors()[0]}")
         acknowledged = len(ledger.acknowledged())
         self.figures.acknowledged += acknowledged - self._counted[0]
         self.figures.found += rows - self._counted[1]
         self._counted = (acknowledged, rows)
 
     def _post_and_wait(self, plan: Plan) -> None:
-        """A row more in each collection, which the server's own folder moves into the table."""
+        """POST one row to each collection and wait until the server's fold process has moved it into the table."""
         client = Client(self._port)
         for collection in COLLECTIONS:
             text = f"Silence{plan.round}(address)"
             written = text if collection == SIGNATURES else f"event {text};"
-            until(lambda: self._posted(client, Post(0.0, collection, written, text, by_abi=False)), "an answer")  # noqa: B023
+            until(lambda: self._posted(client, Post(0.0, collection, written, text, by_abi=False)), "a response")  # noqa: B023
         client.close()
         newest = {collection: row.id for collection, row in self._ledger.acknowledged()}
         until(
@@ -231,12 +233,12 @@ class Torture:
     def _posted(self, client: Client, one: Post) -> bool:
         try:
             post(client, self._ledger, one)
-        except Broken:
+        except ConnectionLost:
             return False
         return True
 
     def close(self) -> None:
-        """Stop the server in good order, as the last thing that may fail."""
+        """Stop the server. Raises Finding if it does not stop as it should."""
         if self._server is not None:
             server, self._server = self._server, None
             try:
@@ -245,12 +247,12 @@ class Torture:
                 server.end()
 
     def end(self) -> None:
-        """Kill what runs."""
+        """Kill every process that still runs."""
         for server in [*self._orphans, *([self._server] if self._server else [])]:
             server.end()
 
 
-def run_well(*arguments: str | Path) -> None:
+def run_to_success(*arguments: str | Path) -> None:
     done = run(*arguments)
     if done.returncode:
         raise Finding(

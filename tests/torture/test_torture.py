@@ -1,4 +1,4 @@
-"""A short torture; and that it would tell: a ledger held to rows that are not what was acknowledged."""
+"""A short torture run, and the ledger's own checks on rows that differ from what was acknowledged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROWS = [Row(number + 1, 1_000_000 + number, text, keccak256(text.encode())[:4]) 
 
 
 def test_nothing_is_lost_in_two_rounds(tmp_path: Path) -> None:
-    """`make torture` for a moment: a server, imports and folds, killed as the seed says."""
+    """Two rounds of `make torture`: a server, imports and folds, killed as the seed says."""
     command = [
         sys.executable,
         "-m",
@@ -44,21 +44,21 @@ def test_nothing_is_lost_in_two_rounds(tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["rounds"] == 2
-    assert told["kills"] > 0
-    assert told["rows_found"] > told["rows_acknowledged"] > 0
+    figures = json.loads(done.stdout)
+    assert figures["rounds"] == 2
+    assert figures["kills"] > 0
+    assert figures["rows_found"] > figures["rows_acknowledged"] > 0
 
 
 def test_a_round_is_drawn_from_seed_and_number_alone() -> None:
-    """So that it can be played again, whatever was played before."""
+    """A round can be played again whatever was played earlier."""
     assert draw(1, 7, ["compact"]) == draw(1, 7, ["compact"])
     assert draw(1, 7, []).posts == draw(1, 7, ["compact"]).posts
     assert draw(1, 7, []) != draw(2, 7, []) != draw(2, 8, [])
 
 
-def owing() -> Ledger:
-    """A ledger with all but the last row acknowledged, and the last said to be there."""
+def a_ledger() -> Ledger:
+    """A ledger in which all rows but the last are acknowledged, and the last is reported as present."""
     ledger = Ledger()
     ledger.send((SIGNATURES, text) for text in TEXTS)
     for row in ROWS[:-1]:
@@ -68,12 +68,12 @@ def owing() -> Ledger:
 
 
 def test_rows_as_acknowledged_are_no_finding() -> None:
-    """One that was sent and never answered for may be there or not."""
-    ledger = owing()
+    """A row that was sent without a response may be stored or not."""
+    ledger = a_ledger()
     ledger.send([(SIGNATURES, "unknown()")])
-    ledger.hold_to(SIGNATURES, Rows.of(ROWS), "here")
+    ledger.check(SIGNATURES, Rows.of(ROWS), "here")
     unknown = Row(9, 2_000_000, "unknown()", b"1234")
-    ledger.hold_to(SIGNATURES, Rows.of([*ROWS, unknown]), "here")
+    ledger.check(SIGNATURES, Rows.of([*ROWS, unknown]), "here")
 
 
 @pytest.mark.parametrize(
@@ -88,34 +88,43 @@ def test_rows_as_acknowledged_are_no_finding() -> None:
         lambda rows: [rows[1], rows[0], *rows[2:]],
         lambda rows: [*rows, Row(9, 2_000_000, "strange()", b"1234")],
     ],
-    ids=["lost", "said to be there", "doubled", "new id", "new time", "new hash", "out of order", "sent by nobody"],
+    ids=[
+        "lost",
+        "reported as present",
+        "doubled",
+        "new id",
+        "new time",
+        "new hash",
+        "out of order",
+        "sent by no client",
+    ],
 )
 def test_rows_that_differ_from_the_ledger_are_a_finding(spoil: Callable[[list[Row]], list[Row]]) -> None:
-    """Each in a line that names the collection."""
+    """Each is reported in a line that names the collection."""
     with pytest.raises(Finding, match=SIGNATURES):
-        owing().hold_to(SIGNATURES, Rows.of(spoil(ROWS)), "here")
+        a_ledger().check(SIGNATURES, Rows.of(spoil(ROWS)), "here")
 
 
 def test_rows_that_were_there_once_stay() -> None:
-    """Also those that an import brought, which no answer told of."""
+    """Also rows that an import brought, which no response reported."""
     ledger = Ledger()
     ledger.send((SIGNATURES, text) for text in TEXTS)
     ledger.remember(SIGNATURES, Rows.of(ROWS))
     with pytest.raises(Finding, match="begin with the 5 rows"):
-        ledger.hold_to(SIGNATURES, Rows.of(ROWS[1:]), "here")
+        ledger.check(SIGNATURES, Rows.of(ROWS[1:]), "here")
 
 
 def test_answers_that_contradict_each_other_are_a_finding() -> None:
-    """A text is acknowledged once, and with its own hash."""
-    ledger = owing()
+    """A text is acknowledged once, with its own hash."""
+    ledger = a_ledger()
     with pytest.raises(Finding, match="twice"):
         ledger.acknowledge(SIGNATURES, replace(ROWS[0], id=9))
     with pytest.raises(Finding, match="hash"):
         ledger.acknowledge(SIGNATURES, replace(ROWS[-1], hash=b"abcd"))
 
 
-def test_files_that_nobody_names_are_a_finding(tmp_path: Path) -> None:
-    """A data file without a version, a run's folder without a run."""
+def test_files_that_the_log_does_not_name_are_a_finding(tmp_path: Path) -> None:
+    """A data file, a rejects file, a run's folder, a file in the log."""
     paths = Paths(tmp_path)
     for stray in (
         paths.data_file(SIGNATURES, "run", 1),
