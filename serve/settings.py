@@ -9,9 +9,6 @@ from typing import Any, get_type_hints
 
 MIB = 1 << 20
 
-BODIES = 32
-"""Bodies that a worker waits for at once behind granian. Each may be as large as the settings allow."""
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:

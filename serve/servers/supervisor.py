@@ -1,6 +1,8 @@
-"""The parent of a server: workers on one socket, a folder beside them, each replaced when it dies.
+"""The parent process of a server: starts workers and the folder, and replaces each that ends.
 
-The parent imports none of the engines, so it is small and starts at once.
+Both servers run the same way: each worker is a child process, and the supervisor holds the port. The parent imports
+none of the engines, so it is small and starts at once. Children start with ``-P``: they never import from the
+folder in which the server was started.
 """
 
 from __future__ import annotations
@@ -15,14 +17,16 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from types import FrameType
 
-from sigdir.serve.settings import BODIES, Settings
+from sigdir.serve.settings import Settings
 
 _STOP_SECONDS = 15.0
 _RESTART_SECONDS = 0.5
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _CHECK_SECONDS = 3.0  # a start takes 2, and longer only where kernels are compiled or indexes built
 
@@ -33,120 +37,103 @@ class StartError(Exception):
     """The server cannot start; the message says why."""
 
 
-# By itself glibc gives threads sixteen heaps on two cores, and none gives back what large bodies left in it:
-# granian's forty threads kept 460 MiB after a test of such bodies.
+# glibc's default gives threads sixteen heaps on two cores, and none returns the memory of large bodies:
+# forty threads kept 460 MiB after a test of such bodies.
 _MEMORY = {"MALLOC_ARENA_MAX": "2"}
 
 
 def run(settings: Settings, server: str, ready: Callable[[str], None]) -> int:
-    """Serve until SIGTERM or SIGINT; gives the exit status. ``ready`` is told the address once.
+    """Serve until SIGTERM or SIGINT; gives the exit status. Calls ``ready`` once with the address.
 
     Raises StartError.
     """
-    environment = _MEMORY | os.environ | settings.environment()
-    spawners: list[Spawn] = []
-    listening = None
-    if server == "waitress":
-        listening = _listen(settings)
-        descriptor = listening.fileno()
-        settings_port = listening.getsockname()[1]
-        spawners += [lambda: _worker(descriptor, environment)] * settings.workers
-    else:
-        settings_port = settings.port
-        spawners.append(lambda: _granian(settings, environment))
+    bound = _bind(settings, listen=True) if server == "waitress" else _reserve(settings)
+    host, port = bound.getsockname()[:2]
+    environment = _MEMORY | os.environ | replace(settings, host=host, port=port).environment()
+    worker = _worker(f"{server}:{bound.fileno()}")
+    spawners: list[Spawn] = [partial(_start, worker, environment, bound.fileno())] * settings.workers
     if settings.fold_every > 0:
-        command = [sys.executable, "-P", "-m", "sigdir", "fold", "--every", str(settings.fold_every)]
-        command += ["--warehouse", str(settings.warehouse)]
-        spawners.append(lambda: _start(command, environment))
-
-    def close() -> None:
-        if listening is not None:
-            listening.close()
-
-    address = f"http://{_shown(settings.host)}:{settings_port}"
+        spawners.append(partial(_start, _folder(settings), environment))
 
     def starting() -> bool:
-        if _answers(settings.host, settings_port):
-            ready(address)
+        if _answers(host, port):
+            ready(f"http://{_in_url(settings.host)}:{port}")
             return False
         return True
 
-    try:
-        return _keep(spawners, starting, lambda: _check(environment), close)
-    finally:
-        close()
+    with bound:
+        return _keep(spawners, starting, lambda: _check(environment), bound.close)
+
+
+def _worker(argument: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "sigdir.serve.servers.worker", argument]
+
+
+def _folder(settings: Settings) -> list[str]:
+    command = [sys.executable, "-P", "-m", "sigdir", "fold", "--every", str(settings.fold_every)]
+    return [*command, "--warehouse", str(settings.warehouse)]
 
 
 def _check(environment: dict[str, str]) -> None:
     """Do what a worker does at its start, and wait for it; raises StartError where it fails."""
-    if subprocess.run(
-        [sys.executable, "-P", "-m", "sigdir.serve.servers.worker", "check"], env=environment, check=False
-    ).returncode:
+    if subprocess.run(_worker("check"), env=environment, check=False).returncode:
         raise StartError("the warehouse cannot be served")
 
 
-def _shown(host: str) -> str:
+def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _listen(settings: Settings) -> socket.socket:
+def _reserve(settings: Settings) -> socket.socket:
+    """A socket that holds the address for granian's workers, which listen on sockets of their own; raises StartError.
+
+    The first socket does not share the address: it finds out whether another server has it.
+    """
+    with _bind(settings) as first:
+        port = first.getsockname()[1]
+    return _bind(replace(settings, port=port), shared=True)
+
+
+def _bind(settings: Settings, *, shared: bool = False, listen: bool = False) -> socket.socket:
     try:
-        family, kind, _, _, where = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(where)
-        listening.listen(1024)
+        family, kind, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind(address)
+        if listen:
+            bound.listen(1024)
     except OSError as error:
         advice = "; --port takes another, 0 a free one" if error.errno == errno.EADDRINUSE else ""
         raise StartError(f"{settings.host}:{settings.port}: {error.strerror or error}{advice}") from error
-    listening.set_inheritable(True)
-    return listening
+    return bound
 
 
 def _start(command: list[str], environment: dict[str, str], *descriptors: int) -> subprocess.Popen[bytes]:
-    """Start a child that is told to end where this process ends, even by a kill: a port would stay taken."""
+    """Start a child that ends when this process ends, even by kill -9: the port would stay taken."""
     return subprocess.Popen(
         command,
         env=environment,
         pass_fds=descriptors,
-        start_new_session=True,  # a Ctrl-C reaches the parent alone, which tells the others in order
-        preexec_fn=end_with_parent,  # noqa: PLW1509 - there are no other threads here
+        start_new_session=True,  # a Ctrl-C reaches the parent alone, which stops the others in order
+        preexec_fn=partial(end_with_parent, os.getpid()),  # noqa: PLW1509 - there are no other threads here
     )
 
 
-def end_with_parent() -> None:
-    """Have the kernel end this process by SIGTERM when the thread that started it is gone."""
+def end_with_parent(parent: int | None = None) -> None:
+    """Have the kernel end this process by SIGTERM when the thread that started it ends.
+
+    Ends it at once where the process ``parent`` has ended already.
+    """
     with suppress(AttributeError, OSError):  # Linux has it
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-
-
-def _worker(descriptor: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-P", "-m", "sigdir.serve.servers.worker", str(descriptor)]
-    return _start(command, environment, descriptor)
-
-
-def _granian(settings: Settings, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "granian",
-        "--interface",
-        "wsgi",
-        "--factory",
-        "sigdir.serve.servers.worker:granian_app",
-    ]
-    command += ["--host", settings.host, "--port", str(settings.port), "--workers", str(settings.workers)]
-    command += ["--blocking-threads", str(settings.threads + BODIES), "--respawn-failed-workers", "--no-ws"]
-    command += ["--workers-kill-timeout", "10", "--http", "1"]
-    command += ["--log-level", "error"]  # it would warn of more threads than cores; most of them only wait
-    # Of headers it takes so much, as waitress does; by itself 400 KiB.
-    command += ["--http1-buffer-size", "65536"]
-    return _start(command, environment)
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)
 
 
 def _answers(host: str, port: int) -> bool:
-    target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - where to knock, not where to listen
+    target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - where to connect, not where to listen
     connection = HTTPConnection(target, port, timeout=2)
     try:
         connection.request("GET", "/readyz")
@@ -158,12 +145,12 @@ def _answers(host: str, port: int) -> bool:
 
 
 def _keep(
-    spawners: list[Spawn], starting: Callable[[], bool], check: Callable[[], None], closing: Callable[[], None]
+    spawners: list[Spawn], starting: Callable[[], bool], check: Callable[[], None], close: Callable[[], None]
 ) -> int:
-    """Start all, restart what ends, until asked to stop; then stop all in good order.
+    """Start all children, restart what ends, and stop them in order when asked to.
 
-    ``starting`` is asked until it is not so any more. Where that takes long, or a child ends before,
-    ``check`` is called once, and may raise.
+    ``starting`` is called until it gives False. Where that takes long, or a child ends first, ``check`` is called once,
+    and may raise.
     """
     stopping: list[int] = []
 
@@ -178,23 +165,23 @@ def _keep(
     try:
         while not stopping:
             is_starting = is_starting and starting()
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
             ended = [place for place, child in enumerate(children) if child.poll() is not None]
             if is_starting and not checked and (ended or time.monotonic() - began > _CHECK_SECONDS):
                 check()
                 checked = True
             for place in ended:
                 if not stopping:
-                    _tell_end(children[place])
+                    _report_end(children[place])
                     time.sleep(_RESTART_SECONDS)
                     children[place] = spawners[place]()
     finally:
-        closing()  # whoever connects from now on is refused at once
+        close()  # new connections are refused at once
         _stop(children)
     return 0
 
 
-def _tell_end(child: subprocess.Popen[bytes]) -> None:
+def _report_end(child: subprocess.Popen[bytes]) -> None:
     print(f"process {child.pid} ended with status {child.returncode}; replaced", file=sys.stderr, flush=True)
 
 

@@ -70,8 +70,6 @@ def serve(
     settings = Settings(
         folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, log_requests
     )
-    if server == "granian" and port == 0:
-        raise click.UsageError("granian cannot take a free port; give one with --port")
     try:
         status = run(settings, server, _write_address)
     except StartError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sigdir.serve.servers.time_slice import TURN_NANOSECONDS, take_short_turns
+from sigdir.serve.servers.time_slice import SLICE_NANOSECONDS, shorten_time_slice
 from tests.serve.support import (
     by,
     children_of,
@@ -38,7 +38,7 @@ def turn_of(thread: int) -> int:
 def short_turns_in(pid: int) -> int:
     """The threads of a process that have short turns."""
     turns = [turn_of(int(thread.name)) for thread in Path(f"/proc/{pid}/task").iterdir()]
-    return turns.count(TURN_NANOSECONDS)
+    return turns.count(SLICE_NANOSECONDS)
 
 
 def test_a_thread_and_those_that_it_starts() -> None:
@@ -47,7 +47,7 @@ def test_a_thread_and_those_that_it_starts() -> None:
     seen: list[int] = []
 
     def short() -> None:
-        assert take_short_turns()
+        assert shorten_time_slice()
         seen.append(turn_of(0))
         child = threading.Thread(target=lambda: seen.append(turn_of(0)))
         child.start()
@@ -56,8 +56,8 @@ def test_a_thread_and_those_that_it_starts() -> None:
     thread = threading.Thread(target=short)
     thread.start()
     thread.join()
-    assert seen == [TURN_NANOSECONDS, TURN_NANOSECONDS]
-    assert turn_of(0) == before > TURN_NANOSECONDS
+    assert seen == [SLICE_NANOSECONDS, SLICE_NANOSECONDS]
+    assert turn_of(0) == before > SLICE_NANOSECONDS
 
 
 @pytest.mark.parametrize("server", ["waitress", "granian"])

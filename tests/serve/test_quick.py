@@ -1,35 +1,11 @@
-"""How a worker's connections are read, beside what waitress does."""
+"""Which requests are answered by the thread that read them."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
-from waitress.parser import ParsingError
 
 from sigdir.serve.lists.short_requests import is_short_request
-from sigdir.serve.servers.channel import _split_any, split_uri
 from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH
-
-_BYTES = b"/?#%:@[]a1\t\x01\x7f\xff;&=.\\ "
-
-
-@given(st.lists(st.sampled_from([_BYTES[k : k + 1] for k in range(len(_BYTES))]), min_size=1).map(b"".join))
-@example(b"/api/v1/signatures/?page=2#end")
-@example(b"//host/path?query")
-@example(b"http://host:1/path?query#fragment")
-@example(b"/a%20b?c%20d")
-@example(b"*")
-def test_an_address_is_cut_as_waitress_cuts_it(uri: bytes) -> None:
-    """Every address gives the same five parts, or the same refusal."""
-
-    def cut(split: object) -> object:
-        try:
-            return split(uri)  # type: ignore[operator]
-        except (ParsingError, ValueError) as error:
-            return type(error)
-
-    assert cut(split_uri) == cut(_split_any)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +26,7 @@ def test_an_address_is_cut_as_waitress_cuts_it(uri: bytes) -> None:
     ],
 )
 def test_quick_is_what_needs_no_scan(path: str, query: str, quick: bool) -> None:
-    """What the reading thread answers itself is looked up, never searched for."""
+    """The reading thread answers lookups, never scans."""
     assert (
         is_short_request("GET", path, query, "", "")
         is is_short_request("HEAD", path, query, "*/*", "identity")
@@ -63,5 +39,5 @@ def test_quick_is_what_needs_no_scan(path: str, query: str, quick: bool) -> None
     [("POST", "", ""), ("OPTIONS", "", ""), ("GET", "text/html,*/*;q=0.8", ""), ("GET", "", "br, gzip")],
 )
 def test_quick_is_what_is_only_read_and_sent_as_it_is(method: str, accept: str, encodings: str) -> None:
-    """Writing, a page for people, packing: for threads."""
+    """Writing, pages for people and packing go to threads."""
     assert not is_short_request(method, SIGNATURES_PATH, "", accept, encodings)

@@ -1,0 +1,40 @@
+"""A granian worker: its event loop, in the process that the supervisor started."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Any
+
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+from granian.server.embed import Server
+
+from sigdir.serve.servers.limits import MAX_HEADER_BYTES, connection_limit
+from sigdir.serve.servers.rsgi import RsgiApp
+from sigdir.serve.settings import Settings
+
+
+def serve(app: Any, settings: Settings) -> None:
+    """Serve ``app`` until SIGTERM, then finish the requests that have begun."""
+    asyncio.run(_serve(app, settings))
+
+
+async def _serve(app: Any, settings: Settings) -> None:
+    server = Server(
+        RsgiApp(app, settings),
+        address=settings.host,
+        port=settings.port,
+        interface=Interfaces.RSGI,
+        http=HTTPModes.http1,
+        websockets=False,
+        backlog=1024,
+        backpressure=connection_limit(),
+        http1_settings=HTTP1Settings(max_buffer_size=MAX_HEADER_BYTES),
+        log_level=LogLevels.error,  # it warns that embedding is new
+    )
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, server.stop)
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # the supervisor passes a Ctrl-C on as SIGTERM
+    await server.serve()

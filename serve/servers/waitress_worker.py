@@ -1,0 +1,56 @@
+"""A waitress worker: its loop, its settings, and its end in good order."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import time
+from typing import Any
+
+from sigdir.serve.servers.limits import MAX_HEADER_BYTES, connection_limit
+from sigdir.serve.servers.waitress_channel import create, is_busy, run_once
+from sigdir.serve.settings import Settings
+
+_DRAIN_SECONDS = 10.0
+
+
+def serve(app: Any, settings: Settings, listening: socket.socket) -> None:
+    """Serve ``app`` until SIGTERM, then finish the requests that have begun."""
+    server = create(
+        app,
+        settings.threads,
+        sockets=[listening],
+        ident=None,
+        server_name=settings.host,
+        connection_limit=connection_limit(),
+        channel_timeout=60,
+        # The application refuses large bodies in the contract's words; this limit stops the ones it never sees.
+        max_request_body_size=2 * max(settings.max_body, settings.max_import_body),
+        max_request_header_size=MAX_HEADER_BYTES,
+        # An answer stays in memory until the client has taken it; the default writes it to disk from 1 MiB.
+        outbuf_overflow=16 << 20,
+        # Memory for a body that is on its way, per connection; the rest goes to disk.
+        inbuf_overflow=65_536,
+        log_socket_errors=False,  # it logs a traceback for each client that went away
+        clear_untrusted_proxy_headers=False,
+        asyncore_use_poll=True,
+    )
+    # It would warn of each request that waits for a thread.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+    stopping: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor passes a Ctrl-C on as SIGTERM
+    while not stopping:
+        run_once(server, 0.5)
+    _drain(server)
+
+
+def _drain(server: Any) -> None:
+    """Accept no more connections, finish the requests that have begun, close."""
+    server.del_channel()
+    server.socket.close()
+    deadline = time.monotonic() + _DRAIN_SECONDS
+    while time.monotonic() < deadline and any(map(is_busy, list(server.active_channels.values()))):
+        run_once(server, 0.05)
+    server.task_dispatcher.shutdown()

@@ -1,0 +1,48 @@
+"""What the application is told about a request that granian took."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from sigdir.serve.servers.rsgi import environ_of
+
+
+def environ(*headers: tuple[str, str], **more: str) -> dict[str, Any]:
+    scope = {"method": "GET", "path": "/", "query_string": "", "http_version": "1.1", "scheme": "http"} | more
+    return environ_of(SimpleNamespace(**scope, headers=dict_of(headers)))
+
+
+def dict_of(headers: tuple[tuple[str, str], ...]) -> Any:
+    """Headers as RSGI gives them: a repeated one is there twice."""
+    return SimpleNamespace(items=lambda: list(headers))
+
+
+def test_a_request_has_the_names_of_wsgi() -> None:
+    """Method, path, query and version; the two headers that WSGI calls by other names."""
+    given = environ(
+        ("host", "a"), ("content-type", "text/plain"), ("content-length", "5"), ("if-none-match", '"x"'),
+        method="POST", path="/p/", query_string="q=1", http_version="1",
+    )  # fmt: skip
+    assert given == {
+        "REQUEST_METHOD": "POST", "PATH_INFO": "/p/", "QUERY_STRING": "q=1", "SERVER_PROTOCOL": "HTTP/1.0",
+        "wsgi.url_scheme": "http", "HTTP_HOST": "a", "CONTENT_TYPE": "text/plain", "CONTENT_LENGTH": "5",
+        "HTTP_IF_NONE_MATCH": '"x"',
+    }  # fmt: skip
+
+
+def test_text_is_bytes_as_latin_1() -> None:
+    """As PEP 3333 has it."""
+    assert environ(path="/\u20ac/")["PATH_INFO"] == "/\u20ac/".encode().decode("latin-1")
+
+
+def test_repeated_headers_are_joined() -> None:
+    """By commas, and cookies by semicolons."""
+    given = environ(("accept", "a/b"), ("accept", "c/d"), ("cookie", "e=f"), ("cookie", "g=h"))
+    assert (given["HTTP_ACCEPT"], given["HTTP_COOKIE"]) == ("a/b,c/d", "e=f;g=h")
+
+
+def test_a_header_with_an_underscore_passes_for_no_other() -> None:
+    """A proxy that sets X-Forwarded-Host does not remove X_Forwarded_Host."""
+    given = environ(("x_forwarded_host", "evil.test"), ("x_a", "b"))
+    assert not [name for name in given if name.startswith("HTTP_")]
