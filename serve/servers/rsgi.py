@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import lru_cache
 from io import BytesIO
 from tempfile import SpooledTemporaryFile
+from threading import BoundedSemaphore
 from typing import IO, Any
 
 import orjson
@@ -34,6 +35,8 @@ REQUEST_SECONDS = 300
 _BODY_IN_MEMORY = 65_536  # of each body that is on its way; the rest goes to disk
 _PART_BYTES = 131_072  # more than a pipe holds: once a first part is written, granian has opened the pipe
 _OPEN_SECONDS = 10.0
+_STREAMS_PER_THREAD = 2  # streamed answers at once; one of /api/v1/resolve/ holds 18 MB
+_RETRY_SECONDS = 10
 
 Environ = dict[str, Any]
 Headers = list[tuple[str, str]]
@@ -45,6 +48,7 @@ class RsgiApp:
     def __init__(self, app: Callable[..., Iterable[bytes]], settings: Settings) -> None:
         self._app = app
         self._threads = ThreadPoolExecutor(settings.threads, "request")
+        self._streams = BoundedSemaphore(_STREAMS_PER_THREAD * settings.threads)
         self._max_body = max(settings.max_body, settings.max_import_body)
         self._constants: Environ = {
             "SCRIPT_NAME": "",
@@ -70,7 +74,7 @@ class RsgiApp:
             if environ["REQUEST_METHOD"] == "POST":
                 await self._receive(environ, protocol)
         except TimeoutError:
-            _refuse(protocol, 408, f"Request body took longer than {REQUEST_SECONDS} seconds.")
+            _refuse(protocol, 408, f"Request body took longer than {REQUEST_SECONDS} seconds.", ("connection", "close"))
             return
         stream = await self._in_thread(self._answer, environ, protocol)
         if stream is not None:
@@ -91,7 +95,11 @@ class RsgiApp:
         if isinstance(parts, list):
             protocol.response_bytes(status, headers, b"".join(parts))
             return None
-        stream = Stream(status, headers, parts)
+        if not self._streams.acquire(blocking=False):
+            _close(parts)
+            _refuse(protocol, 503, "Too many downloads at once.", ("retry-after", str(_RETRY_SECONDS)))
+            return None
+        stream = Stream(status, headers, parts, self._streams.release)
         if stream.fits:
             stream.close()
             protocol.response_bytes(status, headers, stream.part)
@@ -136,9 +144,9 @@ async def _read(protocol: Any, limit: int) -> tuple[IO[bytes], int]:
 class Stream:
     """A streamed answer: its first part, and an iterator over the others."""
 
-    def __init__(self, status: int, headers: Headers, parts: Iterable[bytes]) -> None:
+    def __init__(self, status: int, headers: Headers, parts: Iterable[bytes], release: Callable[[], None]) -> None:
         self._status, self._headers = status, headers
-        self._source, self._parts = parts, iter(parts)
+        self._source, self._parts, self._release = parts, iter(parts), release
         try:
             self.part = self._next()
         except BaseException:
@@ -155,9 +163,11 @@ class Stream:
         return _joined(self._parts, _PART_BYTES)
 
     def close(self) -> None:
-        close = getattr(self._source, "close", None)
-        if close is not None:
-            close()
+        """Close the iterator and free its place; to be called once."""
+        try:
+            _close(self._source)
+        finally:
+            self._release()
 
     async def send(self, protocol: Any, in_thread: Callable[..., asyncio.Future[Any]]) -> None:
         """Send the parts as fast as the client takes them, and no further once it is gone."""
@@ -171,6 +181,12 @@ class Stream:
         finally:
             pipe.close()
             await in_thread(self.close)
+
+
+def _close(parts: Iterable[bytes]) -> None:
+    close = getattr(parts, "close", None)
+    if close is not None:
+        close()
 
 
 def _joined(parts: Iterator[bytes], least: int) -> bytes:
@@ -208,16 +224,19 @@ class _Pipe(asyncio.BaseProtocol):
         self._empty.set()
 
     async def write(self, part: bytes) -> bool:
-        """Whether the part went out; False where the client is gone."""
-        self._transport.write(part)
-        if self._reading is None:
-            await self._empty.wait()
-            return not self._lost
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._empty.wait(), _OPEN_SECONDS)
-        opened = self._empty.is_set() and not self._lost
-        self._release()
-        return opened
+        """Whether the part went out; False where the client is gone. Slices of it, because the transport copies."""
+        for first in range(0, len(part), _PART_BYTES):
+            self._transport.write(memoryview(part)[first : first + _PART_BYTES])
+            if self._reading is not None:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._empty.wait(), _OPEN_SECONDS)
+                self._lost = self._lost or not self._empty.is_set()
+                self._release()
+            if not self._lost:
+                await self._empty.wait()
+            if self._lost:
+                return False
+        return True
 
     def _release(self) -> None:
         if self._reading is not None:
@@ -226,7 +245,7 @@ class _Pipe(asyncio.BaseProtocol):
 
     def close(self) -> None:
         if self._transport is not None:
-            self._transport.close() if self._empty.is_set() else self._transport.abort()
+            self._transport.abort() if self._lost else self._transport.close()
         self._release()
 
 
@@ -261,6 +280,6 @@ def _key(name: str) -> str:
     return key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
 
 
-def _refuse(protocol: Any, status: int, problem: str) -> None:
-    headers = [("content-type", "application/json"), ("connection", "close")]
+def _refuse(protocol: Any, status: int, problem: str, header: tuple[str, str]) -> None:
+    headers = [("content-type", "application/json"), header]
     protocol.response_bytes(status, headers, orjson.dumps({"detail": problem}))
