@@ -1,7 +1,7 @@
 """The WSGI application as an RSGI one, for granian.
 
 A request goes one of three ways:
-    quick (``is_short_request``): answered on the event loop. Handing it to a thread and back costs 100 us, the answer 40.
+    short (``is_short_request``): answered on the event loop. Handing it to a thread and back costs 100 us, the answer 40.
     any other: its body is awaited first, bounded in time and size; a thread then runs the application.
     a streamed answer: a thread makes the parts, the event loop sends them as the client takes them.
 So a client that sends or reads slowly holds a connection, never a thread and never the loop.

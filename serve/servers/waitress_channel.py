@@ -1,4 +1,4 @@
-"""A client's connection on waitress, with bounds that waitress lacks, and quick answers without a thread.
+"""A client's connection on waitress, with bounds that waitress lacks, and short requests answered without a thread.
 
 This file subclasses classes of waitress and uses names that are not documented: ``HTTPChannel`` and its
 ``parser_class``, ``error_task_class``, ``service``, ``requests``, ``will_close``, ``total_outbufs_len``; the
@@ -13,7 +13,7 @@ Bounds. By itself waitress lets a client
 Here a connection's next request is parsed after the previous answer is sent, a request has REQUEST_SECONDS to
 arrive, and those lines have a length limit.
 
-Speed. A quick request is answered by the thread that read it: waking another thread and being woken for its
+Speed. A short request is answered by the thread that read it: waking another thread and being woken for its
 answer costs 100 us, the answer 40.
 """
 
@@ -95,7 +95,7 @@ class _Refused(ErrorTask):
 
 
 class Dispatcher(ThreadedTaskDispatcher):
-    """Passes requests to threads, except quick ones, which the reading thread answers."""
+    """Passes requests to threads, except short ones, which the reading thread answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class Channel(HTTPChannel):
         if self._has_next():
             kept, self._kept = self._kept, b""
             self.received(kept)
-            self._answer_quickly()
+            self._answer_short()
         else:
             super().handle_write()
 
@@ -154,12 +154,12 @@ class Channel(HTTPChannel):
         if self._kept:  # requests are answered in the order they came
             return
         super().handle_read()
-        self._answer_quickly()
+        self._answer_short()
         request: Any = self.request
         if request is not None and time.monotonic() - request.began > REQUEST_SECONDS:
             self.will_close = True
 
-    def _answer_quickly(self) -> None:
+    def _answer_short(self) -> None:
         if self.answer_next:
             self.answer_next = False
             self.service()

@@ -213,24 +213,26 @@ def _kill(pid: int) -> None:
 
 
 def by(server: str) -> list[str]:
-    """The options of ``serving`` for waitress or granian, which wants to be told a port."""
-    if server == "waitress":
-        return []
-    with socket.socket() as taken:
-        taken.bind((HOST, 0))
-        return ["--server", server, "--port", str(taken.getsockname()[1])]
+    """The options of ``serving`` for waitress or granian."""
+    return ["--server", server]
 
 
 @contextmanager
-def serving(folder: Path, *arguments: str | Path, workers: int = 2, fold_every: float = 0) -> Iterator[Server]:
-    """A server on a free port, ready when the block begins, stopped in good order at its end."""
+def serving(
+    folder: Path, *arguments: str | Path, workers: int = 2, fold_every: float = 0, command: Sequence[str] = (),
+    cwd: Path = ROOT, variables: Mapping[str, str] | None = None,
+) -> Iterator[Server]:  # fmt: skip
+    """A server on a free port, ready when the block begins, stopped in good order at its end.
+
+    ``command`` starts it instead of the usual command line, in the folder ``cwd``, with ``variables`` in its environment.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     errors = folder.with_name(f"{folder.name}.{time.monotonic_ns()}.stderr")
-    command = [*command_line(), "serve", "--warehouse", str(folder), "--host", HOST, "--port", "0"]
+    command = [*(command or command_line()), "serve", "--warehouse", str(folder), "--host", HOST, "--port", "0"]
     command += ["--workers", str(workers), "--fold-every", str(fold_every), "--no-log-requests", *map(str, arguments)]
     with errors.open("wb") as stderr:
         process = subprocess.Popen(
-            command, cwd=ROOT, env=environment(folder),
+            command, cwd=cwd, env=environment(folder) | (variables or {}),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
         )  # fmt: skip
     server = Server(folder, errors, process, 0)

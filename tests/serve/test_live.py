@@ -48,6 +48,8 @@ from tests.serve.support import (
     JSON,
     SIGNATURES_PATH,
     Server,
+    by,
+    children_of,
     found,
     get,
     local,
@@ -615,16 +617,84 @@ def _rows_in_sql(house: Path, collection: str, wanted: int) -> list[Record] | No
     return [row | {"bytes_signature": bytes.fromhex(row["hex_signature"][2:]).decode("latin-1")} for row in rows]
 
 
-def test_who_kills_the_parent_ends_the_server(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["waitress", "granian"])
+def test_killing_the_parent_ends_the_server(tmp_path: Path, name: str) -> None:
     """Workers that went on by themselves would keep the port, and nobody would replace them."""
-    with serving(tmp_path / "house", fold_every=1) as server:
+    with serving(tmp_path / "house", *by(name), fold_every=1) as server:
         row = posted(server, "beforeTheParentDies()")
         workers = server.workers()
+        assert len(workers) == 2
         server.process.kill()
         server.process.wait(SAFETY_SECONDS)
-        until(lambda: True if not any(Path(f"/proc/{pid}").exists() for pid in workers) else None, "the workers' end")
+        until(lambda: not any(map(is_running, workers)), "the workers' end")
     with serving(tmp_path / "house") as server:
         assert found(server.port, "beforeTheParentDies()") == [row]
+
+
+@pytest.mark.parametrize("name", ["waitress", "granian"])
+def test_killing_the_parent_ends_workers_that_load(tmp_path: Path, name: str) -> None:
+    """They have not reached their own code yet."""
+    command = [*command_line(), "serve", "--port", "0", "--server", name]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(tmp_path / "house"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        children = until(lambda: [pid for pid, _ in children_of(process.pid)], "a child")
+        process.kill()
+    until(lambda: not any(map(is_running, children)), "the end of the children")
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+HOSTILE = "import os, pathlib\npathlib.Path(os.environ['MARK']).write_text(__file__)\nraise SystemExit(9)\n"
+"""A module that says that it was executed."""
+
+
+@pytest.mark.parametrize("name", ["waitress", "granian"])
+def test_no_code_of_the_folder_it_starts_in_is_executed(tmp_path: Path, name: str) -> None:
+    """Modules named as ours, as our dependencies and as Python's own lie where ``sigdir serve`` starts: it serves, and fold
+    moves a row into the table."""
+    folder, mark, house = tmp_path / "here", tmp_path / "mark", tmp_path / "house"
+    for module in ("sigdir", "serve", "orjson", "granian", "waitress", "falcon", "json", "uvloop", "sitecustomize"):
+        (folder / module).mkdir(parents=True)
+        (folder / module / "__init__.py").write_text(HOSTILE)
+        (folder / f"{module}.py").write_text(HOSTILE)
+    command = [sys.executable, "-P", "-m", "sigdir"]
+    with serving(house, *by(name), fold_every=1, command=command, cwd=folder, variables={"MARK": str(mark)}) as server:
+        row = posted(server, "honest()")
+        assert until(partial(_rows_in_sql, house, SIGNATURES, 1), "the fold") == [row]
+        assert get(server.port, "/statistics/").status == 200
+        assert server.faults() == []
+    assert not mark.exists(), mark.read_text()
+
+
+@pytest.mark.parametrize("name", ["waitress", "granian"])
+def test_a_stop_answers_what_has_begun(tmp_path: Path, name: str) -> None:
+    """A POST whose thread waits for the right to write when SIGTERM comes is stored and answered."""
+    with serving(tmp_path / "house", *by(name), workers=1) as server:
+        staging = Staging(Paths(tmp_path / "house").staging)
+        with ThreadPoolExecutor() as pool:
+            with staging.alone():
+                waiting = pool.submit(post_text, server.port, "lastRow()")
+                until(lambda: _is_locked_out(server), "the POST waits")
+                server.process.terminate()
+                until(lambda: _is_refused(server.port), "the port to be closed")
+            assert waiting.result().status == 201
+        staging.close()
+        assert server.process.wait(SAFETY_SECONDS) == 0
+
+
+def _is_refused(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return True
+    return False
 
 
 def test_a_port_that_is_taken_is_told_in_one_line(server: Server, tmp_path: Path) -> None:
