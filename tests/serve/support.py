@@ -232,7 +232,7 @@ def serving(
     command += ["--workers", str(workers), "--fold-every", str(fold_every), "--no-log-requests", *map(str, arguments)]
     with errors.open("wb") as stderr:
         process = subprocess.Popen(
-            command, cwd=cwd, env=environment(folder) | (variables or {}),
+            command, cwd=cwd, env=environment(folder) | dict(variables or {}),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
         )  # fmt: skip
     server = Server(folder, errors, process, 0)
