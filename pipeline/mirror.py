@@ -49,7 +49,7 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, make_folder, replacing
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.paths import Paths, folder_lock, mirror_spool, mirror_state
 
 Way = Literal["changes", "pages"]
 
@@ -128,7 +128,7 @@ def run_mirror(options: Options, progress: Reporter) -> MirrorReport:
     make_folder(folder)
     report = MirrorReport(base)
     fetcher = Fetcher(options.manners, progress.note)
-    with FileLock(folder / "lock", wait=False):
+    with FileLock(folder_lock(folder), wait=False):
         try:
             way = options.way or _way_of(base, fetcher)
             report.way = way
@@ -279,7 +279,7 @@ class _State:
 
 def faults_of_states(paths: Paths) -> Iterator[tuple[Path, str]]:
     """What is wrong with what mirrors would go on from; they may run meanwhile."""
-    for path in sorted(paths.mirrors.glob("*/*.json")):
+    for path in paths.mirror_states():
         before = b""
         while path.exists() and (told := path.read_bytes()) != before:  # it moved on while it was looked at
             before = told
@@ -297,7 +297,7 @@ def _fault_of(path: Path) -> str:
         return f"is of {printable(state.url)}, whose place is {_folder_name(state.url)}"
     if state.pages and state.newest < state.known:
         return f"a walk that has met id {state.newest}, and id {state.known} was known before"
-    spool = path.with_suffix(".ndjson")
+    spool = mirror_spool(path)
     size = spool.stat().st_size if spool.exists() else 0
     if size < state.spooled:
         return f"counts {state.spooled:,} bytes of a spool that has {size:,}; the next run begins anew"
@@ -321,8 +321,8 @@ class _Copy:
     ) -> None:  # fmt: skip
         self.base, self.collection, self.way = base, collection, way
         self.fetcher, self.options, self.progress, self.report = fetcher, options, progress, report
-        self.state_path = folder / f"{collection}.json"
-        self.spool_path = folder / f"{collection}.ndjson"
+        self.state_path = mirror_state(folder, collection)
+        self.spool_path = mirror_spool(self.state_path)
         self.turned_path = folder / f"{collection}.turned.ndjson"
         if options.restart:
             self.state_path.unlink(missing_ok=True)

@@ -19,19 +19,20 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from sigdir.warehouse.errors import Busy
+from sigdir.warehouse.paths import folder_lock
 
-# These keep the interpreter, for they take a microsecond; Python's own let go of it, and on a busy server to get it
-# back takes a tenth of a millisecond: of each commit of staged rows four of these calls were a third.
+# PyDLL holds the GIL during a call of 1 us. Python's own functions release it, and reacquiring it on a busy server
+# costs 100 us: four such calls were a third of each commit of staged rows.
 _libc = ctypes.PyDLL(None)
 
 
 def is_there(path: bytes) -> bool:
-    """Whether a path leads to something."""
+    """Whether there is a file or folder at a path, which is given in bytes. Holds the GIL: 1 us."""
     return bool(_libc.access(path, os.F_OK) == 0)
 
 
 def lock(handle: int) -> None:
-    """Wait for the exclusive lock of an open file."""
+    """Take the exclusive lock of an open file, waiting for it if needed; holds the GIL where it is free."""
     if _libc.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB) != 0:
         fcntl.flock(handle, fcntl.LOCK_EX)
 
@@ -60,9 +61,9 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write beside ``path`` that takes its place, synced, where the block ends well.
+    """A file to write beside ``path``; it is synced and replaces ``path`` where the block ends without an error.
 
-    An OSError names ``path``, for nobody has heard of the file beside it.
+    An OSError names ``path``: users do not know the file beside it.
     """
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
@@ -81,7 +82,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Put a small file in place: whole and on stable storage, or as it was before."""
+    """Replace a small file: afterwards it is whole and on stable storage, or as it was."""
     with replacing(path) as file:
         file.write(data)
 
@@ -89,11 +90,11 @@ def write_file(path: Path, data: bytes) -> None:
 class FileLock:
     """An exclusive lock that the kernel drops when its holder dies, however it dies.
 
-    The file holds who has it, for the message of the one who must wait.
+    The file names the holder, for the message to whoever waits.
     """
 
     def __init__(self, path: Path, wait: bool = True) -> None:
-        """``wait`` is what entering the lock as a context does where it is taken."""
+        """``wait`` says whether entering the lock as a context waits where it is held."""
         self._path = path
         self._wait = wait
         self._handle = -1
@@ -121,7 +122,7 @@ class FileLock:
                 raise Busy(f"{self._path} is held by {self.holder()}") from None
             raise
         self._handle = handle
-        with suppress(OSError):  # on a full disk the lock is taken all the same
+        with suppress(OSError):  # on a full disk we still hold the lock
             os.ftruncate(handle, 0)
             os.pwrite(handle, json.dumps({"pid": os.getpid(), "since": int(time.time())}).encode(), 0)
 
@@ -131,11 +132,11 @@ class FileLock:
             self._handle = -1
 
     def holder(self) -> str:
-        """Who holds the lock, in words."""
+        """The holder's process id and since when it holds the lock, as text."""
         try:
-            told = json.loads(self._path.read_bytes())
-            since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(told["since"]))
-            return f"process {told['pid']} since {since}"
+            holder = json.loads(self._path.read_bytes())
+            since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(holder["since"]))
+            return f"process {holder['pid']} since {since}"
         except (OSError, ValueError, KeyError, TypeError):
             return "another process"
 
@@ -148,17 +149,17 @@ class FileLock:
 
 
 def run_name() -> str:
-    """A name for a run that no other has. Names sort by time, as the files named after them do."""
+    """A unique name for a run. Names sort by time, and so do the files named after them."""
     return f"{time.time_ns() // 1000:016d}-{uuid.uuid4().hex[:8]}"
 
 
 class RunFolder:
-    """A running import's folder below ``tmp``, removed at its end, or by others once it is dead."""
+    """A running import's folder below ``tmp``, removed at its end, or by another process once the run is dead."""
 
     def __init__(self, tmp: Path) -> None:
         self.name = run_name()
         self.path = tmp / self.name
-        self._lock = FileLock(self.path / "lock")
+        self._lock = FileLock(folder_lock(self.path))
 
     def __enter__(self) -> Self:
         while True:
@@ -166,7 +167,7 @@ class RunFolder:
             try:
                 self._lock.acquire(wait=False)
                 return self
-            except (Busy, FileNotFoundError):  # taken for dead before it was locked; make it again
+            except (Busy, FileNotFoundError):  # another process took it for dead before it was locked
                 continue
 
     def __exit__(
@@ -177,14 +178,14 @@ class RunFolder:
 
 
 def dead_runs(tmp: Path) -> Iterator[Path]:
-    """The folders of runs whose process is gone, each locked until the next is asked for.
+    """The folders of runs whose process is gone, each locked until the next one is yielded.
 
-    Safe to remove: a live run holds its lock from before its folder has anything in it, except in
-    the instant between making the folder and taking the lock, and that one is empty.
+    Removing one is safe: a live run locks its folder before it writes anything into it. In the instant
+    between making the folder and locking it the folder is empty, and the run makes it again.
     """
     for folder in sorted(tmp.iterdir()) if tmp.is_dir() else ():
         try:
-            with FileLock(folder / "lock", wait=False):
+            with FileLock(folder_lock(folder), wait=False):
                 yield folder
         except (Busy, OSError):
             continue
@@ -200,7 +201,7 @@ def remove_dead_runs(tmp: Path) -> int:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files in a folder; what goes meanwhile counts nothing."""
+    """Bytes of a file, or of all files in a folder; files deleted meanwhile count nothing."""
     total = 0
     for file in path.rglob("*") if path.is_dir() else [path]:
         with suppress(FileNotFoundError):
@@ -209,7 +210,7 @@ def size_of(path: Path) -> int:
 
 
 def remove(path: Path) -> None:
-    """Delete a file, or a folder with all that is in it, that may be gone already."""
+    """Delete a file or a folder with its contents, if it is still there."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -218,10 +219,10 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Pass over SIGINT and SIGTERM until the end of the block.
+    """Ignore SIGINT and SIGTERM until the end of the block.
 
-    For the last step of a publish: a stop is asked for either before it, and then nothing was
-    published, or too late, and then the run ends by itself some milliseconds later.
+    For the last step of a publish: a signal before it stops the run with nothing published; a signal
+    during it is ignored, and the run ends by itself some milliseconds later.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -5,14 +5,16 @@
     warehouse.json                  the format of all this, and the warehouse's id
     table/_delta_log/               the log: one version a commit, covering both collections
     table/collection=<name>/        data files, <run>-<number>.parquet, never changed once named, old ones until vacuum
-    rejects/<run>.parquet           what the import of that run refused
+    rejects/<run>.parquet           what the import of that run rejected
     staging.sqlite                  sequences and POSTed rows that are not folded yet
+    staging.sqlite.stamp            changes with every commit of staging; locked by the process that writes it
     publish.lock                    held by the one publisher
     last-fold                       empty; its modification time is when `sigdir fold --every` last succeeded
-    cache/<data file>/              its columns and hash order, mapped by servers; built at will
-    cache/statistics.json           the figures of the server's statistics page, drawn at will
-    mirrors/<directory>/            how far `sigdir mirror` is with it, and rows that are not imported yet
-    tmp/<run>/                      a running import's spill; its lock file tells whether it lives
+    cache/<data file>/              its columns and hash order, mapped by servers; can be deleted at any time
+    cache/<data file>.sha256        its digest, where no commit has recorded it
+    cache/statistics.json           the figures of the server's statistics page; can be deleted at any time
+    mirrors/<directory>/            the progress of `sigdir mirror` and the rows that are not imported yet
+    tmp/<run>/                      a running import's spill; its lock file shows whether the import still runs
 """
 
 from __future__ import annotations
@@ -53,6 +55,15 @@ class Paths:
         return self.root / "last-fold"
 
     @property
+    def staging_stamp(self) -> Path:
+        return self.root / f"{self.staging.name}.stamp"
+
+    @property
+    def staging_wal(self) -> Path:
+        """SQLite's own log of the staging file."""
+        return self.root / f"{self.staging.name}-wal"
+
+    @property
     def rejects(self) -> Path:
         return self.root / "rejects"
 
@@ -63,6 +74,15 @@ class Paths:
     @property
     def statistics(self) -> Path:
         return self.cache / "statistics.json"
+
+    @property
+    def statistics_lock(self) -> Path:
+        return self.cache / "statistics.json.lock"
+
+    @property
+    def compile_lock(self) -> Path:
+        """Held by the one worker that compiles the kernels."""
+        return self.cache / "warm.lock"
 
     def index(self, collection: Collection, file: Path) -> Path:
         """The folder of a data file's index."""
@@ -87,12 +107,19 @@ class Paths:
     def mirror(self, directory: str) -> Path:
         return self.mirrors / directory
 
+    def mirror_states(self) -> list[Path]:
+        return sorted(self.mirrors.glob("*/*.json"))
+
     def log_entry(self, version: int) -> Path:
         return self.log / f"{version:020d}.json"
 
     def log_entries(self) -> list[Path]:
         """The entries that are there, oldest first."""
         return sorted(self.log.glob("*.json"))
+
+    def log_part_files(self) -> list[Path]:
+        """Files that the log's library writes and then links to their names."""
+        return sorted(self.log.glob("*#*"))
 
     def checkpoint_files(self, version: int) -> list[Path]:
         return sorted(self.log.glob(f"{version:020d}.checkpoint*.parquet"))
@@ -133,10 +160,40 @@ def digest_name(index: str) -> str:
     return f"{index}.sha256"
 
 
-def existing(root: Path) -> Paths:
-    """The paths of a warehouse to read; raises UnreadableWarehouse where there is no such folder, an empty one is fine.
+def index_lock(index: Path) -> Path:
+    """The lock under which an index's folder is built."""
+    return index.with_name(f"{index.name}.lock")
 
-    What only reads asks for them so: a mistyped folder would look like a warehouse without rows.
+
+def index_part(index: Path) -> Path:
+    """The folder in which an index is built."""
+    return index.with_name(f".{index.name}")
+
+
+def index_of_entry(entry: Path) -> str:
+    """The index that a cache entry belongs to: its folder, its lock, or the folder in which it is built."""
+    return entry.name.removeprefix(".").removesuffix(".lock")
+
+
+def mirror_state(folder: Path, collection: Collection) -> Path:
+    """How far a mirror is with a collection."""
+    return folder / f"{collection}.json"
+
+
+def mirror_spool(state: Path) -> Path:
+    """The rows that a mirror has read and not imported, beside its state."""
+    return state.with_suffix(".ndjson")
+
+
+def folder_lock(folder: Path) -> Path:
+    """The lock of a run's or a mirror's folder, held while its process lives."""
+    return folder / "lock"
+
+
+def existing(root: Path) -> Paths:
+    """The paths of a warehouse to read; raises UnreadableWarehouse where there is no such folder. It may be empty.
+
+    Everything that only reads starts here: a mistyped folder would look like a warehouse without rows.
     """
     if not root.exists():
         raise UnreadableWarehouse(f"{root}: there is no such folder, so no warehouse to read")

@@ -1,13 +1,13 @@
-"""Old files go: what no version inside a window names, and what dead processes left.
+"""Deletes old files: those that no version inside a window names, and what dead processes left.
 
 Invariants
     A version that was the newest at some moment inside the window stays whole, and so does the newest:
-    a reader that began inside the window finds every file it was told of.
+    a reader that began inside the window finds every file that its version names.
     The log and the rejects stay: they are the history.
-    Nothing goes while another publishes, so a file without a version is no file that is being written.
+    Nothing is deleted while another process publishes, so no file of a running publish is taken for an orphan.
 
-Only compaction takes files out of a version, so each version back to the first compaction beyond the
-window stays readable as well.
+Only compaction removes files from a version, so each version back to the first compaction that is older
+than the window stays readable as well.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from sigdir.warehouse.files import (
 )
 from sigdir.warehouse.index.view import unused_indexes
 from sigdir.warehouse.log import read_entry
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.paths import Paths, folder_lock, mirror_spool, mirror_state
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 
 WINDOW = timedelta(days=7)
-"""A fold a minute and its compactions leave 20 MB a day behind, so a week of them 140 MB."""
+"""Folds every minute and their compactions leave 20 MB a day, 140 MB a week."""
 
-# A file that no version names is taken for a dead run's left-over at this age. The lock says that no run
-# is alive; this is for the case that someone deleted the lock's file.
+# At this age a file that no version names is taken for a dead run's. We hold the lock, so no run is alive;
+# the age protects files where someone has deleted the lock's file.
 _ORPHAN_SECONDS = 3600.0
 
 Kind = Literal["data", "log", "run", "index", "mirror"]
@@ -48,9 +48,9 @@ Kind = Literal["data", "log", "run", "index", "mirror"]
 class Waste:
     """A file or folder that nothing needs, and its bytes.
 
-    ``data`` is a data file that no version in the window names, ``log`` what a killed commit left in
-    the log's folder, ``run`` a dead import's spill, ``index`` that of a file not in the newest version, ``mirror`` what a killed
-    `sigdir mirror` left and the next one would not read.
+    ``data`` is a data file that no version in the window names, ``log`` a file that a killed commit left in the
+    log's folder, ``run`` a dead import's spill, ``index`` the index of a file not in the newest version, ``mirror``
+    what a killed `sigdir mirror` left and the next one would not read.
     """
 
     kind: Kind
@@ -60,7 +60,7 @@ class Waste:
 
 @dataclass(frozen=True, slots=True)
 class Vacuumed:
-    """What went, or would go. ``oldest`` is the oldest version that is whole afterwards."""
+    """What was deleted, or would be. ``oldest`` is the oldest version that is whole afterwards."""
 
     oldest: int
     newest: int
@@ -147,7 +147,7 @@ def _waste(paths: Paths, snapshot: Snapshot, survey: _Survey) -> Iterator[tuple[
         for file in paths.partition(collection).glob("*.parquet"):
             if file not in survey.kept and (file in survey.replaced or _is_older(file, survey.orphans_before)):
                 yield "data", file
-    for file in paths.log.glob("*#*"):  # written beside its place and linked into it
+    for file in paths.log_part_files():
         if _is_older(file, survey.orphans_before):
             yield "log", file
     for folder in dead_runs(paths.tmp):
@@ -160,17 +160,18 @@ def _waste(paths: Paths, snapshot: Snapshot, survey: _Survey) -> Iterator[tuple[
 
 
 def _left_by_mirror(folder: Path, before: float) -> Iterator[Path]:
-    """A walk that was turned round, half-written states, rows that no state counts, a folder that never had one."""
+    """Files of a mirror that no state needs, half-written states, or the whole folder where it has no state."""
     if not folder.is_dir() or not _is_older(folder, before):
         return
-    with suppress(Busy, OSError), FileLock(folder / "lock", wait=False):
-        if not any(folder.glob("*.json")):
+    lock = folder_lock(folder)
+    with suppress(Busy, OSError), FileLock(lock, wait=False):
+        states = [mirror_state(folder, collection) for collection in COLLECTIONS]
+        states = [state for state in states if state.exists()]
+        if not states:
             yield folder
             return
-        for file in sorted(folder.iterdir()):
-            is_spool = file.suffix == ".ndjson" and file.with_suffix(".json").exists()
-            if file.name != "lock" and file.suffix != ".json" and not is_spool:
-                yield file
+        needed = {lock, *states, *map(mirror_spool, states)}
+        yield from sorted(file for file in folder.iterdir() if file not in needed)
 
 
 def _is_older(file: Path, moment: float) -> bool:

@@ -25,7 +25,7 @@ def open_app(settings: Settings) -> Any:
     """
     paths = Paths(settings.warehouse.absolute())
     make_folder(paths.cache)
-    with FileLock(paths.cache / "warm.lock"):  # one worker compiles the kernels, the others then load them
+    with FileLock(paths.compile_lock):  # one worker compiles the kernels, the others then load them
         warm()
     reader = Reader(paths, _IndexProgress())
     app = create_app(settings, reader, Writer(paths, reader))

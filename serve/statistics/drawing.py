@@ -113,7 +113,7 @@ def draw(paths: Paths) -> None:
     from sigdir.warehouse.sql.statistics import statistics
 
     make_folder(paths.cache)
-    with FileLock(paths.statistics.with_suffix(".json.lock"), wait=False):
+    with FileLock(paths.statistics_lock, wait=False):
         found = statistics(Warehouse(paths.root, memory_limit=_MEMORY))
         told = {
             "version": found.version,

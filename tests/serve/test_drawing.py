@@ -113,7 +113,7 @@ def test_a_drawing_that_fails_is_told_and_not_tried_at_once(paths: Paths, capfd:
 def test_one_process_draws_at_a_time(paths: Paths) -> None:
     """Who finds another at it ends, and leaves the file to it."""
     before = paths.statistics.stat().st_mtime_ns
-    with FileLock(paths.statistics.with_suffix(".json.lock")):
+    with FileLock(paths.statistics_lock):
         assert main(str(paths.root)) == 0
     assert paths.statistics.stat().st_mtime_ns == before
 

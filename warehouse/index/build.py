@@ -31,7 +31,7 @@ from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.scan import hashes_of
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.parquet import naming
-from sigdir.warehouse.paths import index_name
+from sigdir.warehouse.paths import index_lock, index_name, index_of_entry, index_part
 from sigdir.warehouse.schema import FILE_SCHEMA
 
 Array = npt.NDArray[Any]
@@ -62,9 +62,9 @@ def build_index(
 ) -> None:
     """Make the folder of a data file's columns unless another process was faster; raises UnreadableWarehouse."""
     folder = cache / index_name(collection, file)
-    building = folder.with_name(f".{folder.name}")
+    building = index_part(folder)
     make_folder(cache)
-    with FileLock(folder.with_name(f"{folder.name}.lock")):
+    with FileLock(index_lock(folder)):
         with suppress(OSError, ValueError, EOFError):
             open_index(folder, rows)
             return
@@ -103,8 +103,7 @@ def unused(cache: Path, used: set[str]) -> list[Path]:
     Deleting them is safe: a process that has one mapped keeps its pages.
     """
     entries = cache.iterdir() if cache.is_dir() else ()
-    # A folder that is being built begins with a dot.
-    return [entry for entry in entries if entry.name.removeprefix(".").removesuffix(".lock") not in used]
+    return [entry for entry in entries if index_of_entry(entry) not in used]
 
 
 _POPULATE_READ = 22  # Linux 5.14; the mmap module has no name for it

@@ -7,7 +7,7 @@ from contextlib import suppress
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import dead_runs
 from sigdir.warehouse.log import read_entries
-from sigdir.warehouse.paths import index_name
+from sigdir.warehouse.paths import index_name, index_of_entry
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging import open_read_only
 from sigdir.warehouse.verify.report import Findings
@@ -34,7 +34,7 @@ def note_leftovers(findings: Findings) -> None:
             findings.note(path, "no version names it")
     used = {index_name(file.collection, file.path) for file in newest.all_files()}
     for path in sorted(indexes):
-        if path.name.removeprefix(".") not in used and path.exists():
+        if index_of_entry(path) not in used and path.exists():
             findings.note(path, "an index of no data file of the newest version")
     for path in dead_runs(paths.tmp):
         findings.note(path, "left by an import that was killed")
