@@ -94,7 +94,7 @@ class Writer:
                 job.error = error
 
     def _stage(self, texts: list[NewText]) -> list[StagedRow | None]:
-        begin: Begin = self._staging.alone if len(texts) <= STAGED_TOGETHER else self._staging.exclusive
+        begin: Begin = self._staging.exclusive_statement if len(texts) <= STAGED_TOGETHER else self._staging.exclusive
         view = self._reader.held()
         while True:
             with begin() as staging:

@@ -1,10 +1,10 @@
-"""The staging table: the sequences of ids and times, and POSTed rows that are not folded yet.
+"""The staging file: the sequences of ids and times, and POSTed rows that are not folded yet.
 
 Invariants
-    An id is handed out once per collection, in order, and created_at rises with it.
+    An id is given out once per collection, in order, and created_at rises with it.
     Every change is one transaction that is on stable storage when it returns (WAL, FULL).
     A row is here with an id above the snapshot's watermark, or it is in the snapshot; never
-    in neither. Rows at or below the watermark are left-overs of a crash and count as folded.
+    in neither. Rows at or below the watermark were left by a crash and count as folded.
 
 SQLite, because several processes write it at once and each commit is durable by itself
 (0.15 ms an insert); a DuckDB file can be opened by one process only.
@@ -36,8 +36,8 @@ from sigdir.warehouse.identity import (
 )
 from sigdir.warehouse.paths import Paths
 
-# A writer waits this long for another's transaction. Each is a few milliseconds; only a publisher
-# that must look a late row up in its batch takes longer (50 ms for 10 M rows).
+# A writer waits up to this long for another's transaction. Each takes a few milliseconds; only a publisher
+# that has to look a late row up in its batch takes longer (50 ms for 10 M rows).
 _WAIT_SECONDS = 60.0
 
 _SCRIPT = """
@@ -66,7 +66,7 @@ CREATE TRIGGER IF NOT EXISTS advance AFTER INSERT ON staged BEGIN
 END
 """
 
-# Made beside the trigger: files that were there before it get it when they are opened.
+# Created apart from the script, like the trigger: files of earlier program versions get both when they are opened.
 _RESERVED = """
 CREATE TABLE IF NOT EXISTS reserved (
     run TEXT NOT NULL,
@@ -78,7 +78,7 @@ CREATE TABLE IF NOT EXISTS reserved (
 
 _ADVANCE = "UPDATE sequence SET last_id = ?, last_created_at = ? WHERE collection = ?"
 
-# Rows of one statement, which needs no transaction round it.
+# Rows of one INSERT statement, which is durable without a transaction around it.
 STAGED_TOGETHER = 64
 
 _STAGE = "INSERT INTO staged VALUES {} ON CONFLICT (collection, text_signature) DO NOTHING"
@@ -100,7 +100,7 @@ class StagedRow:
 
 @dataclass(frozen=True, slots=True)
 class NewText:
-    """A canonical text on its way in; ``digest`` is all of its keccak-256."""
+    """A canonical text to stage; ``digest`` is all of its keccak-256."""
 
     collection: Collection
     text: str
@@ -122,9 +122,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class HighWaterMark:
-    """The highest id and time that the snapshot holds: a sequence never falls behind it.
+    """The highest id and time of a collection. A sequence never falls below the snapshot's.
 
-    The table outlives a lost or replaced staging file, and this is what makes that harmless.
+    So no id is given out twice where the staging file was lost or replaced and the table was not.
     """
 
     id: int = 0
@@ -137,22 +137,18 @@ NO_HIGH_WATER: Mapping[Collection, HighWaterMark] = MappingProxyType({c: HighWat
 class Transaction:
     """What may be done inside one exclusive transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, known: dict[Collection, HighWaterMark] | None = None) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._known = {} if known is None else known
 
-    def reserve(self, collection: Collection, rows: int, floor: HighWaterMark) -> Range:
-        """Take ``rows`` ids and microseconds; both lie above everything handed out before.
+    def reserve(self, collection: Collection, rows: int, high_water: HighWaterMark) -> Range:
+        """Reserve ``rows`` ids and as many microseconds, all above everything given out so far.
 
-        The times end at the clock's now where they can, so that a large import does not push the
-        clock of the rows behind it into the future.
+        The times end at the current time where they can, so that a large import does not push the
+        times of later rows into the future.
         """
-        self._known.clear()
-        last_id, last_created_at = self._connection.execute(
-            "SELECT last_id, last_created_at FROM sequence WHERE collection = ?", (collection,)
-        ).fetchone()
-        first_id = max(last_id, floor.id) + 1
-        first_created_at = max(max(last_created_at, floor.created_at) + 1, _now() - rows + 1)
+        last = self._last(collection, high_water)
+        first_id = last.id + 1
+        first_created_at = max(last.created_at + 1, _now() - rows + 1)
         self._connection.execute(_ADVANCE, (first_id + rows - 1, first_created_at + rows - 1, collection))
         return Range(first_id, first_created_at, rows)
 
@@ -163,62 +159,48 @@ class Transaction:
         self._connection.execute("UPDATE imports SET last_id = ?", (number,))
         return number
 
-    def stage(self, collection: Collection, text: str, digest: bytes, floor: HighWaterMark) -> StagedRow | None:
+    def stage(self, collection: Collection, text: str, digest: bytes, high_water: HighWaterMark) -> StagedRow | None:
         """Add a row; None where the text is staged already."""
-        return self.stage_all([NewText(collection, text, digest)], {collection: floor})[0]
+        return self.stage_all([NewText(collection, text, digest)], {collection: high_water})[0]
 
     def stage_all(
         self, rows: Sequence[NewText], high_water: Mapping[Collection, HighWaterMark]
     ) -> list[StagedRow | None]:
         """Add rows; None in the place of each whose text is staged already.
 
-        Up to STAGED_TOGETHER of them are one statement. Each call of SQLite lets go of the interpreter and, on a
-        busy server, waits a tenth of a millisecond to get it back: four rows took 0.9 ms one by one.
+        Up to STAGED_TOGETHER of them are one statement. Each call of SQLite releases the GIL, and reacquiring it
+        on a busy server costs 100 us: four rows took 0.9 ms one by one.
         """
         found: list[StagedRow | None] = []
         for first in range(0, len(rows), STAGED_TOGETHER):
-            found += self._stage_together(rows[first : first + STAGED_TOGETHER], high_water)
+            found += self._insert(rows[first : first + STAGED_TOGETHER], high_water)
         return found
-
-    def _stage_together(
-        self, rows: Sequence[NewText], high_water: Mapping[Collection, HighWaterMark]
-    ) -> list[StagedRow | None]:
-        try:
-            return self._insert(rows, high_water)
-        except sqlite3.IntegrityError:  # the id is taken: a process died between its commit and the stamp
-            if not self._known:
-                raise
-            self._known.clear()
-            return self._insert(rows, high_water)
 
     def _insert(
         self, rows: Sequence[NewText], high_water: Mapping[Collection, HighWaterMark]
     ) -> list[StagedRow | None]:
-        before = {
-            collection: self._last(collection, high_water[collection])
-            for collection in {row.collection for row in rows}
-        }
-        last = dict(before)
+        """Add up to STAGED_TOGETHER rows in one statement; None in the place of each that is staged already."""
+        first = {c: self._last(c, high_water[c]) for c in {row.collection for row in rows}}
+        last = dict(first)
         now = _now()
         staged: list[StagedRow] = []
         values: list[Any] = []
         for row in rows:
-            floor = HighWaterMark(last[row.collection].id + 1, max(last[row.collection].created_at + 1, now))
-            last[row.collection] = floor
-            staged.append(StagedRow(floor.id, floor.created_at, row.text, row.digest))
-            values += (row.collection, floor.id, floor.created_at, row.text, row.digest)
+            previous = last[row.collection]
+            place = HighWaterMark(previous.id + 1, max(previous.created_at + 1, now))
+            last[row.collection] = place
+            staged.append(StagedRow(place.id, place.created_at, row.text, row.digest))
+            values += (row.collection, place.id, place.created_at, row.text, row.digest)
         added = self._connection.execute(_STAGE.format(",".join(["(?,?,?,?,?)"] * len(rows))), values).rowcount
         if added == len(rows):
-            self._known.update(last)
             return list(staged)
-        self._known.clear()
-        there = {(c, row.id) for c, above in before.items() for row in self.rows(c, above.id)}
-        return [kept if (row.collection, kept.id) in there else None for row, kept in zip(rows, staged, strict=True)]
+        inserted = {(c, row.id) for c, above in first.items() for row in self.rows(c, above.id)}
+        return [new if (row.collection, new.id) in inserted else None for row, new in zip(rows, staged, strict=True)]
 
-    def _last(self, collection: Collection, floor: HighWaterMark) -> HighWaterMark:
-        """The highest id and time that were handed out or are published."""
-        last = self._known.get(collection) or self.sequence(collection)
-        return HighWaterMark(max(last.id, floor.id), max(last.created_at, floor.created_at))
+    def _last(self, collection: Collection, high_water: HighWaterMark) -> HighWaterMark:
+        """The highest id and time that were given out or are published."""
+        last = self.sequence(collection)
+        return HighWaterMark(max(last.id, high_water.id), max(last.created_at, high_water.created_at))
 
     def rows(self, collection: Collection, above: int, up_to: int | None = None) -> list[StagedRow]:
         """The rows with ``above < id``, and ``id <= up_to`` where given, in id order."""
@@ -231,13 +213,13 @@ class Transaction:
         return [StagedRow(*row) for row in found]
 
     def forget(self, collection: Collection, up_to: int) -> int:
-        """Delete the rows with ``id <= up_to``: they are in the snapshot. Returns how many."""
+        """Delete the rows with ``id <= up_to``, which are in the snapshot. Returns how many."""
         return self._connection.execute(
             "DELETE FROM staged WHERE collection = ? AND id <= ?", (collection, up_to)
         ).rowcount
 
     def sequence(self, collection: Collection) -> HighWaterMark:
-        """The highest id and time that were handed out."""
+        """The highest id and time that were given out."""
         last = self._connection.execute(
             "SELECT last_id, last_created_at FROM sequence WHERE collection = ?", (collection,)
         ).fetchone()
@@ -248,14 +230,14 @@ class Transaction:
         return int(found)
 
     def warehouse(self) -> str:
-        """The id of the warehouse that the file belongs to; empty where it is from before the ids."""
+        """The id of the warehouse that the file belongs to; empty in files that are older than the ids."""
         about = self._connection.execute("SELECT * FROM about").fetchone()
         return str(about[1]) if len(about) > 1 else ""
 
     def version(self) -> int:
-        """The last version that was published, as far as is known here; -1 for none.
+        """The newest version whose publish was noted here; -1 for none.
 
-        A log that ends before it has lost entries, which it cannot tell by itself.
+        A log that ends at an earlier version has lost entries; nothing in the log itself shows that.
         """
         about = self._connection.execute("SELECT * FROM about").fetchone()
         return int(about[2]) if len(about) > 2 and about[2] is not None else -1
@@ -264,37 +246,37 @@ class Transaction:
         self._connection.execute("UPDATE about SET version = ?", (version,))
 
     def integrity_problems(self) -> list[str]:
-        """What the database itself finds wrong with its pages and indexes."""
+        """The problems that SQLite finds in its pages and indexes."""
         found = [str(line) for (line,) in self._connection.execute("PRAGMA integrity_check(10)")]
         return [] if found == ["ok"] else found
 
     def is_as_backed_up(self) -> bool:
-        """Whether the sequences are where a backup noted them."""
+        """Whether the sequences are as a backup recorded them."""
         if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'backup'").fetchone():
             return False
         return self._connection.execute("SELECT * FROM sequence EXCEPT SELECT * FROM backup").fetchone() is None
 
     def begin_publish(self, run: str) -> None:
-        """Note that files named after ``run`` may exist without a commit that names them."""
+        """Record that files named after ``run`` may exist without a commit that names them."""
         self._connection.execute("INSERT OR IGNORE INTO unfinished VALUES (?)", (run,))
 
     def reserve_from(self, run: str, collection: Collection, first_id: int) -> None:
-        """Note that ``run`` has reserved ids from ``first_id`` on, and that its rows are not there yet."""
+        """Record that ``run`` has reserved ids from ``first_id`` on, and that its rows are not visible yet."""
         self._connection.execute("INSERT INTO reserved VALUES (?, ?, ?)", (run, collection, first_id))
 
-    def first_held_back(self, collection: Collection, floor: HighWaterMark) -> int | None:
-        """The lowest id that is reserved and whose row may still come; None where none is.
+    def first_reserved(self, collection: Collection, high_water: HighWaterMark) -> int | None:
+        """The lowest reserved id whose row may still appear; None where there is none.
 
         A reservation at or below the snapshot's highest id was published: one run publishes at a
-        time, and what a dead one had reserved is forgotten before the next reserves.
+        time, and the reservations of a dead one are deleted before the next run reserves.
         """
         (first,) = self._connection.execute(
-            "SELECT min(first_id) FROM reserved WHERE collection = ? AND first_id > ?", (collection, floor.id)
+            "SELECT min(first_id) FROM reserved WHERE collection = ? AND first_id > ?", (collection, high_water.id)
         ).fetchone()
         return None if first is None else int(first)
 
     def end_publish(self, run: str) -> None:
-        """Forget the run: its rows are there, or never will be."""
+        """Delete the run's records: its rows are visible, or never will be."""
         self._connection.execute("DELETE FROM unfinished WHERE run = ?", (run,))
         self._connection.execute("DELETE FROM reserved WHERE run = ?", (run,))
 
@@ -308,7 +290,7 @@ def _shared(path: Path) -> mmap.mmap:
     except OSError as error:
         raise UnreadableWarehouse(f"{path}: {error.strerror}") from error
     try:
-        # Given its block now: on a full disk this is an error, writing to a hole is a SIGBUS.
+        # Allocate the block now: on a full disk this is an error, writing to a hole is a SIGBUS.
         os.posix_fallocate(handle, 0, 8)
         return mmap.mmap(handle, 8)
     except OSError as error:
@@ -319,10 +301,10 @@ def _shared(path: Path) -> mmap.mmap:
 
 @contextmanager
 def open_read_only(path: Path) -> Iterator[Transaction]:
-    """One read transaction on a staging file, which must be there and is not changed; raises UnreadableWarehouse."""
-    # On a read-only file system SQLite cannot make the file through which readers and writers agree;
-    # where no log is left, nothing but the file itself counts, and nobody writes it.
-    is_fixed = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
+    """One read transaction on a staging file, which must exist and is not changed; raises UnreadableWarehouse."""
+    # On a read-only file system SQLite cannot make the file that readers and writers share. Without a log the
+    # file itself is complete, and nobody can write it.
+    is_fixed = not os.access(path.parent, os.W_OK) and not Paths(path.parent).staging_wal.exists()
     mode = "immutable=1" if is_fixed else "mode=ro"
     try:
         connection = sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
@@ -344,17 +326,13 @@ class Staging:
         identity = usable_identity(paths)
         with suppress(OSError):
             begin = path.read_bytes()[:16] if 0 < path.stat().st_size < 512 else b""
-            if begin and not begin.startswith(b"SQLite format 3\0"):  # SQLite would take it for a new file
+            if begin and not begin.startswith(b"SQLite format 3\0"):  # SQLite would treat it as a new file
                 raise UnreadableWarehouse(f"{path}: file is not a database")
         self._path = path
-        # The sequences as our last commit left them, which holds while the stamp is ours. To read them takes as
-        # many calls of SQLite as to write, each of which lets go of the interpreter.
-        self._known: dict[Collection, HighWaterMark] = {}
-        self._own_stamp = b""
-        with ExitStack() as undo:  # a server that tries again and again would run out of handles
-            self._stamp = _shared(path.with_name(f"{path.name}.stamp"))
+        with ExitStack() as undo:  # a server that retries would run out of handles
+            self._stamp = _shared(paths.staging_stamp)
             undo.callback(self._stamp.close)
-            self._queue = os.open(path.with_name(f"{path.name}.stamp"), os.O_RDWR | os.O_CLOEXEC)
+            self._queue = os.open(paths.staging_stamp, os.O_RDWR | os.O_CLOEXEC)
             undo.callback(os.close, self._queue)
             try:
                 self._connection = sqlite3.connect(
@@ -367,13 +345,13 @@ class Staging:
                     id = self._prepare(path, identity)
             except sqlite3.DatabaseError as error:
                 raise UnreadableWarehouse(f"{path}: {error}") from error
-            # Behind the transaction: whoever dies between the two leaves an id that the next one takes.
+            # After the transaction: if we crash here, the next process adopts the id.
             if not identity.id:
                 write_identity(paths, Identity(FORMAT, id))
             undo.pop_all()
 
     def _connect_wal(self) -> None:
-        """Turn the log on. While several processes turn it on at once SQLite says `locked`, unwaited."""
+        """Turn WAL on. While several processes do so at once, SQLite fails with `locked` without waiting."""
         deadline = time.monotonic() + _WAIT_SECONDS
         while True:
             try:
@@ -385,7 +363,7 @@ class Staging:
                 time.sleep(0.01)
 
     def _prepare(self, path: Path, identity: Identity) -> str:
-        """Make what is missing; returns the warehouse's id."""
+        """Create what is missing; returns the warehouse's id."""
         execute = self._connection.execute
         if not execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
             for statement in _SCRIPT.split(";"):
@@ -400,7 +378,7 @@ class Staging:
         if found != FORMAT:
             raise UnreadableWarehouse(f"{path} has format {found}; this version reads format {FORMAT}")
         if not execute("SELECT 1 FROM pragma_table_info('about') WHERE name = 'warehouse'").fetchone():
-            execute("ALTER TABLE about ADD COLUMN warehouse TEXT")  # files of before the id
+            execute("ALTER TABLE about ADD COLUMN warehouse TEXT")  # a file of an earlier program version
             execute("ALTER TABLE about ADD COLUMN version INTEGER")
             if not identity.id:
                 execute("UPDATE about SET warehouse = ?", (uuid.uuid4().hex,))
@@ -413,8 +391,8 @@ class Staging:
 
     @contextmanager
     def exclusive(self) -> Iterator[Transaction]:
-        """One write transaction: durable where the block ends well, undone where it raises."""
-        with self.alone() as transaction:
+        """One write transaction: durable once the block has ended, undone where it raises."""
+        with self.exclusive_statement() as transaction:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield transaction
@@ -424,36 +402,30 @@ class Staging:
                 raise
 
     @contextmanager
-    def alone(self) -> Iterator[Transaction]:
-        """Keep all other writers out. Every statement is durable by itself: enough for one of them."""
-        # Who waits for SQLite's own lock asks again and again, ever more seldom; in the kernel's queue
-        # whoever waits is woken when the lock is free.
+    def exclusive_statement(self) -> Iterator[Transaction]:
+        """Exclude all other writers. Every statement is durable by itself, so a single one needs no transaction."""
+        # SQLite polls for its own lock at growing intervals; the kernel wakes whoever waits in its queue.
         lock(self._queue)
         try:
-            if self._stamp[:8] != self._own_stamp:
-                self._known.clear()
-            yield Transaction(self._connection, self._known)
-            (before,) = struct.unpack("<q", self._stamp[:8])
-            self._stamp[:8] = self._own_stamp = struct.pack("<q", max(before + 1, time.time_ns()))
-        except BaseException as error:
-            self._known.clear()
-            if isinstance(error, sqlite3.Error):
-                raise UnreadableWarehouse(f"{self._path}: {error}") from error
-            raise
+            yield Transaction(self._connection)
+            (previous,) = struct.unpack("<q", self._stamp[:8])
+            self._stamp[:8] = struct.pack("<q", max(previous + 1, time.time_ns()))
+        except sqlite3.Error as error:
+            raise UnreadableWarehouse(f"{self._path}: {error}") from error
         finally:
             unlock(self._queue)
 
     def _undo(self) -> None:
-        if self._connection.in_transaction:  # SQLite may have undone it by itself
+        if self._connection.in_transaction:  # SQLite may have rolled back by itself
             with suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
 
     def stamp(self) -> bytes:
-        """Eight bytes in shared memory that change with every commit of any process, behind it.
+        """Eight bytes in shared memory that change after every commit of any process.
 
-        To look at them takes 0.2 microseconds, to ask SQLite for its data version 13. A process
-        that dies between its commit and the stamp has acknowledged nothing yet, so whoever looks
-        at the stamp alone misses nothing that was acknowledged.
+        Reading them takes 0.2 microseconds, SQLite's data version 13. A process that dies between its
+        commit and the stamp has acknowledged nothing yet, so a reader that checks only the stamp misses
+        no acknowledged row.
         """
         return self._stamp[:8]
 
@@ -478,7 +450,7 @@ class Staging:
         return int(number)
 
     def copy(self, path: Path) -> None:
-        """Write the state of this moment into a new file. Others may write meanwhile."""
+        """Write the current state into a new file. Others may write meanwhile."""
         _copy(self._connection, path)
 
     def close(self) -> None:
@@ -493,18 +465,18 @@ class Staging:
 def settle(path: Path, high_water: Mapping[Collection, HighWaterMark]) -> int:
     """Make a copied staging file fit the snapshot of a backup; returns how many rows it still has.
 
-    The sequences are noted a second time, which tells later whether the copy was written to.
+    The sequences are recorded a second time: a difference later shows that the copy was written to.
     """
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN")
-        connection.execute("DELETE FROM unfinished")  # their files stay where they were
+        connection.execute("DELETE FROM unfinished")  # the copy has no files of unfinished runs
         staging = Transaction(connection)
-        for collection, floor in high_water.items():
-            staging.forget(collection, floor.id)
+        for collection, last in high_water.items():
+            staging.forget(collection, last.id)
             connection.execute(
                 "UPDATE sequence SET last_id = max(last_id, ?), last_created_at = max(last_created_at, ?)"
                 " WHERE collection = ?",
-                (floor.id, floor.created_at, collection),
+                (last.id, last.created_at, collection),
             )
         connection.execute("DROP TABLE IF EXISTS backup")
         connection.execute("CREATE TABLE backup AS SELECT * FROM sequence")
@@ -514,7 +486,7 @@ def settle(path: Path, high_water: Mapping[Collection, HighWaterMark]) -> int:
 
 
 def is_as_backed_up(path: Path) -> bool:
-    """Whether a staging file is a backup's and has handed nothing out since; raises UnreadableWarehouse."""
+    """Whether a staging file is a backup's and has given out no id since; raises UnreadableWarehouse."""
     with open_read_only(path) as staging:
         return staging.is_as_backed_up()
 

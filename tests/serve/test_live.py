@@ -419,7 +419,7 @@ def test_a_page_waits_for_no_thread(tmp_path: Path) -> None:
         post_text(server.port, "first()")
         staging = Staging(Paths(tmp_path / "house").staging)
         with ThreadPoolExecutor() as pool:
-            with staging.alone():
+            with staging.exclusive_statement():
                 waiting = pool.submit(post_text, server.port, "second()")
                 until(lambda: _is_locked_out(server), "the POST waits")
                 page = get(server.port, SIGNATURES_PATH)

@@ -223,7 +223,7 @@ class Reader:
                 for collection, tail in self._tails.items():
                     above = max(tail.last_id(), self._snapshot.high_water[collection].id)
                     tail.extend(staging.rows(collection, above))
-                held = {c: staging.first_held_back(c, self._snapshot.high_water[c]) for c in COLLECTIONS}
+                held = {c: staging.first_reserved(c, self._snapshot.high_water[c]) for c in COLLECTIONS}
             if not is_there(self._next_log_entry):
                 break
             self._load()
