@@ -679,7 +679,7 @@ def test_a_stop_answers_what_has_begun(tmp_path: Path, name: str) -> None:
     with serving(tmp_path / "house", *by(name), workers=1) as server:
         staging = Staging(Paths(tmp_path / "house").staging)
         with ThreadPoolExecutor() as pool:
-            with staging.alone():
+            with staging.exclusive_statement():
                 waiting = pool.submit(post_text, server.port, "lastRow()")
                 until(lambda: _is_locked_out(server), "the POST waits")
                 server.process.terminate()
