@@ -12,7 +12,8 @@ from sigdir.serve.http import conditional
 from sigdir.serve.http.errors import HttpError, http_error_of
 from sigdir.serve.http.json_answer import send_json
 from sigdir.serve.http.negotiate import HTML, JSON
-from sigdir.serve.pages.page import build, send_answer
+from sigdir.serve.pages.json_page import send_answer
+from sigdir.serve.pages.page import build
 
 
 def answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:

@@ -18,15 +18,17 @@ from sigdir.serve.dialects.hash_files import HashFileResource
 from sigdir.serve.document import DocumentResource
 from sigdir.serve.health import LiveResource, ReadyResource
 from sigdir.serve.http.middleware import CrossOrigin, Negotiation
+from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import Route, add_routes
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.imports import AbiImportResource, SolidityImportResource
 from sigdir.serve.lists.resources import ListResource, RowResource
+from sigdir.serve.pages.assets import AssetResource, IconResource
 from sigdir.serve.pages.browse import BrowsePage
 from sigdir.serve.pages.decode import DecodePage
 from sigdir.serve.pages.docs import DocsPage
 from sigdir.serve.pages.home import HomePage
-from sigdir.serve.pages.page import AssetResource, IconResource, Kept
+from sigdir.serve.pages.page import CACHE_BYTES
 from sigdir.serve.pages.record import RecordPage
 from sigdir.serve.pages.search import ResultsPage
 from sigdir.serve.pages.statistics import StatisticsPage
@@ -58,7 +60,7 @@ def routes(settings: Settings, reader: Reader, writer: Writer) -> list[Route]:
     paths = Paths(settings.warehouse.absolute())
     streams = StreamLimit(settings.threads)
     versions = dumps.Versions(paths, reader)
-    cache, names, origins = Kept(), Names(), Origins(paths)
+    cache, names, origins = PageCache(CACHE_BYTES), Names(), Origins(paths)
     # fmt: off
     return [
         # The 4byte contract.
@@ -97,7 +99,7 @@ def routes(settings: Settings, reader: Reader, writer: Writer) -> list[Route]:
         Route("/search/", ResultsPage(reader, cache, "search.html"), "GET, HEAD"),
         Route("/search/results/", ResultsPage(reader, cache, "results.html"), "GET, HEAD"),
         Route("/browse/", BrowsePage(reader, cache), "GET, HEAD"),
-        Route("/browse/{short}/", BrowsePage(reader, cache), "GET, HEAD"),
+        Route("/browse/{collection}/", BrowsePage(reader, cache), "GET, HEAD"),
         Route("/selector/{hash}/", RecordPage(SIGNATURES, reader, cache, names, origins), "GET, HEAD"),
         Route("/topic/{hash}/", RecordPage(EVENTS, reader, cache, names, origins), "GET, HEAD"),
         Route("/submit/", SubmitPage(settings, reader), "GET, HEAD, POST"),

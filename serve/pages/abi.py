@@ -1,5 +1,5 @@
-"""A canonical text as an entry of an ABI. What a signature does not tell is filled in: names are empty, outputs
-are left out, and nothing is indexed."""
+"""A canonical text as an entry of an ABI. Parts that a signature does not contain get neutral values: names are
+empty, a function has no outputs, no event parameter is indexed."""
 
 from __future__ import annotations
 
@@ -12,34 +12,31 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 
 _MAX_CHARACTERS = 4096
 _MAX_DEPTH = 16
-_NAME = "%"  # in no text
+_NAME = "%"  # stands for the name; no name contains it
 
 
 def abi_json(collection: Collection, text: str) -> str | None:
-    """The ABI of one entry as indented JSON; None where tuples nest too deeply for it to be of use."""
+    """The ABI of one entry as indented JSON; None if the text is too long or its tuples nest too deeply."""
     if len(text) > _MAX_CHARACTERS:
         return None
     name, _, parameters = text.partition("(")
-    told = _json_of(collection, parameters)
-    return told and told.replace(_NAME, name, 1)
+    template = _template(collection, parameters)
+    return template and template.replace(_NAME, name, 1)
 
 
 @lru_cache(maxsize=4096)
-def _json_of(collection: Collection, parameters: str) -> str | None:
-    """The ABI of an entry with these parameters; names differ, lists of parameters hardly do."""
+def _template(collection: Collection, parameters: str) -> str | None:
+    """The ABI of an entry with these parameters and a placeholder for its name. Many names share a parameter list."""
     inputs = _inputs(parameters)
     if inputs is None:
         return None
     entry: dict[str, Any] = {"type": "function", "name": _NAME, "inputs": inputs}
     if collection == EVENT_SIGNATURES:
-        entry = {"type": "event", "name": _NAME, "inputs": [_of_event(i) for i in inputs], "anonymous": False}
+        event_inputs = [{**parameter, "indexed": False} for parameter in inputs]
+        entry = {"type": "event", "name": _NAME, "inputs": event_inputs, "anonymous": False}
     else:
         entry |= {"outputs": [], "stateMutability": "nonpayable"}
     return orjson.dumps([entry], option=orjson.OPT_INDENT_2).decode()
-
-
-def _of_event(parameter: dict[str, Any]) -> dict[str, Any]:
-    return {**parameter, "indexed": False}
 
 
 def _inputs(parameters: str) -> list[dict[str, Any]] | None:

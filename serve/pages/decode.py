@@ -1,4 +1,4 @@
-"""Decode: calldata as values, by each text of its selector; those texts that do not fit below, with the reason."""
+"""Decode: the values of calldata under each signature with its selector, and why other signatures do not decode."""
 
 from __future__ import annotations
 
@@ -13,64 +13,57 @@ from sigdir.serve.http.errors import HttpError
 from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.pages.page import ViewPage, rendered, send
 from sigdir.serve.pages.rows import hash_address
-from sigdir.signatures.calldata import (
-    MAX_BYTES,
-    BadCalldata,
-    DecodeAttempt,
-    Type,
-    as_json,
-    calldata,
-)
+from sigdir.signatures.calldata import BadCalldata, DecodeAttempt, Type, as_json, calldata
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.standards import is_filtered
 from sigdir.warehouse.index.view import View
 
-# An address that anybody's proxy takes, and that can be passed on; longer data stays in the form.
+# Any proxy accepts an address of this length. Longer data has no address and is answered to the POST itself.
 _ADDRESS_DIGITS = 6000
-_SHOWN_VALUES = 500
-_SHOWN_CHARACTERS = 2000
+_MAX_VALUES = 500
+_MAX_CHARACTERS = 2000
 
 EXAMPLE = "0xa9059cbb" + "742d35cc6634c0532925a3b844bc454e4438f44e".zfill(64) + f"{10**18:064x}"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A value to show: ``text`` or, of tuples and arrays, ``items`` and how many are ``more`` than shown.
+class ShownValue:
+    """A value on the page: ``text``, or for tuples and arrays ``items`` and how many ``more`` are not shown.
 
-    ``note`` says what the value is besides; ``inner`` is calldata that can be decoded in its turn.
+    ``note`` adds a remark, such as the size; ``inner`` is calldata inside the value, which has a page of its own.
     """
 
     type: str
     text: str = ""
-    items: tuple[Shown, ...] | None = None
+    items: tuple[ShownValue, ...] | None = None
     more: int = 0
     note: str = ""
     inner: str = ""
 
 
-class _Room:
-    """How many values a page still shows."""
+class _Budget:
+    """How many more values a page may show."""
 
     def __init__(self) -> None:
-        self.left = _SHOWN_VALUES
+        self.left = _MAX_VALUES
 
 
-def shown(type: Type, value: Any, room: _Room) -> Shown:
-    """A value as the page has it."""
+def shown(type: Type, value: Any, budget: _Budget) -> ShownValue:
+    """A value as the page shows it."""
     if type.members is not None or type.element is not None:
         types = type.members or (type.element,) * len(value)
-        items: list[Shown] = []
-        for one, inner in zip(types, value, strict=True):
-            if room.left <= 0:
+        items: list[ShownValue] = []
+        for item_type, item in zip(types, value, strict=True):
+            if budget.left <= 0:
                 break
-            items.append(shown(one, inner, room))  # type: ignore[arg-type]
-        return Shown(type.text, items=tuple(items), more=len(value) - len(items))
-    room.left -= 1
-    told = as_json(type, value)
-    text = str(told).lower() if isinstance(told, bool) else str(told)
-    if len(text) > _SHOWN_CHARACTERS:
-        return Shown(type.text, text[:_SHOWN_CHARACTERS], note=f"… {_size(value)} in all")
-    return Shown(type.text, text, note=_note(type.text, value), inner=_inner(type.text, value))
+            items.append(shown(item_type, item, budget))  # type: ignore[arg-type]
+        return ShownValue(type.text, items=tuple(items), more=len(value) - len(items))
+    budget.left -= 1
+    json = as_json(type, value)
+    text = str(json).lower() if isinstance(json, bool) else str(json)
+    if len(text) > _MAX_CHARACTERS:
+        return ShownValue(type.text, text[:_MAX_CHARACTERS], note=f"… {_size(value)} in all")
+    return ShownValue(type.text, text, note=_note(type.text, value), inner=_inner(type.text, value))
 
 
 def _size(value: Any) -> str:
@@ -91,80 +84,87 @@ def _inner(type: str, value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
-    """A candidate as the page shows it."""
+class ShownAttempt:
+    """A signature tried on the data, as the page shows it."""
 
-    candidate: DecodeAttempt
+    attempt: DecodeAttempt
     is_filtered: bool
-    values: tuple[Shown, ...]
+    values: tuple[ShownValue, ...]
 
     @classmethod
-    def of(cls, selector: bytes, candidate: DecodeAttempt) -> Fit:
-        room = _Room()
-        pairs = zip(candidate.types, candidate.values or (), strict=False)
-        values = tuple(shown(type, value, room) for type, value in pairs)
-        return cls(candidate, is_filtered(selector, candidate.text), values)
+    def of(cls, selector: bytes, attempt: DecodeAttempt) -> ShownAttempt:
+        budget = _Budget()
+        pairs = zip(attempt.types, attempt.values or (), strict=False)
+        values = tuple(shown(type, value, budget) for type, value in pairs)
+        return cls(attempt, is_filtered(selector, attempt.text), values)
 
 
 class DecodePage(ViewPage):
-    """The form, and below it what was asked for with it; short data as an address that can be passed on."""
+    """The form, and below it the decoded data. Short data has an address that can be shared."""
 
     kind = HTML
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, **parameters: str) -> None:
-        given = req.get_param("data") or ""
+        entered = req.get_param("data") or ""
         try:
-            if given.strip():
-                calldata(given)
+            if entered.strip():
+                calldata(entered)
         except BadCalldata as error:
-            self._fault(req, resp, given, error, 400)
+            _send_problem(req, resp, entered, error)
             return
         super().on_get(req, resp)
 
     on_head = on_get
 
     def render(self, view: View, req: falcon.Request, **parameters: str) -> bytes:
-        given = req.get_param("data") or ""
-        return _page(view, given, calldata(given) if given.strip() else b"")
+        entered = req.get_param("data") or ""
+        return _decoded(view, entered, calldata(entered)) if entered.strip() else _form()
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        entered = _entered(req)
         try:
-            given = bodies.text_field(bodies.fields_of(req, BODY_BYTES), "data")
-        except HttpError as refusal:
-            if refusal.status != 400:
-                raise
-            given = ""
-        try:
-            data = calldata(given)
+            data = calldata(entered)
         except BadCalldata as error:
-            self._fault(req, resp, given, error, 400)
+            _send_problem(req, resp, entered, error)
             return
         if 2 * len(data) <= _ADDRESS_DIGITS:
             resp.status = falcon.HTTP_303
             resp.set_header("Location", f"/decode/?data=0x{data.hex()}")
             return
         resp.set_header("Cache-Control", "no-store")
-        send(req, resp, _page(self._reader.current(), given, data))
-
-    def _fault(self, req: falcon.Request, resp: falcon.Response, given: str, error: BadCalldata, status: int) -> None:
-        resp.status = falcon.code_to_http_status(status)
-        resp.set_header("Cache-Control", "no-store")
-        fault = str(error).removeprefix("calldata: ")
-        send(req, resp, rendered("decode.html", here="/decode/", given=given, fault=fault, example=EXAMPLE, data=None))
+        send(req, resp, _decoded(self._reader.current(), entered, data))
 
 
-def _page(view: View, given: str, data: bytes) -> bytes:
-    if not data:
-        return rendered("decode.html", here="/decode/", given="", fault="", example=EXAMPLE, data=None)
+def _entered(req: falcon.Request) -> str:
+    """The data of a POST, empty where the field is missing or blank; raises HttpError."""
+    try:
+        return bodies.text_field(bodies.fields_of(req, BODY_BYTES), "data")
+    except HttpError as error:
+        if error.status != 400:
+            raise
+        return ""
+
+
+def _send_problem(req: falcon.Request, resp: falcon.Response, entered: str, error: BadCalldata) -> None:
+    resp.status = falcon.HTTP_400
+    resp.set_header("Cache-Control", "no-store")
+    send(req, resp, _form(entered, str(error).removeprefix("calldata: ")))
+
+
+def _form(entered: str = "", problem: str = "") -> bytes:
+    return rendered("decode.html", here="/decode/", entered=entered, problem=problem, example=EXAMPLE, data=None)
+
+
+def _decoded(view: View, entered: str, data: bytes) -> bytes:
     selector = data[:4]
-    found, texts = candidates(view, data)
-    fits = [Fit.of(selector, candidate) for candidate in found]
+    attempts, texts = candidates(view, data)
+    all_shown = [ShownAttempt.of(selector, attempt) for attempt in attempts]
     digits = data.hex()
     return rendered(
-        "decode.html", here="/decode/", given=given, fault="", example=EXAMPLE, data=data, selector="0x" + selector.hex(),
-        address=hash_address(SIGNATURES, selector), texts=texts, tried=MAX_TEXTS,
-        fitting=[fit for fit in fits if fit.candidate.values is not None],
-        others=[fit for fit in fits if fit.candidate.values is None],
-        json=f"/api/v1/decode/?data=0x{digits}" if len(digits) <= _ADDRESS_DIGITS else "", most=MAX_BYTES,
-        decodable=_ADDRESS_DIGITS,
+        "decode.html", here="/decode/", entered=entered, problem="", example=EXAMPLE, data=data,
+        selector="0x" + selector.hex(), address=hash_address(SIGNATURES, selector), texts=texts, tried=MAX_TEXTS,
+        decoded=[one for one in all_shown if one.attempt.values is not None],
+        failed=[one for one in all_shown if one.attempt.values is None],
+        json=f"/api/v1/decode/?data=0x{digits}" if len(digits) <= _ADDRESS_DIGITS else "",
+        max_digits=_ADDRESS_DIGITS,
     )  # fmt: skip

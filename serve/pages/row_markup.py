@@ -1,26 +1,29 @@
-"""What lists repeat, put together here: a macro of the templates' language takes five times as long.
+"""How a row looks: the HTML of its text, hash, time and tag, and of lists of rows.
 
-A list of a hundred rows is 0.4 ms with these (benchmarks/bench_web.py). Everything that is not ours is escaped.
+Python builds it, not a template macro: a macro takes five times as long. A list of a hundred rows takes 0.4 ms
+(benchmarks/bench_web.py). Every value of a row is escaped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
+from typing import Any
 
 from markupsafe import Markup
 
-from sigdir.serve.pages.rows import (
-    SHORT,
-    TITLES,
-    Marked,
-    Row,
-)
+from sigdir.serve.pages.rows import TITLES, URL_NAMES, Row
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
+
+_MAX_CHARACTERS = 240
+_CHARACTERS_BEFORE = 40
+
+FILTERED = "a different signature is the well-known one for this selector"
+_FILTERED_TAG = '<span class="tag">not the well-known signature</span>\n'
 
 
 def soft(text: str) -> Markup:
-    """A signature that may be broken behind its commas."""
+    """A text with a permitted line break after each comma."""
     return Markup(_soft(text))  # noqa: S704 - escaped
 
 
@@ -28,46 +31,93 @@ def _soft(text: str) -> str:
     return escape(text).replace(",", ",<wbr>")
 
 
-def copy(value: str, what: str) -> Markup:
-    """A button that copies a value; the stylesheet leaves it out where no script runs."""
-    return Markup(_copy(value, what))  # noqa: S704 - escaped
+def copy(value: str, name: str) -> Markup:
+    """A button that copies a value; the stylesheet hides it where scripts are off."""
+    return Markup(_copy(value, name))  # noqa: S704 - escaped
 
 
-def _copy(value: str, what: str) -> str:
-    return f'<button class="copy scripted" type="button" data-copy="{escape(value)}" aria-label="Copy {what}">Copy</button>'
-
-
-def _listed(row: Row, when: bool) -> str:
-    """A row of a list: its text, its hash, when it came if that is wanted."""
-    hex = f"0x{row.digest.hex()}"
-    tag = '<span class="tag">another is meant</span>\n' if row.is_filtered else ""
-    return (
-        f'<li>\n<a class="text" href="{row.address}">{_marked(row.text)}</a>\n'
-        f'<span class="hash"><span class="hex">{_marked(row.hex)}</span>{_copy(hex, "hash")}</span>\n'
-        f"{tag}{time(row) if when else ''}</li>\n"
-    )
-
-
-def listing(rows: Iterable[Row], when: bool = False) -> Markup:
-    """A list of rows of one collection; a topic has a line of its own."""
-    found = list(rows)
-    kinds = (" dated" if when else "") + (" topics" if found[0].collection == EVENT_SIGNATURES else "")
-    return Markup(f'<ol class="rows{kinds}">\n{"".join(_listed(row, when) for row in found)}</ol>\n')  # noqa: S704 - escaped
+def _copy(value: str, name: str) -> str:
+    return f'<button class="copy scripted" type="button" data-copy="{escape(value)}" aria-label="Copy {name}">Copy</button>'
 
 
 def heading(collection: Collection, count: int) -> Markup:
-    """The heading of a collection's rows, which names the section that it stands in."""
-    return Markup(f'<h2 id="{SHORT[collection]}">{TITLES[collection]} <span class="count">{count:,}</span></h2>\n')  # noqa: S704 - ours
+    """The heading of a collection's rows; its id labels the section around it."""
+    return Markup(f'<h2 id="{URL_NAMES[collection]}">{TITLES[collection]} <span class="count">{count:,}</span></h2>\n')  # noqa: S704 - ours
 
 
 def time(row: Row) -> Markup:
-    """When a row came."""
+    """When a row was added."""
     added = row.added
     return Markup(f'<time datetime="{added.replace(" ", "T")}Z">{added}</time>\n')  # noqa: S704 - digits
 
 
-def _marked(parts: Marked) -> str:
-    before, match, behind = parts
+def listing(rows: Iterable[Row], dated: bool = False) -> Markup:
+    """A list of rows of one collection, optionally with their times. Topics stand on lines of their own."""
+    found = list(rows)
+    classes = (" dated" if dated else "") + (" topics" if found[0].collection == EVENT_SIGNATURES else "")
+    return Markup(f'<ol class="rows{classes}">\n{"".join(_listed(row, dated) for row in found)}</ol>\n')  # noqa: S704 - escaped
+
+
+def _listed(row: Row, dated: bool) -> str:
+    hex = f"0x{row.digest.hex()}"
+    return (
+        f'<li>\n<a class="text" href="{row.address}">{_marked(_clipped(_parted(row.text, row.fragment)))}</a>\n'
+        f'<span class="hash"><span class="hex">{_marked(_parted(hex, row.digits))}</span>{_copy(hex, "hash")}</span>\n'
+        f"{_tag(row)}{time(row) if dated else ''}</li>\n"
+    )
+
+
+def same_hash_listing(rows: Iterable[Row]) -> Markup:
+    """A list of rows that share the hash of the page they are on: each links to itself as that page's row."""
+    items = (
+        f'<li><a class="text" href="{row.address}?id={row.id}">{_marked(_clipped((row.text, "", "")))}</a>\n'
+        f"{_tag(row)}{time(row)}</li>\n"
+        for row in rows
+    )
+    return Markup(f'<ol class="rows">\n{"".join(items)}</ol>\n')  # noqa: S704 - escaped
+
+
+def _tag(row: Row) -> str:
+    return _FILTERED_TAG if row.is_filtered else ""
+
+
+_Parts = tuple[str, str, str]
+"""A text in three parts: up to the match, the match, the rest."""
+
+
+def _parted(text: str, fragment: str) -> _Parts:
+    at = text.lower().find(fragment.lower()) if fragment else -1
+    if at < 0:
+        return text, "", ""
+    end = at + len(fragment)
+    return text[:at], text[at:end], text[end:]
+
+
+def _clipped(parts: _Parts) -> _Parts:
+    """A long text cut down to the surroundings of its match: texts have up to 65,536 characters."""
+    before, match, after = parts
+    if len(before) + len(match) + len(after) <= _MAX_CHARACTERS:
+        return parts
+    if match and len(before) > _CHARACTERS_BEFORE:
+        before = "…" + before[-_CHARACTERS_BEFORE:]
+    before, match = _cut(before, _MAX_CHARACTERS), _cut(match, _MAX_CHARACTERS)
+    return before, match, _cut(after, max(0, _MAX_CHARACTERS - len(before) - len(match)))
+
+
+def _cut(text: str, size: int) -> str:
+    return text if len(text) <= size else text[:size] + "…"
+
+
+def _marked(parts: _Parts) -> str:
+    before, match, after = parts
     if not match:
         return _soft(before)
-    return f"{_soft(before)}<mark>{_soft(match)}</mark>{_soft(behind)}"
+    return f"{_soft(before)}<mark>{_soft(match)}</mark>{_soft(after)}"
+
+
+FILTERS: dict[str, Callable[..., Any]] = {"soft": soft, "n": "{:,}".format}
+FUNCTIONS: dict[str, Any] = {
+    "listing": listing, "same_hash_listing": same_hash_listing, "heading": heading, "copy": copy, "time": time,
+    "filtered": FILTERED,
+}  # fmt: skip
+"""What templates may call, by name."""

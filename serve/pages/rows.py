@@ -1,4 +1,4 @@
-"""Rows as pages show them: words for the collections, addresses, the matching part set off."""
+"""Rows of a view as pages need them: the newest, those around an id, those with a hash."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
 
 TITLES: dict[Collection, str] = {SIGNATURES: "Functions and errors", EVENT_SIGNATURES: "Events"}
-HASH_WORDS: dict[Collection, str] = {SIGNATURES: "selector", EVENT_SIGNATURES: "topic"}
-SHORT: dict[Collection, str] = {SIGNATURES: "functions", EVENT_SIGNATURES: "events"}
-"""How an address names a collection."""
-NAMED: dict[str, Collection] = {short: collection for collection, short in SHORT.items()}
-
-_SHOWN = 240
-_BEFORE = 40
-
-Marked = tuple[str, str, str]
-"""A text in three: before the matching part, that part, and behind it."""
+HASH_NAMES: dict[Collection, str] = {SIGNATURES: "selector", EVENT_SIGNATURES: "topic"}
+URL_NAMES: dict[Collection, str] = {SIGNATURES: "functions", EVENT_SIGNATURES: "events"}
+"""The name of a collection in the address of a page."""
+BY_URL_NAME: dict[str, Collection] = {name: collection for collection, name in URL_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row to show. ``text`` and ``hex`` are in three parts; ``full`` is the whole text."""
+    """A row to show.
+
+    ``fragment`` is the part of the text, and ``digits`` the part of the hash, that a search looked for.
+    """
 
     collection: Collection
     id: int
     created_at: int
-    full: str
+    text: str
     digest: bytes
-    text: Marked
-    hex: Marked
+    fragment: str = ""
+    digits: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.text.partition("(")[0]
 
     @property
     def address(self) -> str:
@@ -46,35 +47,33 @@ class Row:
 
     @property
     def is_filtered(self) -> bool:
-        return is_filtered(self.digest, self.full)
+        """Whether the well-known signature of this hash is a different one."""
+        return is_filtered(self.digest, self.text)
 
     @property
     def added(self) -> str:
-        return moment(self.created_at)
+        return minute(self.created_at)
 
 
 def hash_address(collection: Collection, digest: bytes) -> str:
-    """The page of a hash."""
-    return f"/{HASH_WORDS[collection]}/0x{digest.hex()}/"
+    """The address of a hash's page."""
+    return f"/{HASH_NAMES[collection]}/0x{digest.hex()}/"
 
 
-def moment(microseconds: int) -> str:
-    """A time for people, to the minute, UTC."""
+def minute(microseconds: int) -> str:
+    """A time in UTC, to the minute: 2026-11-21 03:18."""
     at = datetime.fromtimestamp(microseconds // 1_000_000, UTC)
     return f"{at.year:04}-{at.month:02}-{at.day:02} {at.hour:02}:{at.minute:02}"
 
 
 def row_of(collection: Collection, segment: Segment, row: int, fragment: str = "", digits: str = "") -> Row:
-    """A row, with what was looked for set off: a fragment of its text, or hex digits of its hash."""
+    """A row of a segment."""
     text, digest = segment.text_at(row), segment.hash[row].tobytes()
-    return Row(
-        collection, int(segment.ids[row]), int(segment.created_at[row]), text, digest,
-        _clipped(_parted(text, fragment)), _parted("0x" + digest.hex(), digits),
-    )  # fmt: skip
+    return Row(collection, int(segment.ids[row]), int(segment.created_at[row]), text, digest, fragment, digits)
 
 
 def newest(view: View, collection: Collection, below: int | None, count: int) -> list[Row]:
-    """The newest rows, of those with a lower id where ``below`` is given."""
+    """The newest rows, newest first; only ids below ``below`` if it is given."""
     found: list[Row] = []
     for segment in reversed(view.segments[collection]):
         last = segment.rows if below is None else int(segment.ids[: segment.rows].searchsorted(below))
@@ -85,8 +84,8 @@ def newest(view: View, collection: Collection, below: int | None, count: int) ->
     return found
 
 
-def following(view: View, collection: Collection, above: int, count: int) -> list[Row]:
-    """The rows next above an id, the newest first."""
+def next_above(view: View, collection: Collection, above: int, count: int) -> list[Row]:
+    """The ``count`` rows with the next higher ids than ``above``, newest first."""
     found: list[Row] = []
     for segment in view.segments[collection]:
         first = int(segment.ids[: segment.rows].searchsorted(above, side="right"))
@@ -98,31 +97,8 @@ def following(view: View, collection: Collection, above: int, count: int) -> lis
 
 
 def with_hash(view: View, collection: Collection, digest: bytes) -> Iterable[tuple[int, Segment, int]]:
-    """Segment number, segment and row of all rows with a hash, or one that begins so; oldest first."""
+    """Segment number, segment and row number of each row with this hash, oldest first."""
     numbers = {id(segment): number for number, segment in enumerate(view.segments[collection])}
     for segment, rows in view.with_hash(collection, digest):
         for row in rows.tolist():
             yield numbers[id(segment)], segment, row
-
-
-def _parted(text: str, fragment: str) -> Marked:
-    at = text.lower().find(fragment.lower()) if fragment else -1
-    if at < 0:
-        return text, "", ""
-    end = at + len(fragment)
-    return text[:at], text[at:end], text[end:]
-
-
-def _clipped(parts: Marked) -> Marked:
-    """A long text cut down to what is near the matching part; lists have no room for 65,536 characters."""
-    before, match, behind = parts
-    if len(before) + len(match) + len(behind) <= _SHOWN:
-        return parts
-    if match and len(before) > _BEFORE:
-        before = "…" + before[-_BEFORE:]
-    before, match = _cut(before, _SHOWN), _cut(match, _SHOWN)
-    return before, match, _cut(behind, max(0, _SHOWN - len(before) - len(match)))
-
-
-def _cut(text: str, size: int) -> str:
-    return text if len(text) <= size else text[:size] + "…"

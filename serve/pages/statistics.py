@@ -1,54 +1,57 @@
-"""The statistics page: the plots of `sigdir report`, as they were drawn last."""
+"""The statistics page: the charts of `sigdir report`, as last rendered in the background."""
 
 from __future__ import annotations
 
 import falcon
 
-from sigdir.serve.http.negotiate import HTML, not_modified
+from sigdir.serve.http.conditional import not_modified, weak
+from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.pages.page import build, rendered, send
-from sigdir.serve.statistics.drawing import Drawer, Drawing
+from sigdir.serve.statistics.background import BackgroundRenderer, RenderedStatistics
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 
-_LOOK_AGAIN_SECONDS = 2
+_RELOAD_SECONDS = 2
 
 
 class StatisticsPage:
-    """Shows the newest drawing, or asks the browser to come again where there is none yet."""
+    """Shows the charts, or reloads until the first ones are rendered."""
 
     kind = HTML
 
     def __init__(self, reader: Reader, paths: Paths) -> None:
         self._reader = reader
-        self._drawer = Drawer(paths)
-        self._page = ("", b"")
+        self._renderer = BackgroundRenderer(paths)
+        self._page = ("", b"")  # its ETag, and the page
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         version = self._reader.current().snapshot.version
-        drawing = self._drawer.newest(version) if version >= 0 else None
-        if drawing is not None:
-            tag = f"{drawing.tag}-{build()}"
-            if not not_modified(req, resp, tag):
-                send(req, resp, self._page_of(drawing, tag))
+        statistics = self._renderer.newest(version) if version >= 0 else None
+        if statistics is None:
+            self._send_without_charts(req, resp, version)
             return
-        is_coming = version >= 0 and not self._drawer.has_failed
-        resp.set_header("Cache-Control", "no-store")
-        if is_coming:
-            resp.set_header("Refresh", str(_LOOK_AGAIN_SECONDS))
-        send(
-            req,
-            resp,
-            rendered("statistics.html", here="/statistics/", drawing=None, version=version, is_coming=is_coming),
-        )
+        tag = f"{statistics.tag}-{build()}"
+        if not not_modified(req, resp, weak(tag)):
+            send(req, resp, self._page_of(statistics, tag))
 
     on_head = on_get
 
-    def _page_of(self, drawing: Drawing, tag: str) -> bytes:
-        kept, page = self._page
-        if kept != tag:
+    def _send_without_charts(self, req: falcon.Request, resp: falcon.Response, version: int) -> None:
+        is_rendering = version >= 0 and not self._renderer.has_failed
+        resp.set_header("Cache-Control", "no-store")
+        if is_rendering:
+            resp.set_header("Refresh", str(_RELOAD_SECONDS))
+        page = rendered(
+            "statistics.html", here="/statistics/", statistics=None, version=version, is_rendering=is_rendering
+        )
+        send(req, resp, page)
+
+    def _page_of(self, statistics: RenderedStatistics, tag: str) -> bytes:
+        cached_tag, page = self._page
+        if cached_tag != tag:
             page = rendered(
-                "statistics.html", here="/statistics/", drawing=drawing, about=drawing.about, totals=drawing.totals,
-                figures=drawing.figures,
+                "statistics.html", here="/statistics/", statistics=statistics, about=statistics.about,
+                totals=statistics.totals, figures=statistics.figures,
             )  # fmt: skip
             self._page = (tag, page)
         return page

@@ -1,4 +1,4 @@
-"""The status page: which version this is, what is in it, and what was done to it last."""
+"""The status page: the version, its rows, the last imports and the last fold."""
 
 from __future__ import annotations
 
@@ -8,48 +8,63 @@ from typing import Any
 import falcon
 
 from sigdir.serve.openapi import package_version
-from sigdir.serve.pages.page import Kept, ViewPage, rendered
+from sigdir.serve.http.page_cache import PageCache
+from sigdir.serve.pages.page import ViewPage, rendered
 from sigdir.serve.pages.rows import TITLES
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.identity import FORMAT
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.log import read_summary
-from sigdir.warehouse.origins import origin_of
+from sigdir.warehouse.origins import Origin, origin_of
 from sigdir.warehouse.paths import Paths
 
-_IMPORTS = 10
-_LOOKED_AT = 300
-"""Commits at most that are read for the page: a fold a minute is five hours of them."""
+_MAX_IMPORTS = 10
+_MAX_COMMITS = 300
+"""Commits read for the page: at one fold a minute these are five hours."""
 
 
 class StatusPage(ViewPage):
-    def __init__(self, reader: Reader, kept: Kept, paths: Paths) -> None:
-        super().__init__(reader, kept)
+    """What is in the warehouse and what was last done to it."""
+
+    def __init__(self, reader: Reader, cache: PageCache, paths: Paths) -> None:
+        super().__init__(reader, cache)
         self._paths = paths
 
     def render(self, view: View, req: falcon.Request, **_: str) -> bytes:
-        imports, fold = [], None
-        for summary in _newest(self._paths, view.snapshot.version):
-            if summary.get("kind") == "fold" and fold is None:
-                fold = summary
-            if "import" in summary:
-                imports.append(origin_of(summary))
-            if len(imports) == _IMPORTS and fold is not None:
-                break
-        collections: list[dict[str, Any]] = []
-        for collection in COLLECTIONS:
-            published, rows = view.snapshot.count(collection), view.count(collection)
-            files = len(view.snapshot.files[collection])
-            collections.append({"title": TITLES[collection], "rows": rows, "staged": rows - published, "files": files})
+        imports, fold = _last_jobs(self._paths, view.snapshot.version)
         return rendered(
-            "status.html", here="/status/", version=view.snapshot.version, collections=collections,
-            imports=imports[:_IMPORTS], fold=fold, format=FORMAT, package=package_version(), looked_at=_LOOKED_AT,
+            "status.html", here="/status/", version=view.snapshot.version, collections=_collections(view),
+            imports=imports, fold=fold, format=FORMAT, package=package_version(), max_commits=_MAX_COMMITS,
         )  # fmt: skip
 
 
-def _newest(paths: Paths, version: int) -> Iterator[dict[str, Any]]:
-    """What the last commits say of themselves, the newest first."""
-    for number in range(version, max(version - _LOOKED_AT, -1), -1):
+def _last_jobs(paths: Paths, version: int) -> tuple[list[Origin], dict[str, Any] | None]:
+    """The last imports, newest first, and the last fold."""
+    imports: list[Origin] = []
+    fold = None
+    for summary in _newest_summaries(paths, version):
+        if summary.get("kind") == "fold" and fold is None:
+            fold = summary
+        if "import" in summary and len(imports) < _MAX_IMPORTS:
+            imports.append(origin_of(summary))
+        if len(imports) == _MAX_IMPORTS and fold is not None:
+            break
+    return imports, fold
+
+
+def _newest_summaries(paths: Paths, version: int) -> Iterator[dict[str, Any]]:
+    """The summaries of the last commits, newest first."""
+    for number in range(version, max(version - _MAX_COMMITS, -1), -1):
         summary = read_summary(paths, number)
         if summary is not None:
             yield summary
+
+
+def _collections(view: View) -> list[dict[str, Any]]:
+    """Per collection its title, all rows, the staged ones among them, and its data files."""
+    found = []
+    for collection in COLLECTIONS:
+        rows = view.count(collection)
+        staged, files = rows - view.snapshot.count(collection), len(view.snapshot.files[collection])
+        found.append({"title": TITLES[collection], "rows": rows, "staged": staged, "files": files})
+    return found

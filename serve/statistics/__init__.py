@@ -1,0 +1,5 @@
+"""The statistics of a version as charts with tables.
+
+``figures`` turns the counts of ``sigdir.warehouse.sql.statistics`` into figures, ``plots`` draws their charts, ``report``
+makes the page of `sigdir report`, and ``background`` renders them for the server's statistics page in another process.
+"""

@@ -1,4 +1,4 @@
-"""The figures of a version: each a picture, what it shows in a sentence of numbers, and its table."""
+"""The figures of a version: each has a chart, a sentence that states what the chart shows, and a table."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from sigdir.warehouse.sql.statistics import (
 _SHOWN_TYPES = 9
 _SHOWN_PARAMETERS = 9
 _SHOWN_CHANCES = 8
-_LISTED = 60  # rows of a table
+_MAX_TABLE_ROWS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure for a page. ``svg`` is an element that names no other address; ``rows`` are the table's cells."""
+    """A figure for a page. ``svg`` is an element that refers to no address; ``rows`` are the table's cells."""
 
     name: str
     title: str
@@ -35,7 +35,7 @@ class Figure:
 
 
 def totals(statistics: Statistics) -> list[tuple[str, str]]:
-    """The figures that a page starts with: what, and how many."""
+    """The totals at the top of a page: name and number."""
     return [
         ("functions and errors", _number(statistics.rows.signatures)),
         ("events", _number(statistics.rows.events)),
@@ -43,13 +43,13 @@ def totals(statistics: Statistics) -> list[tuple[str, str]]:
         ("different names", _number(statistics.names)),
         ("different parameter lists", _number(statistics.parameter_lists)),
         ("imports", _number(statistics.import_count)),
-        ("refused candidates", _number(sum(rows for _, rows in statistics.reasons))),
+        ("rejected candidates", _number(sum(rows for _, rows in statistics.reasons))),
         ("on disk", _size(statistics.bytes.signatures + statistics.bytes.events)),
     ]
 
 
 def figures(statistics: Statistics) -> list[Figure]:
-    """All figures that there is something to show in, in the order of a page."""
+    """The figures of a page, in order; those without data are left out."""
     makers: list[tuple[Callable[[Statistics], Figure], object]] = [
         (_growth, statistics.growth),
         (_sources, any(source.read for source in statistics.sources)),
@@ -66,10 +66,10 @@ def figures(statistics: Statistics) -> list[Figure]:
 def _growth(statistics: Statistics) -> Figure:
     growth, largest = statistics.growth, max(statistics.imports, key=lambda each: each.imported, default=None)
     finding = f"{_number(statistics.total)} rows"
-    finding += f" came at once on {_day(growth[0].at)}" if len(growth) == 1 else _between(growth[0].at, growth[-1].at)
+    finding += f" were added on {_day(growth[0].at)}" if len(growth) == 1 else _between(growth[0].at, growth[-1].at)
     if largest and statistics.import_count > 1:
         share = _share(largest.imported, statistics.total)
-        finding += f"; of {statistics.import_count:,} imports the largest, {_import_name(largest)}, brought {share}"
+        finding += f"; the largest of {statistics.import_count:,} imports, {_import_name(largest)}, added {share}"
     elif largest:
         finding += f", by {_import_name(largest)}"
     lines = [
@@ -85,10 +85,10 @@ def _growth(statistics: Statistics) -> Figure:
     ]  # fmt: skip
     posted = statistics.total - sum(each.imported for each in statistics.imports)
     if posted and statistics.import_count <= len(statistics.imports):
-        rows.append(("posted one by one", "", "", _number(posted), "", ""))
+        rows.append(("submitted one by one", "", "", _number(posted), "", ""))
     elif posted:
-        rows.append(("smaller imports, and posted one by one", "", "", _number(posted), "", ""))
-    columns = ("import", "at (UTC)", "read", "new", "known", "refused")
+        rows.append(("smaller imports, and submitted one by one", "", "", _number(posted), "", ""))
+    columns = ("import", "at (UTC)", "read", "new", "known", "rejected")
     marks = [(each.committed_at, str(each.import_id)) for each in statistics.imports]
     svg = plots.steps([held.at for held in growth], lines, [(at, f"import {number}") for at, number in marks])
     return Figure("growth", "Growth", finding + ".", svg, columns, tuple(rows))
@@ -96,10 +96,10 @@ def _growth(statistics: Statistics) -> Figure:
 
 def _between(first: datetime, last: datetime) -> str:
     if f"{first:%F %H:%M}" == f"{last:%F %H:%M}":
-        return f" came on {_day(first)} at {first:%H:%M} UTC"
+        return f" were added on {_day(first)} at {first:%H:%M} UTC"
     if first.date() == last.date():
-        return f" came on {_day(first)} between {first:%H:%M} and {last:%H:%M} UTC"
-    return f" came between {_day(first)} and {_day(last)}"
+        return f" were added on {_day(first)} between {first:%H:%M} and {last:%H:%M} UTC"
+    return f" were added between {_day(first)} and {_day(last)}"
 
 
 def _import_name(each: Import) -> str:
@@ -109,18 +109,18 @@ def _import_name(each: Import) -> str:
 def _sources(statistics: Statistics) -> Figure:
     sources = [source for source in statistics.sources if source.read]
     read = sum(source.read for source in sources)
-    new, known, refused = (
+    new, known, rejected = (
         sum(getattr(source, part) for source in sources) for part in ("imported", "duplicate", "rejected")
     )
     best = max(sources, key=lambda source: source.imported)
     finding = f"Of {_number(read)} candidates {_share(new, read)} were new, {_share(known, read)} known, "
-    finding += f"{_share(refused, read)} refused"
+    finding += f"{_share(rejected, read)} rejected"
     if len(sources) > 1 and new:
-        finding += f"; {_source_name(best)} brought {_share(best.imported, new)} of what is new"
+        finding += f"; {_source_name(best)} added {_share(best.imported, new)} of the new ones"
     parts = [
         ("new", plots.FIRST, [_percent(source.imported, source.read) for source in sources]),
         ("known", plots.THIRD, [_percent(source.duplicate, source.read) for source in sources]),
-        ("refused", plots.BAD, [_percent(source.rejected, source.read) for source in sources]),
+        ("rejected", plots.BAD, [_percent(source.rejected, source.read) for source in sources]),
     ]
     svg = plots.stacked_bars(
         [_cut(_source_name(source), 22) for source in sources], [f"{source.read:,}" for source in sources], parts
@@ -132,12 +132,12 @@ def _sources(statistics: Statistics) -> Figure:
         )
         for source in sources
     )  # fmt: skip
-    columns = ("source", "files", "read", "new", "known", "refused")
+    columns = ("source", "files", "read", "new", "known", "rejected")
     return Figure("sources", "Where rows come from", finding + ".", svg, columns, rows)
 
 
 def _source_name(source: Source) -> str:
-    """What a page says of a source: not where on this machine it was."""
+    """The name of a source without its folders: a page may be public."""
     if source.path is None:
         return f"{source.files:,} other files"
     name = source.path.rstrip("/").rpartition("/")[2]
@@ -175,7 +175,9 @@ def _parameters(statistics: Statistics) -> Figure:
             means.append(f"{name} have {mean:.2f}")
     finding = f"On average {_listing(means)} parameters; the longest list has {most:,}."
     listed = (
-        (*parameters[: _LISTED - 1], _sum("more", parameters[_LISTED - 1 :])) if parameters[_LISTED:] else parameters
+        (*parameters[: _MAX_TABLE_ROWS - 1], _sum("more", parameters[_MAX_TABLE_ROWS - 1 :]))
+        if parameters[_MAX_TABLE_ROWS:]
+        else parameters
     )
     return _split_figure("parameters", "Number of parameters", finding, "parameters", shown, all_texts, listed)
 
@@ -200,10 +202,12 @@ def _shared(statistics: Statistics) -> Figure:
     texts = statistics.rows.signatures
     found = sum(chance.found for chance in statistics.shared)
     expected = sum(chance.expected for chance in statistics.shared)
-    finding = f"{_counted(found, 'selector has', 'selectors have')} more than one text, where chance would give "
-    finding += f"{plots.short(expected)} for {_number(texts)} texts and 2³² selectors"
+    finding = (
+        f"{_counted(found, 'selector has', 'selectors have')} more than one text; {_number(texts)} random selectors "
+    )
+    finding += f"of 32 bits would give {plots.short(expected)}"
     if statistics.most_shared:
-        finding += f"; {statistics.most_shared} has most, {statistics.shared[-1].of:,}"
+        finding += f"; {statistics.most_shared} has the most, {statistics.shared[-1].of:,}"
     labels = [f"{chance.of:,}" for chance in _shown(statistics.shared)]
     return _chance_figure(
         "shared",
@@ -220,10 +224,12 @@ def _zeros(statistics: Statistics) -> Figure:
     sixth = statistics.zeros[5]
     finding = f"{_counted(sixth.found, 'text has a selector', 'texts have selectors')} that begin"
     finding += (
-        f"{'s' if sixth.found < 2 else ''} with six zeros or more, where chance gives {plots.short(sixth.expected)}"
+        f"{'s' if sixth.found < 2 else ''} with six zeros or more; chance would give {plots.short(sixth.expected)}"
     )
     finding += (
-        ": such names are searched for, because zeros cost less gas" if sixth.found > 3 * sixth.expected + 1 else ""
+        ". Developers search for such names, because zeros cost less gas"
+        if sixth.found > 3 * sixth.expected + 1
+        else ""
     )
     labels = [str(chance.of) for chance in statistics.zeros]
     return _chance_figure(
@@ -234,12 +240,12 @@ def _zeros(statistics: Statistics) -> Figure:
 
 def _reasons(statistics: Statistics) -> Figure:
     reasons = statistics.reasons
-    refused = sum(rows for _, rows in reasons)
+    rejected = sum(rows for _, rows in reasons)
     (first, most), *others = reasons
-    finding = f"{_counted(refused, 'candidate was', 'candidates were')} refused, {_share(most, refused)} as {first}"
+    finding = f"{_counted(rejected, 'candidate was', 'candidates were')} rejected, {_share(most, rejected)} as {first}"
     if others:
-        finding += f", {_share(others[0][1], refused)} as {others[0][0]}"
-    shares = [_share(rows, refused) for _, rows in reasons]
+        finding += f", {_share(others[0][1], rejected)} as {others[0][0]}"
+    shares = [_share(rows, rejected) for _, rows in reasons]
     svg = plots.log_dots(
         [reason for reason, _ in reasons],
         [rows for _, rows in reasons],
@@ -247,13 +253,13 @@ def _reasons(statistics: Statistics) -> Figure:
         plots.BAD,
     )
     rows = tuple((reason, _number(rows), share) for (reason, rows), share in zip(reasons, shares, strict=True))
-    return Figure("reasons", "Why candidates are refused", finding + ".", svg, ("reason", "candidates", "share"), rows)
+    return Figure("reasons", "Why candidates are rejected", finding + ".", svg, ("reason", "candidates", "share"), rows)
 
 
 def _split_figure(
     name: str, title: str, finding: str, what: str, shown: Sequence[Split], whole: Split, listed: Sequence[Split]
 ) -> Figure:
-    """Bars in percent of each collection, and a table with the counts too."""
+    """Bars in percent of each collection, and a table that also has the counts."""
     groups = [
         ("functions and errors", plots.FIRST, [_percent(split.signatures, whole.signatures) for split in shown]),
         ("events", plots.SECOND, [_percent(split.events, whole.events) for split in shown]),
@@ -275,12 +281,14 @@ def _chance_figure(
 ) -> Figure:
     shown = _shown(chances)
     svg = plots.against_chance(labels, [each.found for each in shown], [each.expected for each in shown], what)
-    rows = tuple((f"{each.of:,}", _number(each.found), plots.short(each.expected)) for each in chances[:_LISTED])
+    rows = tuple(
+        (f"{each.of:,}", _number(each.found), plots.short(each.expected)) for each in chances[:_MAX_TABLE_ROWS]
+    )
     return Figure(name, title, finding, svg, (what, f"{of} found", "expected by chance"), rows)
 
 
 def _shown(chances: Sequence[Chance]) -> Sequence[Chance]:
-    """The first ones, and the last one in any case."""
+    """The first few, and always the last."""
     return chances if len(chances) <= _SHOWN_CHANCES else [*chances[: _SHOWN_CHANCES - 1], chances[-1]]
 
 
@@ -297,7 +305,7 @@ def _percent(part: int, whole: int) -> float:
 
 
 def _share(part: int, whole: int) -> str:
-    """A share as people read it; what is not all and not nothing is not told as such."""
+    """A share in percent; only all is 100 % and only nothing is 0 %."""
     percent = _percent(part, whole)
     if 0 < percent < 0.05:
         return "under 0.1\u00a0%"

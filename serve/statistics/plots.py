@@ -1,13 +1,13 @@
-"""Drawing with matplotlib, to SVG that lives inside a page.
+"""Drawing charts with matplotlib, as SVG elements for a page.
 
 Invariants
-    A drawing has no style attribute, no id and no address: a page under a strict Content-Security-Policy
-    may hold any number of them, and asks nobody for anything.
-    Colours are classes, ``fill-first`` or ``line-quiet``, that the page's stylesheet fills in for light and
-    dark. Text is text, in the page's font. The same numbers give the same bytes.
+    A chart has no style attribute, no id and no address. A page with a strict Content-Security-Policy may
+    contain any number of charts and makes no request for them.
+    Colours are classes such as ``fill-first`` or ``line-quiet``; the page's stylesheet defines them for light and
+    dark. Text stays text, in the page's font. The same numbers give the same bytes.
 
-Matplotlib measures with DejaVu Sans, which is wider than what systems have, so labels fit. Drawings are
-360 units wide with text of 10 to 12: at a phone's width that is read without zooming.
+Matplotlib measures text in DejaVu Sans, which is wider than the fonts that browsers use, so labels fit. Charts are
+360 units wide with text of 10 to 12 units, readable on a phone without zooming.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 WIDTH = 360
-"""Units; a unit is a pixel where the page shows a drawing in its own size."""
+"""Width in units; a unit is a pixel when the page does not scale the chart."""
 
-# The light colours, so that a drawing taken out of its page is right too; each is a class by its name.
+# The light colours. A chart has them too, so that it looks right outside of its page. Each has a class name.
 INK, QUIET, LINE, GROUND = "#1b1d22", "#5c606a", "#dddcd4", "#ffffff"
 FIRST, SECOND, THIRD, BAD = "#2453a6", "#d9730d", "#868d99", "#b3261e"
 _CLASSES = {
@@ -71,16 +71,16 @@ _STYLE: Any = {
 }
 _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
-# It tells that it looks for fonts for the first time, and where it keeps what it found.
+# Silences the messages about building a font cache.
 logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 
 def steps(
     times: Sequence[datetime], lines: Sequence[tuple[str, str, Sequence[int]]], marks: Sequence[tuple[datetime, str]]
 ) -> str:
-    """Counts that rise at moments; each line is a label, a colour and a value a time.
+    """Step lines of growing counts. Each line is a label, a colour and one value per time.
 
-    ``marks`` are moments with a name that is told where there is room.
+    ``marks`` are times with a name; a name is drawn if there is room.
     """
 
     days = [_days(at) for at in times]
@@ -109,25 +109,25 @@ def steps(
 
 
 def _days(at: datetime) -> float:
-    """A time as matplotlib counts it."""
+    """A time in days since 1970, the unit of matplotlib."""
     return at.timestamp() / 86_400
 
 
 def _marks(axes: Axes, points: Sequence[tuple[float, float, str]], room: float) -> None:
-    """Dots with names, a name only where the one before, or the scale, is ``room`` away."""
+    """Dots with names. A name is drawn only ``room`` away from the previous name and from the axis."""
     left, _ = axes.get_xlim()
-    told = left + room  # a name stands to the left of its dot, where a line that rises leaves room
+    last_named = left + room  # a name is on the left of its dot, where a rising line leaves room
     for moment, height, name in points:
         axes.plot([moment], [height], "o", color=FIRST, markeredgecolor=GROUND, markeredgewidth=1.5, markersize=8)
-        if moment - told >= room:
+        if moment - last_named >= room:
             axes.annotate(
                 name, (moment, height), (-4, 7), textcoords="offset points", ha="right", color=QUIET, fontsize=10
             )
-            told = moment
+            last_named = moment
 
 
 def grouped_bars(labels: Sequence[str], groups: Sequence[tuple[str, str, Sequence[float]]]) -> str:
-    """A bar of each group for each label, top to bottom, in percent; a group has a name, a colour, its values."""
+    """Bars in percent, one per group and label, top to bottom. A group has a name, a colour and its values."""
     height = 0.76 / len(groups)
 
     def draw(axes: Axes) -> None:
@@ -143,7 +143,7 @@ def grouped_bars(labels: Sequence[str], groups: Sequence[tuple[str, str, Sequenc
 
 
 def stacked_bars(labels: Sequence[str], ends: Sequence[str], parts: Sequence[tuple[str, str, Sequence[float]]]) -> str:
-    """A bar of 100 percent for each label, cut into parts; ``ends`` stand behind the bars."""
+    """One bar of 100 percent per label, divided into parts. ``ends`` are the texts at the ends of the bars."""
 
     def draw(axes: Axes) -> None:
         left = [0.0] * len(labels)
@@ -160,7 +160,7 @@ def stacked_bars(labels: Sequence[str], ends: Sequence[str], parts: Sequence[tup
 
 
 def log_dots(labels: Sequence[str], values: Sequence[int], ends: Sequence[str], colour: str) -> str:
-    """A dot for each label at a count above 0, on a scale of logarithms; ``ends`` stand behind the dots."""
+    """One dot per label at its count, which is above 0, on a logarithmic scale. ``ends`` are the texts after the dots."""
 
     def draw(axes: Axes) -> None:
         axes.set_xscale("log")
@@ -180,15 +180,15 @@ def log_dots(labels: Sequence[str], values: Sequence[int], ends: Sequence[str], 
 
 
 def against_chance(labels: Sequence[str], found: Sequence[int], expected: Sequence[float], what: str) -> str:
-    """What was found as dots, what chance gives as rings, on a scale of logarithms that ends at 1/10,000."""
-    floor, nothing = 1e-4, 1e-5
+    """Observed counts as dots and expected counts as rings, on a logarithmic scale from 1/10,000."""
+    least, nothing = 1e-4, 1e-5
 
     def draw(axes: Axes) -> None:
         axes.set_yscale("log")
         for place, (count, chance) in enumerate(zip(found, expected, strict=True)):
-            if count and chance >= floor:
+            if count and chance >= least:
                 axes.plot([place, place], [count, chance], color=LINE, linewidth=4, zorder=1)
-        rings = [(place, chance) for place, chance in enumerate(expected) if chance >= floor]
+        rings = [(place, chance) for place, chance in enumerate(expected) if chance >= least]
         dots = [(place, count) for place, count in enumerate(found) if count]
         axes.plot(*_columns(dots), "o", color=FIRST, markersize=9, label="found", zorder=3)
         axes.plot(
@@ -198,10 +198,10 @@ def against_chance(labels: Sequence[str], found: Sequence[int], expected: Sequen
         for place, (count, chance) in enumerate(zip(found, expected, strict=True)):
             above = 1 if count >= chance else -1
             _beside(axes, place, count or nothing, above if count else 1, _compact(count), FIRST)
-            if chance >= floor:
+            if chance >= least:
                 _beside(axes, place, chance, -above if count else 1, _compact(chance), QUIET)
         top = max([*found, *expected, 1.0])
-        axes.set_ylim(nothing / 2 if 0 in found else floor / 3, top * 30)
+        axes.set_ylim(nothing / 2 if 0 in found else least / 3, top * 30)
         axes.set_xlim(-0.6, len(labels) - 0.4)
         axes.xaxis.set_major_locator(FixedLocator(range(len(labels))))
         axes.set_xticklabels(labels)
@@ -216,7 +216,7 @@ def against_chance(labels: Sequence[str], found: Sequence[int], expected: Sequen
 
 
 def short(value: float) -> str:
-    """A number in as few digits as tell it: 1,234, 136.6, 0.011, 0.00025."""
+    """A number with few digits: 1,234, 136.6, 0.011, 0.00025."""
     if 0 < value < 1e-4 * (1 - 1e-9):
         return "under 0.0001"
     if value >= 1000 or value == int(value):
@@ -225,7 +225,7 @@ def short(value: float) -> str:
 
 
 def _compact(value: float) -> str:
-    """A number where there is room for few letters: 67.6 k, 1.2 M."""
+    """A number with very few characters: 67.6 k, 1.2 M."""
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= 10 * unit or (value >= unit and unit > 1e3):
             return f"{value / unit:.3g} {name}"
@@ -243,7 +243,7 @@ def _percent(value: float) -> str:
 
 
 def _beside(axes: Axes, place: int, value: float, above: int, text: str, colour: str) -> None:
-    """A number over (1) or under (-1) its point."""
+    """A number above (1) or below (-1) its point."""
     axes.annotate(
         text, (place, value), (0, 8 * above), textcoords="offset points", ha="center",
         va="bottom" if above > 0 else "top", color=colour, fontsize=10,
@@ -251,7 +251,7 @@ def _beside(axes: Axes, place: int, value: float, above: int, text: str, colour:
 
 
 def _rows(axes: Axes, labels: Sequence[str]) -> None:
-    """Name the rows of horizontal bars, the first at the top, and show no other scale."""
+    """Label the rows of horizontal bars, the first at the top, and hide the other axis."""
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.yaxis.set_major_locator(FixedLocator(range(len(labels))))
     axes.set_yticklabels([_printable(label) for label in labels])
@@ -262,7 +262,7 @@ def _rows(axes: Axes, labels: Sequence[str]) -> None:
 
 
 def _printable(text: str) -> str:
-    """A label that XML can hold: names of files may have anything in them."""
+    """A label without characters that XML forbids: file names may contain any."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
@@ -271,17 +271,17 @@ def _legend(axes: Axes) -> None:
 
 
 def _drawn(height: int, draw: Callable[[Axes], None]) -> str:
-    """What is drawn on axes of WIDTH by so many units, as an svg element; whoever shows it names it."""
+    """An svg element of WIDTH by ``height`` units with what ``draw`` draws. The page gives it its accessible name."""
     file = io.StringIO()
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of letters that DejaVu Sans lacks; the page's font has its own
+        warnings.simplefilter("ignore")  # about letters that DejaVu Sans lacks; the page uses another font
         figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
         draw(figure.add_subplot())
         figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
     return _inlined(file.getvalue())
 
 
-# From a drawing for itself to one for a page.
+# From the standalone SVG of matplotlib to an element for a page.
 
 _KEPT_STYLES = ("stroke-width", "stroke-linejoin", "stroke-linecap", "stroke-dasharray", "fill-opacity", "stroke-opacity",
                 "opacity", "font-size", "font-weight", "text-anchor")  # fmt: skip
@@ -290,7 +290,7 @@ _NUMBER = re.compile(r"-?\d+\.\d+")
 
 
 def _inlined(svg: str) -> str:
-    root = ElementTree.fromstring(svg)  # noqa: S314 - our own drawing
+    root = ElementTree.fromstring(svg)  # noqa: S314 - our own chart
     shapes = {f"#{shape.get('id')}": shape for shape in root.iter() if shape.get("id")}
     view = root.get("viewBox", "")
     body = "".join(_element(child, shapes) for child in root)
@@ -300,7 +300,7 @@ def _inlined(svg: str) -> str:
 
 
 def _element(node: ElementTree.Element, shapes: dict[str, ElementTree.Element]) -> str:
-    """An element as a page has it: groups left out, markers drawn where they are used, styles as attributes."""
+    """An element for a page: without groups, with markers drawn where they are used, with styles as attributes."""
     name = node.tag.rpartition("}")[2]
     if name == "g":
         return "".join(_element(child, shapes) for child in node)
@@ -311,7 +311,7 @@ def _element(node: ElementTree.Element, shapes: dict[str, ElementTree.Element]) 
     if name in ("path", "text"):
         kept = {key: node.get(key, "") for key in ("d", "x", "y", "transform") if node.get(key)}
         return _written(name, kept, node.get("style", ""), node.text or "")
-    return ""  # metadata, definitions, clips: nothing is drawn outside its axes
+    return ""  # metadata, definitions, and clips, which are not needed: nothing is drawn outside of its axes
 
 
 def _written(tag: str, attributes: dict[str, str], style: str, text: str) -> str:

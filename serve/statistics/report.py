@@ -1,4 +1,4 @@
-"""The page of ``sigdir report``: what a version holds, as one file that needs nothing else."""
+"""The page of `sigdir report`: the statistics of a version as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import jinja2
 
 from sigdir.warehouse.sql.statistics import Statistics
 
-_WEB = Path(__file__).parents[1] / "pages"
+_PAGES = Path(__file__).parents[1] / "pages"
 _STYLES = ("site.css", "plots.css")
 
 
 def page(found: Statistics) -> bytes:
-    """The page: one file with its style inside, allowed by its hash."""
+    """The page, with its style inside. Its Content-Security-Policy permits that style by hash, and nothing else."""
     from sigdir.serve.statistics.figures import figures, totals  # matplotlib takes 0.6 s
 
-    style = "".join((_WEB / "assets" / name).read_text() for name in _STYLES)
+    style = "".join((_PAGES / "assets" / name).read_text() for name in _STYLES)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_WEB / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_PAGES / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    made = templates.get_template("report.html").render(
+    text = environment.get_template("report.html").render(
         title="Signature directory", about=about(found), style=style, digest=f"sha256-{digest}",
         totals=totals(found), figures=figures(found),
     )  # fmt: skip
-    return made.encode(errors="backslashreplace")
+    return text.encode(errors="backslashreplace")
 
 
 def about(found: Statistics) -> str:
-    """Which version these are the numbers of."""
+    """A sentence that names the version of the numbers."""
     if found.version < 0 or not found.committed_at:
-        return "Nothing is imported yet, so there is nothing to show: sigdir import PATH... brings it."
+        return "Nothing is imported yet, so there is nothing to show. Run sigdir import PATH... first."
     return f"Version {found.version:,}, newest row of {found.committed_at:%Y-%m-%d %H:%M} UTC."

@@ -1,4 +1,4 @@
-"""One server for all pages, and a real Chromium that nothing may complain in."""
+"""One server for all pages, and a real Chromium whose console must stay empty."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conftest import ROOT, import_files
 from tests.serve.support import HOST, Server, serving
 
 CHROMIUM = Path("/usr/bin/chromium")
-# Without these it asks hosts of its maker's at every start, and as root it does not start in a sandbox.
+# Without these it contacts Google at every start. As root it cannot start its sandbox.
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -25,7 +25,7 @@ PAGED = [f"pagedRow{number}(uint256)" for number in range(130)]
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The bundled samples, a text that collides with one of them, and rows enough for pages."""
+    """The bundled samples, a text that collides with one of them, and enough rows for several pages."""
     folder = tmp_path_factory.mktemp("web")
     (folder / "paged.txt").write_text("\n".join([COLLIDING, *PAGED]))
     import_files([folder / "paged.txt"], folder / "house", source="rows for <b>pages</b>")
@@ -50,10 +50,10 @@ Open = Callable[..., Page]
 
 @pytest.fixture
 def page_of(browser: Browser, server: Server) -> Iterator[Open]:
-    """Opens a path in a window of its own; afterwards no window may have had anything to complain about.
+    """Opens a path in a window of its own, and checks at the end that no window logged an error.
 
-    Whatever breaks the policy for content, or cannot be loaded, is an error on the browser's console. ``expected``
-    is a part of those that are the test's own.
+    The browser logs an error for everything that breaks the content policy or fails to load. Errors that contain
+    ``expected`` are permitted.
     """
     contexts = []
     complaints: list[str] = []
@@ -69,7 +69,7 @@ def page_of(browser: Browser, server: Server) -> Iterator[Open]:
             if not (expected and expected in text):
                 complaints.append(f"{page.url}: {text}")
 
-        page.on("console", lambda said: heard(said.text) if said.type in ("error", "warning") else None)
+        page.on("console", lambda message: heard(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: heard(str(error)))
         page.on("request", lambda request: asked.append(request.url))
         page.goto(path)

@@ -1,4 +1,4 @@
-// The visible texts of the page whose contrast with what is behind them is under so much to 1.
+// The visible texts of the page whose contrast with their background is below `least` to 1.
 (least) => {
   const parse = (colour) => colour.match(/[\d.]+/g).map(Number);
   const channel = (value) => (value / 255 <= 0.03928 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4);

@@ -1,4 +1,4 @@
-"""`make screenshots`: the pages over the bundled samples in Chromium, light, dark and on a phone, as small PNG files."""
+"""`make screenshots`: the pages of the bundled samples in Chromium, light, dark and on a phone, as small PNG files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PICTURES: dict[str, tuple[str, Callable[[Page], None] | None, tuple[str, ...]]] 
     "decode": (f"/decode/?data={EXAMPLE}", None, ("light", "phone")),
     "statistics": ("/statistics/", _drawn, ("light", "dark")),
 }
-"""What is shown: a name, the path, what is done there first, and in which windows."""
+"""By the name of the picture: the path, an action before the picture is taken, and the windows."""
 
 _WINDOWS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1100, "height": 760}, "color_scheme": "light"},
@@ -65,11 +65,11 @@ def main(folder: Path) -> None:
     """Serve the samples and take a picture of each page in each window."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
-        house = Path(name) / "house"
+        warehouse = Path(name) / "warehouse"
         (Path(name) / "more.txt").write_text(COLLIDING)
-        import_files([ROOT / "samples"], house, source="bundled sample")
-        import_files([Path(name) / "more.txt"], house)
-        with serving(house, workers=1) as server, sync_playwright() as playwright:
+        import_files([ROOT / "samples"], warehouse, source="bundled sample")
+        import_files([Path(name) / "more.txt"], warehouse)
+        with serving(warehouse, workers=1) as server, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
             for window, options in _WINDOWS.items():
                 context = browser.new_context(base_url=f"http://{HOST}:{server.port}", **options)

@@ -1,4 +1,4 @@
-"""The pages as a person meets them: in Chromium, with a script and without, by mouse, by keys, in the dark."""
+"""The pages as a person uses them: in Chromium, with and without a script, by mouse, by keys, in dark mode."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def results(page: Page) -> list[str]:
 # Search.
 
 
-def test_results_come_as_one_types(page_of: Open) -> None:
-    """Typing is enough: rows of both collections, a spoken sentence, an address that can be kept, no reload."""
+def test_results_appear_while_typing(page_of: Open) -> None:
+    """Typing is enough: rows of both collections, a sentence for screen readers, an address to share, no reload."""
     page = page_of("/")
     page.evaluate("window.same = true")
     page.get_by_role("searchbox").press_sequentially("transfer(addr", delay=15)
@@ -62,8 +62,8 @@ def test_results_come_as_one_types(page_of: Open) -> None:
     expect(page.locator("#results .rows")).to_have_count(0)
 
 
-def test_an_older_question_never_overwrites_a_newer_one(page_of: Open) -> None:
-    """The answer to the first letters comes late, and is not shown."""
+def test_an_older_request_never_overwrites_a_newer_one(page_of: Open) -> None:
+    """The answer to the first letters arrives late and is not shown."""
     page = page_of("/")
 
     def late(route: Any) -> None:
@@ -80,19 +80,19 @@ def test_an_older_question_never_overwrites_a_newer_one(page_of: Open) -> None:
     assert all("balanceOf(" in text for text in results(page))
 
 
-@pytest.mark.parametrize("asked", ["0xa9059cbb", "a9059cbb", "0xA9059CBB" + "00" * 64, TRANSFER,
+@pytest.mark.parametrize("entered", ["0xa9059cbb", "a9059cbb", "0xA9059CBB" + "00" * 64, TRANSFER,
                                    "function transfer(address to, uint amount) external returns (bool)"])  # fmt: skip
-def test_one_box_understands_all(page_of: Open, asked: str) -> None:
-    """A selector, calldata, a text and a declaration all lead to the same row, first of all."""
+def test_the_box_accepts_every_form_of_a_signature(page_of: Open, entered: str) -> None:
+    """A selector, calldata, a text and a declaration all give the same first row."""
     page = page_of("/")
-    page.get_by_role("searchbox").fill(asked)
-    with page.expect_event("load"):  # the address alone may have come from the script
+    page.get_by_role("searchbox").fill(entered)
+    with page.expect_event("load"):  # the script changes the address without a load
         page.get_by_role("button", name="Search").click()
     assert rows(page, "Functions and errors")[0] == TRANSFER
 
 
-def test_what_matched_is_marked(page_of: Open) -> None:
-    """The matching part is in <mark>, whatever its case, of a text or of a hash."""
+def test_the_match_is_marked(page_of: Open) -> None:
+    """The matching part of a text or hash is in <mark>, in any case."""
     page = page_of("/search/?q=TRANSFERfrom")
     marks = page.locator("#results .text mark").all_inner_texts()
     assert marks
@@ -102,7 +102,7 @@ def test_what_matched_is_marked(page_of: Open) -> None:
 
 
 def test_results_have_pages(page_of: Open) -> None:
-    """Every row of a long result is on exactly one page, there and back."""
+    """Every row of a long result is on exactly one page; links go forward and back."""
     page = page_of("/search/?q=pagedRow")
     page.get_by_role("link", name="All 130 functions and errors").click()
     seen = results(page)
@@ -115,8 +115,8 @@ def test_results_have_pages(page_of: Open) -> None:
     expect(page.get_by_text("Page 2 of 3")).to_be_visible()
 
 
-def test_browsing_goes_down_and_up_again(page_of: Open) -> None:
-    """By links alone from the newest row to the oldest and back."""
+def test_browsing_goes_to_the_oldest_row_and_back(page_of: Open) -> None:
+    """Links alone lead from the newest row to the oldest and back."""
     page = page_of("/browse/functions/")
     seen = page.locator(".rows .text").all_inner_texts()
     first = list(seen)
@@ -146,18 +146,22 @@ def test_copy_buttons_copy(page_of: Open) -> None:
 # A record.
 
 
-def test_a_record_has_all_that_is_known(page_of: Open) -> None:
-    """Its other texts, where it came from, its neighbours, its ABI."""
+def test_a_record_shows_all_that_is_known(page_of: Open) -> None:
+    """Other signatures of its hash, its import, its neighbours, its ABI."""
     page = page_of("/selector/0xa9059cbb/")
     expect(page.get_by_role("heading", level=1)).to_have_text(TRANSFER)
     expect(page.get_by_text("ERC-20", exact=True)).to_be_visible()
-    expect(page.get_by_text(re.compile("import 2 of .* sources"))).to_be_visible()
-    assert rows(page, "Other texts") == [COLLIDING]
+    expect(
+        page.get_by_text(re.compile("and [0-9]+ more sources, by import 2, which added [0-9]+ rows"))
+    ).to_be_visible()
+    assert rows(page, "Other signatures with this selector") == [COLLIDING]
     assert rows(page, "The same name") == ["transfer(address,uint256,uint256)"]
     assert '"name": "transfer"' in page.locator("pre").inner_text()
     page.get_by_role("link", name=COLLIDING).click()
     expect(page.get_by_role("heading", level=1)).to_have_text(COLLIDING)
-    expect(page.get_by_text("import 1 “rows for <b>pages</b>” of 1 source: paged.txt.")).to_be_visible()
+    expect(
+        page.get_by_text("paged.txt, by import 1 “rows for <b>pages</b>”, which added 131 rows", exact=True)
+    ).to_be_visible()
 
 
 # Submitting.
@@ -168,8 +172,8 @@ def submit(page: Page, text: str) -> None:
     page.get_by_role("button", name="Preview").click()
 
 
-def test_a_list_is_shown_then_stored_then_found(page_of: Open, server: Server) -> None:
-    """Each line has its verdict, nothing is stored by looking, and what is confirmed is found at once."""
+def test_a_list_is_previewed_then_stored_then_found(page_of: Open, server: Server) -> None:
+    """Each line has a result, the preview stores nothing, and confirmed signatures are found at once."""
     new = "submittedByHand(uint256)"
     page = page_of("/submit/")
     submit(
@@ -177,21 +181,21 @@ def test_a_list_is_shown_then_stored_then_found(page_of: Open, server: Server) -
         f"function submittedByHand(uint a)\n{TRANSFER}\nsubmittedByHand(uint)\nf(uint7)\n\nevent Seen(address indexed a)",
     )
     cells = [row.split("\n")[0].split() for row in page.locator("tbody tr").all_inner_texts()]
-    assert cells == [["1", "new", new], ["2", "known", TRANSFER], ["3", "again", new], ["4", "refused", "f(uint7)"],
+    assert cells == [["1", "new", new], ["2", "known", TRANSFER], ["3", "repeated", new], ["4", "rejected", "f(uint7)"],
                      ["6", "new", "Seen(address)"]]  # fmt: skip
-    expect(page.get_by_text("no such width, at column 3")).to_be_visible()
-    assert page.locator("mark.fault").inner_text() == "uint7)"
+    expect(page.get_by_text("not a valid width for this type, at column 3")).to_be_visible()
+    assert page.locator("mark.problem").inner_text() == "uint7)"
     assert get(server.port, f"{SIGNATURES_PATH}?text_signature=submittedByHand").json()["count"] == 0
     page.get_by_role("button", name="Store 2 new").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Stored")
     assert page.locator(".rows .text").all_inner_texts() == [new, "Seen(address)"]
     assert [row["text_signature"] for row in found(server.port, "submittedByHand")] == [new]
     page.get_by_role("link", name=new).click()
-    expect(page.get_by_text("somebody who submitted it here")).to_be_visible()
+    expect(page.get_by_text("by a user of this server")).to_be_visible()
 
 
-def test_a_solidity_file_can_be_sent(page_of: Open, tmp_path: Path) -> None:
-    """A file is told by what it is, structs are spelled out, and the lines are the file's."""
+def test_a_solidity_file_can_be_uploaded(page_of: Open, tmp_path: Path) -> None:
+    """The format is detected, structs become tuples, and the line numbers are the file's."""
     source = tmp_path / "Desk.sol"
     source.write_text(
         "contract Desk {\n  struct S { uint a; bool b; }\n  function fromAFile(S[] calldata s) external {}\n}"
@@ -207,7 +211,7 @@ def test_a_solidity_file_can_be_sent(page_of: Open, tmp_path: Path) -> None:
 
 
 def test_an_abi_can_be_pasted(page_of: Open) -> None:
-    """JSON is told by itself; what has no selector is left out."""
+    """JSON is detected; entries without a selector are left out."""
     page = page_of("/submit/")
     submit(
         page,
@@ -217,19 +221,19 @@ def test_an_abi_can_be_pasted(page_of: Open) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# only a comment", "[{]", '{"no": "abi"}', "contract {"])
-def test_what_cannot_be_read_is_told_on_the_page(page_of: Open, text: str) -> None:
-    """An error is on the page beside what was given, which is kept."""
+def test_unreadable_input_is_an_error_on_the_page(page_of: Open, text: str) -> None:
+    """The page shows the error and keeps the input in the form."""
     page = page_of("/submit/", expected="400 (Bad Request)")
     submit(page, text)
     expect(page.get_by_role("alert")).to_be_visible()
     expect(page.get_by_label("Signatures, an ABI")).to_have_value(text)
 
 
-# Everybody.
+# Accessibility.
 
 
 def test_all_works_without_a_script(page_of: Open, server: Server) -> None:
-    """Search, pages and a submission; no button that would need a script is shown."""
+    """Search, its pages and a submission; buttons that need a script are hidden."""
     page = page_of("/", java_script_enabled=False)
     page.get_by_role("searchbox").fill("pagedRow")
     page.get_by_role("button", name="Search").click()
@@ -245,7 +249,7 @@ def test_all_works_without_a_script(page_of: Open, server: Server) -> None:
 
 
 def test_keys_alone_are_enough(page_of: Open) -> None:
-    """Slash to the box, arrows through what was found, Enter into a record, the skip link first of all."""
+    """The skip link comes first; slash focuses the box, arrows move through results, Enter opens a record."""
     page = page_of("/status/")
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
@@ -266,19 +270,19 @@ def test_keys_alone_are_enough(page_of: Open) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/search/?q=transfer", "/selector/0xa9059cbb/", "/submit/", "/status/"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_stands_out_from_its_ground(page_of: Open, path: str, scheme: str) -> None:
-    """Contrast of at least 4.5 to 1, and dark where dark is wanted."""
+def test_every_text_has_enough_contrast(page_of: Open, path: str, scheme: str) -> None:
+    """The contrast is at least 4.5 to 1, and the background follows the colour scheme."""
     page = page_of(path, color_scheme=scheme)
     contrasts = (ROOT / "tests/web/contrast.js").read_text()
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) == (scheme == "dark")
-    assert page.evaluate(contrasts, 21.1) != []  # it does look
+    assert page.evaluate(contrasts, 21.1) != []  # the check finds something
     assert page.evaluate(contrasts, 4.5) == []
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_page_can_be_read_aloud_and_fits_a_phone(page_of: Open, path: str) -> None:
-    """One main, one first heading, names on all links, buttons and fields, headings in order; no sideways scrolling."""
+    """One main, one h1, names on all links, buttons and fields, headings in order; no horizontal scrolling."""
     page = page_of(path, **PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator("main").count() == 1
@@ -295,25 +299,25 @@ def test_a_page_can_be_read_aloud_and_fits_a_phone(page_of: Open, path: str) -> 
 @pytest.mark.parametrize(
     ("path", "cell"), [("/dumps/", "td[data-label=sha256]"), ("/status/", ".stacked td:has(.text)")]
 )
-def test_long_cells_have_the_width_of_a_phone(page_of: Open, path: str, cell: str) -> None:
-    """Checksums and the names of sources are on lines of their own there, not in a column of some letters."""
+def test_long_cells_are_as_wide_as_a_phone(page_of: Open, path: str, cell: str) -> None:
+    """On a phone checksums and source names have lines of their own instead of a narrow column."""
     page = page_of(path, **PHONE)
     assert page.locator(cell).first.evaluate("cell => cell.getBoundingClientRect().width") > 300
 
 
 @pytest.mark.parametrize("options", [{}, PHONE])
 def test_a_short_page_ends_at_the_bottom(page_of: Open, options: dict[str, Any]) -> None:
-    """The footer is at the window's edge where a page is shorter than it, and nothing has to be scrolled."""
+    """The footer of a short page is at the bottom of the window, and nothing scrolls."""
     page = page_of("/search/?q=0x00000000", **options)
     bottom = page.locator("footer").evaluate("footer => footer.getBoundingClientRect().bottom")
     assert bottom == page.evaluate("innerHeight") == page.evaluate("document.documentElement.scrollHeight")
-    expect(page.locator("#results .none")).to_have_text("Nothing found. Submit it")
-    assert page.locator("#told").evaluate("told => told.offsetHeight") <= 1
+    expect(page.locator("#results .none")).to_have_text("Nothing found. If you know the signature, submit it.")
+    assert page.locator("#summary").evaluate("summary => summary.offsetHeight") <= 1
 
 
 @pytest.mark.parametrize("path", ["/", "/search/?q=transfer", "/selector/0xa9059cbb/", "/browse/"])
 def test_nothing_moves_while_a_page_loads(page_of: Open, path: str) -> None:
-    """No layout shift, not even while results come."""
+    """No layout shift, not even while results arrive."""
     page = page_of(path)
     shift = """new Promise(done => { let sum = 0;
         new PerformanceObserver(list => { for (const e of list.getEntries()) if (!e.hadRecentInput) sum += e.value; })

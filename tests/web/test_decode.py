@@ -1,4 +1,4 @@
-"""The page that decodes: with a script and without, short data and long, hostile data, and what is none."""
+"""The decode page: with and without a script, short and long data, hostile data and data that is not calldata."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def call(text: str, types: list[str], values: list[object]) -> str:
 
 
 def nested(server: Server) -> str:
-    """Calldata of a nested call, whose text is made known; one of its parts is calldata too."""
+    """Calldata of a call whose signature is stored first; one of its values is calldata itself."""
     post_text(server.port, NESTED)
     inner = bytes.fromhex(EXAMPLE[2:])
     types = ["(uint8,string,bytes[])[]", "bool", "uint256"]
@@ -37,16 +37,16 @@ def nested(server: Server) -> str:
 
 
 def test_calldata_is_decoded_as_it_is_pasted(page_of: Open) -> None:
-    """Values appear without a reload, what does not fit below with the reason, and the address can be kept."""
+    """Values appear without a reload, failed signatures below with the reason, and the address can be shared."""
     page = page_of("/decode/")
     page.evaluate("window.same = true")
     page.get_by_label("Calldata").fill(EXAMPLE)
     expect(page.get_by_role("heading", name="transfer(address,uint256)")).to_be_visible()
-    expect(page.get_by_text("fits exactly")).to_be_visible()
+    expect(page.get_by_text("decodes exactly")).to_be_visible()
     assert page.locator(".decoded tbody tr").all_inner_texts() == [
         "0\taddress\t0x742d35cc6634c0532925a3b844bc454e4438f44e", f"1\tuint256\t{10**18}",
     ]  # fmt: skip
-    expect(page.get_by_role("region", name="This does not fit")).to_contain_text(COLLIDING)
+    expect(page.get_by_role("region", name="Signatures that do not decode")).to_contain_text(COLLIDING)
     assert page.url.endswith(f"/decode/?data={EXAMPLE}")
     assert page.evaluate("window.same")
     page.get_by_label("Calldata").fill("")
@@ -57,15 +57,15 @@ def test_it_works_without_a_script(page_of: Open) -> None:
     page = page_of("/decode/", java_script_enabled=False)
     page.get_by_label("Calldata").fill(EXAMPLE[:80] + "\n" + EXAMPLE[80:])
     page.get_by_role("button", name="Decode").click()
-    expect(page.get_by_text("fits exactly")).to_be_visible()
+    expect(page.get_by_text("decodes exactly")).to_be_visible()
     assert page.url.endswith(f"/decode/?data={EXAMPLE}")
     page.goto("/decode/")
     page.get_by_role("link", name="a transfer").click()
-    expect(page.get_by_text("fits exactly")).to_be_visible()
+    expect(page.get_by_text("decodes exactly")).to_be_visible()
 
 
-def test_parts_are_lists_within_each_other(page_of: Open, server: Server) -> None:
-    """What is calldata in its turn leads to its own decoding; markup in a value is text."""
+def test_tuples_are_nested_lists(page_of: Open, server: Server) -> None:
+    """Calldata inside a value links to its own page; markup in a value is text."""
     page = page_of(f"/decode/?data={nested(server)}")
     first = page.locator(".decoded > tbody > tr").first
     assert first.locator("> td > .values > li").count() == 2
@@ -76,16 +76,16 @@ def test_parts_are_lists_within_each_other(page_of: Open, server: Server) -> Non
     expect(page.get_by_role("heading", name="transfer(address,uint256)")).to_be_visible()
 
 
-def test_the_search_box_leads_to_it(page_of: Open) -> None:
+def test_the_search_page_links_to_it(page_of: Open) -> None:
     page = page_of("/")
     page.get_by_role("searchbox").fill(EXAMPLE)
     page.get_by_role("link", name="Decode it").click()
-    expect(page.get_by_text("fits exactly")).to_be_visible()
+    expect(page.get_by_text("decodes exactly")).to_be_visible()
 
 
 @pytest.mark.parametrize("data", ["xyz", "0xa9059c", "0xa9059cbb0", EVIL])
-def test_what_is_no_calldata_is_told(page_of: Open, server: Server, data: str) -> None:
-    """With a status, beside the form, which keeps what was written."""
+def test_input_that_is_not_calldata_is_an_error(page_of: Open, server: Server, data: str) -> None:
+    """The status is 400; the message stands below the form, which keeps the input."""
     for answer in (
         get(server.port, "/decode/?" + urlencode({"data": data})),
         request(server.port, "POST", "/decode/", urlencode({"data": data}).encode(), FORM),
@@ -99,8 +99,8 @@ def test_what_is_no_calldata_is_told(page_of: Open, server: Server, data: str) -
     expect(page.get_by_label("Calldata")).to_have_value(data)
 
 
-def test_long_data_is_shown_by_the_form(server: Server) -> None:
-    """Without an address of its own; of very many values and of very long ones the first part is shown."""
+def test_long_data_is_answered_to_the_post(server: Server) -> None:
+    """It gets no address of its own; of very many or very long values the page shows the first part."""
     text = "long(uint256[],bytes,string)"
     assert post_text(server.port, text).status == 201
     data = call(text, ["uint256[]", "bytes", "string"], [list(range(1000)), bytes(9000), "é" * 5000])
@@ -119,14 +119,14 @@ def test_data_that_is_too_long_is_refused(server: Server) -> None:
     assert request(server.port, "POST", "/decode/", body, FORM).status == 413
 
 
-def test_bytes_left_over_and_unknown_selectors_are_told(server: Server) -> None:
+def test_bytes_left_over_and_unknown_selectors_are_shown(server: Server) -> None:
     assert b"1 byte left over" in get(server.port, f"/decode/?data={EXAMPLE}00").body
-    assert b"no text with this selector is known" in get(server.port, "/decode/?data=0x00000000").body
+    assert b"no signature with this selector is known" in get(server.port, "/decode/?data=0x00000000").body
 
 
-def test_the_page_is_kept_as_long_as_it_is_true(server: Server) -> None:
-    """A new text of the selector makes another page of it."""
-    text = "keptDecode(uint256)"
+def test_the_page_is_cached_until_the_view_changes(server: Server) -> None:
+    """A new signature with the selector changes the page."""
+    text = "cachedDecode(uint256)"
     path = f"/decode/?data={call(text, ['uint256'], [7])}"
     answer = get(server.port, path)
     tag = {"If-None-Match": answer.header("ETag")}

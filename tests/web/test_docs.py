@@ -1,4 +1,4 @@
-"""The page of the API: everything in the document is on it, every example on it is true, and runs."""
+"""The API page: it shows the whole OpenAPI document, and all of its examples run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES = {
     "Token.sol": "contract Token { function fromTheDocs() external {} }",
     "calldata.hex": "0xa9059cbb",
 }
-"""The files that the curl lines name."""
+"""The files that the curl commands name."""
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def body_of(server: Server) -> str:
 
 
 def test_every_operation_is_on_the_page(server: Server, document: Any) -> None:
-    """By its tag, with its path, parameters and answers; each path of the document has a tag with a sentence."""
+    """With its path, parameters and answers; each operation has a tag with a description."""
     body = body_of(server)
     tags = {tag["name"] for tag in document["tags"]}
     for path, item in document["paths"].items():
@@ -57,19 +57,19 @@ def test_every_operation_is_on_the_page(server: Server, document: Any) -> None:
     assert not re.search(r"<style|\sstyle=|<script(?! src=)|\son[a-z]+=|javascript:", body)
 
 
-def test_every_example_to_follow_answers(server: Server) -> None:
-    """With 200, or with the way to the newest version."""
+def test_every_linked_example_answers(server: Server) -> None:
+    """With 200, or with a redirect to the newest version."""
     addresses = re.findall(r'<div class="try" data-try>.*?<a href="([^"]+)">Try it', body_of(server), re.DOTALL)
     assert len(addresses) > 15
     for address in map(unescape, addresses):
         assert get(server.port, address).status in (200, 302), address
 
 
-def test_every_curl_line_runs(server: Server, tmp_path: Path) -> None:
-    """As it stands, with the address that the page was asked under."""
+def test_every_curl_command_runs(server: Server, tmp_path: Path) -> None:
+    """Unchanged, with the address under which the page was requested."""
     for name, text in EXAMPLES.items():
         (tmp_path / name).write_text(text)
-    lines = re.findall(r'aria-label="A curl line[^"]*">(.*?)</pre>', body_of(server), re.DOTALL)
+    lines = re.findall(r'aria-label="The curl command[^"]*">(.*?)</pre>', body_of(server), re.DOTALL)
     assert len(lines) > 25
     for line in map(unescape, lines):
         words = shlex.split(line)
@@ -81,14 +81,14 @@ def test_every_curl_line_runs(server: Server, tmp_path: Path) -> None:
         assert ran.stdout in (b"200", b"201", b"302"), line
 
 
-def test_the_page_is_kept(server: Server) -> None:
+def test_the_page_is_cached(server: Server) -> None:
     answer = get(server.port, "/docs/")
     again = get(server.port, "/docs/", {"If-None-Match": answer.header("ETag")})
     assert (again.status, answer.header("Cache-Control")) == (304, "public, max-age=3600")
 
 
 def test_an_example_runs_on_the_page(page_of: Open) -> None:
-    """Its answer is shown below it; without a script the link leads there."""
+    """Its answer is shown below it; without a script the link opens the answer."""
     page = page_of("/docs/#decode")
     example = page.get_by_role("region", name="GET /api/v1/decode/", exact=True)
     example.get_by_role("link", name="Try it").click()
@@ -97,7 +97,7 @@ def test_an_example_runs_on_the_page(page_of: Open) -> None:
     assert "/docs/" in page.url
     example.get_by_text("Parameters and answers").click()
     expect(example.get_by_role("row", name=re.compile("^data required"))).to_be_visible()
-    # Beside an answer that is no page Chromium asks for an icon.
+    # For an answer that is not a page Chromium requests an icon.
     plain = page_of("/docs/", expected="404", java_script_enabled=False)
     plain.get_by_role("region", name="GET /api/v1/decode/", exact=True).get_by_role("link", name="Try it").click()
     assert "/api/v1/decode/?data=0xa9059cbb" in plain.url

@@ -1,4 +1,4 @@
-"""Each page over HTTP: what it says, how it is kept, what it refuses, and that nothing in it runs."""
+"""Each page over HTTP: its content, its caching, what it refuses, and that no markup in it runs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
+from sigdir.serve.pages.assets import asset_address, assets
 from sigdir.serve.pages.decode import EXAMPLE
-from sigdir.serve.pages.page import asset, assets
 from tests.serve.support import (
     FORM,
     HOST,
@@ -35,11 +35,11 @@ PAGES = [
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"
 
 
-OWN = {asset(name) for name in assets()}
+OWN = {asset_address(name) for name in assets()}
 
 
 class Elements(HTMLParser):
-    """The elements of a page and their attributes, as a browser makes them out."""
+    """The elements of a page and their attributes, as a browser parses them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,20 +73,20 @@ def test_a_page_has_a_strict_policy_and_no_script_of_its_own(server: Server, pat
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if path != "/submit/"])
-def test_a_page_is_kept_as_long_as_it_is_true(server: Server, path: str) -> None:
-    """It has a tag; who has it gets 304 without a body, until a row comes."""
+def test_a_page_is_cached_until_the_view_changes(server: Server, path: str) -> None:
+    """A client with the current ETag gets 304 without a body, until a row is added."""
     answer = get(server.port, path)
     tag = {"If-None-Match": answer.header("ETag")}
     again = get(server.port, path, tag)
     assert (again.status, again.body) == (304, b"")
     assert again.header("ETag") == answer.header("ETag")
     assert answer.header("Cache-Control") == "no-cache"
-    assert post_text(server.port, f"kept{abs(hash(path))}(uint256)").status == 201
+    assert post_text(server.port, f"cached{abs(hash(path))}(uint256)").status == 201
     assert get(server.port, path, tag).status == 200
 
 
-def test_assets_are_kept_for_ever_under_names_that_change(server: Server) -> None:
-    """The pages' assets answer under the names that pages use, packed where wanted; other names are not there."""
+def test_assets_are_cached_for_ever_under_names_that_change(server: Server) -> None:
+    """Assets answer at the names that pages use, gzipped on request; other names are 404."""
     names = re.findall(r"/assets/[\w.-]+", get(server.port, "/").body.decode())
     assert {re.sub(r"-\w{12}", "", name) for name in names} == {
         "/assets/icon.svg",
@@ -104,7 +104,7 @@ def test_assets_are_kept_for_ever_under_names_that_change(server: Server) -> Non
 
 
 def test_the_icon_is_where_browsers_look_for_one(server: Server) -> None:
-    """Also beside an API's answer, and kept for a day; the page's own icon is the same."""
+    """For JSON answers too, cached for a day; it is the same icon that pages name."""
     answer = get(server.port, "/favicon.ico", BROWSER)
     assert (answer.status, answer.header("Content-Type")) == (200, "image/svg+xml")
     assert answer.header("Cache-Control") == "public, max-age=86400"
@@ -112,7 +112,7 @@ def test_the_icon_is_where_browsers_look_for_one(server: Server) -> None:
     assert answer.body == get(server.port, icon).body
 
 
-def test_a_large_page_is_packed(server: Server) -> None:
+def test_a_large_page_is_gzipped(server: Server) -> None:
     answer = get(server.port, "/search/?q=transfer", {"Accept-Encoding": "gzip"})
     assert b"<mark>transfer</mark>" in gzip.decompress(answer.body)
 
@@ -135,8 +135,8 @@ def test_counts_are_live(server: Server, path: str) -> None:
              "/selector/0xa9059cbb/?id=999", "/search/?q=transfer&in=functions&page=999", "/search/?q=a&page=0",
              "/search/?q=a&in=functions&page=x", "/assets/../page.py", "/assets/nope.css"]
 )  # fmt: skip
-def test_what_is_not_there_is_a_page_too(server: Server, path: str) -> None:
-    """404 as HTML with a way on, or plainly for what is no page."""
+def test_a_missing_page_is_an_html_page(server: Server, path: str) -> None:
+    """A 404 is an HTML page with a search box, except for assets."""
     answer = get(server.port, path, BROWSER)
     assert answer.status == 404
     if "/assets/" not in path:
@@ -146,7 +146,7 @@ def test_what_is_not_there_is_a_page_too(server: Server, path: str) -> None:
         assert answer.header("ETag") == ""
 
 
-def test_other_clients_still_get_json_where_nothing_is(server: Server) -> None:
+def test_other_clients_get_json_for_a_missing_page(server: Server) -> None:
     assert get(server.port, "/nope").json() == {"detail": "Not found."}
 
 
@@ -155,13 +155,13 @@ def test_other_clients_still_get_json_where_nothing_is(server: Server) -> None:
                      ("/topic/" + TOPIC.upper().replace("X", "x") + "/", f"/topic/{TOPIC}/"), ("/search?q=a", "/search/?q=a"),
                      ("/browse/events", "/browse/events/"), ("/status", "/status/")]
 )  # fmt: skip
-def test_other_spellings_lead_to_the_page(server: Server, path: str, to: str) -> None:
+def test_other_spellings_redirect_to_the_page(server: Server, path: str, to: str) -> None:
     answer = get(server.port, path)
     assert (answer.status, answer.header("Location")) == (301, to)
 
 
 @pytest.mark.parametrize("path", ["/", "/search/", "/browse/", "/selector/0xa9059cbb/", "/status/"])
-def test_a_page_that_takes_nothing_says_so(server: Server, path: str) -> None:
+def test_a_page_without_a_form_refuses_post(server: Server, path: str) -> None:
     answer = request(server.port, "POST", path, b"a=1", FORM)
     assert answer.status == 405
     assert answer.header("Content-Type").startswith("text/html")
@@ -170,18 +170,18 @@ def test_a_page_that_takes_nothing_says_so(server: Server, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/search/", "/search/results/"])
-def test_a_question_has_a_most_of_bytes(server: Server, path: str) -> None:
+def test_a_query_has_a_maximum_length(server: Server, path: str) -> None:
     assert get(server.port, f"{path}?q={'a' * 16_384}").status == 414
     assert get(server.port, f"{path}?q={'a' * 16_000}").status == 200
 
 
-# Hostile words.
+# Hostile input.
 
 
 @pytest.mark.parametrize("path", ["/search/", "/search/results/", "/submit/"])
 @pytest.mark.parametrize("name", ["q", "text", "in", "as", "page"])
-def test_what_was_asked_is_text(server: Server, path: str, name: str) -> None:
-    """Markup and template marks in a parameter are shown as they are, and do nothing."""
+def test_parameters_are_shown_as_text(server: Server, path: str, name: str) -> None:
+    """Markup and template syntax in a parameter is shown literally and does nothing."""
     answer = get(server.port, f"{path}?{urlencode({name: EVIL})}", BROWSER)
     elements = Elements()
     elements.feed(answer.body.decode())
@@ -191,8 +191,8 @@ def test_what_was_asked_is_text(server: Server, path: str, name: str) -> None:
         assert EVIL in unescape(answer.body.decode())
 
 
-def test_a_row_is_text(server: Server) -> None:
-    """The names of sources come from whoever imported them."""
+def test_source_names_are_shown_as_text(server: Server) -> None:
+    """Whoever imports a source chooses its name."""
     body = get(server.port, "/status/").body.decode()
     assert "rows for &lt;b&gt;pages&lt;/b&gt;" in body
     assert "<b>pages" not in body
@@ -200,7 +200,7 @@ def test_a_row_is_text(server: Server) -> None:
 
 @pytest.mark.parametrize("asked", ["\0", "é", "%", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"), "((((", ")" * 500, "0x", "0xz", "a" * 900, "\n\n",
                                    "function", "event ", "<", "&lt;", "*", "1e400", "f(" + "(" * 2000])  # fmt: skip
-def test_any_question_has_an_answer(server: Server, asked: str) -> None:
+def test_any_query_has_an_answer(server: Server, asked: str) -> None:
     assert get(server.port, "/search/?q=" + quote(asked)).status == 200
 
 
@@ -208,21 +208,21 @@ def test_any_question_has_an_answer(server: Server, asked: str) -> None:
     ("asked", "shown"), [("0xa9059cbb", ["functions"]), ("0xa9059cbb" + "00" * 64, ["functions"]), (TOPIC, ["events"]),
                          ("0xddf252ad", ["functions", "events"]), ("transfer", ["functions", "events"])]
 )  # fmt: skip
-def test_a_whole_hash_is_looked_for_where_it_can_be(server: Server, asked: str, shown: list[str]) -> None:
-    """No heading for a collection without such hashes; events that begin with a selector are shown."""
+def test_a_whole_hash_is_searched_in_its_own_collection(server: Server, asked: str, shown: list[str]) -> None:
+    """A collection without such hashes has no heading; events whose topic begins with a selector are shown."""
     body = get(server.port, f"/search/?q={asked}").body.decode()
     assert re.findall(r'<section aria-labelledby="(\w+)"', body) == shown
 
 
 @pytest.mark.parametrize("asked", ["0x00000000", "0x00000000" + "00" * 64, "0x" + "00" * 32, "noSuchName"])
-def test_nothing_found_is_one_line_with_a_way_on(server: Server, asked: str) -> None:
-    """The line leads to Submit, as does the page of a hash that nobody knows."""
+def test_nothing_found_is_one_line_with_a_link(server: Server, asked: str) -> None:
+    """The line links to Submit, and so does the page of an unknown hash."""
     body = get(server.port, f"/search/?q={asked}").body.decode()
-    assert '<p class="none">Nothing found. <a href="/submit/">Submit it</a></p>' in body
+    assert '<p class="none">Nothing found. If you know the signature, <a href="/submit/">submit it</a>.</p>' in body
     assert "<section" not in body
     for path in ("/selector/0x00000000/", f"/topic/0x{'0' * 64}/"):
-        assert '<a href="/submit/">Submit it</a>' in get(server.port, path, BROWSER).body.decode()
-    assert "Submit it" not in visible(get(server.port, "/selector/0x12/", BROWSER))
+        assert 'If you know one, <a href="/submit/">submit it</a>.' in get(server.port, path, BROWSER).body.decode()
+    assert "submit it" not in visible(get(server.port, "/selector/0x12/", BROWSER))
 
 
 # Submitting.
@@ -245,7 +245,7 @@ def count(server: Server, text: str) -> int:
                 {"Sec-Fetch-Site": "cross-site", "Origin": "the server's own"}]
 )  # fmt: skip
 def test_a_form_of_another_site_does_nothing(server: Server, path: str, headers: dict[str, str]) -> None:
-    """Neither looked at nor stored."""
+    """It gets neither a preview nor stored."""
     own = f"http://{HOST}:{server.port}"
     headers = {name: own if value == "the server's own" else value for name, value in headers.items()}
     text = "forged(uint256)"
@@ -255,7 +255,7 @@ def test_a_form_of_another_site_does_nothing(server: Server, path: str, headers:
 
 
 @pytest.mark.parametrize("header", ["Origin", "Sec-Fetch-Site"])
-def test_our_own_form_is_taken(server: Server, header: str) -> None:
+def test_our_own_form_is_accepted(server: Server, header: str) -> None:
     own = f"{HOST}:{server.port}"
     value = "same-origin" if header == "Sec-Fetch-Site" else f"http://{own}"
     text = f"ours{len(header)}(uint256)"
@@ -264,8 +264,8 @@ def test_our_own_form_is_taken(server: Server, header: str) -> None:
     assert count(server, text) == 1
 
 
-def test_a_preview_carries_what_it_shows(server: Server) -> None:
-    """The new texts alone, each with its keyword, so that storing them needs nothing else."""
+def test_a_preview_carries_the_new_texts(server: Server) -> None:
+    """Only the new texts, each with its keyword, so that storing them needs nothing else."""
     text = "carried(uint)\nevent Carried(address indexed a)\ntransfer(address,uint256)\nno good\ncarried(uint256)"
     body = send_form(server, {"text": text, "as": "functions"}).body.decode()
     carried = re.search(r'<textarea name="texts" hidden>(.*?)</textarea>', body, re.DOTALL)
@@ -279,18 +279,21 @@ def test_lines_without_a_keyword_go_where_the_form_says(server: Server) -> None:
     assert re.search(r"topic 0x[0-9a-f]{64}", page)
 
 
-def test_what_is_stored_is_judged_again(server: Server) -> None:
-    """Texts that no preview showed, or that came in between, are known or refused like any other."""
+def test_texts_are_checked_again_before_they_are_stored(server: Server) -> None:
+    """A text without a preview, or stored by another request since, is handled like any other."""
     answer = send_form(
         server, {"texts": "stored(bad)\nfunction storedAgain()\nfunction storedAgain()"}, path="/submit/store/"
     )
-    assert "1 signature is in the directory now" in visible(answer)
+    assert (
+        "1 signature is now stored on disk and served. 2 lines are in the directory already or were rejected."
+        in visible(answer)
+    )
     assert count(server, "storedAgain") == 1
     assert "Nothing new" in visible(send_form(server, {"texts": "function storedAgain()"}, path="/submit/store/"))
 
 
-def test_a_submission_has_a_most_of_lines_and_bytes(server: Server) -> None:
-    """2,000 signatures are shown, one more is refused; a body over 4 MiB is not read."""
+def test_a_submission_has_a_maximum_size(server: Server) -> None:
+    """2,000 signatures get a preview, one more is refused; a body over 4 MiB is not read."""
     lines = [f"bounded{number}()" for number in range(2001)]
     assert "2,000 new" in visible(send_form(server, {"text": "\n".join(lines[:2000])}))
     refused = send_form(server, {"text": "\n".join(lines)})
@@ -302,55 +305,55 @@ def test_a_submission_has_a_most_of_lines_and_bytes(server: Server) -> None:
     assert large.header("Content-Type").startswith("text/html")
 
 
-def test_an_artifact_is_told_by_what_is_in_it(server: Server) -> None:
-    """A compiler's JSON with its ABI inside, sent as a file of any name."""
+def test_an_artifact_is_detected_by_its_content(server: Server) -> None:
+    """A compiler's JSON with an ABI inside, uploaded under any name."""
     body, headers = multipart({"kind": "auto"}, {"file": b'{"abi": [{"type": "error", "name": "Mine", "inputs": []}]}'})
     page = visible(request(server.port, "POST", "/submit/", body.replace(b"a.sol", b"a.bin"), headers))
     assert "1 new" in page
     assert "Mine()" in page
 
 
-def test_bytes_that_are_no_text_are_told_with_their_column(server: Server) -> None:
+def test_invalid_utf8_is_rejected_with_its_column(server: Server) -> None:
     body, headers = multipart({"kind": "list"}, {"file": b"f\xff()"})
     page = visible(request(server.port, "POST", "/submit/", body, headers))
     assert "not UTF-8, at column 2" in page
 
 
 @pytest.mark.parametrize(
-    ("line", "told"), [("transfer", "a ( was expected: name(types), at column 9"),
-                       ("hello world", "a ( was expected: name(types), at column 7"),
-                       ("f(uint256)x", "something is behind the signature"),
-                       ("f(Unknown.Type)", "this type was not found: submit the file that declares it too, at column 3"),
-                       ("f(Set.Data storage)", "a type of a library's own")]
+    ("line", "message"), [("transfer", "expected ( after the name, as in name(types), at column 9"),
+                       ("hello world", "expected ( after the name, as in name(types), at column 7"),
+                       ("f(uint256)x", "unexpected text after the signature"),
+                       ("f(Unknown.Type)", "this type was not found: also submit the file that declares it, at column 3"),
+                       ("f(Set.Data storage)", "a type that only library functions accept; it has no canonical text")]
 )  # fmt: skip
-def test_a_refusal_says_what_to_mend(server: Server, line: str, told: str) -> None:
-    """In words for who pasted a list, who has no ABI and may have more files."""
+def test_a_rejected_line_says_what_to_correct(server: Server, line: str, message: str) -> None:
+    """In words for a user who pasted a list: no mention of ABIs, and a hint at other files."""
     page = visible(send_form(server, {"text": line, "kind": "list"}))
-    assert told in page
+    assert message in page
     assert "of an ABI" not in re.sub(r"Signatures, an ABI.*", "", page, flags=re.DOTALL)
 
 
 # Links.
 
 
-def test_links_lead_somewhere(server: Server) -> None:
-    """Every link of every page here answers."""
+def test_every_link_answers(server: Server) -> None:
+    """Every link of every page gets 200 or a redirect."""
     seen: set[str] = set()
-    wanted = list(PAGES)
-    while wanted:
-        path = wanted.pop()
+    waiting = list(PAGES)
+    while waiting:
+        path = waiting.pop()
         if path in seen or len(seen) > 300:
             continue
         seen.add(path)
         answer = get(server.port, path, BROWSER)
         assert answer.status in (200, 302), path
         if path in PAGES:
-            wanted += [unescape(link) for link in re.findall(r'(?:href|src)="(/[^"]*)"', answer.body.decode())]
+            waiting += [unescape(link) for link in re.findall(r'(?:href|src)="(/[^"]*)"', answer.body.decode())]
     assert len(seen) > 50
 
 
-def test_browse_holds_every_row_once_while_rows_come(server: Server) -> None:
-    """Pages go on behind the last row seen, so rows that come meanwhile neither repeat nor hide another."""
+def test_browse_shows_every_row_once_while_rows_are_added(server: Server) -> None:
+    """A page continues after the last row seen, so rows added meanwhile neither repeat nor hide another."""
     path, seen = "/browse/functions/", []
     for number in range(50):
         page = get(server.port, path).body.decode()

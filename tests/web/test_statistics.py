@@ -1,4 +1,4 @@
-"""The statistics page and the report in Chromium: drawn by themselves, readable, asking for nothing."""
+"""The statistics page and the report in Chromium: they appear on their own, are readable and make no requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIGURES = 7
 
 @pytest.fixture
 def drawn(page_of: Open) -> Page:
-    """The statistics page, which comes again by itself until there are pictures."""
+    """The statistics page, which reloads until it has charts."""
     page = page_of("/statistics/")
     expect(page.locator("figure")).to_have_count(FIGURES, timeout=SAFETY_SECONDS * 1000)
     return page
@@ -34,24 +34,24 @@ def report(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def asked() -> list[str]:
+def heard() -> list[str]:
     return []
 
 
 @pytest.fixture
-def opened(browser: Browser, report: Path, asked: list[str]) -> Iterator[Page]:
-    """The report from a file, on a phone, without scripts; ``asked`` gets what it asks for and complains of."""
+def opened(browser: Browser, report: Path, heard: list[str]) -> Iterator[Page]:
+    """The report from a file, on a phone, without scripts; ``heard`` gets its requests and console messages."""
     context = browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 844})
     page = context.new_page()
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("console", lambda said: asked.append(said.text))
+    page.on("request", lambda request: heard.append(request.url))
+    page.on("console", lambda message: heard.append(message.text))
     page.goto(report.as_uri())
     yield page
     context.close()
 
 
-def test_pictures_come_by_themselves(drawn: Page) -> None:
-    """Each figure has a drawing as wide as its card; the totals are there."""
+def test_charts_appear_on_their_own(drawn: Page) -> None:
+    """Each figure has a chart as wide as its card; the totals are shown."""
     for svg in drawn.locator("figure svg").all():
         box, card = svg.bounding_box(), svg.locator("xpath=ancestor::figure").bounding_box()
         assert box is not None
@@ -63,15 +63,15 @@ def test_pictures_come_by_themselves(drawn: Page) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_figures_stand_out_in_light_and_dark(drawn: Page, scheme: str) -> None:
-    """Text in pictures has a contrast of 4.5 to 1, and bars have the scheme's colour."""
+    """Text in charts has a contrast of 4.5 to 1, and bars have the scheme's colour."""
     drawn.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     assert drawn.evaluate((ROOT / "tests/web/contrast.js").read_text()) == []
     fill = drawn.locator("#types .fill-first").first.evaluate("bar => getComputedStyle(bar).fill")
     assert fill == {"light": "rgb(36, 83, 166)", "dark": "rgb(127, 171, 255)"}[scheme]
 
 
-def test_no_word_of_a_picture_is_cut_off(drawn: Page) -> None:
-    """Every label lies inside of its drawing, in the browser's own font."""
+def test_no_label_of_a_chart_is_cut_off(drawn: Page) -> None:
+    """Every label lies inside its chart, in the browser's own font."""
     outside = drawn.locator("figure svg text").evaluate_all(
         """texts => texts.filter(text => {
             const [a, b] = [text.getBoundingClientRect(), text.ownerSVGElement.getBoundingClientRect()];
@@ -81,8 +81,8 @@ def test_no_word_of_a_picture_is_cut_off(drawn: Page) -> None:
     assert outside == []
 
 
-def test_the_numbers_open_by_key(drawn: Page) -> None:
-    """A table for whoever does not see the picture."""
+def test_the_table_opens_by_key(drawn: Page) -> None:
+    """The table of a chart opens with Enter."""
     table = drawn.locator("#types").get_by_role("table")
     expect(table).to_be_hidden()
     drawn.locator("#types summary").focus()
@@ -91,11 +91,11 @@ def test_the_numbers_open_by_key(drawn: Page) -> None:
     expect(table.get_by_role("rowheader", name="address", exact=True)).to_be_visible()
 
 
-def test_the_report_asks_for_nothing(opened: Page, report: Path, asked: list[str]) -> None:
-    """From a file, without scripts: styled, drawn, not wider than a phone, and not a request or an error."""
+def test_the_report_makes_no_requests(opened: Page, report: Path, heard: list[str]) -> None:
+    """From a file, without scripts: styled, not wider than a phone, and without a request or an error."""
     assert opened.locator("figure").count() == FIGURES
     for figure in opened.locator("figure svg").all():
         box = figure.bounding_box()
         assert box is not None
         assert 300 < box["width"] <= 390 - box["x"]
-    assert asked == [report.as_uri()]
+    assert heard == [report.as_uri()]

@@ -1,48 +1,50 @@
 "use strict";
-// What makes the pages quicker to use. Each works without it.
+// Makes the pages faster to use. Every page works without it.
 
 const box = document.querySelector("#q");
 const results = document.querySelector("#results");
-const told = document.querySelector("#told");
+const summary = document.querySelector("#summary");
 const welcome = document.querySelector("#welcome");
 
-// Results as one types: the newest question counts, older ones are given up.
+const NO_ANSWER = "The server does not answer.";
 
-const WAIT = 120; // milliseconds without a key before we ask
-let waiting = 0;
-let asking = null;
+// Search while typing. A new request cancels the one before.
+
+const WAIT = 120; // milliseconds without a key press before a request
+let timer = 0;
+let searching = null;
 let shown = box ? box.value.trim() : "";
 
-async function ask() {
+async function search() {
   const wanted = box.value.trim();
   if (wanted === shown) return;
-  asking?.abort();
-  asking = new AbortController();
+  searching?.abort();
+  searching = new AbortController();
   const address = new URLSearchParams({ q: wanted });
   try {
-    const answer = await fetch(`/search/results/?${address}`, { signal: asking.signal });
+    const answer = await fetch(`/search/results/?${address}`, { signal: searching.signal });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const found = answer.ok ? page.querySelector("[data-told]") : null;
+    const found = answer.ok ? page.querySelector("[data-summary]") : null;
     results.replaceChildren(...(found && wanted ? [document.adoptNode(found)] : []));
-    told.textContent = found ? found.dataset.told : "The results could not be had.";
+    summary.textContent = found ? found.dataset.summary : "The results could not be loaded.";
     if (welcome) welcome.hidden = wanted !== "";
     history.replaceState(null, "", wanted ? `/search/?${address}` : welcome ? "/" : "/search/");
     shown = wanted;
   } catch (error) {
-    if (error.name !== "AbortError") told.textContent = "The server does not answer.";
+    if (error.name !== "AbortError") summary.textContent = NO_ANSWER;
   }
 }
 
-if (box && results && told) {
+if (box && results && summary) {
   box.addEventListener("input", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(ask, WAIT);
+    clearTimeout(timer);
+    timer = setTimeout(search, WAIT);
   });
-  // What was typed before this was read.
-  if (welcome && box.value.trim()) ask();
+  // The box may contain text typed before this script loaded.
+  if (welcome && box.value.trim()) search();
 }
 
-// Keys: / goes to the box, the arrows from it through what was found, Escape back.
+// Keys: / focuses the box, the arrows move through the results, Escape returns to the box.
 
 document.addEventListener("keydown", (event) => {
   if (!box || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -64,7 +66,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// Calldata is decoded as it is pasted; a newer one gives up the one before.
+// Decode calldata as it is pasted. A new request cancels the one before.
 
 const form = document.querySelector("form[data-decode]");
 let decoding = null;
@@ -79,20 +81,20 @@ async function decode() {
     const answer = await fetch(form.action, sent);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const found = page.querySelector("#decoded");
-    if (!found) throw new Error("not a page of ours");
+    if (!found) throw new Error("not one of our pages");
     decoded.replaceChildren(...[...found.childNodes].map((node) => document.adoptNode(node)));
-    told.textContent = decoded.querySelector(".told")?.textContent ?? "";
+    summary.textContent = decoded.querySelector(".summary")?.textContent ?? "";
     form.elements.data.setAttribute("aria-invalid", !answer.ok);
     if (answer.redirected) history.replaceState(null, "", answer.url);
   } catch (error) {
-    if (error.name !== "AbortError") decoded.textContent = "The server does not answer.";
+    if (error.name !== "AbortError") decoded.textContent = NO_ANSWER;
   }
 }
 
 if (form) {
   form.addEventListener("input", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(decode, WAIT);
+    clearTimeout(timer);
+    timer = setTimeout(decode, WAIT);
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -100,9 +102,9 @@ if (form) {
   });
 }
 
-// Examples of the API are run where they stand.
+// Run the examples of the API on the page.
 
-const LONGEST = 20000; // characters of an answer that are shown
+const MAX_SHOWN = 20000; // characters of an answer
 
 async function run(link) {
   const place = link.closest("[data-try]");
@@ -117,15 +119,15 @@ async function run(link) {
     let text = "";
     for (let part = await reader.read(); ; part = await reader.read()) {
       text += decoder.decode(part.value, { stream: !part.done });
-      if (part.done || text.length > LONGEST) break;
+      if (part.done || text.length > MAX_SHOWN) break;
     }
     await reader.cancel();
-    if (answer.headers.get("Content-Type")?.startsWith("application/json") && text.length <= LONGEST) {
+    if (answer.headers.get("Content-Type")?.startsWith("application/json") && text.length <= MAX_SHOWN) {
       text = JSON.stringify(JSON.parse(text), null, 2);
     }
-    shown.textContent = `${answer.status} ${answer.statusText}\n\n${text.slice(0, LONGEST)}${text.length > LONGEST ? "\n…" : ""}`;
+    shown.textContent = `${answer.status} ${answer.statusText}\n\n${text.slice(0, MAX_SHOWN)}${text.length > MAX_SHOWN ? "\n…" : ""}`;
   } catch {
-    shown.textContent = "The server does not answer.";
+    shown.textContent = NO_ANSWER;
   }
 }
 
@@ -140,13 +142,13 @@ document.addEventListener("click", (event) => {
 
 async function copy(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  const area = document.createElement("textarea"); // a page that did not come over TLS has no clipboard
+  const area = document.createElement("textarea"); // without TLS there is no navigator.clipboard
   area.value = text;
   document.body.append(area);
   area.select();
   const done = document.execCommand("copy");
   area.remove();
-  if (!done) throw new Error("copying was refused");
+  if (!done) throw new Error("the browser refused to copy");
 }
 
 document.addEventListener("click", async (event) => {

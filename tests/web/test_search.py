@@ -1,4 +1,4 @@
-"""The search box's words, the order of what is found, and texts as ABIs, without a server."""
+"""Search input, the order of results, and texts as ABIs, without a server."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.serve.pages.abi import abi_json
-from sigdir.serve.pages.search import find
-from sigdir.serve.pages.understand import understand
+from sigdir.serve.pages.ranking import find
+from sigdir.serve.pages.search_query import parse_search
 from sigdir.signatures.abi import abi_entry
 from sigdir.signatures.collections import EVENT_SIGNATURES, FUNCTIONS, SIGNATURES
 from sigdir.signatures.grammar import normalise
@@ -22,7 +22,7 @@ TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
 
 @pytest.mark.parametrize(
-    ("given", "kind", "digits", "fragment"),
+    ("entered", "kind", "digits", "fragment"),
     [
         ("", "nothing", "", ""), ("  ", "nothing", "", ""), ("0x", "nothing", "", ""),
         ("0xA9059CBB", "selector", "a9059cbb", ""), (" a9059cbb ", "selector", "a9059cbb", ""),
@@ -41,29 +41,31 @@ TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
         ("grüße", "fragment", "", "grüße"),
     ],
 )  # fmt: skip
-def test_what_is_meant(given: str, kind: str, digits: str, fragment: str) -> None:
-    asked = understand(given)
-    assert (asked.kind, asked.digits, asked.fragment) == (kind, digits, fragment)
+def test_input_is_classified(entered: str, kind: str, digits: str, fragment: str) -> None:
+    query = parse_search(entered)
+    assert (query.kind, query.digits, query.fragment) == (kind, digits, fragment)
 
 
 def test_a_signature_has_its_hash() -> None:
-    asked = understand("function transfer(address to, uint amount)")
-    assert (asked.canonical, asked.digest[:4].hex()) == ("transfer(address,uint256)", "a9059cbb")
+    query = parse_search("function transfer(address to, uint amount)")
+    assert (query.canonical, query.digest[:4].hex()) == ("transfer(address,uint256)", "a9059cbb")
 
 
-@pytest.mark.parametrize(("given", "fault"), [("f(uint7)", "bad width at column 3"), ("f(uint7", ""), ("f(uint8)", "")])
-def test_a_fault_is_told_once_the_text_is_closed(given: str, fault: str) -> None:
-    assert understand(given).fault == fault
+@pytest.mark.parametrize(
+    ("entered", "problem"), [("f(uint7)", "bad width at column 3"), ("f(uint7", ""), ("f(uint8)", "")]
+)
+def test_a_problem_is_reported_once_the_text_is_closed(entered: str, problem: str) -> None:
+    assert parse_search(entered).problem == problem
 
 
-@given(st.text(max_size=200))
-def test_anything_is_understood(given: str) -> None:
-    """Nothing fails, and what is looked for is never empty unless nothing was asked."""
-    asked = understand(given)
-    assert (asked.kind == "nothing") == (not asked.digits and not asked.fragment)
+@given(entered=st.text(max_size=200))
+def test_any_input_is_classified(entered: str) -> None:
+    """Nothing fails, and only the kind `nothing` has neither digits nor a fragment."""
+    query = parse_search(entered)
+    assert (query.kind == "nothing") == (not query.digits and not query.fragment)
 
 
-# What is found.
+# Results.
 
 TEXTS = [
     "retransfer(bool)", "transferAll()", "Transfer(uint256)", "transfer(address,uint256)", "transfer()", "other()",
@@ -72,32 +74,32 @@ TEXTS = [
 
 
 def ranked(fragment: str, parts: int = 1, start: int = 0, size: int = 20) -> tuple[int, list[str]]:
-    """What is found for a fragment in rows that lie in so many segments."""
+    """The results for a fragment in rows divided into ``parts`` segments."""
     rows = [Row(n, n, text, keccak256(text.encode())[:4]) for n, text in enumerate(TEXTS, 1)]
     step = -(-len(rows) // parts)
     segments = [segment_of(rows[at : at + step], by_hash=True) for at in range(0, len(rows), step)]
-    found = find(view_of(segments), SIGNATURES, understand(fragment), start, size)
-    return found.count, [row.full for row in found.rows]
+    found = find(view_of(segments), SIGNATURES, parse_search(fragment), start, size)
+    return found.count, [row.text for row in found.rows]
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 8])
-def test_the_best_come_first(parts: int) -> None:
-    """What is well known, then the very name, then what begins so, then the rest; shorter ones first, then older ones."""
-    wanted = [
+def test_the_best_matches_come_first(parts: int) -> None:
+    """Well-known texts, then the same name, then the same beginning, then the rest; then by length, then by age."""
+    expected = [
         "transfer(address,uint256)", "transferFrom(address,address,uint256)", "transfer()", "Transfer(uint256)",
         "transferAll()", "aTransfer()", "retransfer(bool)",
     ]  # fmt: skip
-    assert ranked("transfer", parts) == (7, wanted)
+    assert ranked("transfer", parts) == (7, expected)
     pages = [ranked("transfer", parts, start, 2)[1] for start in (0, 2, 4, 6, 8)]
-    assert pages == [wanted[:2], wanted[2:4], wanted[4:6], wanted[6:], []]
+    assert pages == [expected[:2], expected[2:4], expected[4:6], expected[6:], []]
 
 
 @pytest.mark.parametrize("fragment", ["nowhere", "ü", "transfer(address,uint256)x", "t" * 100])
-def test_nothing_is_found_of_what_is_not_there(fragment: str) -> None:
+def test_an_absent_fragment_finds_nothing(fragment: str) -> None:
     assert ranked(fragment) == (0, [])
 
 
-def test_a_whole_text_comes_before_what_contains_it() -> None:
+def test_a_whole_text_comes_before_texts_that_contain_it() -> None:
     assert ranked("transfer()")[1] == ["transfer()", "aTransfer()"]
 
 
@@ -108,11 +110,11 @@ def test_a_whole_text_comes_before_what_contains_it() -> None:
     "text", ["f()", "f(uint256)", "f(address,uint256[3][])", "f((uint256,bool)[],bytes)", "f(((int8)[2],string)[][1])",
              "f(function)", "f(())"]
 )  # fmt: skip
-def test_an_abi_is_of_its_text(text: str) -> None:
-    """Reading the ABI as an import does gives the text again."""
-    told = abi_json(SIGNATURES, text)
-    assert told is not None
-    [entry] = json.loads(told)
+def test_an_abi_has_its_text(text: str) -> None:
+    """An import of the ABI reads the same text."""
+    abi = abi_json(SIGNATURES, text)
+    assert abi is not None
+    [entry] = json.loads(abi)
     assert entry["type"] == "function"
     read = abi_entry(entry, 1)
     assert normalise(read.text, said=read.declared_kind).text == text
@@ -120,9 +122,9 @@ def test_an_abi_is_of_its_text(text: str) -> None:
 
 
 def test_an_event_is_an_event() -> None:
-    told = abi_json(EVENT_SIGNATURES, "E(uint256,(bool))")
-    assert told is not None
-    [entry] = json.loads(told)
+    abi = abi_json(EVENT_SIGNATURES, "E(uint256,(bool))")
+    assert abi is not None
+    [entry] = json.loads(abi)
     assert (entry["type"], entry["anonymous"]) == ("event", False)
     assert [item["indexed"] for item in entry["inputs"]] == [False, False]
     tuple_of: dict[str, Any] = entry["inputs"][1]
@@ -130,5 +132,5 @@ def test_an_event_is_an_event() -> None:
 
 
 @pytest.mark.parametrize("text", ["f(" + "(" * 40 + "uint256" + ")" * 41, "f(" + ",".join(["uint256"] * 600) + ")"])
-def test_no_abi_of_what_is_too_much(text: str) -> None:
+def test_a_text_too_long_or_deep_has_no_abi(text: str) -> None:
     assert abi_json(SIGNATURES, text) is None

@@ -1,0 +1,85 @@
+"""The stylesheets, the script and the icon, each at an address that contains the hash of its content."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import falcon
+
+from sigdir.serve.http.errors import not_found
+from sigdir.serve.http.negotiate import takes_gzip
+
+FOLDER = Path(__file__).parent / "assets"
+
+_ASSET_SECONDS = 365 * 86_400
+_ICON_SECONDS = 86_400  # /favicon.ico keeps its address when the icon changes
+_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file that pages refer to. ``name`` contains the content's hash, so the content at a name never changes."""
+
+    name: str
+    type: str
+    body: bytes
+    gzipped: bytes
+
+    @classmethod
+    def of(cls, path: Path) -> Asset:
+        body = path.read_bytes()
+        name = f"{path.stem}-{hashlib.sha256(body).hexdigest()[:12]}{path.suffix}"
+        packer = zlib.compressobj(9, wbits=31)
+        return cls(name, _TYPES[path.suffix], body, packer.compress(body) + packer.flush())
+
+
+@lru_cache(maxsize=1)
+def assets() -> Mapping[str, Asset]:
+    """The assets by the name of their file."""
+    return {path.name: Asset.of(path) for path in sorted(FOLDER.iterdir()) if path.suffix in _TYPES}
+
+
+def asset_address(file_name: str) -> str:
+    """The address of an asset."""
+    return f"/assets/{assets()[file_name].name}"
+
+
+class AssetResource:
+    """The assets, each at its current name only."""
+
+    def __init__(self) -> None:
+        self._by_name = {asset.name: asset for asset in assets().values()}
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        asset = self._by_name.get(name)
+        if asset is None:
+            raise not_found()
+        _send(req, resp, asset, f"public, max-age={_ASSET_SECONDS}, immutable")
+
+    on_head = on_get
+
+
+class IconResource:
+    """The icon at the address where browsers look for one on their own, as with a JSON answer."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        _send(req, resp, assets()["icon.svg"], f"public, max-age={_ICON_SECONDS}")
+
+    on_head = on_get
+
+
+def _send(req: falcon.Request, resp: falcon.Response, asset: Asset, cache_control: str) -> None:
+    resp.content_type = asset.type
+    resp.set_header("Cache-Control", cache_control)
+    resp.set_header("X-Content-Type-Options", "nosniff")
+    resp.set_header("Vary", "Accept-Encoding")
+    if takes_gzip(req.get_header("Accept-Encoding") or ""):
+        resp.set_header("Content-Encoding", "gzip")
+        resp.data = asset.gzipped
+    else:
+        resp.data = asset.body

@@ -1,0 +1,141 @@
+"""The preview of a submission: for each candidate its canonical text and state, or why it is rejected."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sigdir.serve.http.errors import detail
+from sigdir.serve.lists.selection import texts_with
+from sigdir.serve.pages.rows import HASH_NAMES, hash_address
+from sigdir.signatures.candidates import Entry
+from sigdir.signatures.collections import SIGNATURES, Collection
+from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK, REASONS, GrammarError, normalise
+from sigdir.signatures.keccak import keccak256
+from sigdir.warehouse.index.view import View
+from sigdir.warehouse.staging import NewText
+
+MAX_SIGNATURES = 2000
+"""Candidates of one submission. Longer lists go through the API or `sigdir import`."""
+
+NEW, KNOWN, REPEATED, REJECTED = "new", "known", "repeated", "rejected"
+STATES = (NEW, KNOWN, REPEATED, REJECTED)
+
+_MAX_SHOWN = 300  # characters of a candidate as written
+
+_STORAGE = re.compile(rb"\bstorage\b")
+
+MESSAGES = {
+    "empty": "it is empty",
+    "too_long": f"longer than {MAX_TEXT_BYTES:,} bytes",
+    "bad_name": "expected a name",
+    "unknown_type": "not a type that signatures can contain",
+    "bad_width": "not a valid width for this type",
+    "bad_array": "expected an array length",
+    "unbalanced": "the parentheses do not match",
+    "library_type": "a type that only library functions accept; it has no canonical text",
+    "too_many_indexed": "more than three indexed parameters",
+    "bad_entry": "not a valid ABI entry",
+    "no_parenthesis": "expected ( after the name, as in name(types)",
+    "trailing_text": "unexpected text after the signature",
+    "undeclared_type": "this type was not found: also submit the file that declares it",
+    "encoding": "not UTF-8",
+    "placeholder": "a decompiler's placeholder, not a name",
+    "hash_mismatch": "the declared hash does not match the text",
+}
+"""What the preview says for each reject reason: the grammar's, and the three of ``_reason`` here."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewRow:
+    """A candidate and its state. ``reason`` and ``column`` (from 1, 0 for the whole) belong to a rejected one."""
+
+    line: int
+    written: str
+    state: str
+    reason: str = ""
+    column: int = 0
+    new: NewText | None = None
+
+    @property
+    def hex(self) -> str:
+        return "0x" + self.new.hash.hex() if self.new else ""
+
+    @property
+    def hash_name(self) -> str:
+        return HASH_NAMES[self.new.collection] if self.new else ""
+
+    @property
+    def address(self) -> str:
+        return hash_address(self.new.collection, self.new.hash) if self.new else ""
+
+    @property
+    def message(self) -> str:
+        return MESSAGES.get(self.reason, self.reason)
+
+    @property
+    def declaration(self) -> str:
+        """The text with the keyword of its collection."""
+        if self.new is None:
+            return ""
+        return f"{'function' if self.new.collection == SIGNATURES else 'event'} {self.new.text}"
+
+
+def preview(view: View, entries: Iterable[Entry], default: Collection) -> list[PreviewRow]:
+    """A row for each candidate; raises HttpError if there are too many.
+
+    ``default`` is the collection of candidates whose kind the input does not state.
+    """
+    found: list[PreviewRow] = []
+    seen: set[tuple[Collection, str]] = set()
+    for entry in entries:
+        if len(found) == MAX_SIGNATURES:
+            raise detail(
+                413, f"More than {MAX_SIGNATURES:,} signatures. Use the API or sigdir import for longer lists."
+            )
+        found.append(_preview_row(view, entry, default.code, seen))
+    return found
+
+
+def counts(rows: Iterable[PreviewRow]) -> dict[str, int]:
+    """The number of rows in each state."""
+    found = Counter(row.state for row in rows)
+    return {state: found[state] for state in STATES}
+
+
+def _preview_row(view: View, entry: Entry, default: int, seen: set[tuple[Collection, str]]) -> PreviewRow:
+    written = _shortened(entry.text)
+    if entry.reject_reason != OK:
+        return PreviewRow(entry.line, written, REJECTED, REASONS[entry.reject_reason])
+    try:
+        signature = normalise(entry.text, said=entry.declared_kind, default=default)
+    except GrammarError as error:
+        return PreviewRow(entry.line, written, REJECTED, _reason(error.reason, entry.text), error.column)
+    collection, digest = Collection.of_code(signature.collection), keccak256(signature.text.encode())
+    new = NewText(collection, signature.text, digest)
+    state = _state(view, new, seen)
+    seen.add((collection, signature.text))
+    return PreviewRow(entry.line, written, state, new=new)
+
+
+def _shortened(text: bytes) -> str:
+    written = text[:MAX_TEXT_BYTES].decode("utf-8", "backslashreplace")
+    return written if len(written) <= _MAX_SHOWN else written[:_MAX_SHOWN] + "…"
+
+
+def _state(view: View, new: NewText, seen: set[tuple[Collection, str]]) -> str:
+    if (new.collection, new.text) in seen:
+        return REPEATED
+    return KNOWN if new.text in texts_with(view, new.collection, new.hash) else NEW
+
+
+def _reason(reason: str, text: bytes) -> str:
+    """The grammar's reason, or a more helpful one for text that somebody typed or pasted."""
+    if reason in ("bad_entry", "bad_name") and b"(" not in text:
+        return "no_parenthesis"
+    if reason == "bad_entry":
+        return "trailing_text"
+    # Library functions write `storage`. A qualified type without it is most likely declared in a file not submitted.
+    return "undeclared_type" if reason == "library_type" and not _STORAGE.search(text) else reason

@@ -1,0 +1,80 @@
+"""What a search box contains: a selector, a topic, calldata, a signature or a part of one. Knows nothing of HTTP."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from sigdir.signatures.grammar import GrammarError, normalise
+from sigdir.signatures.keccak import keccak256
+
+Kind = Literal["nothing", "selector", "topic", "calldata", "address", "hex", "text", "fragment"]
+
+MAX_CHARACTERS = 8000
+
+_SELECTOR, _ADDRESS, _TOPIC, _WORD = 8, 40, 64, 64  # hex digits
+_HEX = re.compile(r"(0[xX])?([0-9a-fA-F]+)")
+_KEYWORD = re.compile(r"(function|event|error)\s+(?=\S)")
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """A search.
+
+    ``entered`` is the trimmed input. ``digits`` are the digits of a hash, or a part of them; ``fragment`` is the part
+    of a text to find. A complete signature has ``canonical`` and ``digest``, the whole 32-byte hash. ``problem`` says
+    why an input that looks like a complete signature is not valid.
+    """
+
+    entered: str
+    kind: Kind
+    digits: str = ""
+    fragment: str = ""
+    canonical: str = ""
+    digest: bytes = b""
+    problem: str = ""
+
+
+def parse_search(entered: str) -> SearchQuery:
+    """Classify an input. Never fails."""
+    entered = entered.strip()[:MAX_CHARACTERS]
+    if not entered:
+        return SearchQuery("", "nothing")
+    compact = _SPACE.sub("", entered)
+    hex = _HEX.fullmatch(compact)
+    if hex and (hex[1] or _is_whole(len(hex[2]))):
+        return _hex_query(entered, hex[2].lower())
+    if compact.lower() == "0x":
+        return SearchQuery(entered, "nothing")
+    return _text_query(entered)
+
+
+def _is_whole(digits: int) -> bool:
+    """Whether this many digits without 0x are a hash or calldata. Fewer may be part of a name, such as `dead`."""
+    return (digits >= _SELECTOR and (digits - _SELECTOR) % _WORD == 0) or digits == _TOPIC
+
+
+def _hex_query(entered: str, digits: str) -> SearchQuery:
+    if len(digits) < _SELECTOR:
+        return SearchQuery(entered, "hex", digits)
+    if len(digits) == _TOPIC:
+        return SearchQuery(entered, "topic", digits)
+    kind: Kind = "selector" if len(digits) == _SELECTOR else "address" if len(digits) == _ADDRESS else "calldata"
+    return SearchQuery(entered, kind, digits[:_SELECTOR])
+
+
+def _text_query(entered: str) -> SearchQuery:
+    # Stored texts contain no spaces, so the spaces of an unfinished declaration are dropped.
+    fragment = _SPACE.sub("", _KEYWORD.sub("", entered, count=1)) if entered.isascii() else entered
+    if "(" not in entered:
+        return SearchQuery(entered, "fragment", fragment=fragment)
+    try:
+        text = normalise(entered).text
+    except GrammarError as error:
+        # Without a closing parenthesis the user is still typing: no message yet.
+        is_complete = entered.endswith((")", ";"))
+        problem = f"{error.reason.replace('_', ' ')} at column {error.column}" if is_complete else ""
+        return SearchQuery(entered, "fragment", fragment=fragment, problem=problem)
+    return SearchQuery(entered, "text", fragment=text, canonical=text, digest=keccak256(text.encode()))

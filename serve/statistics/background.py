@@ -1,0 +1,150 @@
+"""Rendering the figures for the statistics page in another process, into a file that all workers share.
+
+Counting 10 M rows takes both cores ten seconds, and drawing takes Python half a second: too long for a worker. A
+visit to the page starts the process. It runs at the lowest priority and ends with its worker. Figures may be ten
+minutes old; they name their version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from sigdir.serve.servers.supervisor import end_with_parent
+from sigdir.warehouse import Warehouse
+from sigdir.warehouse.errors import Busy, WarehouseError
+from sigdir.warehouse.files import FileLock, make_folder, write_file
+from sigdir.warehouse.paths import Paths
+
+_MAX_AGE_SECONDS = 600.0
+_PAUSE_SECONDS = 5.0  # after a process that found another worker's process at work
+_PAUSE_AFTER_FAILURE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 900.0
+_MEMORY_LIMIT = "256MB"  # 450 MiB in all for 10 M rows; a limit of 1 GB took 1,080 MiB and was no faster
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedStatistics:
+    """The content of the file.
+
+    ``figures`` are ``figures.Figure`` as dictionaries, ``code`` identifies the code that rendered them, ``tag`` differs
+    between any two files.
+    """
+
+    version: int
+    about: str
+    totals: list[tuple[str, str]]
+    figures: list[dict[str, Any]]
+    code: str
+    tag: str
+
+
+@lru_cache(maxsize=1)
+def code_id() -> str:
+    """Eight hex digits that change with the code of the figures, so that changed code renders again."""
+    here = Path(__file__).parent
+    files = [here / "figures.py", here / "plots.py", here.parents[1] / "warehouse" / "sql" / "statistics.py"]
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:8]
+
+
+class BackgroundRenderer:
+    """Reads the rendered figures and starts a process when they are too old. Threads may share one."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._lock = threading.Lock()
+        self._last: RenderedStatistics | None = None
+        self._last_written_ns = 0
+        self._is_rendering = False
+        self._not_before = 0.0
+        self.has_failed = False
+
+    def newest(self, version: int) -> RenderedStatistics | None:
+        """The rendered figures, None before the first. Starts a process if they should be newer."""
+        with self._lock:
+            found = self._read()
+            if found is None or found.code != code_id() or (found.version != version and self._is_old()):
+                self._start()
+            return found
+
+    def _is_old(self) -> bool:
+        return time.time() - self._last_written_ns / 1e9 > _MAX_AGE_SECONDS
+
+    def _read(self) -> RenderedStatistics | None:
+        try:
+            written_ns = self._paths.statistics.stat().st_mtime_ns
+            if written_ns != self._last_written_ns:
+                content = orjson.loads(self._paths.statistics.read_bytes())
+                self._last = RenderedStatistics(**content, tag=f"{written_ns:x}")
+                self._last_written_ns = written_ns
+        except (OSError, ValueError, TypeError):  # missing, or written by other code
+            self._last, self._last_written_ns = None, 0
+        return self._last
+
+    def _start(self) -> None:
+        if not self._is_rendering and time.monotonic() >= self._not_before:
+            self._is_rendering = True
+            threading.Thread(target=self._run, name="statistics", daemon=True).start()
+
+    def _run(self) -> None:
+        """Run the process and wait for its end."""
+        command = [sys.executable, "-P", "-m", "sigdir.serve.statistics.background", str(self._paths.root)]
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=_TIMEOUT_SECONDS, check=False
+            )
+            has_failed = done.returncode != 0
+        except (OSError, subprocess.TimeoutExpired) as error:
+            print(f"statistics: {error}", file=sys.stderr, flush=True)
+            has_failed = True
+        with self._lock:
+            self._is_rendering, self.has_failed = False, has_failed
+            pause = _PAUSE_AFTER_FAILURE_SECONDS if has_failed else _PAUSE_SECONDS
+            self._not_before = time.monotonic() + pause
+
+
+def render(paths: Paths) -> None:
+    """Write the file for the newest version; raises Busy if another process is doing so, WarehouseError, OSError."""
+    from sigdir.serve.statistics.figures import figures, totals  # matplotlib takes 0.6 s
+    from sigdir.serve.statistics.report import about
+    from sigdir.warehouse.sql.statistics import statistics
+
+    make_folder(paths.cache)
+    with FileLock(paths.statistics_lock, wait=False):
+        found = statistics(Warehouse(paths.root, memory_limit=_MEMORY_LIMIT))
+        content = {
+            "version": found.version,
+            "about": about(found),
+            "totals": totals(found),
+            "figures": [asdict(figure) for figure in figures(found)],
+            "code": code_id(),
+        }
+        write_file(paths.statistics, orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS))
+
+
+def main(folder: str) -> int:
+    """Render the figures of a warehouse; the exit status is 1 if that failed."""
+    end_with_parent()
+    os.nice(19)
+    try:
+        render(Paths(Path(folder).absolute()))
+    except Busy:
+        return 0
+    except (WarehouseError, OSError) as error:
+        print(f"statistics: {error}", file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

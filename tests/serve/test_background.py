@@ -1,0 +1,121 @@
+"""The figures of the statistics page: rendered by another process into a file, and seldom again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import orjson
+import pytest
+
+from sigdir.serve.statistics.background import BackgroundRenderer, RenderedStatistics, code_id, main, render
+from sigdir.warehouse.files import FileLock
+from sigdir.warehouse.index.view import tidy
+from sigdir.warehouse.paths import Paths
+from tests.conftest import ROOT, import_files
+from tests.serve.support import until
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    """A warehouse with the figures of its version 1."""
+    paths = Paths(tmp_path_factory.mktemp("rendered") / "warehouse")
+    import_files([ROOT / "samples" / "erc-0020-token.txt"], paths.root)
+    render(paths)
+    return paths
+
+
+@pytest.fixture
+def paths(rendered: Paths, tmp_path: Path) -> Paths:
+    """A copy of it."""
+    shutil.copytree(rendered.root, tmp_path / "warehouse")
+    return Paths(tmp_path / "warehouse")
+
+
+def add_version(paths: Paths) -> None:
+    import_files([ROOT / "samples" / "erc-0721-nft.txt"], paths.root)
+
+
+def age(paths: Paths, seconds: int) -> None:
+    written = paths.statistics.stat().st_mtime - seconds
+    os.utime(paths.statistics, (written, written))
+
+
+def is_rendering() -> bool:
+    return any(thread.name == "statistics" for thread in threading.enumerate())
+
+
+def newest(renderer: BackgroundRenderer, version: int) -> RenderedStatistics:
+    """Wait for the figures of this version."""
+
+    def look() -> RenderedStatistics | None:
+        found = renderer.newest(version)
+        return found if found is not None and found.version == version else None
+
+    return until(look, f"figures of version {version}")
+
+
+def test_figures_of_this_version_are_only_read(paths: Paths) -> None:
+    """No process starts."""
+    found = BackgroundRenderer(paths).newest(1)
+    assert found is not None
+    assert found.version == 1
+    assert found.figures[0]["name"] == "growth"
+    assert not is_rendering()
+
+
+def test_a_newer_version_is_rendered_after_ten_minutes(paths: Paths) -> None:
+    """Until then the older figures are shown, with their version."""
+    renderer = BackgroundRenderer(paths)
+    add_version(paths)
+    before = renderer.newest(2)
+    assert before is not None
+    assert before.version == 1
+    assert not is_rendering()
+    age(paths, 601)
+    assert newest(renderer, 2).tag != before.tag
+
+
+@pytest.mark.parametrize("content", ["{", '{"version": 1, "about": "", "totals": [], "figures": [], "code": "other"}'])
+def test_a_file_of_other_code_is_rendered_again(paths: Paths, content: str) -> None:
+    """So is a broken file."""
+    paths.statistics.write_text(content)
+    renderer = BackgroundRenderer(paths)
+    until(lambda: (found := renderer.newest(1)) is not None and found.figures, "figures")
+    assert orjson.loads(paths.statistics.read_bytes())["code"] == code_id()
+
+
+def test_a_failure_is_logged_and_not_retried_at_once(paths: Paths, capfd: pytest.CaptureFixture[str]) -> None:
+    """A damaged data file leaves one line on standard error; the next try comes a minute later."""
+    paths.statistics.unlink()
+    data = next(paths.table.glob("*/*.parquet"))
+    damaged = bytearray(data.read_bytes())
+    damaged[100] ^= 1
+    data.write_bytes(damaged)
+    renderer = BackgroundRenderer(paths)
+    assert renderer.newest(1) is None
+    until(lambda: renderer.has_failed, "a failure")
+    assert renderer.newest(1) is None
+    assert not is_rendering()
+    logged = capfd.readouterr().err
+    assert logged.startswith(f"statistics: {data}: damaged")
+    assert logged.count("\n") == 1
+
+
+def test_one_process_renders_at_a_time(paths: Paths) -> None:
+    """A second process ends without touching the file."""
+    before = paths.statistics.stat().st_mtime_ns
+    with FileLock(paths.statistics_lock):
+        assert main(str(paths.root)) == 0
+    assert paths.statistics.stat().st_mtime_ns == before
+
+
+def test_tidying_the_cache_keeps_the_figures(paths: Paths) -> None:
+    """It removes only the indexes of data files that no longer exist."""
+    stray = paths.cache / "signatures-gone-0001"
+    stray.mkdir()
+    tidy(paths)
+    assert not stray.exists()
+    assert paths.statistics.exists()
