@@ -19,7 +19,6 @@ from sigdir.serve.pages.rows import HASH_NAMES, URL_NAMES, Row, row_of, with_has
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.standards import sources
 from sigdir.warehouse.index.names import Names
-from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.origins import Origin, Origins
 
