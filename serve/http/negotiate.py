@@ -10,7 +10,6 @@ from functools import lru_cache
 
 import falcon
 
-from sigdir.serve.http import conditional
 from sigdir.serve.http.errors import detail, not_found
 
 JSON, HTML, NDJSON = "application/json", "text/html", "application/x-ndjson"
@@ -79,7 +78,3 @@ def packed(req: falcon.Request, resp: falcon.Response, body: bytes) -> bytes:
     resp.set_header("Content-Encoding", "gzip")
     packer = zlib.compressobj(1, wbits=31)
     return packer.compress(body) + packer.flush()
-
-
-def not_modified(req: falcon.Request, resp: falcon.Response, tag: str, keep: str = "no-cache") -> bool:
-    return conditional.not_modified(req, resp, conditional.weak(tag), keep)

@@ -12,7 +12,9 @@ import falcon
 import orjson
 
 from sigdir.serve import openapi
-from sigdir.serve.http.negotiate import HTML, JSON, not_modified
+from sigdir.serve.http.conditional import not_modified, weak
+from sigdir.serve.http.negotiate import HTML, JSON
+from sigdir.serve.http.urls import base_url
 from sigdir.serve.openapi import resolve
 from sigdir.serve.pages.decode import EXAMPLE
 from sigdir.serve.pages.page import rendered, send
@@ -196,11 +198,9 @@ class DocsPage:
         self._trust_proxy = settings.trust_proxy
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        base = f"{req.scheme}://{req.netloc}"
-        if self._trust_proxy:
-            base = f"{req.forwarded_scheme}://{req.forwarded_host}"
-        page = _page(base)
-        if not not_modified(req, resp, hashlib.sha256(page).hexdigest()[:16], f"public, max-age={_SECONDS}"):
+        page = _page(base_url(req, self._trust_proxy))
+        etag = weak(hashlib.sha256(page).hexdigest()[:16])
+        if not not_modified(req, resp, etag, f"public, max-age={_SECONDS}"):
             send(req, resp, page)
 
     on_head = on_get
