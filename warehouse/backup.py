@@ -1,22 +1,22 @@
-"""A consistent copy of a warehouse that is in use, brought up to date in the same folder again and again.
+"""A consistent copy of a warehouse in use. Backing up into the same folder again copies only what is new.
 
 Invariants
     Every row that was acknowledged before the backup began is in the copy once.
-    The copy opens as the state of one moment: the new one, or where the backup was cut short the one
-    before or one in between; a first one that was cut short says that it is unfinished.
+    The copy opens as the state of one moment: the new one, or, where the backup was interrupted, the previous
+    one or one in between. A first backup that was interrupted is marked as unfinished.
     Nothing is written into a folder that is not a backup of this warehouse, or that was written to since.
 
 Protocol
-    0. Copy how far mirrors are, and what they have spooled. What a mirror's state counts is in its spool or
-       was published, so it may be older than the table and not newer; it is put in place last.
+    0. Copy the states of mirrors and their spools. The rows that a state counts are in its spool or published,
+       so a state may be older than the table and must not be newer: it is put in place last.
     1. Copy staging, as it is at one moment, into a file beside.
-    2. Read the log behind it. Rows that were folded in between are in both and count as folded, for the
-       log's watermark says so; the other way round they would be in neither.
-    3. Bring the data files and rejects that the copy lacks: a name is never used twice, so what is there
+    2. Read the log after that. Rows that were folded in between are in both and count as folded because of
+       the log's watermark; in the opposite order they would be in neither.
+    3. Copy the data files and rejects that the copy lacks: a name is never used twice, so a file that is there
        is right. Then the log's entries in their order, and staging last, in one transaction.
 
-    A log that is newer than its staging file is a whole state, by the same argument as in 2: that is why
-    staging comes last, and why a copy that is cut short can be opened.
+    A log that is newer than its staging file is a consistent state, for the reason given in 2. That is why
+    staging comes last, and why an interrupted copy can be opened.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from sigdir.warehouse.identity import (
     write_identity,
 )
 from sigdir.warehouse.log import LogEntry, newest_checkpoint, read_entries
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.paths import Paths, mirror_spool
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging import (
     Staging,
@@ -61,7 +61,7 @@ _TRIES = 10
 
 @dataclass
 class Report:
-    """What a backup did; ``present`` files were there already, ``bytes`` were copied, not linked."""
+    """What a backup did. ``present`` files were there already; ``bytes`` counts copied files, not linked ones."""
 
     version: int = -1
     rows: int = 0
@@ -77,11 +77,13 @@ class Report:
         return asdict(self) | {"seconds": round(self.seconds, 3)}
 
 
-def backup(source: Paths, copy: Paths, link: bool = False, tick: Callable[[Report], None] = lambda _: None) -> Report:
-    """Bring ``copy`` up to the state of now; raises UnreadableWarehouse, Busy where another backup is at it.
+def backup(
+    source: Paths, copy: Paths, link: bool = False, progress: Callable[[Report], None] = lambda _: None
+) -> Report:
+    """Bring ``copy`` up to date; raises UnreadableWarehouse, and Busy where another backup into it is running.
 
-    ``link`` makes hard links of data files where the file system can. ``tick`` is told the report as it
-    stands whenever a file is there.
+    ``link`` makes hard links of data files where the file system can. ``progress`` is called with the report
+    after every file.
     """
     began = time.monotonic()
     if not source.log.is_dir() and not source.staging.exists():
@@ -99,8 +101,8 @@ def backup(source: Paths, copy: Paths, link: bool = False, tick: Callable[[Repor
                 write_identity(copy, Identity(identity.format, identity.id, unfinished=True))
             remove_dead_runs(copy.tmp)
             with RunFolder(copy.tmp) as folder:
-                work = _Backup(source, copy, folder.path, link, tick)
-                work.carry_out(staging)
+                work = _Backup(source, copy, folder.path, link, progress)
+                work.run(staging)
             write_identity(copy, identity)
     finally:
         staging.close()
@@ -125,13 +127,15 @@ def _refuse_foreign(copy: Paths, identity: Identity) -> None:
 class _Backup:
     """One backup, step by step."""
 
-    def __init__(self, source: Paths, copy: Paths, folder: Path, link: bool, tick: Callable[[Report], None]) -> None:
+    def __init__(
+        self, source: Paths, copy: Paths, folder: Path, link: bool, progress: Callable[[Report], None]
+    ) -> None:
         self.source, self.copy, self.folder = source, copy, folder
-        self.link, self.tick = link, tick
+        self.link, self.progress = link, progress
         self.report = Report()
 
-    def carry_out(self, staging: Staging) -> None:
-        mirrors = self.taken_mirrors()
+    def run(self, staging: Staging) -> None:
+        mirrors = self.copy_mirrors()
         staged = self.folder / self.source.staging.name
         staging.copy(staged)
         snapshot = read_snapshot(self.source)
@@ -150,28 +154,28 @@ class _Backup:
         failpoints.reach("replaced")
         self.bring_mirrors(mirrors)
 
-    def taken_mirrors(self) -> list[tuple[Path, Path]]:
-        """Copies of each mirror's spool and of the state that counts it.
+    def copy_mirrors(self) -> list[tuple[Path, Path]]:
+        """Copy each mirror's spool with the state that counts its rows; returns the pairs, spool first.
 
-        A mirror that moves on faster than its spool can be copied is left as the copy has it.
+        A mirror that changes faster than its spool can be copied is left out: the copy keeps its older state.
         """
         taken = []
-        for state in sorted(self.source.mirrors.glob("*/*.json")):
+        for state in self.source.mirror_states():
             folder = self.folder / state.parent.name
             folder.mkdir(exist_ok=True)
-            spool = folder / state.with_suffix(".ndjson").name
+            spool = folder / mirror_spool(state).name
             for _ in range(_TRIES):
-                told = state.read_bytes() if state.exists() else b""
+                content = state.read_bytes() if state.exists() else b""
                 with suppress(FileNotFoundError):
-                    shutil.copyfile(state.with_suffix(".ndjson"), spool)
-                if told and state.exists() and state.read_bytes() == told:
-                    (folder / state.name).write_bytes(told)
+                    shutil.copyfile(mirror_spool(state), spool)
+                if content and state.exists() and state.read_bytes() == content:
+                    (folder / state.name).write_bytes(content)
                     taken.append((spool, folder / state.name))
                     break
         return taken
 
     def bring_mirrors(self, taken: list[tuple[Path, Path]]) -> None:
-        """The spool first: the copy's older state begins anew with one that is shorter than it counts."""
+        """Put each spool in place, then its state: a mirror starts again where its spool is shorter than its state counts."""
         for files in taken:
             to = self.copy.mirror(files[0].parent.name)
             make_folder(to)
@@ -183,8 +187,8 @@ class _Backup:
                     failpoints.reach("mirrored")
 
     def refuse_used(self, version: int) -> None:
-        """A copy that was written to since is a warehouse of its own; raises UnreadableWarehouse."""
-        if read_identity(self.copy).unfinished:  # nobody could open it
+        """Raise UnreadableWarehouse for a copy that was written to: it is a warehouse of its own now."""
+        if read_identity(self.copy).unfinished:  # nothing could open it
             return
         used = not is_as_backed_up(self.copy.staging)
         for file in self.copy.log_entries():
@@ -196,7 +200,7 @@ class _Backup:
             )
 
     def bring_files(self, entries: list[LogEntry], needed: set[Path]) -> None:
-        """Data files and rejects of all versions; those of older ones may have been vacuumed away."""
+        """Copy the data files and rejects of all versions; those of older versions may have been vacuumed."""
         folders = set()
         for entry in entries:
             run = (entry.summary or {}).get("run")
@@ -218,14 +222,14 @@ class _Backup:
         else:
             self.report.bytes += self.bring_bytes(file, to)
             self.report.copied += 1
-        self.tick(self.report)
+        self.progress(self.report)
 
     def linked(self, file: Path, to: Path) -> bool:
         try:
             to.hardlink_to(file)
             return True
         except FileExistsError:
-            to.unlink()  # of another size: not ours
+            to.unlink()  # of another size: not this file
             return self.linked(file, to)
         except OSError:  # another file system, or one without links
             return False
@@ -238,7 +242,7 @@ class _Backup:
         return to.stat().st_size
 
     def bring_log(self, version: int) -> None:
-        """The entries in their order, each whole: the copy opens at the last one that is there."""
+        """Copy the entries in their order, each whole: the copy opens at the last one that is there."""
         make_folder(self.copy.log)
         for number in range(version + 1):
             to = self.copy.log_entry(number)

@@ -1,16 +1,16 @@
-"""Which rows of a batch are new: the first of each text that the table and staging do not have.
+"""Which rows of a batch are new: the first row of each text that neither the table nor staging has.
 
-The set work is DuckDB's, which spills to disk under its memory limit, in three questions. Each asks
-only for the rows to strike out, and is spared where the one before leaves nothing to ask:
+DuckDB does the set operations and spills to disk under its memory limit, in three queries. Each returns only
+the rows to drop, and is skipped where nothing is left to ask:
 
-1. Which rows of the batch are known? A semi-join with the keys of the rows that are stored.
-2. Do any of the others share the first half of their key? An aggregation over one number, half the
-   price of one over whole keys with their least row, and in a list of distinct texts the last.
-3. Of those that do, which are not the first of their whole key?
+1. Which rows of the batch are stored already? A semi-join with the keys of the stored rows.
+2. Do any of the others share the first half of their key? An aggregation over one number, at half the cost
+   of one over whole keys with their first row. For a list of distinct texts this is the last query.
+3. Of those that do, which are not the first row of their whole key?
 
-Stored rows that cannot be in the batch are left out of the first question where that is cheap to
-tell: a file's hash column alone says which rows may be (their first 24 bits are set in a map of the
-batch's), and only the texts of those are hashed anew for their full keys.
+Stored rows that cannot be in the batch are left out of the first query where that is cheap: a map of the first
+24 hash bits that occur in the batch is compared with a file's hash column, and only the texts of the rows that
+match are hashed again for their full keys.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ from sigdir.warehouse.staging import StagedRow
 
 Flags = npt.NDArray[np.bool_]
 
-# The map of first hash bits: 16 MiB, so that it stays in a processor's cache. A batch of 100 k
-# sets 0.6 % of it.
+# The map of hash bits takes 16 MiB, so that it stays in a processor's cache. A batch of 100 k rows sets 0.6 % of it.
 _MAP_BITS = 24
-# Above this many rows most known rows are in the map anyway, and testing them is work for nothing.
+# In a batch of more rows, most stored rows match the map anyway and testing them gains nothing.
 _MAP_ROWS = 8_000_000
 
 
@@ -52,22 +51,22 @@ def new_rows(
     connection: duckdb.DuckDBPyConnection,
     threads: int,
 ) -> Flags:
-    """A flag for each row of the spill: True where it brings a text for the first time."""
+    """A flag for each row of the spill: True where its text is new and this is its first row."""
     keep = np.ones(spill.rows, np.bool_)
-    ask = _Questions(connection)
+    queries = _Queries(connection)
     if not spill.rows:
         return keep
     if staged or snapshot.files[spill.collection]:
         known = _known_keys(spill, snapshot, staged, threads)
-        ask.register("known", _KEY, ([keys.high, keys.low] for keys in known))
-        ask.register("batch", _NUMBERED_KEY, _kept(spill, keep))
-        ask.strike(keep, "SELECT number FROM batch SEMI JOIN known USING (high, low)")
-    ask.register("highs", _HALF_KEY, ([keys.high[keep[rows]]] for rows, keys in _slices(spill)))
-    shared = ask.column("SELECT high FROM highs GROUP BY high HAVING count(*) > 1")
+        queries.register("known", _KEY, ([keys.high, keys.low] for keys in known))
+        queries.register("batch", _NUMBERED_KEY, _kept(spill, keep))
+        queries.drop(keep, "SELECT number FROM batch SEMI JOIN known USING (high, low)")
+    queries.register("highs", _HALF_KEY, ([keys.high[keep[rows]]] for rows, keys in _slices(spill)))
+    shared = queries.column("SELECT high FROM highs GROUP BY high HAVING count(*) > 1")
     if len(shared):
-        ask.register("shared", _HALF_KEY, [[shared]])
-        ask.register("batch", _NUMBERED_KEY, _kept(spill, keep))
-        ask.strike(
+        queries.register("shared", _HALF_KEY, [[shared]])
+        queries.register("batch", _NUMBERED_KEY, _kept(spill, keep))
+        queries.drop(
             keep,
             "SELECT number FROM batch SEMI JOIN shared USING (high)"
             " QUALIFY row_number() OVER (PARTITION BY high, low ORDER BY number) > 1",
@@ -75,8 +74,8 @@ def new_rows(
     return keep
 
 
-class _Questions:
-    """Queries over columns that are streamed in as the engine asks for them."""
+class _Queries:
+    """Queries over columns that stream into DuckDB as it reads them."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
@@ -87,7 +86,7 @@ class _Questions:
         self._connection.register(name, pa.RecordBatchReader.from_batches(schema, batches))
 
     def _noting(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same; an error on the way is kept, for the engine tells only its text on."""
+        """The same batches; an error is kept, because DuckDB passes on only its text."""
         try:
             yield from batches
         except WarehouseError as error:
@@ -104,9 +103,9 @@ class _Questions:
     def column(self, query: str) -> npt.NDArray[Any]:
         return np.concatenate([np.empty(0, np.uint64), *self.chunks(query)])
 
-    def strike(self, keep: Flags, query: str) -> None:
+    def drop(self, keep: Flags, query: str) -> None:
         """Clear the flags of the row numbers that a query gives."""
-        numbers = list(self.chunks(query))  # all, for the query reads `keep` while it runs
+        numbers = list(self.chunks(query))  # all of them first: the query reads `keep` while it runs
         for chunk in numbers:
             keep[chunk] = False
 
@@ -122,14 +121,14 @@ def _slices(spill: Spill) -> Iterator[tuple[slice, Keys]]:
 
 
 def _kept(spill: Spill, keep: Flags) -> Iterator[list[npt.NDArray[Any]]]:
-    """The keys that are not struck out, with their row numbers."""
+    """The keys of the rows that are kept, with their row numbers."""
     for rows, keys in _slices(spill):
         chosen = np.flatnonzero(keep[rows])
         yield [keys.high[chosen], keys.low[chosen], chosen + rows.start]
 
 
 def _known_keys(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int) -> Iterator[Keys]:
-    """The keys of all rows that are stored already and may be in the batch."""
+    """The keys of all stored rows that may be in the batch."""
     if staged:
         joined = b"".join(row.digest for row in staged)
         yield keys_of(np.frombuffer(joined, np.uint8).reshape(-1, 32))

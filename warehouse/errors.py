@@ -1,4 +1,4 @@
-"""What can go wrong with data at rest. Every message is one line fit for a user."""
+"""The errors of data at rest. Every message is one line that a user can read."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from sigdir.signatures.errors import SigdirError
 
 
 class WarehouseError(SigdirError):
-    """The root of this floor's errors."""
+    """The base of all errors of this layer."""
 
 
 class UnreadableWarehouse(WarehouseError):
-    """The folder is not a warehouse we can use: unreadable, damaged, or of a newer format."""
+    """The folder or a part of it cannot be used: missing, unreadable, damaged, or of another format."""
 
 
 class Busy(WarehouseError):
-    """Another process holds the publish lock, and waiting for it was not wanted."""
+    """Another process holds the lock, and the caller did not want to wait."""
 
 
 class CommitConflict(WarehouseError):
-    """The table moved under a publisher; nothing was published."""
+    """Another process committed on the same version first; nothing was published."""
 
 
 class QueryError(WarehouseError):

@@ -1,7 +1,7 @@
 """Named points at which a test may end the process: ``SIGDIR_FAILPOINT=written`` kills it there.
 
-Inert otherwise: one look at a variable that is read once. A kill, not an exception: nothing runs
-after it, as when the machine's power goes.
+Without the variable, which is read once, each point costs a comparison. A point kills the process and raises
+no exception: nothing runs after it, as after a power loss.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import signal
 
-_WANTED = os.environ.get("SIGDIR_FAILPOINT", "")
+_CHOSEN = os.environ.get("SIGDIR_FAILPOINT", "")
 
 
 def reach(name: str) -> None:
-    """Die here if the environment names this point."""
-    if name == _WANTED:
+    """Kill this process if the environment names this point."""
+    if name == _CHOSEN:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,10 +1,10 @@
-"""Which format a warehouse has, and which warehouse it is: the file ``warehouse.json``.
+"""The file ``warehouse.json``: a warehouse's format and its id.
 
-One number stands for the whole folder: its table, its staging file, their names. A folder without the
-file that holds something is of format 1, which came before it.
+The format is one number for the whole folder: its table, its staging file, their names. A folder that has a
+table or a staging file and no ``warehouse.json`` is of format 1, which is older than the file.
 
-The id is random, given once, and kept by the staging file too, so that a staging file of another
-warehouse is noticed: its rows would be folded here, or taken for folded and deleted.
+The id is random and never changes. The staging file has it too, so that a staging file of another warehouse
+is detected: its rows would be folded here, or taken for folded and deleted.
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ from sigdir.warehouse.files import write_file
 from sigdir.warehouse.paths import Paths
 
 FORMAT = 1
-"""The layout of the folder that this version reads and writes. Another one is refused, or upgraded."""
+"""The layout of the folder that this version reads and writes. Another one is upgraded or refused."""
 
 STEPS: dict[int, Callable[[Paths], None]] = {}
-"""From each older format to the next: a function that changes the folder, called by ``upgrade``.
+"""For each older format, a function that changes the folder to the next one; called by ``upgrade``.
 
-A step is carried out again where it was cut short, so it must bear that. It changes the staging file's
-own number too."""
+A step that was interrupted runs again, so it must be idempotent. It changes the number in the staging file too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What ``warehouse.json`` says. ``id`` is empty where none was given yet.
+    """The content of ``warehouse.json``. ``id`` is empty where there is none yet.
 
-    ``unfinished`` is set while a first backup into the folder goes on.
+    ``unfinished`` is set while a first backup into the folder is running.
     """
 
     format: int
@@ -40,10 +39,10 @@ class Identity:
 
 
 def read_identity(paths: Paths) -> Identity:
-    """What the folder is, whether this version can use it or not; raises UnreadableWarehouse."""
+    """The folder's format and id, usable by this version or not; raises UnreadableWarehouse."""
     try:
-        told = json.loads(paths.identity.read_bytes())
-        return Identity(int(told["format"]), str(told["id"]), bool(told.get("unfinished")))
+        document = json.loads(paths.identity.read_bytes())
+        return Identity(int(document["format"]), str(document["id"]), bool(document.get("unfinished")))
     except FileNotFoundError:
         return Identity(1 if paths.log.is_dir() or paths.staging.exists() else FORMAT)
     except OSError as error:
@@ -53,7 +52,7 @@ def read_identity(paths: Paths) -> Identity:
 
 
 def usable_identity(paths: Paths) -> Identity:
-    """What the folder is; raises UnreadableWarehouse where it is not of the format that this version knows."""
+    """The folder's format and id; raises UnreadableWarehouse where this version cannot use it."""
     found = read_identity(paths)
     if found.unfinished:
         raise UnreadableWarehouse(f"{paths.root} is an unfinished backup: run `sigdir backup` into it again")
@@ -66,18 +65,18 @@ def usable_identity(paths: Paths) -> Identity:
 
 
 def write_identity(paths: Paths, identity: Identity) -> None:
-    """Put the file in place, whole and synced; raises UnreadableWarehouse."""
-    told = asdict(identity)
+    """Replace the file, whole and synced; raises UnreadableWarehouse."""
+    document = asdict(identity)
     if not identity.unfinished:
-        del told["unfinished"]
+        del document["unfinished"]
     try:
-        write_file(paths.identity, json.dumps(told).encode() + b"\n")
+        write_file(paths.identity, json.dumps(document).encode() + b"\n")
     except OSError as error:
         raise UnreadableWarehouse(f"{paths.identity}: {error.strerror}") from error
 
 
 def upgrade(paths: Paths) -> None:
-    """Bring an older folder to this version's format, step by step. The caller holds the publish lock."""
+    """Change an older folder to this version's format, step by step. The caller holds the publish lock."""
     found = read_identity(paths)
     while found.format in STEPS and not found.unfinished:
         STEPS[found.format](paths)

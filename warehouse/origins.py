@@ -1,7 +1,7 @@
-"""Where a row came from: the number of its import, and what that import's commit says of itself.
+"""Where a row came from: the number of its import, and that import's summary in the log.
 
-The number is a column of the row's data file, in runs as long as an import; each file is asked once. The
-commit is found in the log by its time, which is not before the row's own, in as many steps as halving takes.
+The number is a column of the row's data file, the same for all rows of an import; each file is read once. The
+commit is found by bisection over the log's times, because it is not earlier than its rows.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.paths import Paths
 
 _SOURCES = 5
-_STEPS = 64  # commits between a row's time and its import's: those of others that came while it was written
+_STEPS = 64  # commits of others at most between a row's time and its import's commit
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An import, shortly. ``names`` are those of its first sources, of ``sources`` in all, without their folders.
+    """An import in short. ``names`` are the names of its first sources without their folders; ``sources`` counts all.
 
     A row that was POSTed has the import 0.
     """
@@ -47,7 +47,7 @@ POSTED = Origin(0, -1, datetime.fromtimestamp(0, UTC), None, (), 0, 0)
 
 
 def origin_of(summary: dict[str, Any]) -> Origin:
-    """An import's summary as the log has it, cut to what can be shown to anyone: a folder's name is nobody's business."""
+    """The public part of an import's summary: names of folders stay private."""
     sources = summary.get("sources") or []
     names = tuple(str(source.get("path", "")).rstrip("/").rpartition("/")[2] for source in sources[:_SOURCES])
     imported = int((summary.get("totals") or {}).get("imported", 0))
@@ -58,7 +58,7 @@ def origin_of(summary: dict[str, Any]) -> Origin:
 
 
 class Origins:
-    """Looks origins up, and keeps what it found: neither a file nor a commit ever changes. Safe for threads."""
+    """Finds origins and keeps them: neither a file nor a commit ever changes. Safe for threads."""
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
@@ -67,7 +67,7 @@ class Origins:
         self._lock = threading.Lock()
 
     def of(self, view: View, collection: Collection, segment: int, row: int) -> Origin | None:
-        """The import of a row of the view's n-th segment; None where the log or the data file does not tell."""
+        """The import of a row of the view's n-th segment; None where the log or the data file cannot be read."""
         files = view.snapshot.files[collection]
         if segment >= len(files):
             return POSTED
@@ -79,7 +79,7 @@ class Origins:
                 if found is None:
                     return None
                 self._found[number] = found
-        except (WarehouseError, OSError):  # the file was vacuumed, or is damaged: what is mapped of it is served still
+        except (WarehouseError, OSError):  # vacuumed or damaged; its mapped columns are still served
             return None
         return self._found[number] if number else POSTED
 

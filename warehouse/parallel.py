@@ -1,4 +1,4 @@
-"""Threads in order: a parallel map and a look-ahead, both with a bound on what is in flight."""
+"""A parallel map and a read-ahead thread: both keep the order, and bound the items in flight."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ordered_map(pool: Executor, work: Callable[[Item], Result], items: Iterable[
 
 
 def in_background(items: Iterable[Item], ahead: int) -> Iterator[Item]:
-    """The same items, made in a thread of their own up to ``ahead`` before they are asked for."""
+    """The same items, made in a thread of their own, up to ``ahead`` items in advance."""
     ready: Queue[tuple[bool, Any]] = Queue(ahead)
     stopped = Event()
 
@@ -58,8 +58,8 @@ def in_background(items: Iterable[Item], ahead: int) -> Iterator[Item]:
                 return
             yield value
     finally:
-        # It may be waiting for room, and is given some; it may be reading a pipe that says nothing,
-        # and is not waited for.
+        # The thread may be waiting for room, so the queue is emptied. It may be reading a silent pipe, so it is not
+        # joined.
         stopped.set()
         with suppress(Empty):
             while True:

@@ -1,4 +1,4 @@
-"""Writing data files: encodings, row groups, statistics, and the file's entry for the log."""
+"""Writing data files: encodings, row groups, statistics, digests."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sigdir.warehouse.files import sync
 from sigdir.warehouse.schema import FILE_SCHEMA
 
 ROW_GROUP_ROWS = 100_000
-"""DuckDB skips and parallelises by row group; at 8 k rows a page read costs twice as much."""
+"""DuckDB skips and parallelises by row group. With groups of 8 k rows, reading a page costs twice as much."""
 
-# Chosen on 5 M real-looking rows (CPU seconds, MB): plain text and hash, zstd 1: 0.80, 96;
-# hash as lengths and bytes apart: 0.87, 74, which is what we write; lz4: 0.75, 127. Level 3 costs
-# 8 % for 3 % of size. The blooms on the hash cost 0.1 s and 6 MB and make a selector look-up in
-# DuckDB five times faster. Checksums cost nothing that could be measured.
+# Measured on 5 M realistic rows (CPU seconds, MB). Plain text and hash with zstd 1: 0.80, 96. The hash as
+# lengths and bytes apart: 0.87, 74; this is what we write. lz4: 0.75, 127. Level 3 costs 8 % time for 3 % of
+# size. The bloom filters of the hash cost 0.1 s and 6 MB and make a selector lookup in DuckDB five times
+# faster. Checksums cost nothing that could be measured.
 _OPTIONS: dict[str, Any] = {
     "compression": {name: "none" if name == "hash" else "zstd" for name in FILE_SCHEMA.names},
     "compression_level": {name: 1 for name in FILE_SCHEMA.names if name != "hash"},
@@ -98,7 +98,7 @@ def write_data_file(path: Path, collection: Collection, tables: Iterable[pa.Tabl
 
 
 def file_bytes(collection: Collection, tables: Iterable[pa.Table]) -> Iterator[bytes]:
-    """A data file as it is written, a row group at a time (3 MB), for who keeps none."""
+    """The bytes of a data file, a row group at a time (3 MB), without writing a file."""
     written = _Written()
     with pq.ParquetWriter(written, FILE_SCHEMA, **_options(collection)) as writer:
         for group in row_groups(tables):
@@ -108,7 +108,7 @@ def file_bytes(collection: Collection, tables: Iterable[pa.Table]) -> Iterator[b
 
 
 class _Written(io.RawIOBase):
-    """A file that is read from its beginning while it is written at its end."""
+    """A file in memory: ``taken`` returns what was written since its last call."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -134,7 +134,7 @@ def _options(collection: Collection) -> dict[str, Any]:
 def sha256_of(path: Path) -> str:
     """The digest of a whole file, in hex.
 
-    Checksums of pages leave out their headers, the footer and the blooms, by which readers skip rows.
+    The checksums of pages do not cover the headers, the footer and the bloom filters, by which readers skip rows.
     """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -142,9 +142,9 @@ def sha256_of(path: Path) -> str:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Errors of reading a Parquet file, with its name; they become UnreadableWarehouse.
+    """Turn errors of reading a Parquet file into UnreadableWarehouse, naming the file.
 
-    A damaged footer leads to an index that does not exist, or to a value that cannot be.
+    A damaged footer causes LookupError and ValueError too.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Rejected candidates on their way into a rejects file."""
+"""Rejects files: the rejected candidates of one import."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sigdir.warehouse.schema import REJECT_SCHEMA
 
 
 class RejectsWriter:
-    """Writes the rejects of a run as they come; the file is made with the first of them.
+    """Writes the rejects of a run as they come; the file is created with the first of them.
 
-    ``digest`` afterwards tells whether two runs rejected the same rows of the same files.
+    ``finish`` returns a digest by which a later run finds out that it rejects the same rows of the same files.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,7 +44,7 @@ class RejectsWriter:
         self._digest.update(_bytes_of(rows))
 
     def close(self) -> None:
-        """Let go of the file, finished or not."""
+        """Close the file, finished or not."""
         if self._writer is not None and self._writer.is_open:
             self._writer.close()
 
@@ -57,7 +57,7 @@ class RejectsWriter:
 
 
 def _bytes_of(rows: pa.Table) -> pa.Buffer:
-    """What tells rejects apart, row after row, however they are cut into tables."""
+    """The bytes for the digest, the same however the rows are cut into tables."""
     fields = [rows[name].cast(pa.string()) for name in ("file", "line", "reason", "position", "text")]
     return pc.binary_join_element_wise(*fields, "\n", "\0").combine_chunks().buffers()[2]
 

@@ -1,4 +1,4 @@
-"""The columns and their types. Nothing here does I/O."""
+"""The columns of data files and rejects files, and their types."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ REJECT_SCHEMA: Final = pa.schema(
         pa.field("line", pa.int64()),
     ]
 )
-"""A rejects file. ``position`` is the column (from 1, in bytes of the text) where the fault was
-noticed, 0 where it is the entry's as a whole. ``line`` counts lines from 1, or entries where the
-input has no lines (a JSON document, Parquet). Bytes that are no UTF-8 are written as ``\\xNN``."""
+"""A rejects file. ``position`` is the column (from 1, in bytes of the text) where the problem
+was found, 0 where the entry as a whole is wrong. ``line`` counts lines from 1, or entries where the
+input has no lines (a JSON document, Parquet). Bytes that are not UTF-8 are written as ``\\xNN``."""

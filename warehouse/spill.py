@@ -1,11 +1,11 @@
-"""A batch on its way into the table: texts, hashes and keys in files of the run's folder.
+"""The spill of a batch: texts, hashes and keys in files of the run's folder.
 
-A batch may be larger than memory, so what was normalised and hashed goes to disk at once, one
-spill a collection, in the order of the source. A row is known by its number in that order. Which
-rows are new is one flag each, decided later by ``dedupe``.
+A batch may be larger than memory, so canonical texts and their hashes are written to disk at once, one
+spill per collection, in the order of the source. A row is identified by its number in that order. ``dedupe``
+later decides which rows are new, one flag each.
 
-The key is the first 16 bytes of the digest. Two texts that share it can be made with about 2^64
-hashes, and all that this would win is that the second of them is taken for the first.
+The key is the first 16 bytes of the digest. Finding two texts that share it takes about 2^64 hashes; the
+second of them would be taken for a duplicate of the first.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ class Spill:
         self.rows += count
 
     def finish(self) -> None:
-        """Write what is left; from here on the spill is read."""
+        """Write what is buffered; after this the spill can be read."""
         self._texts.close()
         self.close()
 
     def close(self) -> None:
-        """Let go of the files, finished or not."""
+        """Close the files, finished or not."""
         try:
             self._sink.close()
-        finally:  # both fail on a full disk, with what they still have to write
+        finally:  # both fail on a full disk, writing their buffers
             self._keys.close()
 
     def batches(self) -> int:

@@ -240,7 +240,7 @@ def test_what_comes_while_files_are_copied_waits_for_the_next_one(paths: Paths, 
             done.append(report.copied)
             add_more(paths, "meanwhile")
 
-    backup(paths, copy, tick=meanwhile)
+    backup(paths, copy, progress=meanwhile)
     assert done
     after = visible(copy)
     for collection in COLLECTIONS:
