@@ -31,7 +31,7 @@ contract Desk {
 def _preview(page: Page) -> None:
     page.get_by_label("Signatures, an ABI").fill(_SOLIDITY)
     page.get_by_role("button", name="Preview").click()
-    page.get_by_role("heading", name="Preview").wait_for()
+    page.get_by_role("heading", name="Preview", level=1).wait_for()
 
 
 def _type(page: Page) -> None:
