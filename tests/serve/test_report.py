@@ -1,4 +1,4 @@
-"""``sigdir report``: one page that asks for nothing, whose numbers are the warehouse's."""
+"""`sigdir report`: one self-contained page with the numbers of the warehouse."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.warehouse.support import call_command
 FIGURES = ["growth", "sources", "types", "parameters", "shared", "zeros", "styles", "reasons"]
 HOSTILE = "</style><script>alert(1)</script> $\\frac{1}{2}$ \N{SNOWMAN}"
 
-# Found by their hash: two texts of one selector.
+# Two texts with the same selector.
 COLLIDING = ["transfer(address,uint256)", "many_msg_babbage(bytes1)"]
 MANY = [f"row{number}(bool)" for number in range(60)]
 
 
 class Page(HTMLParser):
-    """What a page consists of: its elements with their attributes, and its tables by figure."""
+    """The elements of a page with their attributes, and its tables by figure."""
 
     def __init__(self, made: bytes) -> None:
         super().__init__()
@@ -64,13 +64,13 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundled samples, a collision, rejects, and sources with names that pages must not believe."""
+    """The bundled samples, a collision, rejects, and sources with hostile names."""
     folder = tmp_path_factory.mktemp("report")
     file = folder / "a<b>&$x_1$\x01\udce9.txt"
     file.write_text("\n".join([*COLLIDING, *MANY, "f(uint257)", "f(", "g(nosuch)"]))
-    import_files([file], folder / "house", source=HOSTILE)
-    import_files([ROOT / "samples"], folder / "house")
-    return folder / "house"
+    import_files([file], folder / "warehouse", source=HOSTILE)
+    import_files([ROOT / "samples"], folder / "warehouse")
+    return folder / "warehouse"
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +83,13 @@ def made(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return out.read_bytes()
 
 
-def report(house: Path, *arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "sigdir", "report", "--warehouse", str(house), *map(str, arguments)]
+def report(warehouse: Path, *arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "sigdir", "report", "--warehouse", str(warehouse), *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
 
 
-def test_the_page_needs_nothing_else(made: bytes) -> None:
-    """No address, no script, no style but the one whose hash the page's own policy names."""
+def test_the_page_is_self_contained(made: bytes) -> None:
+    """No address, no script, and only the style whose hash is in the page's policy."""
     page = Page(made)
     tags = {tag for tag, _ in page.elements}
     assert not tags & {"script", "link", "img", "iframe", "object", "embed", "base", "a", "image", "use", "form"}
@@ -104,8 +104,8 @@ def test_the_page_needs_nothing_else(made: bytes) -> None:
     assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
-def test_every_figure_has_a_picture_a_sentence_and_a_table(made: bytes) -> None:
-    """Whoever sees no picture reads the same numbers; ids are there once."""
+def test_every_figure_has_a_chart_a_sentence_and_a_table(made: bytes) -> None:
+    """The table has the numbers of the chart; ids are unique."""
     page = Page(made)
     assert list(page.tables) == FIGURES
     assert len(page.all("svg")) == len(page.all("figcaption")) == len(page.all("details")) == len(FIGURES)
@@ -117,12 +117,12 @@ def test_every_figure_has_a_picture_a_sentence_and_a_table(made: bytes) -> None:
 
 
 def test_the_tables_have_the_numbers_of_the_warehouse(samples: Path, made: bytes) -> None:
-    """Counts as SQL gives them, shares of their own collection."""
-    house, tables = sigdir.open(samples), Page(made).tables
-    ((functions, events),) = house.sql(
+    """Counts equal those of SQL; shares are of the row's own collection."""
+    warehouse, tables = sigdir.open(samples), Page(made).tables
+    ((functions, events),) = warehouse.sql(
         "SELECT (SELECT count(*) FROM signatures), (SELECT count(*) FROM event_signatures)"
     ).rows()
-    ((addresses,),) = house.sql(
+    ((addresses,),) = warehouse.sql(
         "SELECT count(*) FROM (SELECT unnest(string_split(regexp_extract(text_signature, '[(](.*)[)]', 1), ',')) AS type"
         " FROM signatures WHERE text_signature NOT LIKE '%(%(%') WHERE type = 'address'"
     ).rows()
@@ -141,26 +141,26 @@ def test_the_tables_have_the_numbers_of_the_warehouse(samples: Path, made: bytes
 
 
 def test_names_of_sources_are_text(made: bytes) -> None:
-    """Markup, formulas and letters that no XML may have are shown or replaced, and run nothing."""
+    """Markup, formulas and characters that XML forbids are shown or replaced, and run nothing."""
     page = Page(made)
     assert any(HOSTILE in cell for row in page.tables["growth"] for cell in row)
     assert not page.all("script")
     assert any("a<b>&$x_1$" in text for text in page.texts), "a label of the plot"
 
 
-def test_no_folder_of_the_machine_is_told(samples: Path, made: bytes) -> None:
-    """A page may be shown to anybody: of a source it has the name."""
+def test_no_folder_of_the_machine_is_shown(samples: Path, made: bytes) -> None:
+    """A page may be public, so it shows only the names of sources."""
     assert str(samples.parent).encode() not in made
     assert str(ROOT).encode() not in made
 
 
 def test_the_same_warehouse_gives_the_same_page(samples: Path, made: bytes) -> None:
-    """No time of making, no drawn ids: pages can be compared."""
+    """No creation time and no random ids, so pages can be compared."""
     assert report(samples, "-", "--quiet").stdout == made
 
 
 def test_json_has_the_numbers_that_python_has(samples: Path) -> None:
-    """--json writes the Statistics of the version, and no page."""
+    """--json writes the Statistics of the version and no page."""
     done = report(samples, "--json", "--quiet")
     assert (
         done.stdout
@@ -169,14 +169,14 @@ def test_json_has_the_numbers_that_python_has(samples: Path) -> None:
     assert done.stderr == b""
 
 
-def test_an_older_version_can_be_asked_for(samples: Path) -> None:
+def test_as_of_reports_an_older_version(samples: Path) -> None:
     """--as-of counts the rows of that version."""
-    told = orjson.loads(report(samples, "--json", "--as-of", "1").stdout)
-    assert (told["version"], told["rows"]["signatures"], told["import_count"]) == (1, 62, 1)
+    numbers = orjson.loads(report(samples, "--json", "--as-of", "1").stdout)
+    assert (numbers["version"], numbers["rows"]["signatures"], numbers["import_count"]) == (1, 62, 1)
 
 
 def test_an_empty_warehouse_has_a_page_that_says_so(run_sigdir: Sigdir, house: Path, tmp_path: Path) -> None:
-    """Nothing imported is no error."""
+    """An empty warehouse is not an error."""
     house.mkdir()
     done = run_sigdir("report", tmp_path / "report.html")
     assert done.returncode == 0
@@ -186,12 +186,12 @@ def test_an_empty_warehouse_has_a_page_that_says_so(run_sigdir: Sigdir, house: P
     assert any("Nothing is imported yet" in text for text in page.texts)
 
 
-def test_what_cannot_be_done_is_told_in_a_line(samples: Path, tmp_path: Path) -> None:
-    """Nowhere to write, nothing to write, a version or a warehouse that is not there: what was there stays."""
+def test_a_failure_is_one_line_and_changes_no_file(samples: Path, tmp_path: Path) -> None:
+    """An unwritable or missing OUT, a missing version, a broken warehouse: an existing file keeps its content."""
     kept = tmp_path / "kept.html"
     kept.write_text("before")
     nowhere = tmp_path / "no" / "folder.html"
-    for house, arguments, said in (
+    for warehouse, arguments, message in (
         (samples, [nowhere], f"{nowhere}: No such file or directory"),
         (samples, [tmp_path], "is a directory"),
         (samples, [], "name the page to write"),
@@ -199,15 +199,15 @@ def test_what_cannot_be_done_is_told_in_a_line(samples: Path, tmp_path: Path) ->
         (samples, [kept, "--as-of", "99"], f"{samples} has no version 99"),
         (kept, [kept], f"{kept}"),
     ):
-        done = call_command("report", "--warehouse", house, *arguments)
+        done = call_command("report", "--warehouse", warehouse, *arguments)
         assert done.exit_code == 2, done
         assert done.stdout == ""
-        assert said in done.stderr.splitlines()[-1]
+        assert message in done.stderr.splitlines()[-1]
     assert kept.read_text() == "before"
     assert [file.name for file in tmp_path.iterdir()] == [kept.name]
 
 
-def test_matplotlib_is_loaded_for_a_picture_only() -> None:
-    """Neither the command's front nor a worker pays for it."""
+def test_matplotlib_is_loaded_only_to_draw() -> None:
+    """Importing the command or the server does not load it."""
     code = "import sys, sigdir.serve.statistics.report, sigdir.serve.app; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
