@@ -11,7 +11,7 @@ from typing import Any
 from playwright.sync_api import Page, sync_playwright
 
 from sigdir.serve.pages.decode import EXAMPLE
-from tests.conftest import ROOT, import_files
+from tests.conftest import ROOT, SAFETY_SECONDS, import_files
 from tests.serve.support import HOST, serving
 from tests.web.conftest import CHROMIUM, COLLIDING, FLAGS
 
@@ -40,7 +40,7 @@ def _type(page: Page) -> None:
 
 
 def _drawn(page: Page) -> None:
-    page.locator("figure").last.wait_for()
+    page.locator("figure").last.wait_for(timeout=SAFETY_SECONDS * 1000)
 
 
 _ALL = ("light", "dark", "phone")
