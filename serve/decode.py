@@ -11,15 +11,9 @@ from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import field_error
 from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.lists.selection import texts_with
-from sigdir.signatures.calldata import (
-    MAX_BYTES,
-    BadCalldata,
-    DecodeAttempt,
-    as_json,
-    calldata,
-    decode,
-)
+from sigdir.signatures.calldata import MAX_BYTES, BadCalldata, as_json, calldata, decode
 from sigdir.signatures.collections import SIGNATURES
+from sigdir.signatures.decode_attempt import DecodeAttempt
 from sigdir.signatures.standards import is_filtered
 from sigdir.warehouse.index.view import Reader, View
 

@@ -270,7 +270,7 @@ def _texts_of_abi(abi: list[Any]) -> dict[str, list[str]]:
         text = entry.text.decode("utf-8", "replace")
         if entry.reject_reason == OK:
             with suppress(GrammarError):  # then it is reported as it was put together
-                text = normalise(entry.text, said=entry.declared_kind).text
+                text = normalise(entry.text, declared_kind=entry.declared_kind).text
         texts["event" if entry.declared_kind == EVENTS else "function"].append(text)
     return texts
 

@@ -13,9 +13,11 @@ from sigdir.serve.http.errors import HttpError
 from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.pages.page import ViewPage, rendered, send
 from sigdir.serve.pages.rows import hash_address
-from sigdir.signatures.calldata import BadCalldata, DecodeAttempt, Type, as_json, calldata
+from sigdir.signatures.calldata import BadCalldata, as_json, calldata
 from sigdir.signatures.collections import SIGNATURES
+from sigdir.signatures.decode_attempt import DecodeAttempt
 from sigdir.signatures.standards import is_filtered
+from sigdir.signatures.types import Type
 from sigdir.warehouse.index.view import View
 
 # Any proxy accepts an address of this length. Longer data has no address and is answered to the POST itself.

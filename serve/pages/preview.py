@@ -110,7 +110,7 @@ def _preview_row(view: View, entry: Entry, default: int, seen: set[tuple[Collect
     if entry.reject_reason != OK:
         return PreviewRow(entry.line, written, REJECTED, REASONS[entry.reject_reason])
     try:
-        signature = normalise(entry.text, said=entry.declared_kind, default=default)
+        signature = normalise(entry.text, declared_kind=entry.declared_kind, default_kind=default)
     except GrammarError as error:
         return PreviewRow(entry.line, written, REJECTED, _reason(error.reason, entry.text), error.column)
     collection, digest = Collection.of_code(signature.collection), keccak256(signature.text.encode())

@@ -14,7 +14,8 @@ from sigdir.cli.errors import Command
 from sigdir.cli.options import json_option, warehouse_option
 from sigdir.cli.output import write_json
 from sigdir.serve.decode import candidates, document
-from sigdir.signatures.calldata import MAX_BYTES, DecodeAttempt, as_json, calldata
+from sigdir.signatures.calldata import MAX_BYTES, as_json, calldata
+from sigdir.signatures.decode_attempt import DecodeAttempt
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.paths import existing
 

@@ -18,6 +18,7 @@ from typing import Any
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.grammar import BAD_ENTRY, BAD_NAME, MAX_TEXT_BYTES, OK
+from sigdir.signatures.types import split_types
 
 _WITHOUT_SELECTOR = frozenset(["constructor", "fallback", "receive"])
 
@@ -51,8 +52,8 @@ def abi_entry(item: Any, number: int, declared: bytes = b"") -> Entry:
         return rejected_entry(item, number)
     if item.get("anonymous") is True:
         text += " anonymous"
-    fault = OK if _NAME.fullmatch(name) else BAD_NAME
-    return Entry(encoded(text), number, collection, declared, fault)
+    reject_reason = OK if _NAME.fullmatch(name) else BAD_NAME
+    return Entry(encoded(text), number, collection, declared, reject_reason)
 
 
 def _types(inputs: Any, with_indexed: bool) -> str:
@@ -90,19 +91,14 @@ def _list(value: Any) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def one_type(kind: Any) -> str:
-    """The type as written, if it is one: no comma outside parentheses, and these in pairs.
+def one_type(kind: str) -> str:
+    """The type as written; raises ValueError where it is empty, several types or not balanced.
 
-    What kind of type it is the grammar decides. Cached, for a whole dump has some thousand types.
+    The grammar decides whether it is a type. Cached, because a whole dump has a few thousand types.
     """
-    depth = 0
-    for character in kind:
-        depth += (character == "(") - (character == ")")
-        if depth < 0 or (character == "," and depth == 0):
-            raise ValueError("not one type")
-    if depth or not kind:
+    if split_types(kind) != [kind] or not kind:
         raise ValueError("not one type")
-    return str(kind)
+    return kind
 
 
 def encoded(text: str) -> bytes:

@@ -1,7 +1,7 @@
-"""Candidates in, result out: encoding, grammar, hash, declared hash, for a whole batch.
+"""A batch of candidates to canonical texts, hashes and rejects.
 
-This function knows no files and no warehouse, so it runs in a thread here and would run as it is
-in any engine that maps batches. The heavy parts are compiled and hold no interpreter lock.
+This function knows no files and no warehouse, so it runs in a thread here and, as it is, in any engine that maps
+batches. The heavy parts are compiled and release the GIL.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numba import njit
 
 from sigdir.signatures.candidates import Candidates
 from sigdir.signatures.collections import COLLECTIONS, FUNCTIONS, UNKNOWN, Collection
-from sigdir.signatures.columns import Rows, bytes_of
+from sigdir.signatures.columns import Rows, as_readonly, bytes_of
 from sigdir.signatures.grammar import (
     ENCODING,
     HASH_MISMATCH,
@@ -56,19 +56,22 @@ class BatchResult:
     rejected: Rejected
 
 
-def canonicalise(candidates: Candidates, default: int = FUNCTIONS) -> BatchResult:
-    """Judge a batch. ``default`` is the collection of rows that name none."""
+def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> BatchResult:
+    """Check encoding, grammar and declared hash of each row, and hash it.
+
+    ``default_kind`` is the collection of rows that state none.
+    """
     rows = len(candidates)
-    faults, fault_columns = _faults(candidates)
+    refused, refused_at = _refused(candidates)
     ends = candidates.ends
-    if faults is not None:  # a faulty row is not read at all
-        ends = np.where(faults == OK, ends, candidates.starts)
-    said = candidates.declared_kinds if candidates.declared_kinds is not None else np.full(rows, UNKNOWN, np.uint8)
-    result = normalise_rows(candidates.data, candidates.starts, ends, said, default)
+    if refused is not None:  # the grammar does not read a refused row
+        ends = np.where(refused == OK, ends, candidates.starts)
+    kinds = candidates.declared_kinds if candidates.declared_kinds is not None else np.full(rows, UNKNOWN, np.uint8)
+    result = normalise_rows(candidates.data, candidates.starts, ends, kinds, default_kind)
     reasons, columns = result.reasons, result.columns
-    if faults is not None:
-        reasons = np.where(faults == OK, reasons, faults)
-        columns = np.where(faults == OK, columns, fault_columns)
+    if refused is not None:
+        reasons = np.where(refused == OK, reasons, refused)
+        columns = np.where(refused == OK, columns, refused_at)
     digests = keccak256_rows(result.data, result.offsets)
     wrong = _mismatches(candidates, reasons, digests)
     if wrong is not None:
@@ -87,72 +90,68 @@ def canonicalise(candidates: Candidates, default: int = FUNCTIONS) -> BatchResul
 
 
 def check_canonical(collection: Collection, text: pa.StringArray) -> tuple[Array, Array]:
-    """Judge stored texts anew: their digests, uint8 of (rows, 32), and a flag a row.
+    """Check stored texts again: their digests, uint8 of (rows, 32), and a flag a row.
 
     The flag is set where the text normalises to itself in its collection. There must be rows.
     """
     bounds, data = bytes_of(text)
-    # A kernel is compiled for each kind of array, 20 s for these two: the kinds are those of an import.
-    bounds, writable = bounds.copy(), data.copy()
-    data.flags.writeable = False
     code = collection.code
     result = normalise_rows(data, bounds[:-1], bounds[1:], np.full(len(text), code, np.uint8), code)
     good = (result.reasons == OK) & (result.collections == code) & (np.diff(result.offsets) == np.diff(bounds))
     if not (good.all() and np.array_equal(result.data[: result.offsets[-1]], data[bounds[0] : bounds[-1]])):
         canonical = pa.StringArray.from_buffers(len(text), pa.py_buffer(result.offsets), pa.py_buffer(result.data))
         good &= pc.equal(canonical, text).to_numpy(zero_copy_only=False)
-    return keccak256_rows(writable, bounds), good
+    return keccak256_rows(data, bounds), good
 
 
 def canonicalise_one(text: str, collection: int) -> tuple[str, bytes]:
-    """The canonical text and its digest, of one text that is said to belong to a collection; raises GrammarError.
+    """The canonical text of one declaration of this collection, and its digest; raises GrammarError.
 
-    As a batch of one would do it, without a batch's columns: 2.5 microseconds, where the grammar as plain
-    Python and pycryptodome take 9 to 19. The interpreter is kept: a server that let go of it here would
-    wait longer to have it back.
+    The same as a batch of one, without a batch's columns: 2.5 microseconds. The grammar as plain Python and
+    pycryptodome take 9 to 19. It holds the GIL, because a busy server would wait longer to reacquire it.
     """
     if text.isascii() and len(text) <= MAX_TEXT_BYTES:
         raw = np.frombuffer(text.encode(), np.uint8)
-        reason, found, out, digest = _judge_one(raw, collection)
+        reason, found, out, digest = _canonicalise_one(raw, collection)
         if reason == OK and found == collection:
             return out.tobytes().decode(), digest.tobytes()
-    signature = normalise(text, said=collection, default=collection)
+    signature = normalise(text, collection, collection)
     if signature.collection != collection:
         raise GrammarError("bad_name", 1, text)
     return signature.text, keccak256(signature.text.encode())
 
 
 @njit(cache=True)
-def _judge_one(data: Array, collection: int) -> tuple[int, int, Array, Array]:
+def _canonicalise_one(data: Array, collection: int) -> tuple[int, int, Array, Array]:
     starts, ends = np.zeros(1, np.int32), np.full(1, len(data), np.int32)
-    said = np.full(1, collection, np.uint8)
+    kinds = np.full(1, collection, np.uint8)
     out, offsets = np.empty(2 * len(data) + 16, np.uint8), np.empty(2, np.int32)
     reasons, columns, collections = np.empty(1, np.uint8), np.empty(1, np.int32), np.empty(1, np.uint8)
     digests = np.empty((1, 4), np.uint64)
-    declarations(data, starts, ends, said, collection, out, offsets, reasons, columns, collections)
+    declarations(data, starts, ends, kinds, collection, out, offsets, reasons, columns, collections)
     digests_of(out, offsets, digests)
     return reasons[0], collections[0], out[: offsets[1]], digests[0]
 
 
-def _faults(candidates: Candidates) -> tuple[Array | None, Array]:
-    """The reasons and columns of rows that the reader refused or that are not UTF-8."""
-    faults = candidates.reject_reasons
-    if faults is not None and not faults.any():
-        faults = None
+def _refused(candidates: Candidates) -> tuple[Array | None, Array]:
+    """The reject reasons and columns of rows that the reader refused or that are not UTF-8; None for no such row."""
+    reasons = candidates.reject_reasons
+    if reasons is not None and not reasons.any():
+        reasons = None
     data = candidates.data
     if not len(data) or data.max() < 0x80:
-        return faults, np.zeros(len(candidates), np.int32)
-    faults = np.zeros(len(candidates), np.uint8) if faults is None else faults.copy()
+        return reasons, np.zeros(len(candidates), np.int32)
+    reasons = np.zeros(len(candidates), np.uint8) if reasons is None else reasons.copy()
     columns = np.zeros(len(candidates), np.int32)
     raw = data.tobytes()
     for row, (start, end) in enumerate(zip(candidates.starts.tolist(), candidates.ends.tolist(), strict=True)):
         text = raw[start:end]
-        if faults[row] == OK and end - start <= MAX_TEXT_BYTES and not text.isascii():
+        if reasons[row] == OK and end - start <= MAX_TEXT_BYTES and not text.isascii():
             try:
                 text.decode()
             except UnicodeDecodeError as error:
-                faults[row], columns[row] = ENCODING, error.start + 1
-    return faults, columns
+                reasons[row], columns[row] = ENCODING, error.start + 1
+    return reasons, columns
 
 
 def _mismatches(candidates: Candidates, reasons: Array, digests: Array) -> Array | None:
@@ -171,17 +170,17 @@ def _rejected(candidates: Candidates, reasons: Array, columns: Array, collection
     starts = candidates.starts[rows]
     ends = np.minimum(candidates.ends[rows], starts + MAX_TEXT_BYTES)
     texts = _texts(candidates.data, starts, ends)
-    # pa.array loads pandas, a quarter of a second: a server that starts has nothing to reject.
+    # pa.array loads pandas, a quarter of a second; a starting server has nothing to reject.
     names = pa.array(_COLLECTION_NAMES[collections[rows]], pa.string()) if len(rows) else texts
     return Rejected(texts, reasons[rows], columns[rows], candidates.lines[rows], names)
 
 
 def _texts(data: Array, starts: Array, ends: Array) -> pa.StringArray:
-    """The texts as read, bytes that are no UTF-8 written as ``\\xNN``."""
+    """The texts as read; bytes that are not UTF-8 are written as ``\\xNN``."""
     offsets = np.zeros(len(starts) + 1, np.int32)
     np.cumsum(ends - starts, out=offsets[1:])
     out = np.empty(offsets[-1], np.uint8)
-    _gather(data, starts, ends, out)
+    _gather(as_readonly(data), as_readonly(starts), as_readonly(ends), out)
     text = pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(out))
     if len(out) and out.max() >= 0x80:
         raw = text.view(pa.binary()).to_pylist()

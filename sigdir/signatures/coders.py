@@ -1,10 +1,11 @@
-"""Decoding with eth-abi, strictly: what a word does not use must be zero.
+"""Decoding with eth-abi, strictly: bits of a word that its type does not use must be zero.
 
-The coders are put together from our own types and not by eth-abi's registry, which keeps every type that it
-ever saw. Hostile data is bounded by what is read of it. Offsets may lead many times to the same place, so four
-thousand words can stand for 10^12 values, and eth-abi reads static tuples twice at every level: each candidate
-may read the data ``_READS`` times, all of them together ``_CANDIDATES`` times as much. Nobody can keep a text from
-being tried by adding others, for those that are given first are tried first. 128 KiB of the worst take 0.5 s.
+The coders are built from our own types and not by eth-abi's registry, which keeps every type that it ever saw.
+
+Hostile data is bounded by how much of it is read. Many offsets may lead to the same place, so four thousand words
+can stand for 10^12 values, and eth-abi reads static tuples twice at every level. Each attempt may read the data
+``_READS`` times, all attempts together ``_ATTEMPTS`` times as much. Texts are tried in the order given, so adding
+texts keeps none of the earlier ones from being tried. 128 KiB of the worst take 0.5 s.
 """
 
 from __future__ import annotations
@@ -17,32 +18,22 @@ from eth_abi import decoding, encoding
 from eth_abi.decoding import ContextFramesBytesIO
 from eth_abi.exceptions import DecodingError, InsufficientDataBytes, InvalidPointer, NonEmptyPaddingBytes
 
-from sigdir.signatures.calldata import (
-    OFFSET,
-    PADDING,
-    SELECTOR,
-    SHORT,
-    TYPE,
-    UTF8,
-    WORK,
-    DecodeAttempt,
-    Type,
-    types_of,
-)
+from sigdir.signatures.decode_attempt import OFFSET, PADDING, SELECTOR_BYTES, SHORT, TYPE, UTF8, WORK, DecodeAttempt
+from sigdir.signatures.types import BadTypeList, Type, parameter_types
 
 _READS = 16
-_CANDIDATES = 4
+_ATTEMPTS = 4
 _LEAST_READ = 64 << 10
 _WORD = 32
 
 
-def candidate(data: bytes, text: str, work: Work) -> DecodeAttempt:
-    """What a text makes of the bytes behind the selector."""
+def attempt(data: bytes, text: str, budget: Budget) -> DecodeAttempt:
+    """Decode the bytes after the selector with a canonical text."""
     try:
-        types = types_of(text)
-    except ValueError as error:
-        return DecodeAttempt(text, reason=TYPE, detail=str(error))
-    stream = _Stream(data, work)
+        types = parameter_types(text)
+    except BadTypeList as error:
+        return DecodeAttempt(text, reason=TYPE, detail=error.problem)
+    stream = _Stream(data, budget)
     try:
         # Without parameters there is nothing to decode, and eth-abi knows no empty tuples.
         values = tuple(_tuple(types, "Decoder").decode(stream)) if types else ()
@@ -59,8 +50,8 @@ def candidate(data: bytes, text: str, work: Work) -> DecodeAttempt:
 
 
 def _why(error: Exception, stream: _Stream) -> tuple[str, str]:
-    """The reason of a fault, and a sentence that says where; bytes count from the selector's first."""
-    at = stream.tell() - _WORD + SELECTOR
+    """The reason of an error, and a sentence with its place; bytes count from the selector's first."""
+    at = stream.tell() - _WORD + SELECTOR_BYTES
     if isinstance(error, InsufficientDataBytes):
         return SHORT, str(error)
     if isinstance(error, InvalidPointer):
@@ -72,14 +63,14 @@ def _why(error: Exception, stream: _Stream) -> tuple[str, str]:
     raise error
 
 
-class Work:
-    """How many bytes each candidate may read, and how many are left to all of them."""
+class Budget:
+    """How many bytes each attempt may read, and how many are left for all of them."""
 
     def __init__(self, each: int) -> None:
-        self.each, self.left = each, _CANDIDATES * each
+        self.each, self.left = each, _ATTEMPTS * each
 
     @classmethod
-    def of(cls, data: bytes) -> Work:
+    def of(cls, data: bytes) -> Budget:
         return cls(max(_LEAST_READ, _READS * len(data)))
 
 
@@ -88,22 +79,22 @@ class _TooMuch(DecodingError):
 
 
 class _Stream(ContextFramesBytesIO):
-    """The arguments of a call. Knows how far it was read, and ends the reading where it is too much."""
+    """The arguments of a call. Knows how far it was read, and stops reading where the budget is used up."""
 
-    def __init__(self, data: bytes, work: Work) -> None:
+    def __init__(self, data: bytes, budget: Budget) -> None:
         super().__init__(data)  # type: ignore[no-untyped-call]
-        self._size, self._left, self._work = len(data), work.each, work
+        self._size, self._left, self._budget = len(data), budget.each, budget
         self.end = 0
 
     def read(self, size: int | None = -1, /) -> bytes:
         at, size = self.tell(), size if size is not None and size >= 0 else self._size
         if size > self._size - at:
             raise InsufficientDataBytes(
-                f"{size} bytes wanted at byte {at + SELECTOR}, and the data has {self._size + SELECTOR}"
+                f"{size} bytes wanted at byte {at + SELECTOR_BYTES}, and the data has {self._size + SELECTOR_BYTES}"
             )
         self._left -= size
-        self._work.left -= size
-        if self._left < 0 or self._work.left < 0:
+        self._budget.left -= size
+        if self._left < 0 or self._budget.left < 0:
             raise _TooMuch
         self.end = max(self.end, at + size)
         return io.BytesIO.read(self, size)

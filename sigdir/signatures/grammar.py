@@ -4,7 +4,7 @@ Invariants
     One grammar: the functions below are the only place that knows it. They are plain Python over
     sequences of byte values, so ``normalise`` runs them as they stand on ``bytes`` and
     ``bytearray`` for one text, and ``normalise_rows`` runs the same functions compiled by numba on
-    arrays for many. ``tests/pipeline/test_grammar.py`` holds the two equal.
+    arrays for many. ``tests/signatures/test_grammar.py`` holds the two equal.
     Normalising a canonical text gives that text back.
     Nesting has no limit but the length of a text: depth is a counter, there is no recursion.
 
@@ -37,24 +37,26 @@ Source: the Solidity grammar (docs.soliditylang.org, "Language Grammar") and the
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 from numba.extending import register_jitable
 
+from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
+from sigdir.signatures.columns import as_readonly
+from sigdir.signatures.errors import SigdirError
+
 Array = npt.NDArray[Any]
 
 MAX_TEXT_BYTES = 65_536
 """The longest text that is read, and the longest canonical text, in bytes."""
 
-# Collections, as the kernels number them.
-UNKNOWN, FUNCTIONS, EVENTS = 0, 1, 2
-
-# BatchResult of the grammar: zero, or the reason of a reject as an index into REASONS. The readers
-# and the hash check add the last four.
+# The result of a row: zero, or its reject reason as an index into REASONS. The readers and the hash check add the
+# last four.
 REASONS = (
     "",
     "empty",
@@ -90,7 +92,7 @@ _STORAGE, _PAYABLE, _RETURNS = (_packed(w) for w in ("storage", "payable", "retu
 _EXTERNAL, _PUBLIC, _INTERNAL = (_packed(w) for w in ("external", "public", "internal"))
 _PRIVATE, _PURE, _VIEW, _CONSTANT = (_packed(w) for w in ("private", "pure", "view", "constant"))
 _VIRTUAL, _OVERRIDE = _packed("virtual"), _packed("override")
-# The two words of more than eight letters are told by their first letters and the packed rest.
+# The two words of more than eight letters are recognised by their first letters and the packed rest.
 _ANONYMOUS, _NONPAYABLE = _packed("nonymous"), _packed("npayable")
 
 _TAB, _CR, _SPACE = 0x09, 0x0D, 0x20
@@ -153,7 +155,7 @@ def _is_nonpayable(text: Any, at: int, end: int) -> bool:
 
 @register_jitable
 def _skip_balanced(text: Any, at: int, end: int) -> int:
-    """The place behind the parenthesis that closes the one at ``at``; -1 where none does."""
+    """The place after the parenthesis that closes the one at ``at``; -1 where none does."""
     depth = 0
     while at < end:
         if text[at] == _OPEN:
@@ -184,7 +186,7 @@ def _is_integer_width(value: int) -> bool:
 
 @register_jitable
 def _append(out: Any, at: int, word: int) -> int:
-    """Write a packed word behind ``out[:at]``; returns the new length."""
+    """Append a packed word to ``out[:at]``; returns the new length."""
     shift = 56
     while shift >= 0:
         byte = (word >> shift) & 0xFF
@@ -246,7 +248,7 @@ def _elementary(text: Any, at: int, end: int, out: Any, length: int) -> tuple[in
 def _is_library_type(text: Any, at: int, end: int) -> bool:
     """Whether the unknown type word at ``at`` belongs to a library: ``L.T``, ``T storage``, a mapping.
 
-    The selectors of library functions are made from other texts, so they are told apart.
+    The selectors of library functions are made from other texts, so these types have a reason of their own.
     """
     stop = _skip_word(text, at, end)
     if _pack(text, at, stop) == _MAPPING or (stop < end and text[stop] == _DOT):
@@ -327,8 +329,8 @@ def _parameter_words(text: Any, at: int, end: int) -> tuple[int, int, int]:
 
 @register_jitable
 def _may_follow(text: Any, at: int, end: int, keyword: int) -> bool:
-    """Whether a word may stand behind a list: any behind `function`, none behind `event` or `error`,
-    and behind a bare signature those that belong to the language.
+    """Whether a word may follow a list: any in a `function`, none in an `event` or `error`, and in a
+    bare signature those that belong to the language.
     """
     if keyword != 0:
         return keyword == _FUNCTION
@@ -345,7 +347,7 @@ def _may_follow(text: Any, at: int, end: int, keyword: int) -> bool:
 def _tail(text: Any, at: int, end: int, keyword: int) -> tuple[int, int, bool]:
     """Read what follows the parameter list: (reason, place, whether ``anonymous``)."""
     anonymous = False
-    # Behind a bare signature a word must stand apart, so that `foo()x` is not one.
+    # After a bare signature a word must stand apart, so that `foo()x` is not one.
     apart = keyword != 0
     while True:
         mark = _skip_space(text, at, end)
@@ -395,9 +397,9 @@ def _type(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int
         return reason, at, length, False
     if word == _ADDRESS:  # `address payable[]`: the word belongs to the type, arrays may follow
         mark = _skip_space(text, stop, end)
-        behind = _skip_word(text, mark, end)
-        if _pack(text, mark, behind) == _PAYABLE:
-            stop = behind
+        after = _skip_word(text, mark, end)
+        if _pack(text, mark, after) == _PAYABLE:
+            stop = after
     elif word == _FUNCTION:
         stop = _function_type_tail(text, stop, end)
         if stop < 0:
@@ -407,11 +409,11 @@ def _type(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int
 
 @register_jitable
 def _list(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int, int, int]:
-    """Read the parameter list behind its ``(``: (reason, place, new length, times ``indexed``)."""
+    """Read the parameter list after its ``(``: (reason, place, new length, times ``indexed``)."""
     depth = 1
     indexed = 0
     wants_type = True
-    may_close = True  # just behind an opening parenthesis: the list may be empty
+    may_close = True  # directly after an opening parenthesis: the list may be empty
     while True:
         at = _skip_space(text, at, end)
         if at == end:
@@ -453,19 +455,19 @@ def _list(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int
 
 @register_jitable
 def _declaration(
-    text: Any, start: int, end: int, said: int, default: int, out: Any, length: int
+    text: Any, start: int, end: int, declared_kind: int, default_kind: int, out: Any, length: int
 ) -> tuple[int, int, int, int]:
-    """Normalise ``text[start:end]`` behind ``out[:length]``: (reason, place, length, collection).
+    """Append the canonical form of ``text[start:end]`` to ``out[:length]``: (reason, place, length, collection).
 
-    ``said`` is the collection that the input names beside the text (UNKNOWN where it does not); the
-    declaration's own keyword comes before it, ``indexed`` and ``anonymous`` behind it, and
-    ``default`` last. ``place`` is where a reject was noticed, counted like ``start``.
+    The collection is that of the declaration's own keyword, else ``declared_kind`` (what the input states beside
+    the text, or UNKNOWN), else events where there is ``indexed`` or ``anonymous``, else ``default_kind``.
+    ``place`` is where a reject was noticed, counted like ``start``.
     """
     at = _skip_space(text, start, end)
     if at == end:
-        return EMPTY, at, length, said
+        return EMPTY, at, length, declared_kind
     if end - start > MAX_TEXT_BYTES:
-        return TOO_LONG, start + MAX_TEXT_BYTES, length, said
+        return TOO_LONG, start + MAX_TEXT_BYTES, length, declared_kind
     first = length
     name = at
     stop = _skip_word(text, at, end)
@@ -474,7 +476,7 @@ def _declaration(
     if mark > stop and mark < end and _is_name_start(text[mark]):
         keyword = _pack(text, at, stop)
         if not (keyword == _FUNCTION or keyword == _EVENT or keyword == _ERROR):
-            return BAD_NAME, mark, length, said
+            return BAD_NAME, mark, length, declared_kind
         name = mark
         stop = _skip_word(text, name, end)
         mark = _skip_space(text, stop, end)
@@ -483,7 +485,7 @@ def _declaration(
     elif keyword != 0:
         collection = FUNCTIONS
     else:
-        collection = said
+        collection = declared_kind
     if name == stop or not _is_name_start(text[name]):
         return BAD_NAME, name, length, collection
     if mark == end or text[mark] != _OPEN:
@@ -501,7 +503,7 @@ def _declaration(
     if reason != OK:
         return reason, at, first, collection
     if collection == UNKNOWN:
-        collection = EVENTS if indexed > 0 or anonymous else default
+        collection = EVENTS if indexed > 0 or anonymous else default_kind
     word = _pack(text, name, stop)
     if word == (_EVENT if collection == EVENTS else _FUNCTION):
         return BAD_NAME, name, first, collection
@@ -512,14 +514,14 @@ def _declaration(
     return OK, at, length, collection
 
 
-_DEAD, _BEGIN, _NAME, _BEHIND_OPEN, _BEHIND_COMMA, _BEHIND_TYPE, _BRACKET, _LENGTH = range(8)
+_DEAD, _BEGIN, _NAME, _AFTER_OPEN, _AFTER_COMMA, _AFTER_TYPE, _BRACKET, _LENGTH = range(8)
 
 
 def _canonical_automaton() -> Array:
     """The transitions of an automaton that walks canonical texts: uint8, state * 256 + byte.
 
     It knows every type word but the fixed-point ones (no real text has them) and counts no
-    parentheses; the caller does. The names `function` and `event` die at their parenthesis, for
+    parentheses; the caller does. The names `function` and `event` die at their parenthesis, because
     whether they are refused depends on the collection.
     """
     words = ["address", "bool", "string", "bytes", "function"]
@@ -528,7 +530,7 @@ def _canonical_automaton() -> Array:
     rows: list[dict[int, int]] = [{} for _ in range(8)]
 
     def walk(state: int, word: str, otherwise: dict[int, int]) -> int:
-        """The state behind ``word``, new states on the way going on like ``otherwise``."""
+        """The state after ``word``; new states on the way continue like ``otherwise``."""
         for byte in word.encode():
             if rows[state].get(byte, _DEAD) < 8:
                 rows.append(dict(otherwise))
@@ -539,17 +541,17 @@ def _canonical_automaton() -> Array:
     digits = range(_ZERO, _NINE + 1)
     starts = [byte for byte in range(128) if _is_name_start(byte)]
     rows[_BEGIN] = dict.fromkeys(starts, _NAME)
-    rows[_NAME] = dict.fromkeys([*starts, *digits], _NAME) | {_OPEN: _BEHIND_OPEN}
+    rows[_NAME] = dict.fromkeys([*starts, *digits], _NAME) | {_OPEN: _AFTER_OPEN}
     for word in ("function", "event"):
         rows[walk(_BEGIN, word, rows[_NAME])].pop(_OPEN)
-    behind_type = {_COMMA: _BEHIND_COMMA, _CLOSE: _BEHIND_TYPE, _LEFT: _BRACKET}
+    after_type = {_COMMA: _AFTER_COMMA, _CLOSE: _AFTER_TYPE, _LEFT: _BRACKET}
     for word in words:
-        rows[walk(_BEHIND_COMMA, word, {})].update(behind_type)
-    rows[_BEHIND_COMMA][_OPEN] = _BEHIND_OPEN
-    rows[_BEHIND_OPEN] = rows[_BEHIND_COMMA] | {_CLOSE: _BEHIND_TYPE}
-    rows[_BEHIND_TYPE] = behind_type
-    rows[_BRACKET] = dict.fromkeys(digits[1:], _LENGTH) | {_RIGHT: _BEHIND_TYPE}
-    rows[_LENGTH] = dict.fromkeys(digits, _LENGTH) | {_RIGHT: _BEHIND_TYPE}
+        rows[walk(_AFTER_COMMA, word, {})].update(after_type)
+    rows[_AFTER_COMMA][_OPEN] = _AFTER_OPEN
+    rows[_AFTER_OPEN] = rows[_AFTER_COMMA] | {_CLOSE: _AFTER_TYPE}
+    rows[_AFTER_TYPE] = after_type
+    rows[_BRACKET] = dict.fromkeys(digits[1:], _LENGTH) | {_RIGHT: _AFTER_TYPE}
+    rows[_LENGTH] = dict.fromkeys(digits, _LENGTH) | {_RIGHT: _AFTER_TYPE}
     table = np.zeros((len(rows), 256), np.uint8)
     for state, row in enumerate(rows):
         for byte, following in row.items():
@@ -562,10 +564,10 @@ _AUTOMATON = _canonical_automaton()
 
 @njit(nogil=True, cache=True)
 def _is_canonical(data: Array, start: Any, end: Any) -> bool:
-    """Whether ``data[start:end]`` is canonical; False may also mean that the grammar must look.
+    """Whether ``data[start:end]`` is canonical; False may also mean that the grammar must decide.
 
-    98.8 % of real candidates are, and one table look-up a byte tells it five times faster than
-    reading the text does (``benchmarks/bench_hash.py``).
+    98.8 % of real candidates are, and one table look-up a byte is five times faster than parsing the
+    text (``benchmarks/bench_hash.py``).
     """
     state = np.uint32(_BEGIN)
     depth = 0
@@ -577,7 +579,7 @@ def _is_canonical(data: Array, start: Any, end: Any) -> bool:
         elif byte == _CLOSE:
             depth -= 1
             if depth <= 0:
-                return bool(state == _BEHIND_TYPE and at + np.uint64(1) == np.uint64(end))
+                return bool(state == _AFTER_TYPE and at + np.uint64(1) == np.uint64(end))
         if state == _DEAD:
             return False
     return False
@@ -585,7 +587,7 @@ def _is_canonical(data: Array, start: Any, end: Any) -> bool:
 
 @njit(nogil=True, cache=True)
 def declarations(
-    data: Array, starts: Array, ends: Array, said: Array, default: int,
+    data: Array, starts: Array, ends: Array, declared_kinds: Array, default_kind: int,
     out: Array, offsets: Array, reasons: Array, columns: Array, collections: Array,
 ) -> None:  # fmt: skip
     length = 0
@@ -600,9 +602,11 @@ def declarations(
             length += end - start
             reasons[row] = OK
             columns[row] = 0
-            collections[row] = default if said[row] == UNKNOWN else said[row]
+            collections[row] = default_kind if declared_kinds[row] == UNKNOWN else declared_kinds[row]
         else:
-            reason, place, length, collection = _declaration(data, start, end, said[row], default, out, length)
+            reason, place, length, collection = _declaration(
+                data, start, end, declared_kinds[row], default_kind, out, length
+            )
             reasons[row] = reason
             columns[row] = place - start + 1 if reason != OK else 0
             collections[row] = collection
@@ -616,7 +620,7 @@ class Normalised:
     Row ``i`` has the canonical text ``data[offsets[i]:offsets[i + 1]]`` (empty for a reject), the
     reason ``reasons[i]`` (an index into REASONS, 0 for none), the column where a reject was noticed
     (from 1, in bytes of the text as read) and its collection (FUNCTIONS or EVENTS; UNKNOWN for a reject
-    whose input names none).
+    whose input states none).
     """
 
     data: Array  # uint8
@@ -626,12 +630,13 @@ class Normalised:
     collections: Array  # uint8
 
 
-def normalise_rows(data: Array, starts: Array, ends: Array, said: Array, default: int = FUNCTIONS) -> Normalised:
+def normalise_rows(
+    data: Array, starts: Array, ends: Array, declared_kinds: Array, default_kind: int = FUNCTIONS
+) -> Normalised:
     """Normalise the candidates ``data[starts[i]:ends[i]]``.
 
-    ``data`` is uint8; ``starts`` and ``ends`` are int32; ``said`` is uint8 of the same length, the
-    collection that the input names for each row. Whether texts are UTF-8 is not
-    looked at here: ``judge`` does that first.
+    ``data`` is uint8; ``starts`` and ``ends`` are int32; ``declared_kinds`` is uint8 of the same length, the
+    collection that the input states for each row, or UNKNOWN. Texts must be UTF-8: ``canonicalise`` checks that.
     """
     rows = len(starts)
     # An alias at most doubles a text: `int,` becomes `int256,`, `fixed,` becomes `fixed128x18,`.
@@ -641,13 +646,10 @@ def normalise_rows(data: Array, starts: Array, ends: Array, said: Array, default
         np.empty(rows, np.int32), np.empty(rows, np.uint8),
     )  # fmt: skip
     declarations(
-        data, starts, ends, said, default,
+        as_readonly(data), as_readonly(starts), as_readonly(ends), as_readonly(declared_kinds), default_kind,
         result.data, result.offsets, result.reasons, result.columns, result.collections,
     )  # fmt: skip
     return result
-
-
-Collection = Literal["signatures", "event-signatures"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -658,17 +660,25 @@ class Signature:
     collection: int
 
 
-class GrammarError(ValueError):
-    """A text that cannot be normalised: ``reason`` (one of REASONS) and ``column`` (from 1)."""
+class GrammarError(SigdirError, ValueError):
+    """A text that cannot be normalised: ``reason`` (one of REASONS) and ``column`` (from 1, in bytes).
+
+    The message has the fragment at the column: unknown type 'uint7x' at column 3 in 'f(uint7x)'.
+    """
 
     def __init__(self, reason: str, column: int, text: str) -> None:
         shown = text if len(text) <= 200 else text[:200] + "..."
-        super().__init__(f"{reason.replace('_', ' ')} at column {column} in {shown!r}")
+        word = _FRAGMENT.match(text, column - 1) if text.isascii() else None
+        fragment = f" {word[0]!r}" if word else ""
+        super().__init__(f"{reason.replace('_', ' ')}{fragment} at column {column} in {shown!r}")
         self.reason = reason
         self.column = column
 
 
-def normalise(text: str | bytes, said: int = UNKNOWN, default: int = FUNCTIONS) -> Signature:
+_FRAGMENT = re.compile(r"[A-Za-z0-9_$]{1,40}")
+
+
+def normalise(text: str | bytes, declared_kind: int = UNKNOWN, default_kind: int = FUNCTIONS) -> Signature:
     """Normalise one text; raises GrammarError. The same grammar as ``normalise_rows``."""
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     shown = raw[:MAX_TEXT_BYTES].decode(errors="backslashreplace")
@@ -678,7 +688,7 @@ def normalise(text: str | bytes, said: int = UNKNOWN, default: int = FUNCTIONS) 
         except UnicodeDecodeError as error:
             raise GrammarError("encoding", error.start + 1, shown) from None
     out = bytearray(2 * min(len(raw), MAX_TEXT_BYTES) + 16)
-    reason, place, length, collection = _declaration(raw, 0, len(raw), said, default, out, 0)
+    reason, place, length, collection = _declaration(raw, 0, len(raw), declared_kind, default_kind, out, 0)
     if reason != OK:
         raise GrammarError(REASONS[reason], place + 1, shown)
     return Signature(out[:length].decode("ascii"), collection)

@@ -31,7 +31,7 @@ import pyarrow as pa
 from Crypto.Hash import keccak as _pycryptodome
 from numba import njit
 
-from sigdir.signatures.columns import bytes_of
+from sigdir.signatures.columns import as_readonly, bytes_of
 
 Array = npt.NDArray[Any]
 
@@ -175,7 +175,7 @@ def _load(block: Array, lane: Any, data: Array, start: Any, end: Any, number: An
         block[base + k] = data[first + k]
     for k in range(used, np.uint64(RATE)):
         block[base + k] = 0
-    if used < RATE:  # the last block: the padding begins right behind the text
+    if used < RATE:  # the last block: the padding begins directly after the text
         block[base + used] = 0x01
         block[base + np.uint64(RATE - 1)] |= np.uint8(0x80)
 
@@ -217,7 +217,7 @@ def keccak256_rows(data: Array, offsets: Array) -> Array:
     ``data[offsets[i]:offsets[i + 1]]``. Returns uint8 of shape (rows, 32).
     """
     out = np.empty((len(offsets) - 1, 4), dtype="<u8")
-    digests_of(data, offsets, out)
+    digests_of(as_readonly(data), as_readonly(offsets), out)
     return out.view(np.uint8)
 
 

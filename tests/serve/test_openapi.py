@@ -32,8 +32,9 @@ from sigdir.serve.lists import resources
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
-from sigdir.signatures.calldata import MAX_BYTES, REASONS
+from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.decode_attempt import REASONS
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths

@@ -10,24 +10,9 @@ from eth_abi.abi import encode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sigdir.signatures.calldata import (
-    MAX_BYTES,
-    MAX_DEPTH,
-    OFFSET,
-    PADDING,
-    REASONS,
-    SHORT,
-    TYPE,
-    UTF8,
-    WORK,
-    BadCalldata,
-    DecodeAttempt,
-    Type,
-    as_json,
-    calldata,
-    decode,
-    types_of,
-)
+from sigdir.signatures.calldata import MAX_BYTES, BadCalldata, as_json, calldata, decode
+from sigdir.signatures.decode_attempt import OFFSET, PADDING, REASONS, SHORT, TYPE, UTF8, WORK, DecodeAttempt
+from sigdir.signatures.types import MAX_DEPTH, Type, parameter_types
 from tests.signatures.strategies import types
 
 SELECTOR = b"\xa9\x05\x9c\xbb"
@@ -68,7 +53,7 @@ def values_of(type: Type) -> st.SearchStrategy[Any]:
 def is_small(text: str) -> bool:
     """Few enough of everything to make values of; eth-abi knows neither empty tuples nor the function type."""
     try:
-        parameters = types_of(f"f({text})")
+        parameters = parameter_types(f"f({text})")
     except ValueError:
         return False
     return elements(parameters[0]) <= 50
@@ -90,7 +75,7 @@ def for_eth_abi(text: str) -> str:
 @st.composite
 def calls(draw: st.DrawFn) -> tuple[list[str], tuple[Any, ...]]:
     kinds = draw(st.lists(canonical, max_size=4))
-    return kinds, tuple(draw(values_of(types_of(f"f({kind})")[0])) for kind in kinds)
+    return kinds, tuple(draw(values_of(parameter_types(f"f({kind})")[0])) for kind in kinds)
 
 
 @settings(deadline=None)
@@ -223,5 +208,5 @@ def test_calldata_may_be_written_in_lines() -> None:
 )  # fmt: skip
 def test_the_kind_of_a_json_value_depends_on_its_type(kind: str, value: Any, told: Any) -> None:
     """Never on the value: what fits in 48 bits is always a number, what may be wider is always text."""
-    [type] = types_of(f"f({kind})")
+    [type] = parameter_types(f"f({kind})")
     assert as_json(type, value) == told

@@ -552,7 +552,7 @@ def test_error_shows_reason_column_and_text() -> None:
     with pytest.raises(GrammarError) as caught:
         normalise("f(bool,uint7)")
     assert (caught.value.reason, caught.value.column) == ("bad_width", 8)
-    assert str(caught.value) == "bad width at column 8 in 'f(bool,uint7)'"
+    assert str(caught.value) == "bad width 'uint7' at column 8 in 'f(bool,uint7)'"
 
 
 def test_error_cuts_a_long_text() -> None:

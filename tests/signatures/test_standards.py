@@ -30,7 +30,9 @@ def test_each_text_has_its_selector() -> None:
 
 def test_each_text_is_canonical_and_each_entry_names_its_source() -> None:
     """What the store never holds could not be found, and an entry that nobody can check is none."""
-    assert [text for _, text, _ in LINES if text != NO_TEXT and normalise(text, said=FUNCTIONS).text != text] == []
+    assert [
+        text for _, text, _ in LINES if text != NO_TEXT and normalise(text, declared_kind=FUNCTIONS).text != text
+    ] == []
     assert [line for line in LINES if len(line) != 3] == []
 
 

@@ -32,7 +32,7 @@ def hashed(text: str) -> str:
 def expected(text: str | None, default: int, digits: int) -> str | None:
     """By one text's grammar and the slow hash."""
     try:
-        found = None if text is None else normalise(text, default=default)
+        found = None if text is None else normalise(text, default_kind=default)
     except GrammarError:
         return None
     return hashed(found.text)[: 2 + digits] if found is not None and found.collection == default else None

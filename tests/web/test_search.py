@@ -117,7 +117,7 @@ def test_an_abi_has_its_text(text: str) -> None:
     [entry] = json.loads(abi)
     assert entry["type"] == "function"
     read = abi_entry(entry, 1)
-    assert normalise(read.text, said=read.declared_kind).text == text
+    assert normalise(read.text, declared_kind=read.declared_kind).text == text
     assert read.declared_kind == FUNCTIONS
 
 

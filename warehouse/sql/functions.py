@@ -2,11 +2,11 @@
 
 ::
 
-    Warehouse("data", functions=FUNCTIONS).sql("SELECT selector('f(uint)')")
+    Warehouse("data").sql("SELECT selector('f(uint)')")
 
-Each is the code that an import runs. Hashes come as the views have them: 0x and lower case. A text that the
-grammar refuses has no canonical form, selector or topic, so the answer is NULL, as it is for NULL: a list
-of other people's texts is what they are asked about, and one bad line should not end the query.
+Each runs the code of an import. Hashes are written as in the views: 0x and lower case. A text that the grammar
+refuses has no canonical form, selector or topic; the answer is NULL, as it is for NULL. Such functions are run on
+other people's lists, and one bad line should not end the query.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
 def keccak256(texts: pa.ChunkedArray) -> pa.StringArray:
     """The hash of each text as it stands: 0x and 64 hex digits."""
     from sigdir.signatures.keccak import (
-        keccak256_rows,  # numba takes 0.5 s to load, and most queries call nothing of it
+        keccak256_rows,  # numba takes 0.5 s to load, and most queries do not need it
     )
 
     bounds, data = _bytes(texts)
-    return _where(_said(texts), _hex(keccak256_rows(data, bounds)))
+    return _where(_is_valid(texts), _hex(keccak256_rows(data, bounds)))
 
 
 def canonical(texts: pa.ChunkedArray) -> pa.StringArray:
@@ -47,7 +47,7 @@ def canonical(texts: pa.ChunkedArray) -> pa.StringArray:
     found = _normalised(texts, FUNCTIONS)
     rows = len(found.reasons)
     text = pa.StringArray.from_buffers(rows, pa.py_buffer(found.offsets), pa.py_buffer(found.data))
-    return _where((found.reasons == OK) & _said(texts), text)
+    return _where((found.reasons == OK) & _is_valid(texts), text)
 
 
 def selector(texts: pa.ChunkedArray) -> pa.StringArray:
@@ -67,18 +67,18 @@ def topic0(texts: pa.ChunkedArray) -> pa.StringArray:
 FUNCTIONS: Final[Mapping[str, Callable[[pa.ChunkedArray], pa.StringArray]]] = {
     function.__name__: function for function in (keccak256, selector, topic0, canonical)
 }
-"""The functions by the names that SQL has for them."""
+"""The functions by their names in SQL."""
 
 
 def _hashed(texts: pa.ChunkedArray, collection: int, width: int) -> pa.StringArray:
-    """The first bytes of the canonical text's hash, of texts that are of the collection or do not say."""
+    """The first bytes of the canonical text's hash, for texts of the collection and those that state none."""
     from sigdir.signatures.grammar import OK
     from sigdir.signatures.keccak import keccak256_rows
 
     found = _normalised(texts, collection)
     digests = keccak256_rows(found.data, found.offsets)
     good = (found.reasons == OK) & (found.collections == collection)
-    return _where(good & _said(texts), _hex(digests[:, :width]))
+    return _where(good & _is_valid(texts), _hex(digests[:, :width]))
 
 
 def _normalised(texts: pa.ChunkedArray, default: int) -> Normalised:
@@ -86,20 +86,18 @@ def _normalised(texts: pa.ChunkedArray, default: int) -> Normalised:
     from sigdir.signatures.grammar import normalise_rows
 
     bounds, data = _bytes(texts)
-    data.flags.writeable = False  # as an import's are: numba compiles for each kind of array, 20 s for this one
     return normalise_rows(data, bounds[:-1], bounds[1:], np.full(len(bounds) - 1, UNKNOWN, np.uint8), default)
 
 
 def _bytes(texts: pa.ChunkedArray) -> tuple[Array, Array]:
-    """Offsets (int32, rows + 1) and bytes (uint8) of the texts, writable; a null is an empty text."""
-    bounds, data = bytes_of(pc.fill_null(texts, "").combine_chunks())
-    return bounds.copy(), data.copy()
+    """Offsets (int32, rows + 1) and bytes (uint8) of the texts; a null is an empty text."""
+    return bytes_of(pc.fill_null(texts, "").combine_chunks())
 
 
-def _said(texts: pa.ChunkedArray) -> Array:
-    """Which texts are no nulls."""
-    said: Array = pc.is_valid(texts).to_numpy()
-    return said
+def _is_valid(texts: pa.ChunkedArray) -> Array:
+    """Which texts are not null, a flag a row."""
+    valid: Array = pc.is_valid(texts).to_numpy()
+    return valid
 
 
 def _hex(digests: Array) -> pa.StringArray:

@@ -21,6 +21,7 @@ from sigdir.signatures.collections import (
     SIGNATURES,
     Collection,
 )
+from sigdir.signatures.types import BadTypeList, split_types
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.log import history
 from sigdir.warehouse.parquet import naming
@@ -160,17 +161,15 @@ def quoted(text: str) -> str:
 
 def _deep_types(lists: pa.ChunkedArray) -> pa.Array:
     """Cut parameter lists at the commas that stand in no tuple."""
-    return pa.array([_cut(text) for text in lists.to_pylist()], pa.list_(pa.string()))
+    return pa.array([_split(text) for text in lists.to_pylist()], pa.list_(pa.string()))
 
 
-def _cut(text: str) -> list[str]:
-    found, depth, begin = [], 0, 0
-    for at, character in enumerate(text):
-        if character == "," and depth == 0:
-            found.append(text[begin:at])
-            begin = at + 1
-        depth += (character == "(") - (character == ")")
-    return [*found, text[begin:]]
+def _split(text: str) -> list[str]:
+    """The types of a list; a text that is not balanced, which no view has, is returned whole."""
+    try:
+        return split_types(text)
+    except BadTypeList:
+        return [text]
 
 
 class LazyLog:

@@ -1,0 +1,74 @@
+"""The parser of type lists: cutting, the tree, its bounds, and where an error points."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from sigdir.signatures.errors import SigdirError
+from sigdir.signatures.types import MAX_DEPTH, BadTypeList, Type, parameter_types, split_types
+from tests.signatures.strategies import types
+
+lists = st.lists(types.map(lambda part: part.canonical), min_size=1, max_size=6)
+
+
+@given(lists)
+def test_a_list_is_cut_into_its_types(parts: list[str]) -> None:
+    """Types joined by commas are cut back into the same types."""
+    assert split_types(",".join(parts)) == parts
+
+
+@given(lists)
+def test_the_tree_has_the_texts_of_its_types(parts: list[str]) -> None:
+    """The tree's types are written as they were, unless a tuple is empty or an array's length too long."""
+    parameters = ",".join(parts)
+    assume(not re.search(r"\(\)|\d{19}", parameters))
+    assert [type.text for type in parameter_types(f"f({parameters})")] == parts
+
+
+def test_depth_has_no_bound_where_a_list_is_only_cut() -> None:
+    """A list nested 30,000 deep, the most that a text can have, is cut at its outer commas."""
+    deep = "(" * 30_000 + ")" * 30_000
+    assert split_types(f"bool,{deep},{deep}[]") == ["bool", deep, f"{deep}[]"]
+
+
+def test_the_tree_of_a_nested_type() -> None:
+    """Tuples have members, arrays an element and a length, None where it is open."""
+    word, flag = Type("uint256"), Type("bool")
+    pair = Type("(uint256,bool)", (word, flag), depth=1)
+    three = Type("(uint256,bool)[3]", element=pair, length=3, depth=2)
+    assert parameter_types("f((uint256,bool)[3][],bool)") == (
+        Type("(uint256,bool)[3][]", element=three, depth=3), flag,
+    )  # fmt: skip
+    assert parameter_types("f()") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("f(bool,Bool)", "unknown type 'Bool' at column 8 in 'f(bool,Bool)'"),
+        ("f(bool,())", "a tuple without members, which no contract takes at column 8 in 'f(bool,())'"),
+        ("f(bool", "a parenthesis that is not closed at column 6 in 'f(bool'"),
+        ("f(bool[1234567890123456789])", "an array whose length has 19 digits at column 7 in "),
+        ("f(" + "(" * 17 + "bool" + ")" * 18, f"nested more than {MAX_DEPTH} deep at column 19 in "),
+        ("f(" + "bool," * 2000 + "bool)", "a text of 10007 characters; at most 8192 are decoded"),
+    ],
+)
+def test_an_error_says_what_and_where(text: str, message: str) -> None:
+    """The message has the problem, its column and the text; it is an error of ours and a ValueError."""
+    with pytest.raises(BadTypeList) as caught:
+        parameter_types(text)
+    assert str(caught.value).startswith(message)
+    assert isinstance(caught.value, SigdirError)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(("text", "column"), [("a)", 2), ("a)(b", 2), ("a,(b", 4)])
+def test_parentheses_must_match(text: str, column: int) -> None:
+    """A parenthesis that closes none, or is not closed, is an error."""
+    with pytest.raises(BadTypeList) as caught:
+        split_types(text)
+    assert caught.value.column == column
