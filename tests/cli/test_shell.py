@@ -1,4 +1,4 @@
-"""The shell of ``sigdir sql``: at a real terminal, and what it completes."""
+"""The shell of ``sigdir sql``, at a real terminal, and its completion."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ TIME = r"\d+\.\d{3} s"
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """A small warehouse."""
-    paths = Paths(tmp_path_factory.mktemp("shell") / "house")
+    paths = Paths(tmp_path_factory.mktemp("shell") / "warehouse")
     publish(paths, names("f", 20), names("E", 3), ["1bad("])
     return paths
 
 
 @pytest.fixture
 def terminal(paths: Paths, tmp_path: Path) -> Iterator[pexpect.spawn]:
-    """The shell in a terminal of its own, its history in the test's folder."""
+    """The shell in a terminal, with its history in the test's folder."""
     shell = pexpect.spawn(
         sys.executable, ["-m", "sigdir", "sql"], cwd=ROOT, timeout=SAFETY_SECONDS, encoding="utf-8",
         dimensions=(40, 140),
@@ -44,7 +44,7 @@ def terminal(paths: Paths, tmp_path: Path) -> Iterator[pexpect.spawn]:
 
 
 def test_statements_are_answered_with_their_time(terminal: pexpect.spawn, tmp_path: Path) -> None:
-    """A statement may take lines; an error ends nothing; Ctrl-D does, and what was typed is kept."""
+    """A statement may have several lines. After an error the shell continues; Ctrl-D ends it. The history is saved."""
     terminal.send("SELECT 40 +\r")
     terminal.send("2 AS answer;\r")
     terminal.expect("│ +42 │")
@@ -69,10 +69,10 @@ def test_statements_are_answered_with_their_time(terminal: pexpect.spawn, tmp_pa
 
 
 def test_ctrl_c_stops_a_statement_and_not_the_shell(terminal: pexpect.spawn) -> None:
-    """The next one is answered."""
+    """The next statement runs."""
     slow = "SELECT max(hash(a.range * b.range)) FROM range(100000000) a, range(1000000) b;"
     terminal.send(f"SELECT 'begun' AS t; {slow}\r")
-    terminal.expect(TIME)  # of the first: before that, the key would drop the line
+    terminal.expect(TIME)  # of the first statement; until then Ctrl-C would clear the line
     terminal.sendintr()
     terminal.expect("interrupted")
     terminal.expect(PROMPT)
@@ -80,8 +80,8 @@ def test_ctrl_c_stops_a_statement_and_not_the_shell(terminal: pexpect.spawn) -> 
     terminal.expect("│ still here │")
 
 
-def test_commands_begin_with_a_dot(terminal: pexpect.spawn, paths: Paths) -> None:
-    """.tables lists views and columns, .refresh goes to the newest version, .help helps, .quit ends."""
+def test_commands_start_with_a_dot(terminal: pexpect.spawn, paths: Paths) -> None:
+    """They are .tables, .refresh, .quit; any other shows the help."""
     terminal.send(".tables\r")
     terminal.expect("collisions +hex_signature, texts")
     terminal.expect(PROMPT)
@@ -117,8 +117,8 @@ def test_commands_begin_with_a_dot(terminal: pexpect.spawn, paths: Paths) -> Non
         ("quite", False),
     ],
 )
-def test_enter_sends_what_is_whole(text: str, whole: bool) -> None:
-    """A statement at its semicolon, a command, or nothing."""
+def test_enter_sends_a_finished_statement(text: str, whole: bool) -> None:
+    """Or a command, or an empty line; otherwise it starts a new line."""
     assert is_whole(text) == whole
 
 
@@ -127,14 +127,14 @@ def completer(paths: Paths) -> SqlCompleter:
     return SqlCompleter(words_of(sigdir.open(paths.root)))
 
 
-def completed(completer: SqlCompleter, text: str, behind: str = "") -> list[str]:
-    """What is offered at the end of ``text``, with ``behind`` following the cursor."""
-    found = completer.get_completions(Document(text + behind, len(text)), CompleteEvent())
+def completed(completer: SqlCompleter, text: str, after: str = "") -> list[str]:
+    """The completions at the end of ``text``, with ``after`` after the cursor."""
+    found = completer.get_completions(Document(text + after, len(text)), CompleteEvent())
     return [completion.text for completion in found]
 
 
 def test_tables_follow_from_and_join(completer: SqlCompleter) -> None:
-    """All of them, and nothing else."""
+    """Completion offers all of them, and nothing else."""
     for begun in VIEWS:
         assert begun in completed(completer, f"select * from {begun[:3]}")
     assert completed(completer, "SELECT 1 FROM signatures JOIN ev") == ["event_signatures"]
@@ -142,7 +142,7 @@ def test_tables_follow_from_and_join(completer: SqlCompleter) -> None:
 
 
 def test_columns_of_the_named_tables_come_first(completer: SqlCompleter) -> None:
-    """Before keywords and functions; those of other tables are left out once one is named."""
+    """Keywords and functions follow. If the statement names a table, columns of other tables are left out."""
     assert completed(completer, "SELECT te", " FROM collisions")[:2] == ["texts", "text_signatures"]
     assert completed(completer, "FROM imports WHERE com")[0] == "committed_at"
     assert "text_signature" not in completed(completer, "SELECT text_si", " FROM imports")
@@ -150,7 +150,7 @@ def test_columns_of_the_named_tables_come_first(completer: SqlCompleter) -> None
 
 
 def test_keywords_functions_and_macros_are_offered(completer: SqlCompleter) -> None:
-    """Our macros as well as the engine's functions; nothing where no word was begun."""
+    """Our macros as well as the engine's functions; nothing if no word was started."""
     for macro in MACROS:
         assert macro in completed(completer, f"SELECT {macro[:-2]}")
     assert "SELECT" in completed(completer, "sel")

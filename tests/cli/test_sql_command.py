@@ -1,4 +1,4 @@
-"""The command sql: parameters, files to read and to write, statements from standard input, errors."""
+"""The command `sigdir sql`: parameters, files to read and to write, statements on standard input, errors."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ QUERY = "SELECT id, text_signature, hex_signature FROM signatures ORDER BY id"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundled sample, imported. Not to be changed."""
-    found = tmp_path_factory.mktemp("asked") / "house"
+    """A warehouse of the bundled sample, read only."""
+    found = tmp_path_factory.mktemp("sql") / "warehouse"
     import_files(["samples"], found)
     return found
 
 
-def ask(folder: Path, *arguments: str | Path, stdin: str | bytes | None = None) -> click.testing.Result:
+def run_sql(folder: Path, *arguments: str | Path, stdin: str | bytes | None = None) -> click.testing.Result:
     """``sigdir sql`` in this process."""
     words = ["sql", "--warehouse", str(folder), *map(str, arguments)]
     return click.testing.CliRunner().invoke(main, words, input=stdin)
 
 
-def answer(folder: Path, *arguments: str | Path, stdin: str | None = None) -> list[dict[str, object]]:
-    """Its rows."""
-    done = ask(folder, *arguments, "--format", "ndjson", stdin=stdin)
+def rows_of(folder: Path, *arguments: str | Path, stdin: str | None = None) -> list[dict[str, object]]:
+    """The rows that ``sigdir sql`` writes."""
+    done = run_sql(folder, *arguments, "--format", "ndjson", stdin=stdin)
     assert done.exit_code == 0, done.output
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def refused(folder: Path, *arguments: str | Path, stdin: str | bytes | None = None) -> str:
-    """What it says when it ends with status 2: an error and no traceback."""
-    done = ask(folder, *arguments, stdin=stdin)
+def error_of(folder: Path, *arguments: str | Path, stdin: str | bytes | None = None) -> str:
+    """Standard error of ``sigdir sql`` when it ends with status 2, without a traceback."""
+    done = run_sql(folder, *arguments, stdin=stdin)
     assert (type(done.exception), done.exit_code) == (SystemExit, 2), done.output
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
@@ -59,40 +59,40 @@ def refused(folder: Path, *arguments: str | Path, stdin: str | bytes | None = No
 
 
 def test_values_are_bound_in_their_order(folder: Path) -> None:
-    """To ? and to $1, as texts that become numbers where they meet some; never as SQL."""
-    assert answer(folder, "SELECT ? AS a, ? AS b", "1", "x'; --") == [{"a": "1", "b": "x'; --"}]
-    assert answer(folder, "SELECT text_signature FROM signatures WHERE id = $1", "1") == [
+    """They are bound to ? and to $1 as texts, which become numbers if compared with numbers; never as SQL."""
+    assert rows_of(folder, "SELECT ? AS a, ? AS b", "1", "x'; --") == [{"a": "1", "b": "x'; --"}]
+    assert rows_of(folder, "SELECT text_signature FROM signatures WHERE id = $1", "1") == [
         {"text_signature": "totalSupply()"}
     ]
-    assert answer(folder, "SELECT $2 || $1 AS both", "a", "b") == [{"both": "ba"}]
+    assert rows_of(folder, "SELECT $2 || $1 AS both", "a", "b") == [{"both": "ba"}]
 
 
 def test_named_values_are_bound_by_name(folder: Path) -> None:
-    """What stands behind the first = is the value, as it is."""
-    found = answer(folder, "SELECT $text AS t, $n::INT + 1 AS n", "--param", "text=a=b", "--param", "n=41")
+    """Everything after the first = is the value."""
+    found = rows_of(folder, "SELECT $text AS t, $n::INT + 1 AS n", "--param", "text=a=b", "--param", "n=41")
     assert found == [{"t": "a=b", "n": 42}]
 
 
 def test_functions_are_there(folder: Path) -> None:
     """The selector of a declaration finds the row."""
     query = "SELECT text_signature FROM signatures WHERE hex_signature = selector(?)"
-    found = answer(folder, query, "function transfer(address to, uint amount)")
+    found = rows_of(folder, query, "function transfer(address to, uint amount)")
     assert found == [{"text_signature": "transfer(address,uint256)"}]
 
 
-def test_json_is_a_word_for_the_format(folder: Path) -> None:
+def test_json_is_short_for_the_format(folder: Path) -> None:
     """--json is --format json."""
-    done = ask(folder, "SELECT 1 AS a UNION ALL SELECT 2 ORDER BY a", "--json")
+    done = run_sql(folder, "SELECT 1 AS a UNION ALL SELECT 2 ORDER BY a", "--json")
     assert json.loads(done.stdout) == [{"a": 1}, {"a": 2}]
 
 
 @pytest.mark.parametrize(
     "name", ["rows.csv", "rows.json", "rows.ndjson", "rows.parquet", "rows.csv.gz", "rows.ndjson.zst"]
 )
-def test_output_is_written_as_its_name_says(folder: Path, tmp_path: Path, name: str) -> None:
-    """With the same rows in each, and nothing on standard output."""
+def test_the_ending_of_output_names_the_format(folder: Path, tmp_path: Path, name: str) -> None:
+    """Every format has the same rows, and standard output stays empty."""
     expected = sigdir.open(folder).sql(QUERY).arrow().to_pylist()
-    done = ask(folder, QUERY, "--output", tmp_path / name)
+    done = run_sql(folder, QUERY, "--output", tmp_path / name)
     assert (done.exit_code, done.output) == (0, "")
     content = (tmp_path / name).read_bytes()
     if name.endswith(".gz"):
@@ -113,42 +113,42 @@ def test_output_is_written_as_its_name_says(folder: Path, tmp_path: Path, name: 
 
 
 def test_an_output_without_ending_takes_the_format_that_is_named(folder: Path, tmp_path: Path) -> None:
-    """And one that says nothing is refused, before anything is asked."""
-    assert ask(folder, "SELECT 1 AS a", "--output", tmp_path / "rows", "--format", "csv").exit_code == 0
+    """Without a format either, the command fails before the query runs."""
+    assert run_sql(folder, "SELECT 1 AS a", "--output", tmp_path / "rows", "--format", "csv").exit_code == 0
     assert (tmp_path / "rows").read_text() == "a\n1\n"
-    assert "--output" in refused(folder, "SELECT 1 AS a", "--output", tmp_path / "rows.xlsx")
+    assert "--output" in error_of(folder, "SELECT 1 AS a", "--output", tmp_path / "rows.xlsx")
     assert not (tmp_path / "rows.xlsx").exists()
 
 
 def test_a_failure_leaves_the_output_as_it_was(folder: Path, tmp_path: Path) -> None:
-    """Also one that comes after the first rows."""
+    """Also if it comes after the first rows."""
     target = tmp_path / "rows.csv"
     target.write_text("what was there")
     query = "SELECT CASE WHEN range > 2900000 THEN error('boom') ELSE range END AS x FROM range(3000000)"
-    assert "boom" in refused(folder, query, "--output", target)
+    assert "boom" in error_of(folder, query, "--output", target)
     assert target.read_text() == "what was there"
     assert list(tmp_path.iterdir()) == [target]
 
 
 def test_a_foreign_list_is_read(folder: Path, tmp_path: Path) -> None:
-    """Lines of text as a table, of which those that we lack are asked for."""
+    """Lines of text as a table; the query selects those that the warehouse does not have."""
     theirs = tmp_path / "theirs.txt"
     theirs.write_text("transfer(address,uint)\nnever(uint,uint)\nbroken(\n")
     query = """
         SELECT text, canonical(text) AS canonical FROM theirs
         WHERE canonical(text) IS NULL OR canonical(text) NOT IN (SELECT text_signature FROM signatures) ORDER BY text"""
-    assert answer(folder, query, "--file", f"theirs={theirs}") == [
+    assert rows_of(folder, query, "--file", f"theirs={theirs}") == [
         {"text": "broken(", "canonical": None}, {"text": "never(uint,uint)", "canonical": "never(uint256,uint256)"},
     ]  # fmt: skip
 
 
 def test_statements_come_from_standard_input(folder: Path) -> None:
-    """One after the other, up to the first that fails."""
+    """They run one after the other, up to the first that fails."""
     script = "SELECT 1 AS a;\n-- a remark; and more\nSELECT ';' AS b\n;"
-    assert answer(folder, stdin=script) == [{"a": 1}, {"b": ";"}]
-    assert answer(folder, "SELECT 1 AS a; SELECT 2 AS a") == [{"a": 1}, {"a": 2}]
-    assert answer(folder, stdin="") == []
-    done = ask(folder, "--format", "csv", stdin="SELECT 1 AS a; SELECT b; SELECT 3 AS c")
+    assert rows_of(folder, stdin=script) == [{"a": 1}, {"b": ";"}]
+    assert rows_of(folder, "SELECT 1 AS a; SELECT 2 AS a") == [{"a": 1}, {"a": 2}]
+    assert rows_of(folder, stdin="") == []
+    done = run_sql(folder, "--format", "csv", stdin="SELECT 1 AS a; SELECT b; SELECT 3 AS c")
     assert (done.exit_code, done.stdout) == (2, "a\n1\n")
 
 
@@ -177,17 +177,17 @@ def test_statements_come_from_standard_input(folder: Path) -> None:
         ["CREATE TABLE t AS SELECT 1"],
     ],
 )
-def test_what_cannot_be_done_is_told(
+def test_what_cannot_be_done_is_an_error(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    """Status 2, an error, and no file."""
+    """The status is 2, there is an error, and no file is written."""
     monkeypatch.chdir(tmp_path)
-    assert "Error: " in refused(folder, *arguments)
+    assert "Error: " in error_of(folder, *arguments)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["SELECT ?"], "0 of 1 values: give the values after the query"),
         (["SELECT $1, $2", "a"], "1 of 2 values: give the values after the query"),
@@ -195,31 +195,31 @@ def test_what_cannot_be_done_is_told(
         (["SELECT $a, $b, $c", "--param", "b=1"], "no value for $a, $c: give --param a=VALUE --param c=VALUE"),
     ],
 )
-def test_values_that_are_missing_are_asked_for(folder: Path, arguments: list[str], said: str) -> None:
-    """With the way to give them."""
-    assert refused(folder, *arguments) == f"Error: {said}\n"
+def test_an_error_names_missing_values(folder: Path, arguments: list[str], message: str) -> None:
+    """And says how to give them."""
+    assert error_of(folder, *arguments) == f"Error: {message}\n"
 
 
 def test_names_of_parameters_have_no_case(folder: Path) -> None:
-    """As everywhere in the engine."""
-    assert answer(folder, "SELECT $Since AS a", "--param", "since=1") == [{"a": "1"}]
+    """$A and $a are the same, as everywhere in the engine."""
+    assert rows_of(folder, "SELECT $Since AS a", "--param", "since=1") == [{"a": "1"}]
 
 
 @pytest.mark.parametrize("parent", ["nowhere", "file"])
-def test_an_output_that_cannot_be_made_is_told_by_its_own_name(folder: Path, tmp_path: Path, parent: str) -> None:
-    """Not by that of the file beside it that is written first."""
+def test_an_error_has_the_name_of_the_output(folder: Path, tmp_path: Path, parent: str) -> None:
+    """And not the name of the temporary file that is written first."""
     (tmp_path / "file").write_text("")
     target = tmp_path / parent / "x.csv"
-    assert refused(folder, "SELECT 1", "--output", target).startswith(f"Error: {target}: ")
+    assert error_of(folder, "SELECT 1", "--output", target).startswith(f"Error: {target}: ")
 
 
-def test_input_that_is_no_text_is_told(folder: Path) -> None:
-    """With the place of the first byte that is none."""
-    assert "byte 7" in refused(folder, stdin=b"SELECT \xff")
+def test_input_that_is_not_utf_8_is_an_error(folder: Path) -> None:
+    """It names the position of the first bad byte."""
+    assert "byte 7" in error_of(folder, stdin=b"SELECT \xff")
 
 
 def test_ctrl_c_ends_a_query(folder: Path) -> None:
-    """With status 130 and one line, while the engine computes."""
+    """The status is 130, with one line, while the engine computes."""
     query = "SELECT 1 AS begun; SELECT max(hash(a.range * b.range)) FROM range(100000000) a, range(1000000) b"
     command = [*command_line(), "sql", "--warehouse", str(folder), "--format", "csv", query]
     with subprocess.Popen(

@@ -1,0 +1,97 @@
+"""The one mapping of errors and interruptions to messages and exit statuses."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from sigdir.cli.errors import Command
+from sigdir.pipeline.errors import BadTarget
+from sigdir.signatures.errors import SigdirError
+from sigdir.warehouse.errors import Busy, QueryError
+from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
+
+NO_SPACE = os.strerror(errno.ENOSPC)
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def fail_with(error: BaseException, state: str = "nothing was changed") -> click.testing.Result:
+    """Run a command that raises this error."""
+
+    def body() -> None:
+        raise error
+
+    return CliRunner().invoke(Command("command", callback=body, state=state))
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (SigdirError("no such thing"), 2, "Error: no such thing"),
+        (QueryError("syntax error"), 2, "Error: syntax error"),
+        (BadTarget("x.csv", "is a folder"), 2, "Error: x.csv: is a folder"),
+        (Busy("publish.lock is held by process 7"), 3, "Error: publish.lock is held by process 7"),
+        (OSError(errno.ENOSPC, NO_SPACE, "a/b"), 2, f"Error: a/b: {NO_SPACE}; nothing was changed"),
+        (OSError(errno.ENOSPC, NO_SPACE), 2, f"Error: {NO_SPACE}; nothing was changed"),
+        (OSError("too long"), 2, "Error: too long; nothing was changed"),
+        (KeyboardInterrupt(), 130, "interrupted: nothing was changed"),
+    ],
+)
+def test_an_error_is_one_line_and_a_status(error: BaseException, status: int, line: str) -> None:
+    """On standard error; standard output stays empty."""
+    result = fail_with(error)
+    assert (result.exit_code, result.stdout, result.stderr) == (status, "", line + "\n")
+
+
+def test_a_command_may_have_no_state() -> None:
+    """Then the line has none."""
+    assert fail_with(KeyboardInterrupt(), "").stderr == "interrupted\n"
+    assert fail_with(OSError(errno.ENOSPC, NO_SPACE), "").stderr == f"Error: {NO_SPACE}\n"
+
+
+def test_sigterm_ends_a_command_as_ctrl_c_does() -> None:
+    """And its handler is in place only while the command runs."""
+    before = signal.getsignal(signal.SIGTERM)
+    result = CliRunner().invoke(Command("command", callback=interrupt, state="no row was changed"))
+    assert (result.exit_code, result.stderr) == (130, "interrupted: no row was changed\n")
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_other_errors_keep_their_traceback() -> None:
+    """An error that nobody raises on purpose is a bug, and is not shortened."""
+    assert isinstance(fail_with(ZeroDivisionError()).exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("arguments", [["stats"], ["history", "--format", "csv"], ["sql", "FROM signatures"]])
+def test_a_closed_pipe_ends_a_command_quietly(run_sigdir: Sigdir, house: Path, arguments: list[str]) -> None:
+    """A reader may leave before the first line."""
+    import_files(["samples"], house)
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*command_line(), *arguments], cwd=ROOT, env=environment(house), stdout=writing, stderr=subprocess.PIPE,
+        timeout=SAFETY_SECONDS, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_standard_output_on_a_full_disk_is_an_error(house: Path) -> None:
+    """Output that cannot be written is not lost silently."""
+    house.mkdir()
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*command_line(), "stats"], cwd=ROOT, env=environment(house), stdout=full, stderr=subprocess.PIPE,
+            text=True, timeout=SAFETY_SECONDS, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (2, f"Error: {NO_SPACE}\n")
