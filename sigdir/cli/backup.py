@@ -9,8 +9,7 @@ import click
 
 from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import json_option, quiet_option, warehouse_option
-from sigdir.cli.output import write_json
-from sigdir.cli.progress import write_line
+from sigdir.cli.output import write_json, write_line
 from sigdir.warehouse import backup as copying
 from sigdir.warehouse.errors import Busy
 from sigdir.warehouse.paths import Paths, existing

@@ -16,7 +16,7 @@ import click
 
 from sigdir.cli.errors import Command
 from sigdir.cli.options import warehouse_option
-from sigdir.cli.progress import write_line
+from sigdir.cli.output import write_line
 from sigdir.signatures.errors import SigdirError
 from sigdir.warehouse import publish
 from sigdir.warehouse.compact import compact, due

@@ -1,4 +1,4 @@
-"""The JSON that commands write."""
+"""What commands write besides rows: JSON documents, and lines on standard error."""
 
 from __future__ import annotations
 
@@ -11,3 +11,8 @@ import orjson
 def write_json(document: Any, *, err: bool = False) -> None:
     """Write a document, indented, on standard output (or standard error)."""
     click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS), err=err)
+
+
+def write_line(text: str) -> None:
+    """Write a line on standard error."""
+    click.echo(text, err=True)

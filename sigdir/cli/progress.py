@@ -6,15 +6,10 @@ import sys
 import threading
 import time
 
-import click
-
+from sigdir.cli.output import write_line
 from sigdir.pipeline.progress import Reporter
 
 _LINE_SECONDS = 5.0
-
-
-def write_line(text: str) -> None:
-    click.echo(text, err=True)
 
 
 def reporter(quiet: bool) -> Reporter:

@@ -10,8 +10,7 @@ import click
 
 from sigdir.cli.errors import Command
 from sigdir.cli.options import as_of_option, json_option, quiet_option, warehouse_option
-from sigdir.cli.output import write_json
-from sigdir.cli.progress import write_line
+from sigdir.cli.output import write_json, write_line
 from sigdir.serve.statistics.report import page
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.files import write_file

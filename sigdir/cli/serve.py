@@ -9,7 +9,7 @@ import click
 
 from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import warehouse_option
-from sigdir.cli.progress import write_line
+from sigdir.cli.output import write_line
 from sigdir.serve.servers.supervisor import StartError, run
 from sigdir.serve.settings import Settings
 

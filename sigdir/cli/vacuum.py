@@ -9,8 +9,7 @@ import click
 
 from sigdir.cli.errors import Command
 from sigdir.cli.options import Duration, json_option, no_wait_option, warehouse_option
-from sigdir.cli.output import write_json
-from sigdir.cli.progress import write_line
+from sigdir.cli.output import write_json, write_line
 from sigdir.warehouse import vacuum as vacuuming
 from sigdir.warehouse.paths import existing
 
