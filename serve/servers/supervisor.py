@@ -23,6 +23,7 @@ from http.client import HTTPConnection, HTTPException
 from types import FrameType
 
 from sigdir.serve.settings import Settings
+from sigdir.signatures.errors import SigdirError
 
 _STOP_SECONDS = 15.0
 _RESTART_SECONDS = 0.5
@@ -33,7 +34,7 @@ _CHECK_SECONDS = 3.0  # a start takes 2, and longer only where kernels are compi
 Spawn = Callable[[], "subprocess.Popen[bytes]"]
 
 
-class StartError(Exception):
+class StartError(SigdirError):
     """The server cannot start; the message says why."""
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from sigdir.cli.errors import Command, Failure
+from sigdir.cli.errors import Command
 from sigdir.cli.options import warehouse_option
 from sigdir.cli.output import write_line
-from sigdir.serve.servers.supervisor import StartError, run
+from sigdir.serve.servers.supervisor import run
 from sigdir.serve.settings import Settings
 
 _DEFAULTS = Settings()
@@ -70,11 +70,7 @@ def serve(
     settings = Settings(
         folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, log_requests
     )
-    try:
-        status = run(settings, server, _write_address)
-    except StartError as error:
-        raise Failure(str(error)) from error
-    sys.exit(status)
+    sys.exit(run(settings, server, _write_address))
 
 
 def _write_address(address: str) -> None:

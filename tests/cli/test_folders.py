@@ -1,18 +1,14 @@
-"""What the folder that a command or program is started in cannot do: replace our modules, or be replaced by them."""
+"""Modules in the folder where a command or program starts do not replace ours; tests/serve has the same for a server."""
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.snapshot import read_snapshot
 from tests.conftest import SAFETY_SECONDS, environment
-from tests.serve.support import by, post_text, until
 
 CONSOLE_SCRIPT = str(Path(sys.executable).with_name("sigdir"))
 NAMES = ("sigdir", "orjson", "click", "duckdb", "pipeline", "serve", "warehouse")
@@ -37,23 +33,6 @@ def test_the_console_script_runs_nothing_of_its_folder(hostile: Path, house: Pat
             timeout=SAFETY_SECONDS, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-    assert not hostile.with_name("executed").exists()
-
-
-@pytest.mark.parametrize("http_server", ["waitress"])
-def test_a_server_runs_nothing_of_its_folder(hostile: Path, house: Path, http_server: str) -> None:
-    """Neither do its workers, nor the process that folds."""
-    command = [CONSOLE_SCRIPT, "serve", "--port", "0", "--workers", "1", "--fold-every", "0.1", *by(http_server)]
-    with subprocess.Popen(
-        command, cwd=hostile, env=environment(house), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        ready = re.match(r"ready: http://[\d.]+:(\d+)/", process.stderr.readline())
-        assert ready is not None
-        assert post_text(int(ready[1]), "posted()").status == 201
-        until(lambda: read_snapshot(Paths(house)).version >= 1, "the server to fold")
-        process.terminate()
-        assert process.wait(SAFETY_SECONDS) == 0
     assert not hostile.with_name("executed").exists()
 
 
