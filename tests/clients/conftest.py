@@ -21,7 +21,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     import_files([folder / "spam.txt", ROOT / "samples"], folder / "house")
     with serving(folder / "house", "--trust-proxy", workers=1) as running:
         yield running
-        assert running.faults() == []
+        assert running.errors() == []
 
 
 @pytest.fixture(scope="session")

@@ -167,13 +167,13 @@ class Server:
         self.port = port
         self._errors = errors
 
-    def told(self) -> str:
+    def stderr(self) -> str:
         """What the server has written to standard error."""
         return self._errors.read_text()
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """What on standard error tells of a fault of the server's own."""
-        return [line for line in self.told().splitlines() if line.startswith(("Traceback", "error:", "Error"))]
+        return [line for line in self.stderr().splitlines() if line.startswith(("Traceback", "error:", "Error"))]
 
     def workers(self) -> list[int]:
         """The process ids of the workers, the oldest first."""
@@ -241,15 +241,15 @@ def serving(
         assert get(server.port, "/readyz").status == 200
         yield server
         if process.poll() is None:
-            assert server.stop() == 0, server.told()
+            assert server.stop() == 0, server.stderr()
     finally:
         if process.poll() is None:
             server.kill()
 
 
 def _port(server: Server) -> int | None:
-    assert server.process.poll() is None, server.told()
-    ready = re.search(r"^ready: http://[\d.]+:(\d+)/", server.told(), re.MULTILINE)
+    assert server.process.poll() is None, server.stderr()
+    ready = re.search(r"^ready: http://[\d.]+:(\d+)/", server.stderr(), re.MULTILINE)
     return int(ready[1]) if ready else None
 
 

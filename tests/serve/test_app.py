@@ -86,7 +86,7 @@ METHODS = ["GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Two workers over a warehouse that holds the seed."""
-    with serving(tmp_path_factory.mktemp("app") / "house") as server:
+    with serving(tmp_path_factory.mktemp("app") / "warehouse") as server:
         for collection, text in SEED:
             assert post_text(server.port, text, LISTS[collection]).status == 201
         yield server
@@ -95,14 +95,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def port(server: Server) -> Iterator[int]:
     """The server's port; afterwards the server must have nothing to say of a fault of its own."""
-    before = len(server.faults())
+    before = len(server.errors())
     yield server.port
-    assert server.faults()[before:] == []
+    assert server.errors()[before:] == []
 
 
 def test_the_ready_line_names_the_pages_first(server: Server) -> None:
     """The address is one to open in a browser; the three lines to try behind it are of the API."""
-    ready, _, *tries = server.told().splitlines()[:5]
+    ready, _, *tries = server.stderr().splitlines()[:5]
     address = f"http://{HOST}:{server.port}"
     assert ready == f"ready: {address}/"
     assert [f"{address}/api/v1/" in line and line.startswith("  curl ") for line in tries] == [True] * 3
@@ -136,12 +136,12 @@ def assert_record(record: dict[str, Any], text: str, collection: Collection = SI
 @pytest.mark.skipif(not (WIRE / "replay.py").exists(), reason=f"the recorded cases are not at {WIRE}")
 def test_every_recorded_case_passes(tmp_path: Path) -> None:
     """All answers recorded from the original come from a fresh server too, but where we chose to differ."""
-    with serving(tmp_path / "house") as fresh:
+    with serving(tmp_path / "warehouse") as fresh:
         command = [sys.executable, str(WIRE / "replay.py"), f"http://{HOST}:{fresh.port}", "--seed"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False)
         assert done.stdout.splitlines()[-1].endswith(" 0 failed"), done.stdout + done.stderr
         assert done.returncode == 0
-        assert fresh.faults() == []
+        assert fresh.errors() == []
 
 
 # Lists and rows.
@@ -336,14 +336,14 @@ SOLIDITY_TOLD = {
 )
 def test_options_describe_the_resource(port: int, path: str, name: str, fields: dict[str, Any] | None) -> None:
     """OPTIONS tells name, types and fields, also of a row that is not there."""
-    told: dict[str, Any] = {
+    expected: dict[str, Any] = {
         "name": name, "description": "", "renders": ["application/json", "text/html"],
         "parses": ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"],
     }  # fmt: skip
     if fields is not None:
-        told["actions"] = {"POST": fields}
+        expected["actions"] = {"POST": fields}
     answer = request(port, "OPTIONS", path)
-    assert (answer.status, answer.json()) == (200, told)
+    assert (answer.status, answer.json()) == (200, expected)
     if fields is not None:
         assert list(answer.json()["actions"]["POST"]) == list(fields)
 
@@ -637,16 +637,16 @@ BAD_BODIES: list[tuple[str, bytes, dict[str, str], int, Any]] = [
 
 
 @pytest.mark.parametrize(
-    ("body", "headers", "status", "told"), [case[1:] for case in BAD_BODIES], ids=[case[0] for case in BAD_BODIES]
+    ("body", "headers", "status", "expected"), [case[1:] for case in BAD_BODIES], ids=[case[0] for case in BAD_BODIES]
 )
-def test_bodies_that_are_refused(port: int, body: bytes, headers: dict[str, str], status: int, told: Any) -> None:
+def test_bodies_that_are_refused(port: int, body: bytes, headers: dict[str, str], status: int, expected: Any) -> None:
     """Each kind of bad body has its status and its words."""
     answer = request(port, "POST", SIGNATURES_PATH, body, headers)
     assert answer.status == status
-    if isinstance(told, str):
-        assert answer.json()["detail"].startswith(told)
-    elif told is not None:
-        assert answer.json() == told
+    if isinstance(expected, str):
+        assert answer.json()["detail"].startswith(expected)
+    elif expected is not None:
+        assert answer.json() == expected
     assert names_allowed(answer) == LIST_ALLOW
 
 
@@ -679,8 +679,8 @@ def test_the_first_check_that_fails_is_the_answer(port: int) -> None:
     assert request(port, "POST", SIGNATURES_PATH, broken, plain | {"Accept": "image/png"}).status == 406
     assert request(port, "POST", SIGNATURES_PATH, broken, plain).status == 415
     long = "f(" + "," * 4095
-    told = post(port, EVENTS_PATH, {"text_signature": long}).json()
-    assert told == {"text_signature": ["Ensure this value has at most 4096 characters (it has 4097)."]}
+    error = post(port, EVENTS_PATH, {"text_signature": long}).json()
+    assert error == {"text_signature": ["Ensure this value has at most 4096 characters (it has 4097)."]}
     assert post(port, EVENTS_PATH, {"text_signature": long[:-1]}).json() == {
         "text_signature": ["Unknown event signature format"]
     }
@@ -773,10 +773,10 @@ def test_a_posted_row_can_be_a_page(port: int) -> None:
 
 def counters(answer: Answer) -> tuple[int, int, int, int]:
     assert answer.status == 201, answer.body
-    told = answer.json()
-    assert list(told) == ["num_processed", "num_imported", "num_duplicates", "num_ignored"]
-    assert told["num_processed"] == told["num_imported"] + told["num_duplicates"] + told["num_ignored"]
-    return told["num_processed"], told["num_imported"], told["num_duplicates"], told["num_ignored"]
+    counters = answer.json()
+    assert list(counters) == ["num_processed", "num_imported", "num_duplicates", "num_ignored"]
+    assert counters["num_processed"] == counters["num_imported"] + counters["num_duplicates"] + counters["num_ignored"]
+    return counters["num_processed"], counters["num_imported"], counters["num_duplicates"], counters["num_ignored"]
 
 
 def import_abi(port: int, abi: Any) -> Answer:
@@ -974,7 +974,7 @@ def test_a_source_that_declares_nothing_is_fine(port: int, body: bytes, headers:
 
 
 @pytest.mark.parametrize(
-    ("body", "headers", "told"),
+    ("body", "headers", "expected"),
     [
         (b'{"source_code": ""}', JSON, {"source_code": ["This field may not be blank."]}),
         (b'{"source_code": " \\n"}', JSON, {"source_code": ["This field may not be blank."]}),
@@ -989,10 +989,10 @@ def test_a_source_that_declares_nothing_is_fine(port: int, body: bytes, headers:
          {"source_file": ["The submitted data was not a file. Check the encoding type on the form."]}),
     ],
 )  # fmt: skip
-def test_sources_that_are_refused(port: int, body: bytes, headers: dict[str, str], told: dict[str, Any]) -> None:
+def test_sources_that_are_refused(port: int, body: bytes, headers: dict[str, str], expected: dict[str, Any]) -> None:
     """Blank and null code, empty files and what is no file are 400 in the contract's words."""
     answer = request(port, "POST", SOLIDITY_PATH, body, headers)
-    assert (answer.status, answer.json()) == (400, told)
+    assert (answer.status, answer.json()) == (400, expected)
 
 
 @pytest.mark.parametrize("path", [ABI_PATH, SOLIDITY_PATH])
@@ -1152,8 +1152,8 @@ def test_requests_can_share_a_connection(port: int) -> None:
     lines[-1] += "Connection: close\r\n"
     with socket.create_connection((HOST, port), timeout=SAFETY_SECONDS) as connection:
         connection.sendall("".join(f"{line}\r\n" for line in lines).encode())
-        with connection.makefile("rb") as told:
-            statuses = re.findall(rb"HTTP/1.1 (\d+)", told.read())
+        with connection.makefile("rb") as answers:
+            statuses = re.findall(rb"HTTP/1.1 (\d+)", answers.read())
     assert statuses == [b"200", b"404", b"404", b"200", b"200"]
 
 
@@ -1163,7 +1163,7 @@ def test_requests_can_share_a_connection(port: int) -> None:
 @pytest.fixture(scope="module")
 def make_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
     """The application over a warehouse of its own, with settings."""
-    paths = Paths(tmp_path_factory.mktemp("memory") / "house")
+    paths = Paths(tmp_path_factory.mktemp("memory") / "warehouse")
     reader = Reader(paths)
     writer = Writer(paths, reader)
     yield lambda **more: create_app(Settings(paths.root, **more), reader, writer)
@@ -1174,7 +1174,7 @@ def make_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Route]]:
     """The routes of the application."""
-    paths = Paths(tmp_path_factory.mktemp("table") / "house")
+    paths = Paths(tmp_path_factory.mktemp("table") / "warehouse")
     reader = Reader(paths)
     writer = Writer(paths, reader)
     yield routes(Settings(paths.root), reader, writer)

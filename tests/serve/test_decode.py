@@ -33,7 +33,7 @@ SPAM = "many_msg_babbage(bytes1)"
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("decode") / "house"
+    folder = tmp_path_factory.mktemp("decode") / "warehouse"
     (rows := folder.with_name("rows.txt")).write_text(f"{SPAM}\nset(bytes,(uint8,string)[])\n")
     import_files([rows], folder)
     with serving(folder) as server:
@@ -44,7 +44,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def server(served: Server) -> Iterator[Server]:
     yield served
-    assert served.faults() == []
+    assert served.errors() == []
 
 
 def decoded(server: Server, data: str) -> Any:
@@ -126,12 +126,12 @@ def test_the_slash_may_be_left_out(server: Server) -> None:
 def test_the_command_answers_as_the_server_does(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None:
     """From the argument, from a file, from standard input; POSTed rows that are not folded are there too."""
     (file := tmp_path / "data.hex").write_text(TRANSFER[:40] + "\n" + TRANSFER[40:] + "\n")
-    house: list[str | Path] = ["--warehouse", server.folder]
+    warehouse: list[str | Path] = ["--warehouse", server.folder]
     for argument, stdin in ((TRANSFER, b""), (f"@{file}", b""), ("-", TRANSFER.encode())):
-        ran = run_sigdir("decode", argument, "--json", *house, stdin=stdin)
+        ran = run_sigdir("decode", argument, "--json", *warehouse, stdin=stdin)
         assert (ran.returncode, ran.stderr) == (0, b"")
         assert json.loads(ran.stdout) == decoded(server, TRANSFER)
-    shown = run_sigdir("decode", TRANSFER + "00", *house).stdout.decode().splitlines()
+    shown = run_sigdir("decode", TRANSFER + "00", *warehouse).stdout.decode().splitlines()
     assert shown[0] == "transfer(address,uint256)  1 bytes left over"
     assert shown[1:3] == [f"  address  {TO}", "  uint256  1000"]
     assert shown[3].startswith(f"{SPAM}  does not decode: ")

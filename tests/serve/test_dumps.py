@@ -47,18 +47,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     for number, more in enumerate((["event E(uint256)"], [])):
         lines = folder / f"{number}.txt"
         lines.write_text("\n".join([f"f{number}_{n}(address,uint256)" for n in range(20_000)] + more) + "\n")
-        import_files([lines], folder / "house")
-    with serving(folder / "house") as running:
+        import_files([lines], folder / "warehouse")
+    with serving(folder / "warehouse") as running:
         assert post_text(running.port, "Posted(uint256)", EVENTS_PATH).status == 201
         yield running
-        assert running.faults() == []
+        assert running.errors() == []
 
 
 def listed(server: Server, version: str = "latest") -> dict[str, Any]:
     answer = followed(server, f"/dumps/{version}/")
     assert answer.status == 200
-    told: dict[str, Any] = answer.json()
-    return told
+    document: dict[str, Any] = answer.json()
+    return document
 
 
 def followed(server: Server, path: str) -> Answer:
@@ -81,12 +81,12 @@ def test_each_version_lists_its_files(server: Server) -> None:
     assert [one["kind"] for one in front["versions"]] == ["import", "import"]
     assert front["latest"] == listed(server) == listed(server, "2")
     for version, of_signatures in ((1, 20_000), (2, 40_000)):
-        told = listed(server, str(version))
-        assert (told["version"], told["rows"]) == (version, {SIGNATURES: of_signatures, EVENT_SIGNATURES: 1})
+        document = listed(server, str(version))
+        assert (document["version"], document["rows"]) == (version, {SIGNATURES: of_signatures, EVENT_SIGNATURES: 1})
         snapshot = read_snapshot(Paths(server.folder), version)
         files = [file for collection in COLLECTIONS for file in snapshot.files[collection]]
-        assert len(told["files"]) == len(files) == version + 1
-        for one, file in zip(told["files"], files, strict=True):
+        assert len(document["files"]) == len(files) == version + 1
+        for one, file in zip(document["files"], files, strict=True):
             data = followed(server, one["url"]).body
             assert data == file.path.read_bytes()
             assert (one["bytes"], one["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
@@ -310,21 +310,21 @@ def test_a_dump_and_the_changes_behind_it_are_everything(server: Server) -> None
 def test_a_file_that_is_not_kept_any_more_is_gone(tmp_path: Path) -> None:
     lines = tmp_path / "lines.txt"
     lines.write_text("f(uint256)\n")
-    house = tmp_path / "house"
-    import_files([lines], house)
-    with serving(house, workers=1) as server:
-        file = read_snapshot(Paths(house)).files[SIGNATURES][0].path
+    warehouse = tmp_path / "warehouse"
+    import_files([lines], warehouse)
+    with serving(warehouse, workers=1) as server:
+        file = read_snapshot(Paths(warehouse)).files[SIGNATURES][0].path
         file.unlink()
         for path in (f"signatures/{file.name}", "signatures.ndjson"):
             assert get(server.port, f"/dumps/1/{path}").status == 410
-        assert server.faults() == []
+        assert server.errors() == []
 
 
 def test_digests_are_those_of_the_commits(server: Server) -> None:
     """No file is read to tell its digest: a file that is damaged is told as it was written."""
     paths = Paths(server.folder)
-    told = {"collection=" + one["url"].removeprefix("/dumps/2/"): one["sha256"] for one in listed(server)["files"]}
-    assert told == {name: digest for entry in history(paths) for name, digest in entry["sha256"].items()}
+    document = {"collection=" + one["url"].removeprefix("/dumps/2/"): one["sha256"] for one in listed(server)["files"]}
+    assert document == {name: digest for entry in history(paths) for name, digest in entry["sha256"].items()}
     assert list(paths.cache.glob("*.sha256")) == []
 
 
@@ -332,7 +332,7 @@ def test_digests_that_no_commit_tells_are_computed_and_kept(tmp_path: Path) -> N
     """The commits of older releases have none; what was computed stays for as long as the file is used."""
     lines = tmp_path / "lines.txt"
     lines.write_text("f(uint256)\nevent E(uint256)\n")
-    paths = Paths(tmp_path / "house")
+    paths = Paths(tmp_path / "warehouse")
     import_files([lines], paths.root)
     entry = paths.log_entry(1)
     entry.write_text(entry.read_text().replace('\\"sha256\\": {\\"collection', '\\"before\\": {\\"collection'))
@@ -345,7 +345,7 @@ def test_digests_that_no_commit_tells_are_computed_and_kept(tmp_path: Path) -> N
         assert len(kept) == 2
         tidy(paths)
         assert {path.name: path.read_text() for path in paths.cache.glob("*.sha256")} == kept
-        assert server.faults() == []
+        assert server.errors() == []
 
 
 def test_only_so_many_stream_at_once() -> None:
@@ -369,7 +369,7 @@ def test_only_so_many_stream_at_once() -> None:
 
 
 def test_a_version_published_meanwhile_is_the_newest_at_once(tmp_path: Path) -> None:
-    with serving(tmp_path / "house", workers=1) as server:
+    with serving(tmp_path / "warehouse", workers=1) as server:
         assert get(server.port, "/dumps/").json() == {"latest": None, "versions": []}
         assert "Nothing was published yet" in get(server.port, "/dumps/", BROWSER).body.decode()
         assert get(server.port, "/dumps/latest/").status == 404

@@ -59,7 +59,7 @@ numbers = count()
 @pytest.fixture(scope="module", params=["waitress", "granian"])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Two workers over 2,000 rows, so that a page has 480 kB."""
-    folder = tmp_path_factory.mktemp(request.param) / "house"
+    folder = tmp_path_factory.mktemp(request.param) / "warehouse"
     rows = folder.with_name("rows.txt")
     types = ",".join(["uint256"] * 40)
     rows.write_text("".join(f"function{number}({types})\n" for number in range(2_000)))
@@ -78,8 +78,8 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def server(served: Server) -> Iterator[Server]:
     yield served
     assert_served(served)
-    assert served.faults() == []
-    assert "Traceback" not in served.told()
+    assert served.errors() == []
+    assert "Traceback" not in served.stderr()
 
 
 @pytest.fixture
@@ -301,7 +301,7 @@ def worker_with(tmp_path: Path, server: str, module: str) -> Iterator[int]:
         code = f"import sigdir.serve.servers.{module} as m, sigdir.serve.servers.worker as w; m.REQUEST_SECONDS = 1; "
         with subprocess.Popen(
             [sys.executable, "-c", f"{code} w.main('{server}:{descriptor}')"], cwd=ROOT,
-            env=environment(tmp_path / "house") | {"SIGDIR_PORT": str(port)},
+            env=environment(tmp_path / "warehouse") | {"SIGDIR_PORT": str(port)},
             pass_fds=[] if server == "granian" else [descriptor],
         ) as worker:  # fmt: skip
             try:

@@ -73,7 +73,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def server(live: Server) -> Iterator[Server]:
     yield live
-    assert live.faults() == []
+    assert live.errors() == []
 
 
 def run_sigdir(folder: Path, *arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -372,7 +372,7 @@ def test_writers_in_several_processes_and_a_kill(tmp_path: Path) -> None:
         done = run_sigdir(house, "import", "-", "--json", "--quiet", stdin="\n".join(texts[20:160:3]).encode())
         run_sigdir(house, "fold")
         answers = [json.loads(process.communicate(timeout=SAFETY_SECONDS)[0]) for process in (one, other)]
-        assert server.faults() == []
+        assert server.errors() == []
         server.kill()
     exists = {"text_signature": ["Signature with this text signature already exists."]}
     acknowledged: list[Record] = []
@@ -386,7 +386,7 @@ def test_writers_in_several_processes_and_a_kill(tmp_path: Path) -> None:
     assert len(acknowledged) + imported == len(texts)
     with serving(house) as server:
         held = whole(server.port)
-        assert server.faults() == []
+        assert server.errors() == []
     assert_in_order(held)
     assert sorted(row["text_signature"] for row in held) == sorted(texts)
     by_id = {row["id"]: row for row in held}
@@ -547,7 +547,7 @@ def test_a_stop_finishes_the_requests_that_have_begun(tmp_path: Path) -> None:
         assert len(answer) > 4_000_000
         assert len(json.loads(answer)["results"]) == 1000
         assert server.process.wait(SAFETY_SECONDS) == 0
-        assert server.faults() == []
+        assert server.errors() == []
     fold(Paths(house))
     (stored,) = sigdir.open(house).sql(
         "SELECT id, text_signature FROM signatures WHERE text_signature LIKE 'sentSlowly%'"
@@ -584,7 +584,7 @@ def test_a_server_starts_while_another_process_imports(tmp_path: Path) -> None:
         assert row in rows
         assert sorted(each["text_signature"] for each in rows) == ["beforeTheImport()", "ofTheImport(uint256)"]
         assert [each["text_signature"] for each in whole(server.port, EVENT_SIGNATURES)] == ["OfTheImport(uint256)"]
-        assert server.faults() == []
+        assert server.errors() == []
 
 
 def test_a_server_that_folds_by_itself(tmp_path: Path) -> None:
@@ -601,8 +601,8 @@ def test_a_server_that_folds_by_itself(tmp_path: Path) -> None:
             assert whole(server.port, collection) == rows
         assert post_text(server.port, "foldsItself0()").status == 400
         assert posted(server, "foldsItselfOnceMore()")["id"] > before[SIGNATURES][-1]["id"]
-        assert server.faults() == []
-        assert "ended with status" not in server.told()
+        assert server.errors() == []
+        assert "ended with status" not in server.stderr()
 
 
 def _rows_in_sql(house: Path, collection: str, wanted: int) -> list[Record] | None:
@@ -669,7 +669,7 @@ def test_no_code_of_the_folder_it_starts_in_is_executed(tmp_path: Path, name: st
         row = posted(server, "honest()")
         assert until(partial(_rows_in_sql, house, SIGNATURES, 1), "the fold") == [row]
         assert get(server.port, "/statistics/").status == 200
-        assert server.faults() == []
+        assert server.errors() == []
     assert not mark.exists(), mark.read_text()
 
 

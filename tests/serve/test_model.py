@@ -1,7 +1,7 @@
 """The whole directory against a plain-Python model of it: any order of POSTs, imports, folds and reads.
 
 The application runs in this process, twice over one warehouse, as two workers do. What a model row is
-was told by the answer that acknowledged it, or read once after the import that brought it; from then on
+was result by the answer that acknowledged it, or read once after the import that brought it; from then on
 nothing about it may change.
 """
 
@@ -130,7 +130,7 @@ class Directory(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="sigdir-model-"))
-        self.paths = Paths(self.folder / "house")
+        self.paths = Paths(self.folder / "warehouse")
         self.models = {collection: Model(collection) for collection in COLLECTIONS}
         self.workers: list[Worker] = []
         self.imports = 0
@@ -161,8 +161,8 @@ class Directory(RuleBasedStateMachine):
     @rule(collection=collections, written=valid(), form=st.sampled_from(["json", "form", "multipart"]))
     def post_any(self, collection: Collection, written: Valid, form: str) -> None:
         """A declaration in any spelling is stored once, or refused where its keyword is another's."""
-        said = collection.code
-        if written.collection(said, said) == said:
+        declared = collection.code
+        if written.collection(declared, declared) == declared:
             self.post(collection, written.written, written.canonical, form)
         else:
             self.refuse(collection, written.written)
@@ -243,10 +243,10 @@ class Directory(RuleBasedStateMachine):
         """Invariant 5: each reject can be looked up, with its reason, file and line."""
         assert number is not None
         query = "SELECT text, line, file, reason FROM rejects WHERE import_id = ? ORDER BY line"
-        told = sigdir.open(self.paths.root).sql(query, [number]).arrow().to_pylist()
-        assert [(row["text"], row["line"]) for row in told] == expected
-        assert {row["file"] for row in told} == {str(source)}
-        assert all(row["reason"] for row in told)
+        result = sigdir.open(self.paths.root).sql(query, [number]).arrow().to_pylist()
+        assert [(row["text"], row["line"]) for row in result] == expected
+        assert {row["file"] for row in result} == {str(source)}
+        assert all(row["reason"] for row in result)
 
     @rule(entries=st.lists(st.tuples(collections, short_texts), max_size=6))
     def import_abi(self, entries: list[tuple[Collection, str]]) -> None:
@@ -283,11 +283,13 @@ class Directory(RuleBasedStateMachine):
     def fold(self) -> None:
         """After a fold the table has every row, as it was."""
         fold(self.paths)
-        house = sigdir.open(self.paths.root)
+        warehouse = sigdir.open(self.paths.root)
         for collection, model in self.models.items():
             view = collection.replace("-", "_")
-            told = house.sql(f"SELECT id, text_signature, hex_signature FROM {view} ORDER BY id").arrow().to_pylist()
-            assert told == [
+            result = (
+                warehouse.sql(f"SELECT id, text_signature, hex_signature FROM {view} ORDER BY id").arrow().to_pylist()
+            )
+            assert result == [
                 {name: row[name] for name in ("id", "text_signature", "hex_signature")} for row in model.rows
             ]
 
@@ -305,14 +307,14 @@ class Directory(RuleBasedStateMachine):
 
     # Reading.
 
-    @rule(collection=collections, asked=queries(), size=st.integers(1, 40), data=st.data())
-    def walk(self, collection: Collection, asked: dict[str, str], size: int, data: st.DataObject) -> None:
+    @rule(collection=collections, wanted=queries(), size=st.integers(1, 40), data=st.data())
+    def walk(self, collection: Collection, wanted: dict[str, str], size: int, data: st.DataObject) -> None:
         """Over all pages a list has the rows that pass its filters, each once, in order; so has any one page."""
         model = self.models[collection]
-        query, rows = self.filtered(model, asked, data)
-        if asked["ordering"] != "created_at":
+        query, rows = self.filtered(model, wanted, data)
+        if wanted["ordering"] != "created_at":
             rows = rows[::-1]
-        query |= {"ordering": asked["ordering"], "page_size": str(size)}
+        query |= {"ordering": wanted["ordering"], "page_size": str(size)}
         pages: list[Record] = []
         link: str | None = f"{LISTS[collection]}?{urlencode(query)}"
         while link is not None:
@@ -328,30 +330,32 @@ class Directory(RuleBasedStateMachine):
         answer = self.client().simulate_get(LISTS[collection], params=query | {"page": str(len(pages) + 1)})
         assert (answer.status_code, answer.json) == (404, {"detail": "Invalid page."})
 
-    def filtered(self, model: Model, asked: dict[str, str], data: st.DataObject) -> tuple[dict[str, str], list[Record]]:
+    def filtered(
+        self, model: Model, wanted: dict[str, str], data: st.DataObject
+    ) -> tuple[dict[str, str], list[Record]]:
         """A query with filters made of the model's own rows, and the rows that it must give."""
         if not model.rows:
             return {}, []
         query, rows = {}, model.rows
         chosen = data.draw(st.sampled_from(model.rows))
-        if "text" in asked:
+        if "text" in wanted:
             text = chosen["text_signature"]
-            value = {"whole": text.upper(), "part": text[1:4].swapcase(), "odd": "_%"}[asked["text"]]
+            value = {"whole": text.upper(), "part": text[1:4].swapcase(), "odd": "_%"}[wanted["text"]]
             query["text_signature"] = value
             rows = [row for row in rows if value.lower() in row["text_signature"].lower()]
-        if "hex" in asked:
+        if "hex" in wanted:
             digits = chosen["hex_signature"][2:]
-            value = {"whole": "0X" + digits.upper(), "part": digits[1:4], "odd": "xyz"}[asked["hex"]]
+            value = {"whole": "0X" + digits.upper(), "part": digits[1:4], "odd": "xyz"}[wanted["hex"]]
             query["hex_signature"] = value
-            wanted = value.lower().removeprefix("0x")
-            rows = [row for row in rows if wanted in row["hex_signature"][2:]]
+            part = value.lower().removeprefix("0x")
+            rows = [row for row in rows if part in row["hex_signature"][2:]]
         bounds = {"whole": chosen["created_at"], "part": chosen["created_at"][:-1], "odd": "2026-01-31"}
-        if "from" in asked:
-            query["created_at__gte"] = bounds[asked["from"]]
-            rows = [row for row in rows if asked["from"] != "odd" and row["created_at"] >= chosen["created_at"]]
-        if "to" in asked:
-            query["created_at__lt"] = bounds[asked["to"]]
-            rows = [row for row in rows if asked["to"] != "odd" and row["created_at"] < chosen["created_at"]]
+        if "from" in wanted:
+            query["created_at__gte"] = bounds[wanted["from"]]
+            rows = [row for row in rows if wanted["from"] != "odd" and row["created_at"] >= chosen["created_at"]]
+        if "to" in wanted:
+            query["created_at__lt"] = bounds[wanted["to"]]
+            rows = [row for row in rows if wanted["to"] != "odd" and row["created_at"] < chosen["created_at"]]
         return query, rows
 
     @rule(collection=collections, data=st.data())

@@ -81,7 +81,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def server(served: Server) -> Iterator[Server]:
     yield served
-    assert served.faults() == []
+    assert served.errors() == []
 
 
 def operations(port: int) -> dict[str, Any]:

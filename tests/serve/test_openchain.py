@@ -72,28 +72,28 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("openchain")
     texts = folder / "texts.txt"
     texts.write_text("\n".join([*SEED, *MANY, *(f"event Many{text[4:]}" for text in MANY)]))
-    import_files([texts], folder / "house")
-    with serving(folder / "house", "--max-import-body", str(MIB), workers=1) as running:
+    import_files([texts], folder / "warehouse")
+    with serving(folder / "warehouse", "--max-import-body", str(MIB), workers=1) as running:
         yield running
-        assert running.faults() == []
+        assert running.errors() == []
 
 
 def result(server: Server, path: str, **parameters: str) -> Any:
     answer = get(server.port, f"{path}?{urlencode(parameters)}" if parameters else path)
     assert answer.status == 200, answer.body
-    told = answer.json()
-    assert told["ok"] is True
+    value = answer.json()
+    assert value["ok"] is True
     assert answer.header("Content-Type") == "application/json"
-    return told["result"]
+    return value["result"]
 
 
 def error(answer: Any, status: int) -> str:
     """The words of a refusal, in the dialect's envelope."""
     assert answer.status == status, answer.body
-    told = answer.json()
-    assert told.keys() == {"ok", "error"}
-    assert told["ok"] is False
-    text: str = told["error"]
+    value = answer.json()
+    assert value.keys() == {"ok", "error"}
+    assert value["ok"] is False
+    text: str = value["error"]
     assert text
     return text
 
@@ -120,8 +120,8 @@ def test_both_kinds_are_always_there(server: Server) -> None:
 def test_hashes_are_echoed_as_asked_and_unknown_ones_are_empty(server: Server) -> None:
     """Upper case finds as lower case does, under its own key; unknown is a list, never null."""
     upper = "0x" + selector("under_score()")[2:].upper()
-    asked = f"{upper}, 0x00000001,{selector('Broken(uint256)')},"
-    assert result(server, LOOKUP, function=asked, event="0x" + "0" * 64) == {
+    wanted = f"{upper}, 0x00000001,{selector('Broken(uint256)')},"
+    assert result(server, LOOKUP, function=wanted, event="0x" + "0" * 64) == {
         "function": {
             upper: [name("under_score()")],
             "0x00000001": [],
@@ -139,11 +139,11 @@ def test_a_hash_of_the_other_kind_is_empty(server: Server) -> None:
 
 def test_what_is_not_canonical_is_filtered(server: Server) -> None:
     """By default other texts of a well-known selector are dropped; filter=false marks them, oldest first."""
-    asked = selector(TRANSFER)
-    assert result(server, LOOKUP, function=asked)["function"] == {asked: [name(TRANSFER)]}
-    assert result(server, LOOKUP, function=asked, filter="true")["function"] == {asked: [name(TRANSFER)]}
-    unfiltered = result(server, LOOKUP, function=asked, filter="false")["function"]
-    assert unfiltered == {asked: [name(SPAM, filtered=True), name(TRANSFER)]}
+    wanted = selector(TRANSFER)
+    assert result(server, LOOKUP, function=wanted)["function"] == {wanted: [name(TRANSFER)]}
+    assert result(server, LOOKUP, function=wanted, filter="true")["function"] == {wanted: [name(TRANSFER)]}
+    unfiltered = result(server, LOOKUP, function=wanted, filter="false")["function"]
+    assert unfiltered == {wanted: [name(SPAM, filtered=True), name(TRANSFER)]}
     upper = "0xA9059CBB"
     assert result(server, LOOKUP, function=upper)["function"] == {upper: [name(TRANSFER)]}
 
@@ -238,8 +238,8 @@ def test_search_is_the_pattern_of_the_whole_text(pattern: str, found: list[str],
 def test_an_import_tells_of_every_text(server: Server) -> None:
     """New, known and refused, under the text as sent, with the hash of what is stored."""
     sent = ["x(uint)", "function y(uint a) returns (bool)", TRANSFER, "bad(", "event z()", "", "x(uint)", "x(uint256)"]
-    told = imported(server, {"function": sent, "event": ["Y(uint indexed a)", EVENT]})
-    assert told == {
+    value = imported(server, {"function": sent, "event": ["Y(uint indexed a)", EVENT]})
+    assert value == {
         "function": {
             "imported": {
                 "x(uint)": selector("x(uint256)"),
@@ -259,8 +259,8 @@ def test_an_import_tells_of_every_text(server: Server) -> None:
 
 def test_errors_are_imported_as_functions(server: Server) -> None:
     """A custom error has a selector."""
-    told = imported(server, {"error": ["Refused(address)"], "function": ["error Denied()"]})["function"]
-    assert told["imported"] == {
+    value = imported(server, {"error": ["Refused(address)"], "function": ["error Denied()"]})["function"]
+    assert value["imported"] == {
         "Refused(address)": selector("Refused(address)"), "error Denied()": selector("Denied()"),
     }  # fmt: skip
 
@@ -371,9 +371,9 @@ def test_an_exports_chunks_are_small() -> None:
 def test_slow_exports_leave_threads_free(tmp_path: Path) -> None:
     """Half of a worker's threads at most are held by them; one that ends makes room."""
     import_texts(tmp_path, ["a()", "b()"])
-    reader = Reader(Paths(tmp_path / "house"))
-    writer = Writer(Paths(tmp_path / "house"), reader)
-    app = create_app(Settings(tmp_path / "house", threads=4), reader, writer)
+    reader = Reader(Paths(tmp_path / "warehouse"))
+    writer = Writer(Paths(tmp_path / "warehouse"), reader)
+    app = create_app(Settings(tmp_path / "warehouse", threads=4), reader, writer)
     statuses: list[str] = []
 
     def start(status: str, headers: list[tuple[str, str]]) -> None:
@@ -397,7 +397,7 @@ def test_slow_exports_leave_threads_free(tmp_path: Path) -> None:
 
 def import_texts(folder: Path, texts: list[str]) -> None:
     (folder / "texts.txt").write_text("\n".join(texts))
-    import_files([folder / "texts.txt"], folder / "house")
+    import_files([folder / "texts.txt"], folder / "warehouse")
 
 
 def test_lines_are_rendered_from_any_row() -> None:
@@ -415,22 +415,22 @@ def test_lines_are_rendered_from_any_row() -> None:
 
 def test_the_older_lookup_is_told_by_its_parameters(server: Server) -> None:
     """On the list's path without the slash; everything else goes to the list."""
-    asked = selector(TRANSFER)
-    assert result(server, OLDER_LOOKUP, function=asked) == {"function": {asked: [name(TRANSFER)]}, "event": {}}
-    both = get(server.port, f"{OLDER_LOOKUP}?function={asked}&event={topic(EVENT)}&all").json()["result"]
+    wanted = selector(TRANSFER)
+    assert result(server, OLDER_LOOKUP, function=wanted) == {"function": {wanted: [name(TRANSFER)]}, "event": {}}
+    both = get(server.port, f"{OLDER_LOOKUP}?function={wanted}&event={topic(EVENT)}&all").json()["result"]
     assert both == {
-        "function": {asked: [name(SPAM, filtered=True), name(TRANSFER)]},
+        "function": {wanted: [name(SPAM, filtered=True), name(TRANSFER)]},
         "event": {topic(EVENT): [name(EVENT)]},
     }
-    assert len(result(server, OLDER_LOOKUP, function=asked, all="true")["function"][asked]) == 2
-    assert len(result(server, OLDER_LOOKUP, function=asked, all="false")["function"][asked]) == 1
+    assert len(result(server, OLDER_LOOKUP, function=wanted, all="true")["function"][wanted]) == 2
+    assert len(result(server, OLDER_LOOKUP, function=wanted, all="false")["function"][wanted]) == 1
     error(get(server.port, f"{OLDER_LOOKUP}?event=0x1"), 400)
-    moved = get(server.port, f"{OLDER_LOOKUP}?hex_signature={asked}")
-    assert (moved.status, moved.header("Location")) == (301, f"/api/v1/signatures/?hex_signature={asked}")
+    moved = get(server.port, f"{OLDER_LOOKUP}?hex_signature={wanted}")
+    assert (moved.status, moved.header("Location")) == (301, f"/api/v1/signatures/?hex_signature={wanted}")
     for method in ("POST", "HEAD", "OPTIONS", "DELETE"):
         assert request(server.port, method, OLDER_LOOKUP).header("Location") == "/api/v1/signatures/"
-    assert error(request(server.port, "DELETE", f"{OLDER_LOOKUP}?function={asked}"), 405)
-    assert request(server.port, "HEAD", f"{OLDER_LOOKUP}?function={asked}").status == 200
+    assert error(request(server.port, "DELETE", f"{OLDER_LOOKUP}?function={wanted}"), 405)
+    assert request(server.port, "HEAD", f"{OLDER_LOOKUP}?function={wanted}").status == 200
 
 
 def test_the_older_import_takes_texts_and_abis(server: Server) -> None:
@@ -471,8 +471,8 @@ def test_an_older_import_of_another_shape_is_refused(server: Server, value: Any)
 )
 def test_pages_of_other_origins_may_ask(server: Server, path: str) -> None:
     """A preflight is answered, and so is the request, an error too."""
-    asked = {"Origin": "http://a.test", "Access-Control-Request-Method": "POST"}
-    preflight = request(server.port, "OPTIONS", path, headers=asked)
+    headers = {"Origin": "http://a.test", "Access-Control-Request-Method": "POST"}
+    preflight = request(server.port, "OPTIONS", path, headers=headers)
     assert preflight.status == 200
     assert preflight.header("Access-Control-Allow-Origin") == "*"
     assert "Content-Type" in preflight.header("Access-Control-Allow-Headers")

@@ -169,17 +169,17 @@ BAD_PAGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("asked", "number"), GOOD_PAGES.items())
-def test_pages_that_are(asked: str, number: int) -> None:
+@pytest.mark.parametrize(("wanted", "number"), GOOD_PAGES.items())
+def test_pages_that_are(wanted: str, number: int) -> None:
     """A number with blanks around it, or the word last in lower case, is a page."""
-    assert page_number(asked, 7) == number
+    assert page_number(wanted, 7) == number
 
 
-@pytest.mark.parametrize("asked", BAD_PAGES, ids=lambda asked: ascii(asked)[:20])
-def test_pages_that_are_not(asked: str) -> None:
+@pytest.mark.parametrize("wanted", BAD_PAGES, ids=lambda wanted: ascii(wanted)[:20])
+def test_pages_that_are_not(wanted: str) -> None:
     """What is no number, not positive, or past the end is an invalid page and no other error."""
     with pytest.raises(InvalidPage):
-        page_number(asked, 7)
+        page_number(wanted, 7)
 
 
 @pytest.mark.parametrize("zeros", [19, 4300, 16_000])
@@ -191,13 +191,13 @@ def test_leading_zeros_of_a_page_do_no_harm(zeros: int) -> None:
 
 @settings(deadline=None)
 @given(st.integers(-5, 50), st.integers(1, 40))
-def test_a_page_number_is_one_of_the_pages(asked: int, pages: int) -> None:
+def test_a_page_number_is_one_of_the_pages(wanted: int, pages: int) -> None:
     """Exactly the numbers from 1 to the last page are pages."""
-    if 1 <= asked <= pages:
-        assert page_number(str(asked), pages) == asked
+    if 1 <= wanted <= pages:
+        assert page_number(str(wanted), pages) == wanted
     else:
         with pytest.raises(InvalidPage):
-            page_number(str(asked), pages)
+            page_number(str(wanted), pages)
 
 
 # Links.
@@ -573,8 +573,8 @@ def test_a_hash_is_found_with_all_that_share_it(data: st.DataObject, width: int,
     held = data.draw(st.lists(hashes(width), max_size=40))
     rows = [Row(number, NOON_US + number, "f()", hash) for number, hash in enumerate(held, 1)]
     segment = segment_of(rows, width=width, by_hash=by_hash)
-    asked = data.draw(st.one_of(hashes(width), st.sampled_from(held) if held else hashes(width)))
-    assert segment.with_hash(asked).tolist() == [number for number, hash in enumerate(held) if hash == asked]
+    wanted = data.draw(st.one_of(hashes(width), st.sampled_from(held) if held else hashes(width)))
+    assert segment.with_hash(wanted).tolist() == [number for number, hash in enumerate(held) if hash == wanted]
 
 
 def test_collisions_beyond_four_bytes_are_told_apart() -> None:

@@ -67,9 +67,9 @@ def answer(view: View, body: bytes, content_type: str = "") -> list[Line]:
     return [json.loads(line) for line in b"".join(resolved(view, Hashes.of(body, content_type))).splitlines()]
 
 
-def expected(rows: dict[str, list[Row]], asked: str) -> Line:
+def expected(rows: dict[str, list[Row]], sent: str) -> Line:
     """What a dictionary would say."""
-    digits = asked.strip().lower().removeprefix("0x")
+    digits = sent.strip().lower().removeprefix("0x")
     collection = {8: SIGNATURES, 64: EVENT_SIGNATURES}[len(digits)]
     texts = [row.text for row in rows[collection] if row.hash == bytes.fromhex(digits)]
     return {"hash": f"0x{digits}", "texts": texts}
@@ -94,10 +94,10 @@ def questions(rows: dict[str, list[Row]], count: int) -> list[str]:
 @pytest.mark.parametrize("count", [1, 50, 40_000])
 def test_every_hash_is_answered_as_a_dictionary_would(view: View, rows: dict[str, list[Row]], count: int) -> None:
     """In order, repeated ones too, in as many pieces as it takes."""
-    asked = questions(rows, count)
-    lines = answer(view, "\n".join(asked).encode())
-    known = {one: expected(rows, one) for one in set(asked)}
-    assert lines == [known[one] for one in asked]
+    sent = questions(rows, count)
+    lines = answer(view, "\n".join(sent).encode())
+    known = {one: expected(rows, one) for one in set(sent)}
+    assert lines == [known[one] for one in sent]
 
 
 def test_a_hash_that_many_texts_have_is_answered_whole_and_in_bounded_pieces(view: View) -> None:
@@ -130,7 +130,7 @@ def test_a_body_is_a_list_lines_of_json_or_plain_lines(view: View, content_type:
 
 
 @pytest.mark.parametrize(
-    ("item", "told"),
+    ("item", "shown"),
     [
         (5, "5"),
         (None, "null"),
@@ -144,10 +144,10 @@ def test_a_body_is_a_list_lines_of_json_or_plain_lines(view: View, content_type:
         ("a" * 200, "a" * 80),
     ],
 )
-def test_what_is_no_hash_gets_a_line_that_says_so(view: View, item: Any, told: str) -> None:
+def test_what_is_no_hash_gets_a_line_that_says_so(view: View, item: Any, shown: str) -> None:
     body = json.dumps(["aabbccdd", item, "aabbccdd"]).encode()
     plain = {"hash": "0xaabbccdd", "texts": []}
-    assert answer(view, body) == [plain, {"hash": told, "error": NEITHER}, plain]
+    assert answer(view, body) == [plain, {"hash": shown, "error": NEITHER}, plain]
 
 
 @pytest.mark.parametrize("body", [b"", b"\n\n", b"[]", b" "])
@@ -175,9 +175,9 @@ def test_more_than_the_limit_is_refused(begin: bytes, one: bytes, between: bytes
 
 def test_a_list_is_filtered_by_many_hashes(view: View, rows: dict[str, list[Row]]) -> None:
     wanted = [row.hash for row in rows[SIGNATURES][::40]]
-    asked = ",".join(["zz", "0x" + "ab" * 32, *(f"0x{hash.hex().upper()}" for hash in wanted)])
+    sent = ",".join(["zz", "0x" + "ab" * 32, *(f"0x{hash.hex().upper()}" for hash in wanted)])
 
-    def ids(more: str = "", hashes: str = asked) -> list[int]:
+    def ids(more: str = "", hashes: str = sent) -> list[int]:
         query = parse(f"page_size=1000&hex_signature__in={hashes}{more}")
         return [row["id"] for row in json.loads(page_of(view, SIGNATURES, query, "").body())["results"]]
 
@@ -197,8 +197,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("resolve")
     lines = folder / "lines.txt"
     lines.write_text("transfer(address,uint256)\nevent Transfer(address,address,uint256)\n")
-    import_files([lines], folder / "house")
-    with serving(folder / "house", "--max-import-body", "10000", workers=1) as running:
+    import_files([lines], folder / "warehouse")
+    with serving(folder / "warehouse", "--max-import-body", "10000", workers=1) as running:
         yield running
 
 
@@ -208,15 +208,15 @@ def test_rows_in_files_and_rows_just_posted_are_found(server: Server) -> None:
         for kind, path in (("a", SIGNATURES_PATH), ("A", EVENTS_PATH))
     ]
     transfer = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
-    asked = ["0xa9059cbb", "?", posted[1]["hex_signature"], transfer, posted[0]["hex_signature"]]
-    got = request(server.port, "POST", RESOLVE_PATH, json.dumps(asked).encode())
+    sent = ["0xa9059cbb", "?", posted[1]["hex_signature"], transfer, posted[0]["hex_signature"]]
+    got = request(server.port, "POST", RESOLVE_PATH, json.dumps(sent).encode())
     assert (got.status, got.header("Content-Type")) == (200, "application/x-ndjson")
     assert [json.loads(line) for line in got.body.splitlines()] == [
-        {"hash": asked[0], "texts": ["transfer(address,uint256)"]},
+        {"hash": sent[0], "texts": ["transfer(address,uint256)"]},
         {"hash": "?", "error": NEITHER},
-        {"hash": asked[2], "texts": ["A(uint8)"]},
+        {"hash": sent[2], "texts": ["A(uint8)"]},
         {"hash": transfer, "texts": ["Transfer(address,address,uint256)"]},
-        {"hash": asked[4], "texts": ["a(uint8)"]},
+        {"hash": sent[4], "texts": ["a(uint8)"]},
     ]
     page = get(server.port, f"{SIGNATURES_PATH}?hex_signature__in=a9059cbb,{posted[0]['hex_signature']}").json()
     assert [row["text_signature"] for row in page["results"]] == ["a(uint8)", "transfer(address,uint256)"]
@@ -226,4 +226,4 @@ def test_bodies_and_methods_are_bounded(server: Server) -> None:
     assert request(server.port, "POST", RESOLVE_PATH, b"aabbccdd\n" * 1111).status == 200
     assert request(server.port, "POST", RESOLVE_PATH, b"aabbccdd\n" * 1112).status == 413
     assert get(server.port, RESOLVE_PATH).status == 405
-    assert server.faults() == []
+    assert server.errors() == []

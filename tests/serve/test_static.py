@@ -24,10 +24,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     texts = folder / "texts.txt"
     # The spam came first.
     texts.write_text("many_msg_babbage(bytes1)\ntransfer(address,uint256)\nevent Transfer(address,address,uint256)\n")
-    import_files([texts], folder / "house")
-    with serving(folder / "house", workers=1) as running:
+    import_files([texts], folder / "warehouse")
+    with serving(folder / "warehouse", workers=1) as running:
         yield running
-        assert running.faults() == []
+        assert running.errors() == []
 
 
 def test_a_file_has_the_texts_the_canonical_one_first(server: Server) -> None:
@@ -83,5 +83,5 @@ def test_pages_of_other_origins_may_ask(server: Server) -> None:
     origin = {"Origin": "http://explorer.test"}
     for path in ("/signatures/a9059cbb", "/signatures/00000001", f"/topic0/{TOPIC}"):
         assert get(server.port, path, origin).header("Access-Control-Allow-Origin") == "*"
-        asked = request(server.port, "OPTIONS", path, headers=origin | {"Access-Control-Request-Method": "GET"})
-        assert asked.header("Access-Control-Allow-Methods") == "GET, POST, OPTIONS"
+        preflight = request(server.port, "OPTIONS", path, headers=origin | {"Access-Control-Request-Method": "GET"})
+        assert preflight.header("Access-Control-Allow-Methods") == "GET, POST, OPTIONS"

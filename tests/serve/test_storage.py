@@ -43,18 +43,18 @@ def assert_says_when_to_come_again(answer: Answer) -> None:
 
 
 def assert_no_traceback(server: Server) -> None:
-    assert "Traceback" not in server.told()
-    assert "error: " in server.told()
+    assert "Traceback" not in server.stderr()
+    assert "error: " in server.stderr()
 
 
 def test_a_full_disk_refuses_posts_and_no_more(tmp_path: Path) -> None:
     """What was acknowledged before is served meanwhile, and is there afterwards; then POSTs are taken again."""
     with small_disk(tmp_path / "disk") as disk:
-        house = disk.path / "house"
-        import_files([lines_file(tmp_path, "old", 50)], house)
-        with serving(house, workers=1, fold_every=0.3) as server:
+        warehouse = disk.path / "warehouse"
+        import_files([lines_file(tmp_path, "old", 50)], warehouse)
+        with serving(warehouse, workers=1, fold_every=0.3) as server:
             kept = [post_text(server.port, f"kept{number}()").json() for number in range(20)]
-            until(lambda: read_snapshot(Paths(house)).count(SIGNATURES) == 70, "the rows to be folded")
+            until(lambda: read_snapshot(Paths(warehouse)).count(SIGNATURES) == 70, "the rows to be folded")
             disk.resize(disk.used() + 64)
             answers: list[Answer] = []
             while len(answers) < 2000:
@@ -69,20 +69,22 @@ def test_a_full_disk_refuses_posts_and_no_more(tmp_path: Path) -> None:
             until(lambda: post_text(server.port, "room(address)").status in (201, 400), "a POST to be taken")
             for row in kept:
                 assert get(server.port, f"{SIGNATURES_PATH}{row['id']}/").json() == row
-            until(lambda: read_snapshot(Paths(house)).count(SIGNATURES) == 50 + len(kept) + 1, "the rows to be folded")
+            until(
+                lambda: read_snapshot(Paths(warehouse)).count(SIGNATURES) == 50 + len(kept) + 1, "the rows to be folded"
+            )
             assert len(whole(server.port)) == 50 + len(kept) + 1
             assert_no_traceback(server)
 
 
 def test_a_new_file_that_is_damaged_is_named_and_read_once_it_is_mended(tmp_path: Path) -> None:
     """Requests are refused rather than answered without its rows."""
-    house = tmp_path / "house"
-    import_files([lines_file(tmp_path, "old", 50)], house)
-    with serving(house, workers=1) as server:
+    warehouse = tmp_path / "warehouse"
+    import_files([lines_file(tmp_path, "old", 50)], warehouse)
+    with serving(warehouse, workers=1) as server:
         assert len(whole(server.port)) == 50
-        shutil.rmtree(house / "cache")  # nobody builds the new file's index before the server asks
-        import_files([lines_file(tmp_path, "new", 50)], house)
-        file = read_snapshot(Paths(house)).files[SIGNATURES][-1].path
+        shutil.rmtree(warehouse / "cache")  # nobody builds the new file's index before the server asks
+        import_files([lines_file(tmp_path, "new", 50)], warehouse)
+        file = read_snapshot(Paths(warehouse)).files[SIGNATURES][-1].path
         content = file.read_bytes()
         os.truncate(file, len(content) // 2)
         for _ in range(4):
@@ -90,8 +92,8 @@ def test_a_new_file_that_is_damaged_is_named_and_read_once_it_is_mended(tmp_path
         assert_says_when_to_come_again(post_text(server.port, "posted()"))
         assert get(server.port, "/healthz").status == 200
         assert get(server.port, "/readyz").status == 503
-        told = [line for line in server.told().splitlines() if line.startswith("error: ")]
-        assert all(str(file) in line for line in told)
+        lines = [line for line in server.stderr().splitlines() if line.startswith("error: ")]
+        assert all(str(file) in line for line in lines)
         file.write_bytes(content)
         assert len(whole(server.port)) == 100
         assert found(server.port, "new7(uint256)")
@@ -126,7 +128,7 @@ def staging_that_is_none(paths: Paths) -> None:
 )
 def test_what_keeps_a_worker_from_starting_is_named(tmp_path: Path, damage: Callable[[Paths], None]) -> None:
     """In one line, by one of the errors that a worker tells without a traceback."""
-    paths = Paths(tmp_path / "house")
+    paths = Paths(tmp_path / "warehouse")
     for name in ("one", "two"):
         import_files([lines_file(tmp_path, name, 50)], paths.root)
     damage(paths)
@@ -138,11 +140,11 @@ def test_what_keeps_a_worker_from_starting_is_named(tmp_path: Path, damage: Call
 def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
     """A server keeps its POSTs and indexes there."""
     with small_disk(tmp_path / "disk") as disk:
-        house = disk.path / "house"
-        import_files([lines_file(tmp_path, "one", 50)], house)
+        warehouse = disk.path / "warehouse"
+        import_files([lines_file(tmp_path, "one", 50)], warehouse)
         disk.make_read_only()
-        with pytest.raises((WarehouseError, OSError), match=f"ead-only.*{house}|{house}.*ead-only"):
-            Reader(Paths(house))
+        with pytest.raises((WarehouseError, OSError), match=f"ead-only.*{warehouse}|{warehouse}.*ead-only"):
+            Reader(Paths(warehouse))
 
 
 def fold_state(server: Server) -> str | None:
@@ -155,7 +157,7 @@ def fold_state(server: Server) -> str | None:
 
 def test_readyz_names_since_when_folding_fails(tmp_path: Path) -> None:
     """Where it never worked, the start of the worker; else the last success. Without a fold of its own it says nothing."""
-    paths = Paths(tmp_path / "house")
+    paths = Paths(tmp_path / "warehouse")
     with serving(paths.root, workers=1) as server:
         assert post_text(server.port, "first()").status == 201
         assert fold_state(server) is None

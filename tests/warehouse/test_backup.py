@@ -306,7 +306,7 @@ def test_a_backup_of_a_server_under_load_has_everything_that_was_acknowledged(tm
         all_rows = [row for client in clients for row in client.ledger]
         backup(Paths(house), copy)
         end = whole(server.port)
-        assert server.faults() == []
+        assert server.errors() == []
     moments.append((copy.root, all_rows))
     for folder, ledger in moments:
         report = assert_verified(folder)

@@ -32,7 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     import_files([ROOT / "samples"], folder / "house")
     with serving(folder / "house", workers=1) as running:
         yield running
-        assert running.faults() == []
+        assert running.errors() == []
 
 
 @pytest.fixture(scope="session")
