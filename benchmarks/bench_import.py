@@ -14,7 +14,7 @@ from pathlib import Path
 
 import sigdir
 from benchmarks import corpus
-from benchmarks.measure import Figure, Run, beside, python
+from benchmarks.measure import Figure, Run, compared, python
 from benchmarks.measure import sigdir as run_sigdir
 from sigdir.signatures.collections import EVENTS
 from sigdir.signatures.grammar import normalise
@@ -102,7 +102,7 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     fresh = _import(lines, warehouse, imported=rows, fresh=True)
     _check_sample(lines, warehouse)
     found.append(
-        beside(
+        compared(
             f"import {rows:,} distinct lines into an empty warehouse",
             lambda _: _import(lines, warehouse, imported=rows, fresh=True).seconds,
             lambda: _duckdb(lines),
@@ -111,7 +111,7 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
         )
     )
     found.append(
-        beside(
+        compared(
             "the same file again, all duplicates",
             lambda _: _import(lines, warehouse, imported=0).seconds,
             lambda: _duckdb(lines),
@@ -121,7 +121,7 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     )
     more = [corpus.lines(_NEW_ROWS, first=rows + k * _NEW_ROWS) for k in range(rounds)]
     found.append(
-        beside(
+        compared(
             f"{_NEW_ROWS:,} new rows into that warehouse",
             lambda k: _import(more[k], warehouse, imported=_NEW_ROWS).seconds,
             lambda: _duckdb(lines),
@@ -135,7 +135,7 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     _import(raw, warehouse, imported=rows, fresh=True)
     _check_sample(raw, warehouse)
     found.append(
-        beside(
+        compared(
             f"import {rows:,} raw declarations",
             lambda _: _import(raw, warehouse, imported=rows, fresh=True).seconds,
             lambda: _duckdb(raw),
@@ -148,7 +148,7 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     if corpora is not None:
         dump = corpora / "abi_dump.jsonl.xz"
         found.append(
-            beside(
+            compared(
                 "import the Panoramix dump (xz), beside unpacking it",
                 lambda _: _import(dump, warehouse, fresh=True).seconds,
                 lambda: python(_UNPACK, str(dump)).seconds,

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 import sigdir
 from benchmarks import corpus
-from benchmarks.measure import Figure, beside
+from benchmarks.measure import Figure, compared
 from benchmarks.measure import sigdir as run_sigdir
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse import Warehouse
@@ -89,4 +89,4 @@ def _measured(
         warehouse.sql(ours).arrow()
         return time.perf_counter() - began
 
-    return beside(f"{name}, beside the bare files", ours_timed, bare, 1.2, max(rounds, 5))
+    return compared(f"{name}, beside the bare files", ours_timed, bare, 1.2, max(rounds, 5))

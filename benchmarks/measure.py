@@ -63,7 +63,7 @@ class Figure:
     yardstick_seconds: list[float] = field(default_factory=list)
 
 
-def beside(
+def compared(
     name: str,
     ours: Callable[[int], float],
     yardstick: Callable[[], float],

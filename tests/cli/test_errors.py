@@ -16,7 +16,7 @@ from sigdir.cli.errors import Command
 from sigdir.pipeline.errors import BadTarget
 from sigdir.signatures.errors import SigdirError
 from sigdir.warehouse.errors import Busy, QueryError
-from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, import_files
 
 NO_SPACE = os.strerror(errno.ENOSPC)
 
@@ -73,7 +73,7 @@ def test_other_errors_keep_their_traceback() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["stats"], ["history", "--format", "csv"], ["sql", "FROM signatures"]])
-def test_a_closed_pipe_ends_a_command_quietly(run_sigdir: Sigdir, house: Path, arguments: list[str]) -> None:
+def test_a_closed_pipe_ends_a_command_quietly(house: Path, arguments: list[str]) -> None:
     """A reader may leave before the first line."""
     import_files(["samples"], house)
     reading, writing = os.pipe()
