@@ -1,7 +1,7 @@
-"""Politely asking another server: so many requests a second, patience with one that is busy, nothing unbounded.
+"""Polite HTTP requests to one server: a rate limit, retries while the server is busy, everything bounded.
 
-Only http and https, and redirects only to where the question went: a directory must not send us elsewhere.
-Proxies are the environment's (``HTTPS_PROXY``). Every answer is read up to a limit of bytes and of time.
+Only http and https. Redirects are followed within the same origin only, so a directory cannot send us to
+another server. Proxies come from the environment (``HTTPS_PROXY``). Each answer has a limit of bytes and time.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ _REDIRECTS = 5
 
 
 class FetchError(PipelineError):
-    """The other server cannot be asked, or answers with something else than was asked for."""
+    """A request failed, or its answer is not what was requested."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"{url}: {reason}")
 
 
-class NotThere(FetchError):
-    """The answer is 404."""
+class NotFound(FetchError):
+    """The answer has status 404."""
 
 
 class TooLarge(FetchError):
-    """The answer is larger than it may be."""
+    """The answer is larger than the limit."""
 
 
 class _Busy(Exception):
-    """Worth another try, not before ``wait`` seconds."""
+    """The request may be tried again, after ``wait`` seconds or more."""
 
     def __init__(self, reason: str, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -57,7 +57,7 @@ class _Busy(Exception):
 
 
 def checked_base(url: str) -> str:
-    """The URL of a directory without its last slash; raises FetchError where it is none."""
+    """The URL of a directory without its last slash. Raises FetchError if it is not such a URL."""
     try:
         parts = urlsplit(url)
         port_fits = parts.port != 0
@@ -66,14 +66,14 @@ def checked_base(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_fits:
         raise FetchError(url, "not a URL that begins with http:// or https://")
     if parts.username is not None or parts.query or parts.fragment:
-        raise FetchError(f"{parts.scheme}://{parts.hostname}", "a URL without name, query and fragment, please")
+        raise FetchError(f"{parts.scheme}://{parts.hostname}", "the URL must have no user name, query or fragment")
     if not re.fullmatch(r"[!-~]+", url):
-        raise FetchError(ascii(url), "a URL has no such characters")
+        raise FetchError(ascii(url), "the URL has characters that a URL cannot have")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 
-def _told(text: str) -> str:
-    """What a server says, as it can be shown."""
+def _shown(text: str) -> str:
+    """A server's text, shortened and escaped for a message."""
     return ascii(text[:200])[1:-1]
 
 
@@ -86,83 +86,86 @@ def _origin(url: str) -> tuple[str, str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Elsewhere:
+class _Redirect:
     location: str
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How to ask: ``rate`` requests a second; ``tries`` before giving up, the second one after ``delay``
-    seconds and each one after twice as long; ``timeout`` seconds of silence."""
+    """The rate of requests, and when to try again."""
 
     rate: float = 2.0
+    """Requests per second."""
     tries: int = 8
+    """Tries of each request."""
     delay: float = 1.0
+    """Seconds before the second try; doubled before each further try."""
     timeout: float = 30.0
+    """Seconds without a byte after which a try has failed."""
 
 
 class Fetcher:
-    """Asks one server, one question at a time."""
+    """Sends requests to one server, one at a time."""
 
-    def __init__(self, manners: RetryPolicy, say: Callable[[str], None] = lambda _: None) -> None:
-        self._manners = manners
-        self._say = say
+    def __init__(self, policy: RetryPolicy, note: Callable[[str], None] = lambda _: None) -> None:
+        self._policy = policy
+        self._note = note
         self._next = 0.0
         self.requests = 0
-        # Not build_opener: that one opens files and FTP as well.
+        # Not build_opener, which also opens files and FTP.
         self._opener = OpenerDirector()
         for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler(), HTTPErrorProcessor(), HTTPDefaultErrorHandler()):
             self._opener.add_handler(handler)
 
     def get(self, url: str, limit: int, accept: str = "application/json") -> bytes:
-        """The body of the answer, at most ``limit`` bytes; raises NotThere, TooLarge or FetchError."""
-        delay = self._manners.delay
-        for left in range(self._manners.tries - 1, -1, -1):
+        """The body of the answer, at most ``limit`` bytes. Raises NotFound, TooLarge or FetchError."""
+        delay = self._policy.delay
+        for left in range(self._policy.tries - 1, -1, -1):
             time.sleep(max(0.0, self._next - time.monotonic()))
-            self._next = time.monotonic() + 1 / self._manners.rate
+            self._next = time.monotonic() + 1 / self._policy.rate
             self.requests += 1
             try:
-                return self._ask(url, limit, accept)
+                return self._follow_redirects(url, limit, accept)
             except _Busy as busy:
                 if not left:
-                    raise FetchError(url, f"{busy}, {self._manners.tries} times") from None
+                    raise FetchError(url, f"{busy}, {self._policy.tries} times") from None
                 wait = min(max(delay, busy.wait), _LONGEST_WAIT)
-                self._say(f"{url}: {busy}; again in {wait:g} s")
+                self._note(f"{url}: {busy}; next try in {wait:g} s")
                 time.sleep(wait)
                 delay *= 2
         raise AssertionError
 
-    def _ask(self, url: str, limit: int, accept: str) -> bytes:
-        asked = url
+    def _follow_redirects(self, url: str, limit: int, accept: str) -> bytes:
+        target = url
         for _ in range(_REDIRECTS + 1):
-            answer = self._ask_once(asked, limit, accept)
+            answer = self._request(target, limit, accept)
             if isinstance(answer, bytes):
                 return answer
             if _origin(answer.location) != _origin(url):
-                raise FetchError(url, f"redirects to {_told(answer.location)}; name that, if it is meant")
-            asked = answer.location
+                raise FetchError(url, f"redirects to {_shown(answer.location)}; mirror that URL if it is the right one")
+            target = answer.location
         raise FetchError(url, f"over {_REDIRECTS} redirects")
 
-    def _ask_once(self, url: str, limit: int, accept: str) -> bytes | _Elsewhere:
-        request = Request(url, headers={"Accept": accept, "User-Agent": "signature-directory (sigdir mirror)"})  # noqa: S310 - by checked_base
+    def _request(self, url: str, limit: int, accept: str) -> bytes | _Redirect:
+        request = Request(url, headers={"Accept": accept, "User-Agent": "signature-directory (sigdir mirror)"})  # noqa: S310 - checked_base checks the scheme
         try:
-            with self._opener.open(request, timeout=self._manners.timeout) as answer:
+            with self._opener.open(request, timeout=self._policy.timeout) as answer:
                 return _body(url, answer, limit)
         except HTTPError as error:
-            with error:  # whose body nobody reads
-                return _refused(url, error)
+            with error:  # closes its body
+                return _error_answer(url, error)
         except URLError as error:
             if isinstance(error.reason, ssl.SSLCertVerificationError):
                 raise FetchError(url, str(error.reason)) from None
             raise _Busy(str(error.reason)) from None
         except TimeoutError:
-            raise _Busy(f"no answer in {self._manners.timeout:g} s") from None
+            raise _Busy(f"no answer in {self._policy.timeout:g} s") from None
         except (OSError, HTTPException) as error:
             raise _Busy(str(error) or type(error).__name__) from None
 
 
 def _body(url: str, answer: Any, limit: int) -> bytes:
-    """Read to the end. Not by ``read``, which a server could keep waiting for ever, byte by byte."""
+    """Read to the end. Not with ``read``, which a server that sends byte by byte could block forever."""
     deadline = time.monotonic() + _ANSWER_SECONDS
     size: int | None = answer.length
     body = bytearray()
@@ -183,16 +186,16 @@ def _body(url: str, answer: Any, limit: int) -> bytes:
 def _joined(url: str, location: str) -> str:
     try:
         return urljoin(url, location)
-    except ValueError:  # brackets that are no address
-        raise FetchError(url, f"redirects to {_told(location)}") from None
+    except ValueError:  # brackets without an address
+        raise FetchError(url, f"redirects to {_shown(location)}") from None
 
 
-def _refused(url: str, error: HTTPError) -> _Elsewhere:
+def _error_answer(url: str, error: HTTPError) -> _Redirect:
     if error.code in (301, 302, 303, 307, 308) and "Location" in error.headers:
-        return _Elsewhere(_joined(url, error.headers["Location"]))
+        return _Redirect(_joined(url, error.headers["Location"]))
     if error.code == 404:
-        raise NotThere(url, "404 Not Found") from None
-    reason = f"{error.code} {_told(str(error.reason))}"
+        raise NotFound(url, "404 Not Found") from None
+    reason = f"{error.code} {_shown(str(error.reason))}"
     if error.code == 429 or error.code >= 500:
         wait = error.headers.get("Retry-After", "")
         raise _Busy(reason, float(wait) if re.fullmatch(r"[0-9]{1,6}", wait) else 0.0) from None

@@ -11,7 +11,7 @@ from sigdir.cli.errors import Command
 from sigdir.cli.options import json_option, memory_limit_option, quiet_option, threads_option, warehouse_option
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
-from sigdir.pipeline.mirror import faults_of_states
+from sigdir.pipeline.mirror_state import problems_of_states
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import verify as checking
@@ -50,7 +50,7 @@ def verify(folder: Path, as_json: bool, quiet: bool, threads: int, memory_limit:
 
 def _check(paths: Paths, threads: int, memory_limit: str, progress: Reporter) -> checking.Report:
     report = checking.verify(paths, threads, memory_limit, progress.stage, progress.advance)
-    for path, why in faults_of_states(paths):
+    for path, why in problems_of_states(paths):
         report.findings.append(checking.Finding("mirror", path.relative_to(paths.root).as_posix(), "", why))
     return report
 

@@ -90,7 +90,7 @@ def url_of(server: Server) -> str:
 
 
 def mirror(url: str, house: Path, **options: Any) -> MirrorReport:
-    return run_mirror(Options(url, house, manners=options.pop("manners", EAGER), **options), Reporter())
+    return run_mirror(Options(url, house, policy=options.pop("policy", EAGER), **options), Reporter())
 
 
 def state_of(house: Path, collection: Collection = SIGNATURES) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def test_the_server_is_killed_and_comes_back(
     reports: list[MirrorReport] = []
 
     def copy() -> None:
-        reports.append(mirror(url_of(server), house, way=way, manners=RetryPolicy(rate=20, tries=100, delay=0.01)))
+        reports.append(mirror(url_of(server), house, way=way, policy=RetryPolicy(rate=20, tries=100, delay=0.01)))
 
     copying = threading.Thread(target=copy)
     port = 0
@@ -257,18 +257,18 @@ def test_what_a_mirror_left_is_checked_and_cleared(house: Path) -> None:
         ("{", "is broken; --restart begins anew"),
         (
             whole.replace('"spooled": 0', '"spooled": 9'),
-            "counts 9 bytes of a spool that has 0; the next run begins anew",
+            "counts 9 bytes of a spool that has 0; the next run starts over",
         ),
-        (whole.replace('"pages": 0', '"pages": 3'), "a walk that has met id 0, and id 5 was known before"),
+        (whole.replace('"pages": 0', '"pages": 3'), "its walk has seen ids up to 0 only, but id 5 is known"),
     ):
         state.write_text(broken)
         assert [(one["what"], one["why"]) for one in verified(house)] == [("mirror", why)]
     state.write_text(whole.replace('"spooled": 0', '"spooled": 4'))
     spool.write_text("half of a line\n")
-    assert [one["why"] for one in verified(house)] == ["counts 4 bytes of its spool, which end within a line"]
+    assert [one["why"] for one in verified(house)] == ["counts 4 bytes of its spool, which end inside a line"]
     state.write_text(whole)
     folder.rename(other)
-    assert {one["why"] for one in verified(house)} == {f"is of {server.url}, whose place is {folder.name}"}
+    assert {one["why"] for one in verified(house)} == {f"belongs to {server.url}, whose folder is {folder.name}"}
     other.rename(folder)
 
     left = [folder / "signatures.turned.ndjson", folder / ".signatures.json.1234.part"]
@@ -358,7 +358,7 @@ def test_a_copy_taken_while_rows_are_posted_and_imported(
     writer.start()
     try:
         for _ in range(4):
-            mirror(url_of(original), house, way=way, manners=RetryPolicy(rate=100, tries=3, delay=0.01))
+            mirror(url_of(original), house, way=way, policy=RetryPolicy(rate=100, tries=3, delay=0.01))
     finally:
         stop.set()
         writer.join(SAFETY_SECONDS)
@@ -630,9 +630,9 @@ def test_the_way_may_change_in_the_middle(house: Path) -> None:
 
 BAD_PAGES: list[tuple[Reply, str]] = [
     (NOT_THERE, "404 Not Found"),
-    ((200, {}, b"<html>"), "the answer is no JSON"),
-    ((200, {}, b'{"next":null,"results":[{"id":1}'), "the answer is no JSON"),
-    ((200, {}, b"[" * 1_900), "the answer is no JSON"),
+    ((200, {}, b"<html>"), "the answer is not JSON"),
+    ((200, {}, b'{"next":null,"results":[{"id":1}'), "the answer is not JSON"),
+    ((200, {}, b"[" * 1_900), "the answer is not JSON"),
     (reply([]), "not a page of rows"),
     (reply({"results": []}), "not a page of rows"),
     (reply({"next": None, "results": {}}), "not a page of rows"),
@@ -667,9 +667,9 @@ BAD_FEEDS: list[tuple[bytes, str]] = [
     (b'{"next":"s1"}\n', "no rows that end with a cursor"),
     (b'{"next":7,"more":false}\n', "no rows that end with a cursor"),
     (b'{"next":"s1","more":true}\n', "no rows, and more to come"),
-    (b'7\n{"next":"s1","more":true}\n', "a row that is no object"),
+    (b'7\n{"next":"s1","more":true}\n', "a row that is not an object"),
     (b'{"id":1}\n{"next":"","more":true}\n', "the cursor does not move"),
-    (b'{"id":1}\n{"next":', "the answer is no JSON"),
+    (b'{"id":1}\n{"next":', "the answer is not JSON"),
 ]
 
 

@@ -1,0 +1,101 @@
+"""How far the mirror of a directory is: one state file per collection, next to its spool."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import orjson
+
+from sigdir.pipeline.errors import printable
+from sigdir.signatures.collections import COLLECTIONS
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.files import replacing
+from sigdir.warehouse.paths import Paths, mirror_spool
+
+_STATE_FORMAT = 1
+
+
+def folder_name(base: str) -> str:
+    """The name of the folder for a directory's URL."""
+    host = re.sub("[^a-z0-9.-]", "_", (urlsplit(base).hostname or "")[:100])
+    return f"{host}-{hashlib.sha256(base.encode()).hexdigest()[:12]}"
+
+
+@dataclass
+class State:
+    """The fields of a state file. ``pages``, ``newest`` and ``ended`` describe the current walk."""
+
+    url: str
+    after: str = ""
+    """The feed's cursor after the last row that is spooled or imported."""
+    known: int = 0
+    """The newest id that finished walks have brought."""
+    pages: int = 0
+    """Pages walked, whose rows are in the spool."""
+    newest: int = 0
+    """The newest id on these pages."""
+    ended: bool = False
+    """Whether the walk has reached its last page."""
+    spooled: int = 0
+    """Valid bytes of the spool. Bytes after them are cut off when it is opened."""
+
+    @classmethod
+    def read(cls, path: Path, url: str) -> State:
+        """Read the file; a new state if it is missing. Raises UnreadableWarehouse."""
+        try:
+            fields = orjson.loads(path.read_bytes())
+            if fields.pop("format") != _STATE_FORMAT:
+                raise UnreadableWarehouse(f"{path} has another format; this version writes format {_STATE_FORMAT}")
+            state = cls(**fields)
+        except FileNotFoundError:
+            return cls(url)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UnreadableWarehouse(f"{path} is broken; start over with --restart") from None
+        if [type(value) for value in asdict(state).values()] != [type(value) for value in asdict(cls(url)).values()]:
+            raise UnreadableWarehouse(f"{path} is broken; start over with --restart")
+        return state
+
+    def write(self, path: Path) -> None:
+        with replacing(path) as file:
+            fields = {"format": _STATE_FORMAT, **asdict(self)}
+            file.write(orjson.dumps(fields, option=orjson.OPT_INDENT_2))
+
+
+def problems_of_states(paths: Paths) -> Iterator[tuple[Path, str]]:
+    """The state files that a mirror could not continue from, each with the reason. Mirrors may be running."""
+    for path in paths.mirror_states():
+        checked = b""
+        while path.exists() and (content := path.read_bytes()) != checked:  # it may change during the check
+            checked = content
+            problem = _problem_of(path)
+        if checked and problem:
+            yield path, problem
+
+
+def _problem_of(path: Path) -> str:
+    try:
+        state = State.read(path, "")
+    except UnreadableWarehouse as error:
+        return str(error).removeprefix(f"{path} ")
+    if path.stem not in COLLECTIONS or path.parent.name != folder_name(state.url):
+        return f"belongs to {printable(state.url)}, whose folder is {folder_name(state.url)}"
+    if state.pages and state.newest < state.known:
+        return f"its walk has seen ids up to {state.newest} only, but id {state.known} is known"
+    spool = mirror_spool(path)
+    size = spool.stat().st_size if spool.exists() else 0
+    if size < state.spooled:
+        return f"counts {state.spooled:,} bytes of a spool that has {size:,}; the next run starts over"
+    if state.spooled and not _ends_line(spool, state.spooled):
+        return f"counts {state.spooled:,} bytes of its spool, which end inside a line"
+    return ""
+
+
+def _ends_line(file: Path, at: int) -> bool:
+    with file.open("rb") as lines:
+        lines.seek(at - 1)
+        return lines.read(1) == b"\n"
