@@ -1,4 +1,4 @@
-"""Where rows are written to: a file that appears when it is whole, a device, or standard output."""
+"""Where rows are written to: a file that appears when it is complete, a device, or standard output."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ STDOUT = STDIN
 
 
 @contextmanager
-def opened(target: str, packs: bool) -> Iterator[BinaryIO]:
-    """The target to write to, packed as its ending says; a regular file appears when it is whole."""
+def open_target(target: str, packs: bool) -> Iterator[BinaryIO]:
+    """The target to write to, packed with gzip or zstd if it ends so. A regular file appears when it is complete."""
     if target == STDOUT:
         yield sys.stdout.buffer
         sys.stdout.flush()
         return
-    path = Path(os.path.realpath(target))  # what a link names is replaced, not the link
+    path = Path(os.path.realpath(target))  # replaces the file that a link points to, not the link
     ending = path.suffix if packs else ""
     if path.is_dir():
         raise BadTarget(printable(target), "is a folder")
-    if path.exists() and not path.is_file():  # a pipe or a device stays what it is
+    if path.exists() and not path.is_file():  # a pipe or a device is not replaced
         with path.open("wb") as device, _packed(device, ending) as packed:
             yield packed
         return
@@ -41,7 +41,7 @@ def opened(target: str, packs: bool) -> Iterator[BinaryIO]:
 @contextmanager
 def _packed(out: BinaryIO, ending: str) -> Iterator[BinaryIO]:
     if ending == ".gz":
-        # No name and no time: the same rows give the same bytes.
+        # Without name and time the same rows give the same bytes.
         with gzip.GzipFile("", "wb", 6, out, mtime=0) as packed:
             yield cast(BinaryIO, packed)
     elif ending == ".zst":

@@ -10,7 +10,8 @@ from sigdir.cli.errors import Command
 from sigdir.cli.options import CollectionChoice, as_of_option, json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
-from sigdir.pipeline.export import COLUMNS, FORMATS, OURS, Options, run_export
+from sigdir.pipeline.export import COLUMNS, OURS, Options, run_export
+from sigdir.pipeline.export_formats import FORMATS
 from sigdir.pipeline.target import STDOUT
 from sigdir.signatures.collections import Collection
 

@@ -12,7 +12,7 @@ import click
 from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import as_of_option, memory_limit_option, warehouse_option
 from sigdir.cli.rows import WRITERS, rows_options, write_rows
-from sigdir.pipeline.target import STDOUT, opened
+from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.errors import QueryError
 
@@ -123,7 +123,7 @@ def _run(
     if len(statements) != 1 and (parameters or target != STDOUT):
         raise QueryError("parameters and --output need exactly one statement")
     bound: dict[str, Any] | list[Any] = parameters if isinstance(parameters, dict) else list(parameters)
-    with opened(target, packs=True) as out:
+    with open_target(target, packs=True) as out:
         for statement in statements:
             _require_values(warehouse.database.parameters(statement), bound)
             write_rows(warehouse.sql(statement, bound), format, out)

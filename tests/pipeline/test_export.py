@@ -490,10 +490,10 @@ def test_a_reader_that_has_seen_enough(house: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["4bytes", "{full}"], "is there already; name a folder that is not"),
+        (["4bytes", "{full}"], "exists already; name a new folder"),
         (["csv", "{full}"], "is a folder"),
         (["csv", "{tmp}/none/a.csv"], "No such file or directory"),
-        (["topic0", "{tmp}/t", "--collection", "signatures"], "topic0: has no place for signatures"),
+        (["topic0", "{tmp}/t", "--collection", "signatures"], "topic0: cannot hold signatures"),
         (["csv", "{tmp}/t", "--columns", "sourcify"], "--columns sourcify is for parquet"),
         (["csv", "{tmp}/t", "--as-of", "77"], "has no version 77"),
     ],

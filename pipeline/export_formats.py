@@ -1,0 +1,171 @@
+"""The table of the export formats, and their writers.
+
+To add a format, write a function of ExportRows and a binary file, and add one line to FORMATS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sigdir.pipeline.export_rows import BATCHES_AHEAD, ExportRows
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.keccak import keccak256_column
+from sigdir.warehouse.index.records import RECORD
+from sigdir.warehouse.index.scan import hashes_of
+from sigdir.warehouse.parallel import in_background
+from sigdir.warehouse.parquet import row_groups
+from sigdir.warehouse.schema import FILE_SCHEMA
+
+SOURCIFY_SCHEMA = pa.schema(
+    [
+        ("signature_hash_32", pa.binary()),
+        ("signature_hash_4", pa.binary()),
+        ("signature", pa.string()),
+        ("created_at", pa.timestamp("ns")),
+    ]
+)
+"""The columns of Sourcify's v2 export. Its times have no zone and are UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format to export to."""
+
+    name: str
+    about: str
+    """A description for `sigdir export --help`."""
+    write: Callable[[ExportRows, BinaryIO], None] | None
+    """None for one file per hash, in a folder or a tar."""
+    collections: tuple[Collection, ...] = COLLECTIONS
+    """The collections that are exported by default."""
+    holds: tuple[Collection, ...] = COLLECTIONS
+    """The collections that the format can hold."""
+    packs: bool = True
+    """Whether the target may be packed with gzip or zstd."""
+
+
+def _write_all(out: BinaryIO, pieces: Iterator[bytes]) -> None:
+    """Write pieces while a background thread renders the next ones."""
+    for piece in in_background(pieces, BATCHES_AHEAD):  # noqa: FURB122 - zstandard's writer has no writelines
+        out.write(piece)
+
+
+def _line_writer(pattern: str, head: str = "") -> Callable[[ExportRows, BinaryIO], None]:
+    """The writer of a format with one line per row."""
+
+    def write(export: ExportRows, out: BinaryIO) -> None:
+        out.write(head.encode())
+        for collection in export.collections:
+            _write_all(out, export.rendered(collection, pattern))
+
+    return write
+
+
+def _members(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Members of an object, each rendered with a comma before it; removes the first comma."""
+    first = True
+    for piece in pieces:
+        yield piece[1:] if first else piece
+        first = first and not piece
+
+
+def _geth(export: ExportRows, out: BinaryIO) -> None:
+    def members() -> Iterator[bytes]:
+        for collection in export.collections:
+            yield from export.rendered(collection, ',\n    "{hash}": "{text_json}"', export.oldest(collection))
+
+    out.write(b"{")
+    _write_all(out, _members(members()))
+    out.write(b"\n}\n")
+
+
+def _foundry(export: ExportRows, out: BinaryIO) -> None:
+    """Selectors go under functions and under errors, because the table does not tell them apart. Foundry
+    looks up an error under errors only, then asks the network."""
+    oldest = export.oldest(SIGNATURES) if SIGNATURES in export.collections else None
+    separator = b"{"
+    for section, collection in _FOUNDRY:
+        out.write(separator + f'"{section}":{{'.encode())
+        separator = b"},"
+        if collection in export.collections:
+            keep = oldest if collection == SIGNATURES else None
+            pieces = export.rendered(collection, ',"0x{hash}":"{text_json}"', keep, again=section == "errors")
+            _write_all(out, _members(pieces))
+    out.write(b"}}")
+
+
+_FOUNDRY: Sequence[tuple[str, Collection]] = (
+    ("functions", SIGNATURES), ("errors", SIGNATURES), ("events", EVENT_SIGNATURES),
+)  # fmt: skip
+
+
+def _parquet(export: ExportRows, out: BinaryIO) -> None:
+    encodings = {
+        "use_dictionary": ["import_id"],
+        "column_encoding": {"id": "DELTA_BINARY_PACKED", "created_at": "DELTA_BINARY_PACKED"},
+    }
+    _write_parquet(export, out, FILE_SCHEMA, _ours, encodings)
+
+
+def sourcify_parquet(export: ExportRows, out: BinaryIO) -> None:
+    """Parquet with Sourcify's columns in place of the table's."""
+    _write_parquet(export, out, SOURCIFY_SCHEMA, _sourcify, {"use_dictionary": False})
+
+
+def _write_parquet(
+    export: ExportRows, out: BinaryIO, schema: pa.Schema,
+    table: Callable[[Collection, pa.RecordBatch], pa.Table], encodings: dict[str, Any],
+) -> None:  # fmt: skip
+    with pq.ParquetWriter(out, schema, compression="zstd", write_page_checksum=True, **encodings) as writer:
+
+        def tables() -> Iterator[pa.Table]:
+            for collection in export.collections:
+                for batch in in_background(export.batches(collection, FILE_SCHEMA.names), BATCHES_AHEAD):
+                    yield table(collection, batch)
+                    export.count(collection, batch.num_rows, batch.num_rows)
+
+        for group in row_groups(tables()):
+            writer.write_table(group, row_group_size=group.num_rows)
+
+
+def _ours(collection: Collection, batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch], FILE_SCHEMA)
+
+
+def _sourcify(collection: Collection, batch: pa.RecordBatch) -> pa.Table:
+    text = batch["text_signature"]
+    known = hashes_of(batch["hash"], collection.hash_bytes)
+    digests = keccak256_column(text) if collection == SIGNATURES else known
+    times = batch["created_at"].view(pa.int64()).to_numpy() * 1000
+    columns = [_binary(digests), _binary(digests[:, :4]), text, pa.array(times).view(pa.timestamp("ns"))]
+    return pa.Table.from_arrays(columns, schema=SOURCIFY_SCHEMA)
+
+
+def _binary(values: npt.NDArray[np.uint8]) -> pa.Array:
+    rows, width = values.shape
+    data = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), rows, [None, data]).cast(pa.binary())
+
+
+_CSV_HEAD = "text_signature,hex_signature,created_at,id\n"
+
+FORMATS = {
+    format.name: format
+    for format in (
+        Format("4byte.json", "go-ethereum's object from selector to text", _geth, (SIGNATURES,)),
+        Format("openchain", "lines 0xhash,signature", _line_writer("0x{hash},{text}\n")),
+        Format("4bytes", "one file per selector, as in ethereum-lists/4bytes", None, (SIGNATURES,), (SIGNATURES,)),
+        Format("topic0", "one file per topic", None, (EVENT_SIGNATURES,), (EVENT_SIGNATURES,)),
+        Format("foundry", "Foundry's signature cache", _foundry),
+        Format("csv", "text_signature,hex_signature,created_at,id", _line_writer('"{text_csv}",0x{hash},{created_at}Z,{id}\n', _CSV_HEAD)),
+        Format("ndjson", "4byte.directory's rows as JSON lines", _line_writer(RECORD + "\n")),
+        Format("parquet", "the table's columns, or Sourcify's", _parquet, packs=False),
+    )
+}  # fmt: skip
