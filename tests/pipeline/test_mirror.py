@@ -254,7 +254,7 @@ def test_what_a_mirror_left_is_checked_and_cleared(house: Path) -> None:
     whole = state.read_text()
     other = folder.with_name("elsewhere-0123")
     for broken, why in (
-        ("{", "is broken; --restart begins anew"),
+        ("{", "is broken; start over with --restart"),
         (
             whole.replace('"spooled": 0', '"spooled": 9'),
             "counts 9 bytes of a spool that has 0; the next run starts over",
