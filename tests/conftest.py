@@ -28,7 +28,7 @@ SLOW = (
     "pipeline/test_mirror.py", "test_cookbook.py", "warehouse/test_compact.py", "warehouse/test_backup.py",
     "warehouse/test_vacuum.py", "pipeline/test_hostile.py", "serve/test_hostile.py", "serve/test_model.py",
     "torture/test_torture.py", "warehouse/test_publish.py", "serve/test_openapi.py", "serve/test_background.py",
-    "warehouse/test_follower.py", "serve/test_changes.py", "serve/test_dumps.py", "serve/test_report.py",
+    "warehouse/test_log.py", "serve/test_changes.py", "serve/test_dumps.py", "serve/test_report.py",
     "serve/test_storage.py", "serve/test_decode.py", "warehouse/test_format.py", "warehouse/test_broken.py",
     "warehouse/test_verify.py", "cli/test_shell.py", "cli/test_sql_command.py", "pipeline/test_corpora.py",
     "test_second_machine.py", "test_notebook.py", "fuzz/test_targets.py",

@@ -1,7 +1,8 @@
-"""The newest version read again and again: what a reader from nothing finds, and nothing remembered of a bad one."""
+"""The log tailer finds what a new reader finds, and remembers nothing of an entry that it could not read."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from copy import copy
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse.compact import compact
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.log import open_table
+from sigdir.warehouse.log import open_table, read_entry
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
 from sigdir.warehouse.snapshot import (
@@ -31,33 +32,31 @@ def publish(folder: Path, *names: str) -> None:
         import_files([lines], folder)
 
 
-def test_each_version_is_what_a_reader_from_nothing_finds(tmp_path: Path) -> None:
-    """From before the first version over one and several at once, past a checkpoint; asked again nothing changes."""
-    folder = tmp_path / "house"
+def test_each_version_is_what_a_new_reader_finds(tmp_path: Path) -> None:
+    """From an empty folder on, one version or several at a time; reading again changes nothing."""
+    folder = tmp_path / "warehouse"
     paths = Paths(folder)
-    follower = LogTailer(paths)
-    assert follower.newest() == Snapshot()
+    tailer = LogTailer(paths)
+    assert tailer.newest() == Snapshot()
     for number in range(12):
         publish(folder, f"one{number}")
-        assert follower.newest() == follower.newest() == read_snapshot(paths)
+        assert tailer.newest() == tailer.newest() == read_snapshot(paths)
     publish(folder, "a", "b", "c")
-    assert follower.newest() == read_snapshot(paths)
+    assert tailer.newest() == read_snapshot(paths)
     assert read_snapshot(paths).version == 15
 
 
-def test_folds_merges_and_imports_are_followed_without_the_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each at once, and all of them in one step; files, ids, times and watermarks of both collections are the same."""
-    folder = tmp_path / "house"
+def test_folds_merges_and_imports_are_read_without_deltalake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each by itself, and all of them in one step: files, ids, times and watermarks of both collections are the same."""
+    folder = tmp_path / "warehouse"
     paths = Paths(folder)
     publish(folder, "first")
-    follower, late = LogTailer(paths), LogTailer(paths)
+    tailer, late = LogTailer(paths), LogTailer(paths)
     late.newest()
-    follower.newest()
+    tailer.newest()
 
     def opened(*_: object) -> None:
-        raise AssertionError("the log was opened by the library")
+        raise AssertionError("the log was opened by deltalake")
 
     for number in range(13):
         publish(folder, f"event Moved{number}", f"moved{number}")
@@ -69,65 +68,65 @@ def test_folds_merges_and_imports_are_followed_without_the_library(
         expected = read_snapshot(paths)
         with monkeypatch.context() as patch:
             patch.setattr("sigdir.warehouse.log.open_table", opened)
-            assert follower.newest() == expected
+            assert tailer.newest() == expected
     with monkeypatch.context() as patch:
         patch.setattr("sigdir.warehouse.log.open_table", opened)
         assert late.newest() == expected
     assert [len(expected.files[collection]) for collection in COLLECTIONS] == [3, 3]
 
 
-def test_a_version_that_is_not_ours_is_read_by_the_library(tmp_path: Path) -> None:
-    """One that only renames the table, behind it one of ours."""
-    folder = tmp_path / "house"
+def test_a_version_that_is_not_ours_is_read_by_deltalake(tmp_path: Path) -> None:
+    """A version that only renames the table, then one of ours."""
+    folder = tmp_path / "warehouse"
     paths = Paths(folder)
     publish(folder, "a", "b")
-    follower = LogTailer(paths)
-    follower.newest()
+    tailer = LogTailer(paths)
+    tailer.newest()
     table = open_table(paths)
     assert table is not None
     table.alter.set_table_name("renamed")
-    assert follower.newest() == read_snapshot(paths)
+    assert tailer.newest() == read_snapshot(paths)
     publish(folder, "c")
-    assert follower.newest() == read_snapshot(paths)
-    assert follower.newest().count(SIGNATURES) == 3
+    assert tailer.newest() == read_snapshot(paths)
+    assert tailer.newest().count(SIGNATURES) == 3
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"commitInfo": 1', b"1", b'"add"'])
 def test_a_bad_version_is_refused_and_forgotten(tmp_path: Path, damage: bytes) -> None:
-    """An entry that lost its bytes is named; with its bytes back its rows are there."""
-    folder = tmp_path / "house"
+    """An entry that lost its bytes is an error; once its bytes are back its rows are there."""
+    folder = tmp_path / "warehouse"
     paths = Paths(folder)
     publish(folder, "a", "b")
-    follower = LogTailer(paths)
-    follower.newest()
+    tailer = LogTailer(paths)
+    tailer.newest()
     publish(folder, "c")
     entry = paths.log_entry(3)
     whole = entry.read_bytes()
     entry.write_bytes(damage)
     for _ in range(2):
         with pytest.raises(UnreadableWarehouse):
-            follower.newest()
+            tailer.newest()
     entry.write_bytes(whole)
-    assert follower.newest() == read_snapshot(paths)
-    assert follower.newest().version == 3
+    assert tailer.newest() == read_snapshot(paths)
+    assert tailer.newest().version == 3
 
 
-def test_another_warehouse_in_its_place_is_read_from_its_beginning(tmp_path: Path) -> None:
-    """Its log is not taken for the continuation of the other's."""
-    folder = tmp_path / "house"
+def test_another_warehouse_in_its_place_is_read_from_its_first_version(tmp_path: Path) -> None:
+    """Its log is not read as the continuation of the other one."""
+    folder = tmp_path / "warehouse"
     paths = Paths(folder)
     publish(folder, "a")
-    follower = LogTailer(paths)
-    follower.newest()
+    tailer = LogTailer(paths)
+    tailer.newest()
     folder.rename(tmp_path / "old")
     publish(folder, "x", "y", "z")
-    assert follower.newest() == read_snapshot(paths)
-    assert sum(follower.newest().count(collection) for collection in follower.newest().files) == 3
+    assert tailer.newest() == read_snapshot(paths)
+    assert sum(tailer.newest().count(collection) for collection in tailer.newest().files) == 3
 
 
-def test_an_entry_cut_anywhere_is_to_a_follower_what_it_is_to_the_library(tmp_path: Path) -> None:
-    """A version, the same one, or refused in the same words."""
-    folder = tmp_path / "house"
+def test_a_tailer_reads_a_truncated_entry_as_deltalake_does(tmp_path: Path) -> None:
+    """Wherever the entry ends: the same version, or the same error."""
+    folder = tmp_path / "warehouse"
     paths = Paths(folder)
     publish(folder, "a")
     stage(paths, SIGNATURES, "posted()")
@@ -140,8 +139,8 @@ def test_an_entry_cut_anywhere_is_to_a_follower_what_it_is_to_the_library(tmp_pa
     found = []
     for cut in sorted({*range(0, len(whole), 37), *ends, *(end - 1 for end in ends)}):
         entry.write_bytes(whole[:cut])
-        follower = copy(before)
-        found.append(_what(follower.newest))
+        tailer = copy(before)
+        found.append(_what(tailer.newest))
         assert found[-1] == _what(lambda: read_snapshot(paths)), cut
     assert any(isinstance(one, Snapshot) for one in found)
     assert any(isinstance(one, str) for one in found)
@@ -152,3 +151,15 @@ def _what(read: Callable[[], Snapshot]) -> Snapshot | str:
         return read()
     except UnreadableWarehouse as error:
         return str(error)
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"1", b'{"add": {"path": "x"}}', b'{"remove": 1}', b'{"commitInfo": {}}']
+)
+def test_a_damaged_entry_is_an_error_that_names_its_file(tmp_path: Path, damage: bytes) -> None:
+    """Whatever of its JSON is missing or of another shape."""
+    paths = Paths(tmp_path / "warehouse")
+    publish(paths.root, "a")
+    paths.log_entry(1).write_bytes(damage)
+    with pytest.raises(UnreadableWarehouse, match=re.escape(str(paths.log_entry(1)))):
+        read_entry(paths, 1)
