@@ -112,12 +112,12 @@ def _in_turns(views: list[View], queries: list[str], rounds: int) -> list[list[f
     few = [queries[at : at + _AT_A_TIME] for at in range(0, len(queries), _AT_A_TIME)]
     best = [[float("inf")] * len(few) for _ in views]
     for _ in range(rounds):
-        for number, queries in enumerate(few):
+        for number, batch in enumerate(few):
             for view, times in zip(views, best, strict=True):
                 began = time.perf_counter()
-                for query in queries:
+                for query in batch:
                     page_of(view, SIGNATURES, parse(query), _URL)
-                times[number] = min(times[number], (time.perf_counter() - began) / len(queries) * 1e6)
+                times[number] = min(times[number], (time.perf_counter() - began) / len(batch) * 1e6)
     return best
 
 
