@@ -1,8 +1,8 @@
 """SQL over one version of the warehouse. DuckDB, in memory, on views over the snapshot's files.
 
-The connection reads the warehouse's own files and nothing else: file access is confined to the
-folder, the network is off, and the configuration is locked, so SQL text from anyone may be run.
-``unsafe`` lifts all of that for someone who runs SQL of their own.
+The connection reads the warehouse's own files and nothing else: file access is confined to the folder, the network
+is off, and the configuration is locked. SQL text from anyone may be run. ``unsafe`` lifts all of that, for users who
+run SQL of their own.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 def connect(paths: Paths, memory_limit: str, threads: int, spill: Path | None = None) -> duckdb.DuckDBPyConnection:
     """A bare engine within a memory limit.
 
-    It spills to ``spill``, by default a folder of its own below the system's temporary one: the
-    warehouse may be read-only, and importers clear up in its ``tmp``.
+    It spills to ``spill``, by default a new folder in the system's temporary one, because the warehouse may be
+    read-only and importers delete what is in its ``tmp``.
     """
     folder = spill or Path(gettempdir()) / f"sigdir-sql-{run_name()}"
     connection = duckdb.connect(":memory:")
@@ -62,8 +62,8 @@ def connect(paths: Paths, memory_limit: str, threads: int, spill: Path | None = 
 def _require_intact(paths: Paths, snapshot: Snapshot) -> None:
     """Raise UnreadableWarehouse where a data file is not as it was written.
 
-    DuckDB 2.0 looks at no page's checksum, and one flipped byte in four would change an answer unnoticed.
-    0.1 s for 10 M rows, once for an opened warehouse.
+    DuckDB 2.0 checks no page's checksum, and one flipped byte in four would change an answer unnoticed. It takes
+    0.1 s for 10 M rows, once for each opened warehouse.
     """
     written = written_digests(paths, snapshot)
     files = [file.path for files in snapshot.files.values() for file in files]
@@ -79,8 +79,8 @@ _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?", re.IGNORECASE)
 def _reads(connection: duckdb.DuckDBPyConnection, query: str) -> bool:
     """Whether a text is at most one statement, and that only reads.
 
-    EXPLAIN ANALYZE runs what it explains, and a SELECT may have a COPY or an INSERT for a common
-    table expression, so the parser's tree is looked through.
+    EXPLAIN ANALYZE runs what it explains, and a common table expression of a SELECT may be a COPY or an INSERT,
+    so the parser's whole tree is searched.
     """
     explained = _EXPLAIN.match(query)
     query = query[explained.end() :] if explained else query
@@ -101,10 +101,10 @@ def _writes(tree: Any) -> bool:
 
 
 class Result:
-    """The rows of a query, fetched once in the form that is asked for."""
+    """The rows of a query; they can be fetched once, in one of the forms below."""
 
     def __init__(self, database: Database, relation: duckdb.DuckDBPyRelation | None) -> None:
-        self._database = database  # whose connection closes with it
+        self._database = database  # keeps the connection open
         self._relation = relation
 
     def arrow(self) -> pa.Table:
@@ -126,23 +126,23 @@ class Result:
         """The rows as a stream of batches, computed while they are read; raises QueryError at any."""
         if self._relation is None:
             return pa.RecordBatchReader.from_batches(pa.schema([]), [])
-        with self._database.telling():
+        with self._database.engine_errors_as_ours():
             rows = self._relation.to_arrow_reader(batch_rows)
         return pa.RecordBatchReader.from_batches(rows.schema, self._batches(rows))
 
     def _batches(self, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        with self._database.telling():
+        with self._database.engine_errors_as_ours():
             yield from rows
 
     def __str__(self) -> str:
-        with self._database.telling():
+        with self._database.engine_errors_as_ours():
             return "" if self._relation is None else str(self._relation)
 
 
 class Database:
-    """The views and macros of ``sigdir.warehouse.sql.views`` over one snapshot, and what is named beside them.
+    """The views and macros of ``sigdir.warehouse.sql.views`` over one snapshot, and the user's own files.
 
-    ``files`` are files of the user's own that SQL may read as well, each a view of its name.
+    ``files`` are further files that SQL may read, each as a view of its name.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Database:
         self._unsafe = unsafe
         self._log = LazyLog(paths, snapshot.version)
         self._connection = connect(paths, memory_limit, threads or os.cpu_count() or 1)
-        # The engine complains at the interpreter's end of functions that are still there.
+        # The engine prints a complaint at exit about functions that are still registered.
         weakref.finalize(self, self._connection.close)
         try:
             _require_intact(paths, snapshot)
@@ -192,33 +192,33 @@ class Database:
     def sql(self, query: str, parameters: Sequence[Any] | dict[str, Any] | None = None) -> Result:
         """Run one query; raises QueryError. ``parameters`` bind ``?``, ``$1`` or ``$name``.
 
-        Only what reads is run, unless ``unsafe``: the folder that the engine may read from could
-        otherwise be written to as well, with COPY or ATTACH.
+        Only statements that read are run, unless ``unsafe``: COPY or ATTACH could write to the folder that the
+        engine may read.
         """
-        with self.telling():
+        with self.engine_errors_as_ours():
             if not self._unsafe and not _reads(self._connection, query):
                 raise QueryError("one query that reads, please: SELECT, FROM, WITH, DESCRIBE, SUMMARIZE or SHOW")
             return Result(self, self._connection.sql(query, params=parameters or None))
 
     def statements(self, script: str) -> list[str]:
         """A text of several statements, cut at its semicolons; raises QueryError."""
-        with self.telling():
+        with self.engine_errors_as_ours():
             return [statement.query.strip() for statement in self._connection.extract_statements(script)]
 
     def parameters(self, statement: str) -> set[str]:
-        """What a statement takes: names, and for ``?`` and ``$1`` numbers, from 1; raises QueryError."""
-        with self.telling():
+        """The parameters of a statement: names, and numbers from 1 for ``?`` and ``$1``; raises QueryError."""
+        with self.engine_errors_as_ours():
             return {name for each in self._connection.extract_statements(statement) for name in each.named_parameters}
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
-        """The engine's errors as ours, and Ctrl-C as it is; what was wrong with the log is told as it was."""
+    def engine_errors_as_ours(self) -> Iterator[None]:
+        """Raise the engine's errors as QueryError, Ctrl-C as KeyboardInterrupt, and an error of the log as it was."""
         try:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
-            trouble, self._log.trouble = self._log.trouble, None
-            raise trouble or QueryError(str(error)) from error
-        except RuntimeError as error:  # the engine's own form of it
+            log_error, self._log.error = self._log.error, None
+            raise log_error or QueryError(str(error)) from error
+        except RuntimeError as error:  # the engine's form of Ctrl-C
             if "interrupted" in str(error):
                 raise KeyboardInterrupt from error
             raise
@@ -232,7 +232,7 @@ _JSON = (".json", ".jsonl", ".ndjson")
 
 
 def _read_file(file: Path) -> str:
-    """What reads a user's file, by its name: Parquet, JSON, CSV, else lines of text."""
+    """The SQL that reads a user's file, by its name: Parquet, JSON, CSV, else lines of text."""
     name = file.name.lower().removesuffix(".gz").removesuffix(".zst")
     if name.endswith(".parquet"):
         return f"read_parquet({quoted(str(file))})"
@@ -240,7 +240,7 @@ def _read_file(file: Path) -> str:
         return f"read_json({quoted(str(file))})"
     if name.endswith((".csv", ".tsv")):
         return f"read_csv({quoted(str(file))})"
-    # No text has a unit separator, so that nothing cuts a line.
+    # Texts have no unit separator, so no line is split.
     return (
         f"read_csv({quoted(str(file))}, columns = {{'text': 'VARCHAR'}}, header = false, auto_detect = false,"
         " delim = chr(31), quote = '', escape = '')"

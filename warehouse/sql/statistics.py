@@ -1,7 +1,7 @@
-"""What a version holds, in numbers: counted by DuckDB, handed out as a few hundred plain values.
+"""Statistics of a version: counted by DuckDB, returned as a few hundred plain values.
 
-Texts are grouped before they are taken apart: 10 M of them have 250,000 lists of parameters, so a list is
-split once and not for each text that has it. 10 M rows take 14 s on two cores, 1.2 M take one.
+Texts are grouped before they are split: 10 M texts have 250,000 different parameter lists, so each list is split
+once. 10 M rows take 14 s on two cores, 1.2 M rows 1 s.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SELECTORS = 2**32
 """How many selectors there are."""
 
 OTHER = "other"
-"""What stands for all the rest; no type is called so."""
+"""The name of the group of all the rest; no type has it."""
 
 STYLES = ("camelCase", "lowercase", "Capitalised", "snake_case", "mixed_Case", "ALL_CAPS", "_leading", OTHER)
 """How names are written. ``lowercase`` is one word, which is camelCase and snake_case at once."""
@@ -42,7 +42,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The rows of each collection at a time, that time's included."""
+    """The rows of each collection up to a time, inclusive."""
 
     at: datetime
     signatures: int
@@ -51,7 +51,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """An import and its account; ``source`` is what it was called, or the name of its one file, or None."""
+    """An import and its counts; ``source`` is its label, else the name of its only file, else None."""
 
     import_id: int
     committed_at: datetime
@@ -65,9 +65,9 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where candidates came from, over all imports: a file, or the ``files`` small ones of a folder.
+    """The candidates of a source over all imports: a file, or the ``files`` small files of a folder.
 
-    ``path`` ends in ``/`` for a folder; it is None for what is left.
+    ``path`` ends in ``/`` for a folder; it is None for the rest.
     """
 
     path: str | None
@@ -80,9 +80,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """How many selectors are so, and how many would be if hashes were drawn by lot.
+    """How many selectors were found, and how many are expected if hashes were random.
 
-    ``of`` is the number of texts that share the selector, or of zero digits that it begins with.
+    ``of`` is the number of texts that share the selector, or of zero digits at its start.
     """
 
     of: int
@@ -125,41 +125,41 @@ class Statistics:
         return self.rows.signatures + self.rows.events
 
 
-def statistics(house: Warehouse) -> Statistics:
+def statistics(warehouse: Warehouse) -> Statistics:
     """Count everything; raises QueryError or UnreadableWarehouse."""
-    texts = house.count(SIGNATURES)
-    styles, names = _styles(house)
-    types, parameters, lists = _parameters(house)
-    shared, most_shared, selectors = _shared(house, texts)
-    ((import_count, committed_at),) = house.sql("SELECT count(*), max(committed_at) FROM imports").rows()
-    growth = _growth(house)
+    texts = warehouse.count(SIGNATURES)
+    styles, names = _styles(warehouse)
+    types, parameters, lists = _parameters(warehouse)
+    shared, most_shared, selectors = _shared(warehouse, texts)
+    ((import_count, committed_at),) = warehouse.sql("SELECT count(*), max(committed_at) FROM imports").rows()
+    growth = _growth(warehouse)
     return Statistics(
-        version=house.version,
+        version=warehouse.version,
         committed_at=growth[-1].at if growth else committed_at,
-        rows=Split("rows", texts, house.count(EVENT_SIGNATURES)),
-        bytes=Split("bytes", _bytes(house, SIGNATURES), _bytes(house, EVENT_SIGNATURES)),
+        rows=Split("rows", texts, warehouse.count(EVENT_SIGNATURES)),
+        bytes=Split("bytes", _bytes(warehouse, SIGNATURES), _bytes(warehouse, EVENT_SIGNATURES)),
         names=names,
         parameter_lists=lists,
         selectors=selectors,
         most_shared=most_shared,
         import_count=import_count,
         growth=growth,
-        imports=_imports(house),
-        sources=_sources(house),
+        imports=_imports(warehouse),
+        sources=_sources(warehouse),
         types=types,
         parameters=parameters,
         styles=styles,
         shared=shared,
-        zeros=_zeros(house, texts),
-        reasons=tuple(house.sql("SELECT reason, count(*) FROM rejects GROUP BY 1 ORDER BY 2 DESC, 1").rows()),
+        zeros=_zeros(warehouse, texts),
+        reasons=tuple(warehouse.sql("SELECT reason, count(*) FROM rejects GROUP BY 1 ORDER BY 2 DESC, 1").rows()),
     )
 
 
-def _bytes(house: Warehouse, collection: Any) -> int:
-    return sum(file.size for file in house.snapshot.files[collection])
+def _bytes(warehouse: Warehouse, collection: Any) -> int:
+    return sum(file.size for file in warehouse.snapshot.files[collection])
 
 
-# Both collections in one pass: a row counts for the one or the other.
+# Both collections in one pass: a row counts for one of them.
 _ROWS = """
     rows AS (
         SELECT text_signature AS text, import_id, created_at, 1 AS signature, 0 AS event FROM signatures
@@ -168,10 +168,10 @@ _ROWS = """
     )"""
 
 
-def _growth(house: Warehouse) -> tuple[Held, ...]:
+def _growth(warehouse: Warehouse) -> tuple[Held, ...]:
     """The rows at up to _POINTS moments. Those of an import are there from its commit on, all at once."""
-    ((seconds,),) = house.sql(f"WITH {_ROWS} SELECT epoch(max(created_at) - min(created_at)) FROM rows").rows()
-    found = house.sql(
+    ((seconds,),) = warehouse.sql(f"WITH {_ROWS} SELECT epoch(max(created_at) - min(created_at)) FROM rows").rows()
+    found = warehouse.sql(
         f"""
         WITH {_ROWS}, pieces AS (
             SELECT import_id, CASE WHEN import_id = 0 THEN time_bucket(to_seconds($width), created_at) END AS bucket,
@@ -189,8 +189,8 @@ def _growth(house: Warehouse) -> tuple[Held, ...]:
     return tuple(Held(*row) for row in found.rows())
 
 
-def _imports(house: Warehouse) -> tuple[Import, ...]:
-    found = house.sql(
+def _imports(warehouse: Warehouse) -> tuple[Import, ...]:
+    found = warehouse.sql(
         """
         SELECT import_id, committed_at,
             coalesce(source, CASE WHEN files = 1 THEN regexp_extract(sources[1].path, '[^/]*$') END),
@@ -202,9 +202,9 @@ def _imports(house: Warehouse) -> tuple[Import, ...]:
     return tuple(Import(*row) for row in found.rows())
 
 
-def _sources(house: Warehouse) -> tuple[Source, ...]:
+def _sources(warehouse: Warehouse) -> tuple[Source, ...]:
     """Files that gave a hundredth of all candidates by themselves, others by their folder, what is tiny as one."""
-    found = house.sql(
+    found = warehouse.sql(
         """
         WITH files AS (
             SELECT s.path AS path, sum(s.read) AS read, sum(s.imported) AS imported, sum(s.duplicate) AS duplicate,
@@ -229,12 +229,12 @@ def _sources(house: Warehouse) -> tuple[Source, ...]:
     return tuple(Source(*row) for row in found.rows())
 
 
-def _parameters(house: Warehouse) -> tuple[tuple[Split, ...], tuple[Split, ...], int]:
+def _parameters(warehouse: Warehouse) -> tuple[tuple[Split, ...], tuple[Split, ...], int]:
     """Parameters by type, texts by number of parameters, how many different lists there are.
 
     The innermost parentheses become `tuple` until only a list's own are left.
     """
-    found = house.sql(
+    found = warehouse.sql(
         rf"""
         WITH RECURSIVE {_ROWS}, lists AS (
             SELECT text[strpos(text, '('):] AS list, sum(signature) AS signatures, sum(event) AS events
@@ -276,9 +276,9 @@ def _parameters(house: Warehouse) -> tuple[tuple[Split, ...], tuple[Split, ...],
     return tuple(types), tuple(parameters), kinds["lists"][0].signatures
 
 
-def _styles(house: Warehouse) -> tuple[tuple[Split, ...], int]:
+def _styles(warehouse: Warehouse) -> tuple[tuple[Split, ...], int]:
     """Texts by how their name is written, in the order of STYLES, and how many different names there are."""
-    found = house.sql(
+    found = warehouse.sql(
         f"""
         WITH {_ROWS}, names AS (
             SELECT text[:strpos(text, '(') - 1] AS name, sum(signature) AS signatures, sum(event) AS events
@@ -301,9 +301,9 @@ def _styles(house: Warehouse) -> tuple[tuple[Split, ...], int]:
     return tuple(Split(style, *by_style.get(style, (0, 0))) for style in STYLES), sum(row[3] for row in found)
 
 
-def _shared(house: Warehouse, texts: int) -> tuple[tuple[Chance, ...], str | None, int]:
+def _shared(warehouse: Warehouse, texts: int) -> tuple[tuple[Chance, ...], str | None, int]:
     """Selectors by their number of texts beside chance, the one with most, how many different ones there are."""
-    found = house.sql(
+    found = warehouse.sql(
         """
         SELECT texts, count(*), min(hash) FROM (SELECT hash, count(*) AS texts FROM signatures GROUP BY hash)
         GROUP BY texts ORDER BY texts
@@ -320,7 +320,7 @@ def _shared(house: Warehouse, texts: int) -> tuple[tuple[Chance, ...], str | Non
 
 
 def expected_shared(texts: int, of: int) -> float:
-    """How many selectors have exactly ``of`` of so many texts, where each text draws its selector by lot.
+    """How many selectors have exactly ``of`` of so many texts, where each text has a random selector.
 
     The birthday question: binomial, in logarithms because the factors leave a float's range.
     """
@@ -330,9 +330,9 @@ def expected_shared(texts: int, of: int) -> float:
     return math.exp(chosen + (1 - of) * math.log(SELECTORS) + (texts - of) * math.log1p(-1 / SELECTORS))
 
 
-def _zeros(house: Warehouse, texts: int) -> tuple[Chance, ...]:
+def _zeros(warehouse: Warehouse, texts: int) -> tuple[Chance, ...]:
     """Texts by at least so many zero digits before the rest of the selector."""
-    found = house.sql(
+    found = warehouse.sql(
         """
         SELECT len(digits) - len(ltrim(digits, '0')) AS zeros, count(*)
         FROM (SELECT hex(hash) AS digits FROM signatures) GROUP BY 1

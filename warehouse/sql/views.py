@@ -1,8 +1,8 @@
-"""What SQL finds by name: the macros and the views over one snapshot.
+"""The macros of SQL, and its views over one snapshot.
 
-The rows are views over the snapshot's Parquet files, so the engine reads the columns and row groups
-that a query wants. What the log tells (imports, rejects) is read when a query asks for it: a log of
-1,000 versions takes 60 ms, and few queries do.
+The rows are views over the snapshot's Parquet files, so the engine reads only the columns and row groups of a
+query. Imports and rejects come from the log, which is read at the first scan of their views: a log of 1,000
+versions takes 60 ms, and few queries need it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _NO_ROWS = (
     " NULL::BLOB AS hash, NULL::BIGINT AS import_id LIMIT 0)"
 )
 
-# Tuples in tuples that the pattern of a parameter follows; RE2 cannot count. The real corpora have up to eight.
+# Nested tuples that the pattern of a parameter matches, because RE2 cannot count. The real corpora have up to eight.
 _DEPTH = 12
 
 
@@ -83,8 +83,8 @@ def _parameter_pattern(depth: int) -> str:
     return rf"(?:[^,()]|\({inside}\))+"
 
 
-# Cut at commas where there is no tuple, by the pattern where there is, and where that is not deep enough in
-# Python: 1.4 s for 10 M texts. Lists of the engine's own, cut and joined again, took 11.
+# A list without a tuple is cut at its commas, one with tuples by the pattern, and a deeper one in Python: 1.4 s for
+# 10 M texts. Cutting and joining with the engine's own lists took 11 s.
 _MACROS = f"""
 CREATE MACRO signature_name(text) AS split_part(text, '(', 1);
 CREATE MACRO parameter_list(text) AS substr(text, strpos(text, '(') + 1, strlen(text) - strpos(text, '(') - 1);
@@ -100,14 +100,14 @@ CREATE MACRO parameter_types(text) AS CASE
 VIEWS = (*(c.view_name for c in COLLECTIONS), "collisions", "names", "parameters", "imports", "rejects")
 
 MACROS = ("signature_name", "parameter_list", "parameter_types")
-"""Of a canonical text: the name, what stands between its parentheses, and that as a list of types."""
+"""The name of a canonical text, the text between its parentheses, and the same as a list of types."""
 
 _ALL = " UNION ALL ".join(
     f"SELECT '{collection}' AS collection, id, created_at, text_signature FROM {collection.view_name}"
     for collection in COLLECTIONS
 )
 
-# The selectors that come twice are found first: a list of texts for each of 10 M would be a gigabyte.
+# Selectors with several texts are found first: lists of texts for all of 10 M would take a gigabyte.
 _DERIVED = f"""
 CREATE VIEW collisions AS
     SELECT '0x' || lower(hex(hash)) AS hex_signature, count(*) AS texts,
@@ -126,14 +126,14 @@ CREATE VIEW parameters AS
 
 
 def create_views(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot, log: LazyLog) -> None:
-    """Create the macros and views; ``log`` is what imports and rejects are read through."""
+    """Create the macros and views; imports and rejects are read through ``log``."""
     connection.create_function("deep_types", _deep_types, ["VARCHAR"], "VARCHAR[]", type=PythonUDFType.ARROW)
     connection.execute(_MACROS)
     for collection in COLLECTIONS:
         _create_rows_view(connection, collection, snapshot)
     connection.execute(_DERIVED)
-    connection.register("imports", _Late(IMPORTS_SCHEMA, log.imports))
-    connection.register("rejects", _Late(REJECTS_SCHEMA, log.rejects))
+    connection.register("imports", _LazyStream(IMPORTS_SCHEMA, log.imports))
+    connection.register("rejects", _LazyStream(REJECTS_SCHEMA, log.rejects))
 
 
 def _create_rows_view(connection: duckdb.DuckDBPyConnection, collection: Collection, snapshot: Snapshot) -> None:
@@ -146,21 +146,18 @@ def _create_rows_view(connection: duckdb.DuckDBPyConnection, collection: Collect
 
 
 def read_parquet(files: Sequence[str]) -> str:
-    """Parquet files as SQL selects from them.
-
-    A view takes no bound parameters, so the names are quoted; they are our own.
-    """
-    # A folder above may be called `id=7`, and would be taken for a column.
+    """Parquet files in a FROM clause. A view takes no bound parameters, so the names are quoted."""
+    # Without this a parent folder called `id=7` would become a column.
     return f"read_parquet([{', '.join(map(quoted, files))}], hive_partitioning = false)"
 
 
 def quoted(text: str) -> str:
-    """A text as an SQL literal, for the few places that take no bound parameter."""
+    """A text as an SQL literal, for the few statements that take no bound parameter."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def _deep_types(lists: pa.ChunkedArray) -> pa.Array:
-    """Cut parameter lists at the commas that stand in no tuple."""
+    """Cut parameter lists at the commas outside tuples."""
     return pa.array([_split(text) for text in lists.to_pylist()], pa.list_(pa.string()))
 
 
@@ -173,21 +170,21 @@ def _split(text: str) -> list[str]:
 
 
 class LazyLog:
-    """The log's account of imports and rejects up to a version, read when it is asked for.
+    """The imports and rejects in the log up to a version, read at each scan.
 
-    The engine tells an error of ours as one of its own, with a traceback; ``trouble`` keeps the last as it was.
+    The engine turns our errors into its own, with a traceback in the message. ``error`` keeps the last one of ours.
     """
 
     def __init__(self, paths: Paths, version: int) -> None:
         self._paths = paths
         self._version = version
-        self.trouble: WarehouseError | None = None
+        self.error: WarehouseError | None = None
 
-    def _told(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _keeping_error(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
             yield from batches
         except WarehouseError as error:
-            self.trouble = error
+            self.error = error
             raise
 
     def _entries(self) -> list[dict[str, Any]]:
@@ -195,15 +192,15 @@ class LazyLog:
         return [entry for entry in entries if "import" in entry]
 
     def imports(self) -> pa.RecordBatchReader:
-        """One row an import, the columns of IMPORTS_SCHEMA."""
-        return pa.RecordBatchReader.from_batches(IMPORTS_SCHEMA, self._told(self._import_batches()))
+        """One row per import, with the columns of IMPORTS_SCHEMA."""
+        return pa.RecordBatchReader.from_batches(IMPORTS_SCHEMA, self._keeping_error(self._import_batches()))
 
     def _import_batches(self) -> Iterator[pa.RecordBatch]:
         yield from imports_table(self._entries()).to_batches()
 
     def rejects(self) -> pa.RecordBatchReader:
         """The rows of the rejects files that the imports name, with the import's number."""
-        return pa.RecordBatchReader.from_batches(REJECTS_SCHEMA, self._told(self._reject_batches()))
+        return pa.RecordBatchReader.from_batches(REJECTS_SCHEMA, self._keeping_error(self._reject_batches()))
 
     def _reject_batches(self) -> Iterator[pa.RecordBatch]:
         for entry in self._entries():
@@ -216,8 +213,8 @@ class LazyLog:
                         yield from pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA).to_batches()
 
 
-class _Late:
-    """An Arrow stream that the engine knows by its columns, and whose rows are made at each scan."""
+class _LazyStream:
+    """An Arrow stream with known columns whose rows are made at each scan."""
 
     def __init__(self, schema: pa.Schema, read: Callable[[], pa.RecordBatchReader]) -> None:
         self._schema = schema
