@@ -1,4 +1,4 @@
-"""Texts, hashes and keys as columns: what flows from the kernels to the files."""
+"""Texts, hashes and keys as columns: the rows between the kernels and the files."""
 
 from __future__ import annotations
 

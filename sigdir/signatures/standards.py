@@ -1,4 +1,4 @@
-"""Which texts are filtered: every other text of a selector that ``standards.txt`` lists."""
+"""The texts of well-known selectors, from ``standards.txt``; every other text of such a selector is filtered."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def sources() -> Mapping[bytes, str]:
 
 
 def is_filtered(hash: bytes, text: str) -> bool:
-    """Whether a text is known not to be meant by its hash. Topics have no second text: none is."""
+    """Whether a text is not the one its selector stands for. Texts of topics never are: no topic has a second text."""
     return canonical().get(hash, text) != text

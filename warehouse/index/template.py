@@ -35,7 +35,7 @@ _PAIRS: Final = fixed("".join(f"{number:02}" for number in range(100)))
 _HEX_PAIRS: Final = fixed("".join(f"{number:02x}" for number in range(256)))
 
 
-# numba inlines this, LLVM does not: a loop over any number of digits takes a third of a record's time.
+# Inlined by numba, because LLVM does not inline it. A loop over any number of digits takes a third of a record's time.
 @njit(inline="always")
 def pair(out: Array, at: Any, number: Any) -> Any:
     """Write a number below a hundred with two digits."""

@@ -6,8 +6,8 @@ Invariants
     file, so the staged rows are read after the snapshot, and both are read again if a newer version exists by then.
 
 Theory. A request must learn cheaply that nothing has changed. Staging is a SQLite database whose change counter is
-in shared memory (``Staging.stamp``); every commit of ours moves it, so comparing it takes half a microsecond. Only
-when it has moved, or every quarter of a second, is the log's next entry looked for and the staging database asked.
+in shared memory (``Staging.stamp``). Every commit of ours moves it, and comparing it takes half a microsecond. The
+log's next entry and the staging database are looked at only when it has moved, or a quarter of a second has passed.
 """
 
 from __future__ import annotations
