@@ -1,8 +1,8 @@
 """A server that starts, and one that is read while others write.
 
-Latencies are taken at a fixed pace. A request that had to wait for the one before it counts from the moment
-it was due: a wait delays what comes behind it, and is counted there too. One that was late because the client
-was, which shares two cores with all that is measured, counts from the moment it was sent.
+Requests are sent at a fixed pace. The latency of a request that waited for the previous one counts from the moment
+it was due, so that one slow answer also counts for the requests after it. Where the client itself was late (it
+shares two cores with the server), the latency counts from the moment of sending.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ _NEW_ROWS = 100_000
 
 
 def figures(rows: int, server: str) -> list[Figure]:
-    house = warehouse_of(rows)
-    with servers.ours(house, server):
-        pass  # its index is built from here on
-    found = [] if server != "waitress" else [_cold_index(house)]
-    with servers.ours(house, server) as running:
+    warehouse = warehouse_of(rows)
+    with servers.ours(warehouse, server):
+        pass  # builds the index
+    found = [] if server != "waitress" else [_cold_index(warehouse)]
+    with servers.ours(warehouse, server) as running:
         found.append(_at_most(f"{server}: ready on {rows:,} rows, index built", running.seconds, "s", 2.0))
         _read_for(running, rows, 5)
         found.append(
             _at_most(f"{server}: private memory of a worker at {rows:,} rows", running.private_mib(), "MiB", 300)
         )
-    found.append(_while_written(house, rows, server))
+    found.append(_while_written(warehouse, rows, server))
     if server == "waitress":
         found += [_fifty_publishes(), _posts_during_import(rows)]
     return found
@@ -66,9 +66,9 @@ def _at_most(name: str, value: float, unit: str, limit: float) -> Figure:
     return Figure(name, shown, f"{limit:g} {unit}", value / limit, "<= 1x", value <= limit, [value], [limit])
 
 
-def _cold_index(house: Path) -> Figure:
+def _cold_index(warehouse: Path) -> Figure:
     """Rows a second of one core, from Parquet to a mapped index."""
-    file = max(read_snapshot(Paths(house)).files[SIGNATURES], key=lambda file: file.rows)
+    file = max(read_snapshot(Paths(warehouse)).files[SIGNATURES], key=lambda file: file.rows)
     best = 0.0
     for _ in range(2):
         with tempfile.TemporaryDirectory(dir=corpus.CACHE) as folder:
@@ -154,21 +154,21 @@ def _posts(server: Server, stop: Callable[[], bool], took: list[float]) -> None:
 def _from_elsewhere(*arguments: str) -> None:
     """Run a command in a session of its own, as another shell or a timer would.
 
-    Sessions take turns at the processor; in the client's it would hold up the client, not the server.
+    Linux shares the processor between sessions; in the client's own it would slow the client, not the server.
     """
-    command = [sys.executable, "-m", "sigdir", *arguments]
+    command = [sys.executable, "-P", "-m", "sigdir", *arguments]
     subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True, check=True)
 
 
-def _while_written(house: Path, rows: int, server: str) -> Figure:
+def _while_written(warehouse: Path, rows: int, server: str) -> Figure:
     """The slowest reads of a hundred while POSTs run, a fold and an import publish, beside quiet; two workers.
 
     Nine waits decide of one run, and the machine's own come in bursts: of the same server the ratio was between
-    0.4 and 4 within ten minutes. So quiet and not quiet take turns, and the median of the pairs counts.
+    0.4 and 4 within ten minutes. So quiet and busy runs alternate, and the median of the pairs counts.
     """
     copy = corpus.CACHE / "written"
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(house, copy, copy_function=_link)
+    shutil.copytree(warehouse, copy, copy_function=_link)
     quiet: list[float] = []
     busy: list[float] = []
     try:
@@ -190,14 +190,14 @@ def _slowest(took: list[float]) -> float:
     return float(np.percentile(took, 99))
 
 
-def _read_while_written(running: Server, rows: int, number: int, house: Path) -> list[float]:
+def _read_while_written(running: Server, rows: int, number: int, warehouse: Path) -> list[float]:
     new = corpus.lines(_NEW_ROWS, first=rows + number * _NEW_ROWS)
     before = running.count()
     with _reading(running, rows) as took, _posting(running) as posted:
         time.sleep(2)
-        _from_elsewhere("fold", "--warehouse", str(house))
+        _from_elsewhere("fold", "--warehouse", str(warehouse))
         time.sleep(2)
-        _from_elsewhere("import", str(new), "--warehouse", str(house), "--quiet")
+        _from_elsewhere("import", str(new), "--warehouse", str(warehouse), "--quiet")
         time.sleep(2)
     assert running.count() == before + _NEW_ROWS + len(posted), "rows are missing"
     return took
@@ -206,18 +206,18 @@ def _read_while_written(running: Server, rows: int, number: int, house: Path) ->
 def _fifty_publishes() -> Figure:
     """Requests that fail while another process folds fifty times; every fold has rows to move."""
     with tempfile.TemporaryDirectory(dir=corpus.CACHE) as name:
-        house = Path(name)
+        warehouse = Path(name)
         sigdir("import", str(corpus.lines(_NEW_ROWS)), "--warehouse", name, "--quiet")
         with (
-            servers.ours(house, "waitress", workers=2) as running,
+            servers.ours(warehouse, "waitress", workers=2) as running,
             _reading(running, _NEW_ROWS) as read,
             _posting(running) as posted,
         ):
-            last = read_snapshot(Paths(house)).version + 50
-            while read_snapshot(Paths(house)).version < last:
-                fold(Paths(house))
+            last = read_snapshot(Paths(warehouse)).version + 50
+            while read_snapshot(Paths(warehouse)).version < last:
+                fold(Paths(warehouse))
                 time.sleep(0.1)
-        with servers.ours(house, "waitress") as running:
+        with servers.ours(warehouse, "waitress") as running:
             assert running.count() == _NEW_ROWS + len(posted), "rows are missing"
     # One that fails would have ended the benchmark.
     requests = len(read) + len(posted)

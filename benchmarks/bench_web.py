@@ -1,8 +1,8 @@
 """HTML pages a second beside the same server answering a ready body of the page's size.
 
-The first page and a fragment's results are the same ones again, and of the pages of 2,000 selectors all are kept after a while. Pages of
-20,000 more are asked for once, most of them: what is measured there is making them. All are checked first. The
-plots of the statistics are drawn before anything is timed.
+The first page and a fragment's results are requested again and again, and after a while the pages of 2,000 selectors
+are all cached. Pages of 20,000 other selectors are mostly requested once, so those lines measure rendering. All pages
+are checked first. The plots of the statistics are drawn before the measurement starts.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def figures(rows: int, rounds: int, server: str) -> list[Figure]:
     if shutil.which("wrk") is None:
         print("wrk is not installed; the figures of the pages are left out", file=sys.stderr)
         return []
-    house = warehouse_of(rows)
-    with tempfile.TemporaryDirectory() as name, servers.ours(house, server) as ours:
-        known = _check(ours, house)
+    warehouse = warehouse_of(rows)
+    with tempfile.TemporaryDirectory() as name, servers.ours(warehouse, server) as ours:
+        known = _check(ours, warehouse)
         fragment = "/search/?q=transfer"
         paths = {
             "home": (["/"], _get('"/"')),
@@ -66,17 +66,17 @@ def figures(rows: int, rounds: int, server: str) -> list[Figure]:
             ]  # fmt: skip
 
 
-def _random(known: list[str], before: str, behind: str) -> tuple[list[str], str]:
-    """Paths, and a script that asks for one of them after another."""
+def _random(known: list[str], prefix: str, suffix: str) -> tuple[list[str], str]:
+    """Paths, and a script that requests them at random."""
     hashes = "{" + ",".join(f'"{value}"' for value in known) + "}"
-    paths = [f"{before}{value}{behind}" for value in known]
+    paths = [f"{prefix}{value}{suffix}" for value in known]
     return paths, _RANDOM + f"local known = {hashes}\n" + _get(
-        f'"{before}" .. known[math.random(#known)] .. "{behind}"'
+        f'"{prefix}" .. known[math.random(#known)] .. "{suffix}"'
     )
 
 
 def _draw(server: Server) -> None:
-    """Wait for the plots, which a process draws beside the server once somebody asks for them."""
+    """Wait for the plots, which a separate process draws after the first request for them."""
     deadline = time.monotonic() + _DRAWN_SECONDS
     while b"<figure" not in server.body(_STATISTICS):
         assert time.monotonic() < deadline, "no plots were drawn"
@@ -87,9 +87,9 @@ def _size(server: Server, paths: list[str]) -> int:
     return round(mean(len(server.body(path)) for path in paths))
 
 
-def _check(server: Server, house: Path) -> list[str]:
-    """Hashes that are there; some are asked for, and their page must have their text."""
-    paths = Paths(house)
+def _check(server: Server, warehouse: Path) -> list[str]:
+    """Hashes of existing rows; the pages of some are checked for their text."""
+    paths = Paths(warehouse)
     (file, *_) = read_snapshot(paths).files[SIGNATURES]
     segment: Segment = segment_of(paths.cache, SIGNATURES, file.path, file.rows)
     picked = np.random.default_rng(5).integers(0, segment.rows, _HASHES).tolist()

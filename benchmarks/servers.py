@@ -75,9 +75,9 @@ def installed() -> list[str]:
 
 
 @contextmanager
-def ours(house: Path, server: str, workers: int = 1) -> Iterator[Server]:
+def ours(warehouse: Path, server: str, workers: int = 1) -> Iterator[Server]:
     port = _free_port()
-    command = [sys.executable, "-P", "-m", "sigdir", "serve", "--warehouse", str(house), "--port", str(port)]
+    command = [sys.executable, "-P", "-m", "sigdir", "serve", "--warehouse", str(warehouse), "--port", str(port)]
     command += ["--workers", str(workers), "--no-log-requests", "--fold-every", "0", "--server", server]
     with _running(command, port, "/readyz", {}) as running:
         yield running
