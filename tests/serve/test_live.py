@@ -107,9 +107,9 @@ def importing(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def finish(process: subprocess.Popen[bytes], lines: Sequence[str]) -> Record:
     """Give an import its lines and wait for its report."""
-    told, _ = process.communicate("".join(f"{line}\n" for line in lines).encode(), timeout=SAFETY_SECONDS)
+    output, _ = process.communicate("".join(f"{line}\n" for line in lines).encode(), timeout=SAFETY_SECONDS)
     assert process.returncode == 0
-    report: Record = json.loads(told)
+    report: Record = json.loads(output)
     return report
 
 
@@ -133,10 +133,10 @@ def assert_in_order(rows: Sequence[Record]) -> None:
 def test_a_row_is_there_on_any_worker_once_it_is_acknowledged(server: Server) -> None:
     """What one worker has answered 201 for, the other has in its very next answer, and the other way round."""
     first, second = server.workers()
-    for turn in range(10):
+    for round in range(10):
         for writer, reader in ((first, second), (second, first)):
             with only(server, writer):
-                row = posted(server, f"acrossWorkers{turn}_{writer}()")
+                row = posted(server, f"acrossWorkers{round}_{writer}()")
             with only(server, reader):
                 page = get(server.port, f"{SIGNATURES_PATH}?page_size=1").json()
                 assert page["results"] == [row]
@@ -147,10 +147,10 @@ def test_a_row_is_there_on_any_worker_once_it_is_acknowledged(server: Server) ->
 
 
 def test_alternating_requests_always_see_the_newest_row(server: Server) -> None:
-    """Over many fresh connections, every GET behind a POST has its row, in either collection."""
-    for turn in range(60):
-        path = EVENTS_PATH if turn % 3 == 0 else SIGNATURES_PATH
-        row = posted(server, f"alternating{turn}(uint)", path)
+    """Over many fresh connections, every GET after a POST has its row, in either collection."""
+    for round in range(60):
+        path = EVENTS_PATH if round % 3 == 0 else SIGNATURES_PATH
+        row = posted(server, f"alternating{round}(uint)", path)
         for _ in range(2):
             assert get(server.port, f"{path}?page_size=1").json()["results"] == [row]
 
@@ -184,7 +184,7 @@ class Watcher(threading.Thread):
                 self._look()
                 self._walk()
                 self.walks += 1
-        except Exception as error:  # noqa: BLE001 - told to the test, which fails with it
+        except Exception as error:  # noqa: BLE001 - the test fails with it
             self.wrong.append(repr(error))
 
     def _page(self, path: str) -> tuple[str, Record]:
@@ -258,8 +258,8 @@ def test_an_import_and_a_fold_are_seen_whole_at_once(server: Server, tmp_path: P
     assert_in_order(rows)
     texts = [row["text_signature"] for row in rows if row["text_signature"].startswith("watched")]
     assert texts == [row["text_signature"] for row in before] + lines + [row["text_signature"] for row in after]
-    told = sigdir.open(server.folder).sql("SELECT id, text_signature FROM signatures ORDER BY id").arrow()
-    assert told.to_pylist() == [{"id": row["id"], "text_signature": row["text_signature"]} for row in rows]
+    table = sigdir.open(server.folder).sql("SELECT id, text_signature FROM signatures ORDER BY id").arrow()
+    assert table.to_pylist() == [{"id": row["id"], "text_signature": row["text_signature"]} for row in rows]
 
 
 def test_a_text_posted_while_an_import_reads_it_stays_the_posted_row(server: Server) -> None:
@@ -291,7 +291,7 @@ def test_a_fold_changes_no_row_and_forgets_none(server: Server) -> None:
 
 
 def test_a_follower_sees_every_row_that_was_there_when_it_began(server: Server) -> None:
-    """Who walks ``next`` from page 1 while rows are POSTed, imported and folded misses none of the old ones."""
+    """A client that follows ``next`` from page 1 while rows are POSTed, imported and folded misses no old row."""
     run_sigdir(server.folder, "import", "-", stdin="".join(f"followed{n}()\n" for n in range(150)).encode())
     existing = {row["id"] for row in whole(server.port)}
     ending = threading.Event()
@@ -345,7 +345,7 @@ for line in sys.stdin:
     connection.close()
 json.dump(answers, sys.stdout)
 """
-"""A process that POSTs the lines of its input one by one, and tells the answers at its end."""
+"""A process that POSTs the lines of its input one by one, and writes the answers at its end."""
 
 
 @contextmanager
@@ -377,10 +377,10 @@ def test_writers_in_several_processes_and_a_kill(tmp_path: Path) -> None:
     exists = {"text_signature": ["Signature with this text signature already exists."]}
     acknowledged: list[Record] = []
     for part in answers:
-        rows = [told for status, told in part if status == 201]
+        rows = [answer for status, answer in part if status == 201]
         assert_in_order(rows)
         acknowledged += rows
-        assert all(told == exists for status, told in part if status != 201)
+        assert all(answer == exists for status, answer in part if status != 201)
         assert {status for status, _ in part} <= {201, 400}
     imported = json.loads(done.stdout)["totals"]["imported"]
     assert len(acknowledged) + imported == len(texts)
@@ -393,7 +393,7 @@ def test_writers_in_several_processes_and_a_kill(tmp_path: Path) -> None:
     assert [by_id.get(row["id"]) for row in acknowledged] == acknowledged
 
 
-def test_posts_that_wait_together_are_told_apart(tmp_path: Path) -> None:
+def test_posts_that_share_a_commit_get_their_own_rows(tmp_path: Path) -> None:
     """Threads of one worker that share a commit get each their own rows, and each text is stored once."""
     paths = Paths(tmp_path / "house")
     reader = Reader(paths)
@@ -483,12 +483,12 @@ def test_a_killed_worker_is_replaced(server: Server) -> None:
         row = posted(server, "byTheKilledWorker()")
     os.kill(first, signal.SIGKILL)
     assert found(server.port, "byTheKilledWorker") == [row]
-    turn = 0
+    posts = 0
 
     def replaced() -> list[int] | None:
-        nonlocal turn
-        turn += 1
-        posted(server, f"whileOneIsDead{turn}()")
+        nonlocal posts
+        posts += 1
+        posted(server, f"whileOneIsDead{posts}()")
         workers = server.workers()
         return workers if len(workers) == 2 and first not in workers else None
 
@@ -511,7 +511,7 @@ def connected(port: int, receive: int = 0) -> Iterator[socket.socket]:
         yield connection
 
 
-def told(connection: socket.socket) -> tuple[int, bytes]:
+def read_answer(connection: socket.socket) -> tuple[int, bytes]:
     response = HTTPResponse(connection)
     try:
         response.begin()
@@ -539,10 +539,10 @@ def test_a_stop_finishes_the_requests_that_have_begun(tmp_path: Path) -> None:
         until(lambda: not _answers(server.port), "the server to take no more connections")
         assert server.process.poll() is None
         slow.sendall(body[10:])
-        status, answer = told(slow)
+        status, answer = read_answer(slow)
         assert status == 201
         row = json.loads(answer)
-        status, answer = told(reading)
+        status, answer = read_answer(reading)
         assert status == 200
         assert len(answer) > 4_000_000
         assert len(json.loads(answer)["results"]) == 1000
@@ -697,7 +697,7 @@ def _is_refused(port: int) -> bool:
     return False
 
 
-def test_a_port_that_is_taken_is_told_in_one_line(server: Server, tmp_path: Path) -> None:
+def test_a_taken_port_is_an_error_of_one_line(server: Server, tmp_path: Path) -> None:
     """A second server on the port ends with status 2 and a sentence."""
     command = [*command_line(), "serve", "--warehouse", str(tmp_path / "other"), "--port", str(server.port)]
     done = subprocess.run(
