@@ -28,9 +28,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The bundled samples, a text that collides with one of them, and enough rows for several pages."""
     folder = tmp_path_factory.mktemp("web")
     (folder / "paged.txt").write_text("\n".join([COLLIDING, *PAGED]))
-    import_files([folder / "paged.txt"], folder / "house", source="rows for <b>pages</b>")
-    import_files([ROOT / "samples"], folder / "house")
-    with serving(folder / "house", workers=1) as running:
+    import_files([folder / "paged.txt"], folder / "warehouse", source="rows for <b>pages</b>")
+    import_files([ROOT / "samples"], folder / "warehouse")
+    with serving(folder / "warehouse", workers=1) as running:
         yield running
         assert running.errors() == []
 
@@ -57,7 +57,7 @@ def page_of(browser: Browser, server: Server) -> Iterator[Open]:
     """
     contexts = []
     complaints: list[str] = []
-    asked: list[str] = []
+    requested: list[str] = []
     base = f"http://{HOST}:{server.port}"
 
     def open_page(path: str, expected: str = "", **options: Any) -> Page:
@@ -71,7 +71,7 @@ def page_of(browser: Browser, server: Server) -> Iterator[Open]:
 
         page.on("console", lambda message: heard(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: heard(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("request", lambda request: requested.append(request.url))
         page.goto(path)
         return page
 
@@ -79,4 +79,4 @@ def page_of(browser: Browser, server: Server) -> Iterator[Open]:
     for context in contexts:
         context.close()
     assert complaints == []
-    assert [url for url in asked if not url.startswith((base, "data:"))] == []
+    assert [url for url in requested if not url.startswith((base, "data:"))] == []

@@ -25,7 +25,8 @@ TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 PATHS = [
     "/", "/search/?q=transfer", "/search/?q=0x", f"/search/?q={TOPIC}", f"/search/?q=0xa9059cbb{'0' * 128}",
     "/search/?q=function%20nope(uint%20a)", "/search/?q=pagedRow&in=functions&page=2", "/browse/", "/browse/functions/",
-    "/browse/events/", "/selector/0xa9059cbb/", f"/topic/{TOPIC}/", "/submit/", "/decode/", f"/decode/?data={EXAMPLE}", "/docs/",
+    "/browse/events/", "/selector/0xa9059cbb/", "/selector/0xa9059cbb/?id=1", f"/topic/{TOPIC}/", "/submit/", "/decode/",
+    f"/decode/?data={EXAMPLE}", "/docs/",
     "/statistics/", "/status/", "/dumps/", "/dumps/1/",
     "/api/v1/signatures/", "/api/v1/event-signatures/1/",
 ]  # fmt: skip

@@ -198,26 +198,26 @@ def test_source_names_are_shown_as_text(server: Server) -> None:
     assert "<b>pages" not in body
 
 
-@pytest.mark.parametrize("asked", ["\0", "é", "%", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"), "((((", ")" * 500, "0x", "0xz", "a" * 900, "\n\n",
+@pytest.mark.parametrize("query", ["\0", "é", "%", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"), "((((", ")" * 500, "0x", "0xz", "a" * 900, "\n\n",
                                    "function", "event ", "<", "&lt;", "*", "1e400", "f(" + "(" * 2000])  # fmt: skip
-def test_any_query_has_an_answer(server: Server, asked: str) -> None:
-    assert get(server.port, "/search/?q=" + quote(asked)).status == 200
+def test_any_query_has_an_answer(server: Server, query: str) -> None:
+    assert get(server.port, "/search/?q=" + quote(query)).status == 200
 
 
 @pytest.mark.parametrize(
-    ("asked", "shown"), [("0xa9059cbb", ["functions"]), ("0xa9059cbb" + "00" * 64, ["functions"]), (TOPIC, ["events"]),
+    ("query", "shown"), [("0xa9059cbb", ["functions"]), ("0xa9059cbb" + "00" * 64, ["functions"]), (TOPIC, ["events"]),
                          ("0xddf252ad", ["functions", "events"]), ("transfer", ["functions", "events"])]
 )  # fmt: skip
-def test_a_whole_hash_is_searched_in_its_own_collection(server: Server, asked: str, shown: list[str]) -> None:
+def test_a_whole_hash_is_searched_in_its_own_collection(server: Server, query: str, shown: list[str]) -> None:
     """A collection without such hashes has no heading; events whose topic begins with a selector are shown."""
-    body = get(server.port, f"/search/?q={asked}").body.decode()
+    body = get(server.port, f"/search/?q={query}").body.decode()
     assert re.findall(r'<section aria-labelledby="(\w+)"', body) == shown
 
 
-@pytest.mark.parametrize("asked", ["0x00000000", "0x00000000" + "00" * 64, "0x" + "00" * 32, "noSuchName"])
-def test_nothing_found_is_one_line_with_a_link(server: Server, asked: str) -> None:
+@pytest.mark.parametrize("query", ["0x00000000", "0x00000000" + "00" * 64, "0x" + "00" * 32, "noSuchName"])
+def test_nothing_found_is_one_line_with_a_link(server: Server, query: str) -> None:
     """The line links to Submit, and so does the page of an unknown hash."""
-    body = get(server.port, f"/search/?q={asked}").body.decode()
+    body = get(server.port, f"/search/?q={query}").body.decode()
     assert '<p class="none">Nothing found. If you know the signature, <a href="/submit/">submit it</a>.</p>' in body
     assert "<section" not in body
     for path in ("/selector/0x00000000/", f"/topic/0x{'0' * 64}/"):
