@@ -1,13 +1,12 @@
-"""Panoramix ABI dump: JSON lines of a selector and one ABI entry.
+"""Panoramix's ABI dump: JSON lines with a selector and one ABI entry.
 
-The decompiler names a function that it does not know ``unknown<selector>``: a placeholder. Any
-other name that begins so is a name; the selector tells whether it is the right one.
+The decompiler names an unknown function ``unknown<selector>``: a placeholder. Any other name that begins
+with `unknown` is a real name.
 
-A dump has millions of lines, and one Python object each is what costs: reading the real one row by
-row takes 10 s, its xz stream 1.8 s. So a block is parsed into columns by Arrow and its texts are
-put together column-wise (1.7 s in all), and only lines out of the ordinary are read one by one:
-tuples, broken lines, anything not of the usual types. ``entries`` is the row-wise reading, and the
-oracle of the other.
+A dump has millions of lines, and Python objects for each line are expensive: reading the real dump row by
+row takes 10 s, its xz stream 1.8 s. So Arrow parses a block into columns and the texts are joined by column
+(1.7 s in all). Only unusual lines are read one by one: tuples, broken lines, unknown types. ``entries`` reads
+row by row; it is also the tests' oracle for the columns.
 """
 
 from __future__ import annotations
@@ -97,18 +96,18 @@ def entries(lines: Iterable[tuple[int, bytes]]) -> Iterator[Entry]:
 
 
 def _parse(block: bytes) -> pa.Table | None:
-    """The block as columns; None where it is not one well-formed object a line.
+    """The block as columns; None if it is not one well-formed object per line.
 
-    Arrow is laxer than JSON: it takes two objects on a line, and bytes that are no UTF-8 in fields
-    that it skips. So each line must begin and end like an object, and the block must be UTF-8. (It
-    also takes NaN in fields that it skips, which is left to it.)
+    Arrow accepts more than JSON: two objects on a line, and invalid UTF-8 in fields that it skips. So
+    each line must begin and end like an object, and the block must be UTF-8. Arrow also accepts NaN in
+    skipped fields; this is not checked.
     """
     data = np.frombuffer(block.rstrip(), np.uint8)
     breaks = np.flatnonzero(data == 0x0A)
     lines = len(breaks) + 1
-    behind = data[breaks - 1]
-    behind = np.where(behind == 0x0D, data[breaks - 2], behind)
-    if not (len(data) and data[0] == 0x7B and (data[breaks + 1] == 0x7B).all() and (behind == 0x7D).all()):
+    last = data[breaks - 1]
+    last = np.where(last == 0x0D, data[breaks - 2], last)
+    if not (len(data) and data[0] == 0x7B and (data[breaks + 1] == 0x7B).all() and (last == 0x7D).all()):
         return None
     if data.max() >= 0x80 and not _is_utf8(block):
         return None
@@ -158,8 +157,8 @@ def _read_columns(table: pa.Table, block: bytes, first_line: int, file: int) -> 
     ordinary = columns.candidates(np.flatnonzero(simple), file)
     if simple.all():
         return ordinary
-    odd = entries(_lines(block, np.flatnonzero(~simple), first_line))
-    return _in_line_order([ordinary, *pack(odd, file)], file)
+    unusual = entries(_lines(block, np.flatnonzero(~simple), first_line))
+    return _in_line_order([ordinary, *pack(unusual, file)], file)
 
 
 def _lines(block: bytes, rows: Array, first_line: int) -> Iterator[tuple[int, bytes]]:
@@ -171,17 +170,17 @@ def _lines(block: bytes, rows: Array, first_line: int) -> Iterator[tuple[int, by
 
 
 def _true(column: Any) -> npt.NDArray[np.bool_]:
-    """A boolean column as flags, null being false."""
+    """A boolean column as flags; null is false."""
     flags: npt.NDArray[np.bool_] = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
     return flags
 
 
 def _type_lists(inputs: pa.ListArray, is_event: npt.NDArray[np.bool_]) -> tuple[pa.StringArray, npt.NDArray[np.bool_]]:
-    """The parameter lists joined by commas, and which rows have nothing but ordinary types."""
+    """The parameter lists joined by commas, and a flag per row: whether all its types are ordinary."""
     parameters = inputs.flatten()
     types = parameters.field("type").dictionary_encode()
     known = [kind is not None and _is_ordinary(kind) for kind in types.dictionary.to_pylist()]
-    usual = np.array([*known, False], np.bool_)  # the last for a missing type
+    usual = np.array([*known, False], np.bool_)  # the last element stands for a missing type
     bad = ~usual[pc.fill_null(types.indices, len(known)).to_numpy()]
     owners = pc.list_parent_indices(inputs).to_numpy()
     rows_usual = np.ones(len(inputs), np.bool_)
@@ -196,7 +195,7 @@ def _type_lists(inputs: pa.ListArray, is_event: npt.NDArray[np.bool_]) -> tuple[
 
 
 def _dense_offsets(lists: pa.ListArray) -> pa.Array:
-    """Offsets into the flattened values, null lists being empty."""
+    """Offsets into the flattened values; null lists are empty."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
@@ -216,7 +215,7 @@ _DIGITS[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 
 
 def _decode_selectors(selector: pa.StringArray, simple: npt.NDArray[np.bool_]) -> Array:
-    """The selectors as bytes in the first four of 32 columns; zeros where a row is not simple."""
+    """The selectors as bytes, uint8 of (rows, 32) filled from the left; zeros for rows that are not simple."""
     fixed = pc.if_else(pa.array(simple), selector, "0x00000000")
     raw = np.frombuffer(fixed.buffers()[2], np.uint8)[: 10 * len(fixed)].reshape(-1, 10)
     digits = _DIGITS[raw[:, 2:]]
