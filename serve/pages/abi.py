@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
+from sigdir.signatures.types import split_types
 
 _MAX_CHARACTERS = 4096
 _MAX_DEPTH = 16
@@ -27,7 +28,7 @@ def abi_json(collection: Collection, text: str) -> str | None:
 @lru_cache(maxsize=4096)
 def _template(collection: Collection, parameters: str) -> str | None:
     """The ABI of an entry with these parameters and a placeholder for its name. Many names share a parameter list."""
-    inputs = _inputs(parameters)
+    inputs = _inputs(parameters.removesuffix(")"))
     if inputs is None:
         return None
     entry: dict[str, Any] = {"type": "function", "name": _NAME, "inputs": inputs}
@@ -39,30 +40,17 @@ def _template(collection: Collection, parameters: str) -> str | None:
     return orjson.dumps([entry], option=orjson.OPT_INDENT_2).decode()
 
 
-def _inputs(parameters: str) -> list[dict[str, Any]] | None:
-    """The parameters of ``a,(b,c)[],d)``, or None."""
-    lists: list[list[dict[str, Any]]] = [[]]
-    word = ""
-    for character in parameters:
-        if character == "(":
-            if len(lists) == _MAX_DEPTH:
+def _inputs(parameters: str, depth: int = 1) -> list[dict[str, Any]] | None:
+    """The ABI's inputs of a type list ``a,(b,c)[]``; None if its tuples nest too deeply."""
+    if depth > _MAX_DEPTH:
+        return None
+    inputs: list[dict[str, Any]] = []
+    for text in split_types(parameters) if parameters else ():
+        members, is_tuple, array = text[1:].rpartition(")")
+        entry: dict[str, Any] = {"name": "", "type": f"tuple{array}" if is_tuple else text}
+        if is_tuple:
+            entry["components"] = _inputs(members, depth + 1)
+            if entry["components"] is None:
                 return None
-            lists.append([])
-        elif character in ",)":
-            if word:
-                _end(lists[-1], word)
-            word = ""
-            if character == ")" and len(lists) > 1:
-                components = lists.pop()
-                lists[-1].append({"name": "", "type": "tuple", "components": components})
-        else:
-            word += character
-    return lists[0]
-
-
-def _end(parameters: list[dict[str, Any]], word: str) -> None:
-    """A word ends: a type, or the array behind a tuple."""
-    if word.startswith("["):
-        parameters[-1]["type"] += word
-    else:
-        parameters.append({"name": "", "type": word})
+        inputs.append(entry)
+    return inputs
