@@ -10,7 +10,9 @@ import pytest
 
 from tests.conftest import ROOT
 
-FILE = re.compile(r"`((?:sigdir|serve|pipeline|warehouse|tests|benchmarks|docs|samples)/[\w/.]*\w\.(?:py|yaml|txt|md|ipynb))`")
+FILE = re.compile(
+    r"`((?:sigdir|serve|pipeline|warehouse|tests|benchmarks|docs|samples)/[\w/.]*\w\.(?:py|yaml|txt|md|ipynb))`"
+)
 
 
 def written() -> list[Path]:
