@@ -15,13 +15,7 @@ from queue import Empty, SimpleQueue
 
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.staging import (
-    STAGED_TOGETHER,
-    NewText,
-    StagedRow,
-    Staging,
-    Transaction,
-)
+from sigdir.warehouse.staging import STAGED_TOGETHER, NewText, StagedRow, Staging, Transaction
 
 _MAX_JOBS = 64
 """Jobs that share a commit."""

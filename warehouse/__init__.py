@@ -8,13 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.errors import (
-    Busy,
-    CommitConflict,
-    QueryError,
-    UnreadableWarehouse,
-    WarehouseError,
-)
+from sigdir.warehouse.errors import Busy, CommitConflict, QueryError, UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.log import history
 from sigdir.warehouse.paths import existing
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot

@@ -32,29 +32,12 @@ from typing import Any
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import (
-    FileLock,
-    RunFolder,
-    make_folder,
-    remove_dead_runs,
-    sync,
-    write_file,
-)
-from sigdir.warehouse.identity import (
-    Identity,
-    read_identity,
-    usable_identity,
-    write_identity,
-)
+from sigdir.warehouse.files import FileLock, RunFolder, make_folder, remove_dead_runs, sync, write_file
+from sigdir.warehouse.identity import Identity, read_identity, usable_identity, write_identity
 from sigdir.warehouse.log import LogEntry, newest_checkpoint, read_entries
 from sigdir.warehouse.paths import Paths, mirror_spool
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging import (
-    Staging,
-    is_as_backed_up,
-    replace_by,
-    settle,
-)
+from sigdir.warehouse.staging import Staging, is_as_backed_up, replace_by, settle
 
 _TRIES = 10
 

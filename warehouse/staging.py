@@ -28,12 +28,7 @@ from typing import Any
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import lock, sync, unlock
-from sigdir.warehouse.identity import (
-    FORMAT,
-    Identity,
-    usable_identity,
-    write_identity,
-)
+from sigdir.warehouse.identity import FORMAT, Identity, usable_identity, write_identity
 from sigdir.warehouse.paths import Paths
 
 # A writer waits up to this long for another's transaction. Each takes a few milliseconds; only a publisher

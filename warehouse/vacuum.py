@@ -23,12 +23,7 @@ from typing import Any, Literal
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.errors import Busy
-from sigdir.warehouse.files import (
-    FileLock,
-    dead_runs,
-    remove,
-    size_of,
-)
+from sigdir.warehouse.files import FileLock, dead_runs, remove, size_of
 from sigdir.warehouse.index.view import unused_indexes
 from sigdir.warehouse.log import read_entry
 from sigdir.warehouse.paths import Paths, folder_lock, mirror_spool, mirror_state

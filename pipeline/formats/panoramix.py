@@ -26,12 +26,7 @@ from sigdir.pipeline.formats.hashes import parse_hash
 from sigdir.pipeline.formats.json_lines import first_object, values_of
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import NAME_PATTERN, abi_entry, has_no_selector, one_type, rejected_entry
-from sigdir.signatures.candidates import (
-    Candidates,
-    Entry,
-    ReadTask,
-    pack,
-)
+from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.grammar import OK, PLACEHOLDER
 

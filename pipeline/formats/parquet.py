@@ -17,19 +17,9 @@ from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.csv import HASH_COLUMNS, TEXT_COLUMNS
 from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
 from sigdir.pipeline.source import Source
-from sigdir.signatures.candidates import (
-    BATCH_ROWS,
-    Candidates,
-    Entry,
-    pack,
-)
+from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
 from sigdir.signatures.collections import UNKNOWN
-from sigdir.signatures.grammar import (
-    BAD_ENTRY,
-    HASH_MISMATCH,
-    MAX_TEXT_BYTES,
-    OK,
-)
+from sigdir.signatures.grammar import BAD_ENTRY, HASH_MISMATCH, MAX_TEXT_BYTES, OK
 
 _BATCH_BYTES = 1 << 25
 _SOURCIFY_COLUMNS = ("signature_hash_32", "signature_hash_4")

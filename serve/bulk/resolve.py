@@ -25,12 +25,7 @@ from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
-from sigdir.warehouse.index.template import (
-    escaped,
-    fixed,
-    hex_digits,
-    put,
-)
+from sigdir.warehouse.index.template import escaped, fixed, hex_digits, put
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.snapshot import Snapshot
 

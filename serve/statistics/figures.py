@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sigdir.serve.statistics import plots
-from sigdir.warehouse.sql.statistics import (
-    OTHER,
-    Chance,
-    Import,
-    Source,
-    Split,
-    Statistics,
-)
+from sigdir.warehouse.sql.statistics import OTHER, Chance, Import, Source, Split, Statistics
 
 _SHOWN_TYPES = 9
 _SHOWN_PARAMETERS = 9

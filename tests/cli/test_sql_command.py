@@ -18,12 +18,7 @@ import zstandard
 
 import sigdir
 from sigdir.cli.main import main
-from tests.conftest import (
-    ROOT,
-    command_line,
-    environment,
-    import_files,
-)
+from tests.conftest import ROOT, command_line, environment, import_files
 
 QUERY = "SELECT id, text_signature, hex_signature FROM signatures ORDER BY id"
 

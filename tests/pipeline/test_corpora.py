@@ -21,12 +21,7 @@ from sigdir.pipeline.formats import panoramix
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
-from sigdir.signatures.grammar import (
-    REASONS,
-    GrammarError,
-    normalise,
-    normalise_rows,
-)
+from sigdir.signatures.grammar import REASONS, GrammarError, normalise, normalise_rows
 from sigdir.signatures.keccak import keccak256_rows
 
 CORPORA = Path(__file__).parents[3] / "shared" / "corpora"

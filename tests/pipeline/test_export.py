@@ -24,19 +24,8 @@ from Crypto.Hash import keccak
 import sigdir
 from sigdir.cli.main import main
 from sigdir.pipeline.formats.registry import by_name
-from sigdir.signatures.collections import (
-    COLLECTIONS,
-    EVENT_SIGNATURES,
-    SIGNATURES,
-    Collection,
-)
-from tests.conftest import (
-    ROOT,
-    SAFETY_SECONDS,
-    command_line,
-    environment,
-    import_files,
-)
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, import_files
 
 MADE = 3_500
 """Functions beside the named ones; pieces are cut to a thousand."""

@@ -32,12 +32,7 @@ from click.testing import CliRunner
 
 from sigdir.cli.main import main
 from sigdir.pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_many_tokens
-from tests.conftest import (
-    ROOT,
-    SAFETY_SECONDS,
-    command_line,
-    environment,
-)
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
 
 MIB = 1 << 20
 MOST_MIB = 700

@@ -37,14 +37,7 @@ from sigdir.cli.main import main
 from sigdir.pipeline.errors import BadInput
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.errors import QueryError, UnreadableWarehouse
-from tests.conftest import (
-    ROOT,
-    SAFETY_SECONDS,
-    Sigdir,
-    command_line,
-    environment,
-    import_files,
-)
+from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
 
 VIEWS = {SIGNATURES: "signatures", EVENT_SIGNATURES: "event_signatures"}
 

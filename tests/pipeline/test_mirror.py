@@ -19,48 +19,16 @@ from Crypto.Hash import keccak
 
 import sigdir
 from sigdir.pipeline.errors import PipelineError
-from sigdir.pipeline.fetch import (
-    Fetcher,
-    FetchError,
-    RetryPolicy,
-    TooLarge,
-    checked_base,
-)
-from sigdir.pipeline.mirror import (
-    MirrorReport,
-    Options,
-    Way,
-    run_mirror,
-)
+from sigdir.pipeline.fetch import Fetcher, FetchError, RetryPolicy, TooLarge, checked_base
+from sigdir.pipeline.mirror import MirrorReport, Options, Way, run_mirror
 from sigdir.pipeline.progress import Reporter
-from sigdir.signatures.collections import (
-    COLLECTIONS,
-    EVENT_SIGNATURES,
-    SIGNATURES,
-    Collection,
-)
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.backup import backup
 from sigdir.warehouse.errors import Busy, UnreadableWarehouse
 from sigdir.warehouse.files import FileLock
 from sigdir.warehouse.paths import Paths
-from tests.conftest import (
-    ROOT,
-    SAFETY_SECONDS,
-    Sigdir,
-    command_line,
-    environment,
-    import_files,
-)
-from tests.serve.support import (
-    EVENTS_PATH,
-    HOST,
-    SIGNATURES_PATH,
-    Server,
-    post_text,
-    serving,
-    until,
-    whole,
-)
+from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
+from tests.serve.support import EVENTS_PATH, HOST, SIGNATURES_PATH, Server, post_text, serving, until, whole
 from tests.warehouse.support import call_command
 
 EAGER = RetryPolicy(rate=1e6, tries=3, delay=0.01, timeout=20)

@@ -12,12 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sigdir.pipeline.formats.solidity import (
-    Project,
-    declarations,
-    looks_like,
-    read,
-)
+from sigdir.pipeline.formats.solidity import Project, declarations, looks_like, read
 from sigdir.pipeline.inputs import find
 from sigdir.pipeline.source import BLOCK_BYTES
 from sigdir.signatures.abi import abi_entries

@@ -17,20 +17,8 @@ from sigdir.warehouse.files import FileLock
 from sigdir.warehouse.paths import Paths, index_name
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging import Staging
-from tests.torture.clients import (
-    Client,
-    client_of,
-    look_up,
-    rows_above,
-)
-from tests.torture.ledger import (
-    Finding,
-    Ledger,
-    Row,
-    Rows,
-    check_acknowledged,
-    check_order,
-)
+from tests.torture.clients import Client, client_of, look_up, rows_above
+from tests.torture.ledger import Finding, Ledger, Row, Rows, check_acknowledged, check_order
 from tests.torture.processes import Server, until
 
 _LOOKUPS = 20

@@ -17,20 +17,9 @@ from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 from tests.torture import checks
-from tests.torture.clients import (
-    Client,
-    ConnectionLost,
-    Reader,
-    post,
-    poster,
-)
+from tests.torture.clients import Client, ConnectionLost, Reader, post, poster
 from tests.torture.ledger import Finding, Ledger
-from tests.torture.plan import (
-    CLIENTS,
-    Command,
-    Plan,
-    Post,
-)
+from tests.torture.plan import CLIENTS, Command, Plan, Post
 from tests.torture.processes import Server, run, until
 
 UPKEEP: dict[str, Sequence[str]] = {

@@ -16,12 +16,7 @@ from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.torture.checks import by_files
-from tests.torture.ledger import (
-    Finding,
-    Ledger,
-    Row,
-    Rows,
-)
+from tests.torture.ledger import Finding, Ledger, Row, Rows
 from tests.torture.plan import draw
 
 TEXTS = [f"f{number}(uint256)" for number in range(5)]

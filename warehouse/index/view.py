@@ -26,21 +26,11 @@ import pyarrow as pa
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import (
-    FileLock,
-    is_there,
-    make_folder,
-    remove,
-)
+from sigdir.warehouse.files import FileLock, is_there, make_folder, remove
 from sigdir.warehouse.index.build import segment_of, unused
 from sigdir.warehouse.index.segment import Segment, rows_with_hash
 from sigdir.warehouse.paths import Paths, digest_name, index_name
-from sigdir.warehouse.snapshot import (
-    LogTailer,
-    Snapshot,
-    read_snapshot,
-    require_newest,
-)
+from sigdir.warehouse.snapshot import LogTailer, Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.staging import StagedRow, Staging
 
 Array = npt.NDArray[Any]

@@ -29,12 +29,7 @@ from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot
 from sigdir.warehouse.sql.functions import FUNCTIONS
-from sigdir.warehouse.sql.views import (
-    VIEWS,
-    LazyLog,
-    create_views,
-    quoted,
-)
+from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_views, quoted
 
 if TYPE_CHECKING:
     import pandas as pd

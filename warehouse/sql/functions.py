@@ -31,9 +31,7 @@ _HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
 
 def keccak256(texts: pa.ChunkedArray) -> pa.StringArray:
     """The hash of each text as it stands: 0x and 64 hex digits."""
-    from sigdir.signatures.keccak import (
-        keccak256_rows,  # numba takes 0.5 s to load, and most queries do not need it
-    )
+    from sigdir.signatures.keccak import keccak256_rows  # numba takes 0.5 s to load, and most queries do not need it
 
     bounds, data = _bytes(texts)
     return _where(_is_valid(texts), _hex(keccak256_rows(data, bounds)))

@@ -15,12 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from duckdb.func import PythonUDFType
 
-from sigdir.signatures.collections import (
-    COLLECTIONS,
-    EVENT_SIGNATURES,
-    SIGNATURES,
-    Collection,
-)
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.types import BadTypeList, split_types
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.log import history
