@@ -52,25 +52,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Sigdir(Protocol):
-    """Runs ``sigdir`` with these arguments to its end; the warehouse is ``house`` unless they say."""
+    """Runs ``sigdir`` with these arguments to its end; their warehouse is the fixture ``warehouse`` by default."""
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]: ...
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Path:
+def warehouse(tmp_path: Path) -> Path:
     """The folder of a warehouse, not made yet."""
-    return tmp_path / "house"
+    return tmp_path / "warehouse"
 
 
 @pytest.fixture
-def run_sigdir(house: Path) -> Sigdir:
+def run_sigdir(warehouse: Path) -> Sigdir:
     """The real command as a process of its own."""
 
     def run(*arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         command = [*command_line(), *map(str, arguments)]
         return subprocess.run(
-            command, cwd=ROOT, env=environment(house), input=stdin, capture_output=True,
+            command, cwd=ROOT, env=environment(warehouse), input=stdin, capture_output=True,
             timeout=SAFETY_SECONDS, check=False,
         )  # fmt: skip
 
@@ -81,12 +81,12 @@ def command_line() -> list[str]:
     return [sys.executable, "-m", "sigdir"]
 
 
-def environment(house: Path) -> dict[str, str]:
+def environment(warehouse: Path) -> dict[str, str]:
     """The caller's environment without this project's settings, and the warehouse set."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SIGDIR_")}
-    return kept | {"SIGDIR_WAREHOUSE": str(house)}
+    return kept | {"SIGDIR_WAREHOUSE": str(warehouse)}
 
 
-def import_files(paths: Iterable[Path | str], house: Path, **options: Any) -> ImportReport:
+def import_files(paths: Iterable[Path | str], warehouse: Path, **options: Any) -> ImportReport:
     """Import in this process, quietly; ``options`` are the fields of ``pipeline.run.Options``."""
-    return run_import(Options([str(path) for path in paths], house, **options), Reporter())
+    return run_import(Options([str(path) for path in paths], warehouse, **options), Reporter())

@@ -82,7 +82,7 @@ def run_sigdir(*arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def carried(house: Path, folder: Path, command: Callable[..., None] = run_sigdir) -> Iterator[str]:
+def carried(warehouse: Path, folder: Path, command: Callable[..., None] = run_sigdir) -> Iterator[str]:
     """Carry a warehouse's rows through all of it, below ``folder``; gives a line a step. Raises AssertionError."""
 
     def timed(*arguments: str | Path) -> float:
@@ -91,25 +91,25 @@ def carried(house: Path, folder: Path, command: Callable[..., None] = run_sigdir
         return time.perf_counter() - began
 
     copy = folder / "mirror"
-    with serving(house, workers=1) as server:
+    with serving(warehouse, workers=1) as server:
         seconds = timed("mirror", f"http://{HOST}:{server.port}", "--rate", "1000", "--warehouse", copy)
-    rows = compared(house, copy, COLLECTIONS, _ROWS)
+    rows = compared(warehouse, copy, COLLECTIONS, _ROWS)
     yield f"{'mirror':<34}{rows:>10,} rows{seconds:>8.1f} s"
     for shape in SHAPES:
-        target, again = folder / shape.file, folder / f"{shape.file}.house"
+        target, again = folder / shape.file, folder / f"{shape.file}.warehouse"
         only = ["--collection", shape.collections[0]] if len(shape.collections) == 1 else []
         out = timed("export", shape.format, target, *shape.more, *only, "--warehouse", copy)
         back = timed("import", target, *only, "--warehouse", again)
-        rows = compared(house, again, shape.collections, shape.query)
+        rows = compared(warehouse, again, shape.collections, shape.query)
         if shape.read:
             as_written(copy, target, shape)
         name = " ".join((shape.format, *shape.more[1:], *shape.collections[: 1 if only else 0]))
         yield f"{name:<34}{rows:>10,} rows{out:>8.1f} s out{back:>8.1f} s back"
 
 
-def compared(house: Path, other: Path, collections: tuple[Collection, ...], query: str) -> int:
+def compared(warehouse: Path, other: Path, collections: tuple[Collection, ...], query: str) -> int:
     """The rows of both, which must be the same; of collections that were left out there must be none."""
-    first, second = sigdir.open(house), sigdir.open(other)
+    first, second = sigdir.open(warehouse), sigdir.open(other)
     rows = 0
     for collection in COLLECTIONS:
         if collection not in collections:
@@ -138,10 +138,10 @@ def main() -> None:
     """Carry a warehouse, or the real corpora, through it in a temporary folder, and tell how long each step took."""
     with tempfile.TemporaryDirectory(prefix="sigdir-second-machine-") as name:
         folder = Path(name)
-        house = Path(sys.argv[1]) if len(sys.argv) > 1 else folder / "house"
+        warehouse = Path(sys.argv[1]) if len(sys.argv) > 1 else folder / "warehouse"
         if len(sys.argv) < 2:
-            run_sigdir("import", str(CORPORA), "--warehouse", str(house), "--quiet")
-        for line in carried(house, folder):
+            run_sigdir("import", str(CORPORA), "--warehouse", str(warehouse), "--quiet")
+        for line in carried(warehouse, folder):
             print(line, flush=True)
 
 

@@ -18,6 +18,6 @@ def test_the_samples_come_back_through_every_shape(tmp_path: Path) -> None:
     """`python -m tests.second_machine` does the same with the whole real corpus."""
     more = tmp_path / "more.txt"
     more.write_text("transfer(address,uint256)\nmany_msg_babbage(bytes1)\nf((uint256,bool)[3],$a())\n")
-    import_files([more], tmp_path / "house")
-    import_files([ROOT / "samples"], tmp_path / "house")
-    assert len(list(carried(tmp_path / "house", tmp_path, in_this_process))) == 1 + len(SHAPES)
+    import_files([more], tmp_path / "warehouse")
+    import_files([ROOT / "samples"], tmp_path / "warehouse")
+    assert len(list(carried(tmp_path / "warehouse", tmp_path, in_this_process))) == 1 + len(SHAPES)

@@ -66,10 +66,10 @@ def test_a_worker_loads_neither_duckdb_nor_pandas(tmp_path: Path) -> None:
     """They would make its start a third longer. pyarrow loads pandas by itself in some calls."""
     lines = tmp_path / "lines.txt"
     lines.write_text("transfer(address,uint256)\nevent Moved(uint256)\n")
-    import_files([lines], tmp_path / "house")
+    import_files([lines], tmp_path / "warehouse")
     look = (
         "import sys; from pathlib import Path; from sigdir.serve.servers.startup import open_app; from sigdir.serve.settings import Settings\n"
-        f"open_app(Settings(warehouse=Path({str(tmp_path / 'house')!r}))); print(*sys.modules, sep='\\n')"
+        f"open_app(Settings(warehouse=Path({str(tmp_path / 'warehouse')!r}))); print(*sys.modules, sep='\\n')"
     )
     for _ in range(2):  # the first builds the index
         done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)

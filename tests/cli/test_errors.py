@@ -73,25 +73,25 @@ def test_other_errors_keep_their_traceback() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["stats"], ["history", "--format", "csv"], ["sql", "FROM signatures"]])
-def test_a_closed_pipe_ends_a_command_quietly(house: Path, arguments: list[str]) -> None:
+def test_a_closed_pipe_ends_a_command_quietly(warehouse: Path, arguments: list[str]) -> None:
     """A reader may leave before the first line."""
-    import_files(["samples"], house)
+    import_files(["samples"], warehouse)
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [*command_line(), *arguments], cwd=ROOT, env=environment(house), stdout=writing, stderr=subprocess.PIPE,
+        [*command_line(), *arguments], cwd=ROOT, env=environment(warehouse), stdout=writing, stderr=subprocess.PIPE,
         timeout=SAFETY_SECONDS, check=False,
     )  # fmt: skip
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_standard_output_on_a_full_disk_is_an_error(house: Path) -> None:
+def test_standard_output_on_a_full_disk_is_an_error(warehouse: Path) -> None:
     """Output that cannot be written is not lost silently."""
-    house.mkdir()
+    warehouse.mkdir()
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            [*command_line(), "stats"], cwd=ROOT, env=environment(house), stdout=full, stderr=subprocess.PIPE,
+            [*command_line(), "stats"], cwd=ROOT, env=environment(warehouse), stdout=full, stderr=subprocess.PIPE,
             text=True, timeout=SAFETY_SECONDS, check=False,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (2, f"Error: {NO_SPACE}\n")

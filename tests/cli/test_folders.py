@@ -25,23 +25,24 @@ def hostile(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_console_script_runs_nothing_of_its_folder(hostile: Path, house: Path) -> None:
+def test_the_console_script_runs_nothing_of_its_folder(hostile: Path, warehouse: Path) -> None:
     """Neither the command nor the engines that it loads."""
     for arguments in (["import", "list.txt"], ["sql", "FROM signatures"], ["verify"], ["report", "report.html"]):
         done = subprocess.run(
-            [CONSOLE_SCRIPT, *arguments], cwd=hostile, env=environment(house), capture_output=True, text=True,
+            [CONSOLE_SCRIPT, *arguments], cwd=hostile, env=environment(warehouse), capture_output=True, text=True,
             timeout=SAFETY_SECONDS, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
     assert not hostile.with_name("executed").exists()
 
 
-def test_sigdir_is_imported_in_a_project_with_packages_of_the_same_names(tmp_path: Path, house: Path) -> None:
+def test_sigdir_is_imported_in_a_project_with_packages_of_the_same_names(tmp_path: Path, warehouse: Path) -> None:
     """A project's own ``pipeline`` stays its own, and sigdir never loads it."""
-    house.mkdir()
+    warehouse.mkdir()
+    project = tmp_path / "project"
     for name in ("pipeline", "serve", "warehouse", "tests"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text(f"raise RuntimeError('{name} of the project')\n")
+        (project / name).mkdir(parents=True)
+        (project / name / "__init__.py").write_text(f"raise RuntimeError('{name} of the project')\n")
     program = """
 import sys, sigdir, sigdir.pipeline.run, sigdir.serve.app
 assert sigdir.open(sys.argv[1]).sql("SELECT 1").rows() == [(1,)]
@@ -51,7 +52,7 @@ except RuntimeError as error:
     print(error)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program, house], cwd=tmp_path, env=environment(house), capture_output=True, text=True,
+        [sys.executable, "-c", program, warehouse], cwd=project, env=environment(warehouse), capture_output=True, text=True,
         timeout=SAFETY_SECONDS, check=False,
     )  # fmt: skip
     assert (done.stdout, done.returncode) == ("pipeline of the project\n", 0), done.stderr

@@ -18,8 +18,8 @@ SPAM = ["many_msg_babbage(bytes1)", "gasprice_bit_ether(int128)"]
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("clients")
     (folder / "spam.txt").write_text("\n".join(SPAM))
-    import_files([folder / "spam.txt", ROOT / "samples"], folder / "house")
-    with serving(folder / "house", "--trust-proxy", workers=1) as running:
+    import_files([folder / "spam.txt", ROOT / "samples"], folder / "warehouse")
+    with serving(folder / "warehouse", "--trust-proxy", workers=1) as running:
         yield running
         assert running.errors() == []
 

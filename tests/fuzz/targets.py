@@ -114,7 +114,7 @@ _TYPES = (
 
 @cache
 def _client() -> falcon.testing.TestClient:
-    paths = Paths(_folder() / "house")
+    paths = Paths(_folder() / "warehouse")
     reader = Reader(paths)
     return falcon.testing.TestClient(create_app(Settings(paths.root), reader, Writer(paths, reader)))
 

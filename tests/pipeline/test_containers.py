@@ -51,8 +51,8 @@ def write(folder: Path, files: dict[str, Any]) -> Path:
     return folder
 
 
-def texts(house: Path) -> list[str]:
-    opened_house = sigdir.open(house)
+def texts(warehouse: Path) -> list[str]:
+    opened_house = sigdir.open(warehouse)
     views = ("signatures", "event_signatures")
     return [
         text for view in views for (text,) in opened_house.sql(f"SELECT text_signature FROM {view} ORDER BY id").rows()
@@ -64,24 +64,24 @@ def inputs(report: ImportReport, folder: Path) -> list[tuple[str, str, int]]:
     return [(file.path.removeprefix(f"{folder}/"), file.format, file.read) for file in report.files]
 
 
-def rejects(house: Path) -> list[tuple[str, str, str, int]]:
-    rows = sigdir.open(house).sql("SELECT reason, text, file, line FROM rejects ORDER BY file, line").rows()
+def rejects(warehouse: Path) -> list[tuple[str, str, str, int]]:
+    rows = sigdir.open(warehouse).sql("SELECT reason, text, file, line FROM rejects ORDER BY file, line").rows()
     return [(reason, text, file, line) for reason, text, file, line in rows]
 
 
 # Trees.
 
 
-def test_tree(tmp_path: Path, house: Path) -> None:
+def test_tree(tmp_path: Path, warehouse: Path) -> None:
     """Folders of files named by hashes are an input each, and a reject says which of the files it was."""
     folder = write(tmp_path / "in", LEAVES | {"README.md": "# 4bytes", "signatures/notes.txt": "note(uint)\n"})
-    report = import_files([folder], house)
+    report = import_files([folder], warehouse)
     assert inputs(report, folder) == [
         ("signatures", "tree", 4), ("signatures/notes.txt", "text", 1), ("topic0", "tree", 1),
         ("with_parameter_names", "tree", 2),
     ]  # fmt: skip
-    assert texts(house) == ["totalSupply()", TRANSFER, "many_msg_babbage(bytes1)", "note(uint256)", MOVED]
-    assert rejects(house) == [("hash_mismatch", TRANSFER, f"{folder}/signatures/a9059cbc", 1)]
+    assert texts(warehouse) == ["totalSupply()", TRANSFER, "many_msg_babbage(bytes1)", "note(uint256)", MOVED]
+    assert rejects(warehouse) == [("hash_mismatch", TRANSFER, f"{folder}/signatures/a9059cbc", 1)]
     assert (report.totals(), report.skipped) == (
         {"read": 8, "imported": 5, "duplicate": 2, "rejected": 1}, [f"{folder}/README.md"],
     )  # fmt: skip
@@ -91,7 +91,7 @@ def test_tree(tmp_path: Path, house: Path) -> None:
     assert report.files[0].sha256 == hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def test_texts_of_a_tree(tmp_path: Path, house: Path) -> None:
+def test_texts_of_a_tree(tmp_path: Path, warehouse: Path) -> None:
     """Line breaks part texts as `;` does; what is empty holds none; capitals in a name are no matter."""
     folder = write(
         tmp_path / "in",
@@ -101,9 +101,9 @@ def test_texts_of_a_tree(tmp_path: Path, house: Path) -> None:
             "ffffffff": "",
         },
     )
-    report = import_files([folder], house)
-    assert texts(house) == ["totalSupply()", TRANSFER, "many_msg_babbage(bytes1)"]
-    assert rejects(house) == [("hash_mismatch", "x()", f"{folder}/a9059cbb", 1)]
+    report = import_files([folder], warehouse)
+    assert texts(warehouse) == ["totalSupply()", TRANSFER, "many_msg_babbage(bytes1)"]
+    assert rejects(warehouse) == [("hash_mismatch", "x()", f"{folder}/a9059cbb", 1)]
     assert report.total("read") == 4
 
 
@@ -118,34 +118,36 @@ def test_texts_of_a_tree(tmp_path: Path, house: Path) -> None:
         ({"a9059cbb": TRANSFER, "00000000": "a()", "00000001": "a()"}, ["text"] * 3),
     ],
 )
-def test_what_only_looks_like_a_tree(tmp_path: Path, house: Path, files: dict[str, str], formats: list[str]) -> None:
+def test_what_only_looks_like_a_tree(
+    tmp_path: Path, warehouse: Path, files: dict[str, str], formats: list[str]
+) -> None:
     """Files with hashes for names are a tree where their content hashes to these, and what they were otherwise."""
-    report = import_files([write(tmp_path / "in", files)], house)
+    report = import_files([write(tmp_path / "in", files)], warehouse)
     assert [file.format for file in report.files] == formats
 
 
-def test_format_of_a_tree_may_be_named(tmp_path: Path, house: Path) -> None:
+def test_format_of_a_tree_may_be_named(tmp_path: Path, warehouse: Path) -> None:
     """As a tree all is read that has a hash for a name; as another format each file is."""
     folder = write(tmp_path / "in", {"00000000": "a()", "a9059cbb": TRANSFER})
-    assert [(file.read, file.rejected) for file in import_files([folder], house, format="tree").files] == [(2, 1)]
-    report = import_files([folder], house, format="text", dry_run=True)
+    assert [(file.read, file.rejected) for file in import_files([folder], warehouse, format="tree").files] == [(2, 1)]
+    report = import_files([folder], warehouse, format="text", dry_run=True)
     assert [(Path(file.path).name, file.duplicate + file.imported) for file in report.files] == [
         ("00000000", 1), ("a9059cbb", 1),
     ]  # fmt: skip
 
 
-def test_large_tree(tmp_path: Path, house: Path) -> None:
+def test_large_tree(tmp_path: Path, warehouse: Path) -> None:
     """A tree of several blocks is read to its end, with the right file for every reject."""
     names = [f"{number:08x}" for number in range(6_000)]
     files = {name: f"f{name}({'uint256,' * 60}uint256)" for name in names} | {"a9059cbb": TRANSFER}
-    report = import_files([write(tmp_path / "in", files)], house, format="tree")
+    report = import_files([write(tmp_path / "in", files)], warehouse, format="tree")
     assert (report.total("read"), report.total("imported")) == (6_001, 1)
-    found = rejects(house)
+    found = rejects(warehouse)
     assert [file for _, _, file, _ in found] == [f"{tmp_path}/in/{name}" for name in names]
     assert all(text.startswith(f"f{Path(file).name}(") for _, text, file, _ in found)
 
 
-def test_file_of_a_tree_that_cannot_be_read(tmp_path: Path, house: Path) -> None:
+def test_file_of_a_tree_that_cannot_be_read(tmp_path: Path, warehouse: Path) -> None:
     """A file that is gone when its turn comes is an error that names it."""
     folder = write(tmp_path / "in", {"a9059cbb": TRANSFER})
     [source] = find([str(folder)])
@@ -204,13 +206,13 @@ FILES = {
 
 @pytest.mark.parametrize("stdin", [False, True], ids=["file", "stdin"])
 @pytest.mark.parametrize("kind", ARCHIVES)
-def test_archive(tmp_path: Path, house: Path, kind: str, stdin: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive(tmp_path: Path, warehouse: Path, kind: str, stdin: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The members of an archive are read as the same files in a folder are."""
     path = tmp_path / f"in.{kind}"
     path.write_bytes(ARCHIVES[kind](FILES))
     with path.open("rb") as file, io.TextIOWrapper(file) as text:
         monkeypatch.setattr("sys.stdin", text)
-        report = import_files(["-" if stdin else path], house)
+        report = import_files(["-" if stdin else path], warehouse)
     name = "standard input" if stdin else str(path)
     assert [(file.path.removeprefix(f"{name}:"), file.format, file.read) for file in report.files] == [
         ("list.txt", "text", 2), ("abi/token.json", "abi", 1), ("abi/packed.json.gz", "map", 1),
@@ -218,32 +220,32 @@ def test_archive(tmp_path: Path, house: Path, kind: str, stdin: bool, monkeypatc
         ("with_parameter_names", "tree", 2), ("topic0", "tree", 1),
     ]  # fmt: skip
     assert report.skipped == [f"{name}:{skipped}" for skipped in ("README.md", "nested.zip", "nested.tar")]
-    assert texts(house) == ["a()", "c()", "totalSupply()", TRANSFER, "many_msg_babbage(bytes1)", "d((bool))", MOVED]
-    assert rejects(house) == [
+    assert texts(warehouse) == ["a()", "c()", "totalSupply()", TRANSFER, "many_msg_babbage(bytes1)", "d((bool))", MOVED]
+    assert rejects(warehouse) == [
         ("bad_width", "b(uint7)", f"{name}:list.txt", 2),
         ("hash_mismatch", TRANSFER, f"{name}:signatures/a9059cbc", 1),
     ]
     folder = tmp_path / "folder"
-    same = import_files([write(folder, {n: c for n, c in FILES.items() if "nested" not in n})], house, dry_run=True)
+    same = import_files([write(folder, {n: c for n, c in FILES.items() if "nested" not in n})], warehouse, dry_run=True)
     sha256s = {file.path.removeprefix(f"{folder}/"): file.sha256 for file in same.files}
     assert sha256s == {file.path.removeprefix(f"{name}:"): file.sha256 for file in report.files}
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar"])
-def test_names_are_only_names(tmp_path: Path, house: Path, kind: str) -> None:
+def test_names_are_only_names(tmp_path: Path, warehouse: Path, kind: str) -> None:
     """However a member is called, nothing is written and nothing is read but the member."""
     files = {"../up.txt": "a()\n", "/etc/abs.txt": "b()\n", "x/../../y.txt": "c()\n", "\x1b[31m.txt": "d()\n"}
     path = tmp_path / "in" / f"odd.{kind}"
     path.parent.mkdir()
     path.write_bytes(ARCHIVES[kind](files))
     before = {str(found) for found in tmp_path.rglob("*")}
-    report = import_files([path], house, dry_run=True)
+    report = import_files([path], warehouse, dry_run=True)
     assert [file.path for file in report.files] == [f"{path}:{name}" for name in files]
     assert {str(found) for found in tmp_path.rglob("*")} == before
     assert report.total("imported") == 4
 
 
-def test_links_are_passed_over(tmp_path: Path, house: Path) -> None:
+def test_links_are_passed_over(tmp_path: Path, warehouse: Path) -> None:
     """Links, devices and folders in an archive are no members, wherever they lead."""
     (tmp_path / "secret.txt").write_text("secret()\n")
     with tarfile.open(tmp_path / "in.tar", "w") as archive:
@@ -258,16 +260,16 @@ def test_links_are_passed_over(tmp_path: Path, house: Path) -> None:
         zip_archive.writestr(link, str(tmp_path / "secret.txt"))
         zip_archive.writestr("folder/", "")
         zip_archive.writestr("empty.txt", "")
-    report = import_files([tmp_path / "in.tar", tmp_path / "in.zip"], house)
+    report = import_files([tmp_path / "in.tar", tmp_path / "in.zip"], warehouse)
     assert [Path(file.path).name for file in report.files] == ["in.tar:empty.txt", "in.zip:empty.txt"]
     assert report.total("read") == 0
 
 
-def test_format_is_that_of_the_members(tmp_path: Path, house: Path) -> None:
+def test_format_is_that_of_the_members(tmp_path: Path, warehouse: Path) -> None:
     """A named format is how each member is read."""
     path = tmp_path / "in.zip"
     path.write_bytes(zipped({"a.md": "a()\n", "a9059cbb": TRANSFER}))
-    assert [file.format for file in import_files([path], house, format="text").files] == ["text", "text"]
+    assert [file.format for file in import_files([path], warehouse, format="text").files] == ["text", "text"]
 
 
 def spoiled(data: bytes, at: int) -> bytes:
@@ -291,16 +293,16 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_broken_archive_is_an_error(tmp_path: Path, house: Path, kind: str) -> None:
+def test_broken_archive_is_an_error(tmp_path: Path, warehouse: Path, kind: str) -> None:
     """An archive that cannot be read to its end is one line that names it, and nothing is published."""
     data, told = BROKEN[kind]
     path = tmp_path / f"in.{kind}"
     path.write_bytes(data)
     with pytest.raises(BadInput) as raised:
-        import_files([path], house)
+        import_files([path], warehouse)
     assert str(raised.value).startswith(f"{tmp_path}/{told}")
     assert "\n" not in str(raised.value)
-    assert sigdir.open(house).version == -1
+    assert sigdir.open(warehouse).version == -1
 
 
 def test_damaged_archives_are_read_or_refused(tmp_path: Path) -> None:
@@ -331,17 +333,17 @@ def test_damaged_archives_are_read_or_refused(tmp_path: Path) -> None:
     assert min(outcomes.values()) > 20
 
 
-def test_encrypted_zip_is_an_error(tmp_path: Path, house: Path) -> None:
+def test_encrypted_zip_is_an_error(tmp_path: Path, warehouse: Path) -> None:
     """A member behind a password stops the import with its name."""
     data = bytearray(zipped({"a.txt": "a()\n", "b.txt": "b()\n"}))
     for marker, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # the flag, in the member and in the list
         data[data.rindex(marker) + at] |= 1
     (tmp_path / "in.zip").write_bytes(data)
     with pytest.raises(BadInput, match=r"in.zip:b.txt: encrypted; unpack the archive first$"):
-        import_files([tmp_path / "in.zip"], house)
+        import_files([tmp_path / "in.zip"], warehouse)
 
 
-def test_bombs_are_refused(tmp_path: Path, house: Path) -> None:
+def test_bombs_are_refused(tmp_path: Path, warehouse: Path) -> None:
     """An archive that unpacks to much more than it is gives up before it has."""
     bomb = bytearray(zipped({f"{number}.txt": "a()\n" for number in range(3)}))
     at = bomb.index(b"PK\x01\x02") + 24  # the unpacked size, in the list
@@ -356,42 +358,42 @@ def test_bombs_are_refused(tmp_path: Path, house: Path) -> None:
             out.write(zeros)
     for name in ("bomb.zip", "bomb.tar.zst"):
         with pytest.raises(BadInput, match=rf"{name}(:bomb.txt)?: .*unpacks to over 200 times its size"):
-            import_files([tmp_path / name], house)
+            import_files([tmp_path / name], warehouse)
 
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
-def test_tar_with_a_huge_name(tmp_path: Path, house: Path, kind: bytes) -> None:
+def test_tar_with_a_huge_name(tmp_path: Path, warehouse: Path, kind: bytes) -> None:
     """Names and attributes that would fill the memory are refused by what they say of themselves."""
     header = tarfile.TarInfo("a.txt")
     header.type, header.size = kind, 1 << 33
     (tmp_path / "in.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(2048))
     with pytest.raises(BadInput, match=r"in.tar: broken tar: a header with a size of 8,589,934,592 bytes$"):
-        import_files([tmp_path / "in.tar"], house)
+        import_files([tmp_path / "in.tar"], warehouse)
 
 
-def test_tar_of_headers_upon_headers(tmp_path: Path, house: Path) -> None:
+def test_tar_of_headers_upon_headers(tmp_path: Path, warehouse: Path) -> None:
     """Thousands of attribute headers one behind the other are an error, not a crash."""
     header = tarfile.TarInfo("a.txt")
     header.type = tarfile.XHDTYPE
     (tmp_path / "in.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) * 5_000)
     with pytest.raises(BadInput, match=r"in.tar: broken tar: maximum recursion depth exceeded"):
-        import_files([tmp_path / "in.tar"], house)
+        import_files([tmp_path / "in.tar"], warehouse)
 
 
-def test_archives_in_a_folder(tmp_path: Path, house: Path) -> None:
+def test_archives_in_a_folder(tmp_path: Path, warehouse: Path) -> None:
     """Archives met in a folder are read in its order, beside its files."""
     folder = write(tmp_path / "in", {"a.txt": "a()\n", "b.zip": zipped({"x.txt": "b()\n"}), "c.txt": "c()\n"})
-    report = import_files([folder], house)
+    report = import_files([folder], warehouse)
     assert inputs(report, folder) == [("a.txt", "text", 1), ("b.zip:x.txt", "text", 1), ("c.txt", "text", 1)]
-    assert texts(house) == ["a()", "b()", "c()"]
+    assert texts(warehouse) == ["a()", "b()", "c()"]
     assert all(before.path < after.path for before, after in pairwise(report.files))
 
 
-def test_archive_of_nothing_known(tmp_path: Path, house: Path) -> None:
+def test_archive_of_nothing_known(tmp_path: Path, warehouse: Path) -> None:
     """An archive without any signatures is an error when nothing else was given."""
     (tmp_path / "in.zip").write_bytes(zipped({"README.md": "# read me", "x.bin": b"\0"}))
     with pytest.raises(BadInput, match=r"in.zip: nothing of a known format \(2 files looked at\)$"):
-        import_files([tmp_path / "in.zip"], house)
+        import_files([tmp_path / "in.zip"], warehouse)
 
 
 def test_archive_is_no_format(tmp_path: Path) -> None:

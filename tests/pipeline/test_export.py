@@ -42,17 +42,17 @@ class Row(NamedTuple):
     hex: str
 
 
-def rows_of(house: Path, collection: Collection, version: int | None = None) -> list[Row]:
+def rows_of(warehouse: Path, collection: Collection, version: int | None = None) -> list[Row]:
     """All rows in id order, by SQL."""
     query = (
         "SELECT id, strftime(created_at, '%Y-%m-%dT%H:%M:%S.%fZ'), text_signature, hex_signature"
         f" FROM {collection.view_name} ORDER BY id"
     )
-    return [Row(*row) for row in sigdir.open(house, version).sql(query).rows()]
+    return [Row(*row) for row in sigdir.open(warehouse, version).sql(query).rows()]
 
 
-def pairs(house: Path, collection: Collection) -> list[tuple[str, str]]:
-    return [(row.text, row.hex) for row in rows_of(house, collection)]
+def pairs(warehouse: Path, collection: Collection) -> list[tuple[str, str]]:
+    return [(row.text, row.hex) for row in rows_of(warehouse, collection)]
 
 
 def oldest(rows: list[Row]) -> dict[str, str]:
@@ -77,7 +77,7 @@ def digest(text: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two versions, several files a collection: shared selectors, a long text, tuples, all kinds of hashes."""
     folder = tmp_path_factory.mktemp("export")
     first, second = folder / "1.txt", folder / "2.txt"
@@ -85,9 +85,9 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     long = f"long({','.join(['(address,uint256)'] * 40)})"
     first.write_text("\n".join([*OLDER, *plain, long, "f((uint256,bool)[3],$a())"]))
     second.write_text("\n".join([*YOUNGER, *(f"event Made{n}(address,bytes)" for n in range(1_500))]))
-    import_files([first], folder / "house")
-    import_files([second], folder / "house")
-    return folder / "house"
+    import_files([first], folder / "warehouse")
+    import_files([second], folder / "warehouse")
+    return folder / "warehouse"
 
 
 @pytest.fixture(autouse=True)
@@ -101,17 +101,17 @@ class Done(NamedTuple):
     err: str
 
 
-def run(house: Path, *arguments: str | Path) -> Done:
+def run(warehouse: Path, *arguments: str | Path) -> Done:
     words = ["export", "--quiet", *map(str, arguments)]
-    result = CliRunner().invoke(main, words, prog_name="sigdir", env={"SIGDIR_WAREHOUSE": str(house)})
+    result = CliRunner().invoke(main, words, prog_name="sigdir", env={"SIGDIR_WAREHOUSE": str(warehouse)})
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Done(result.exit_code, result.stdout_bytes, result.stderr)
 
 
-def export(house: Path, format: str, target: Path, *more: str) -> dict[str, Any]:
+def export(warehouse: Path, format: str, target: Path, *more: str) -> dict[str, Any]:
     """The report of an export that goes well."""
-    done = run(house, format, target, "--json", *more)
+    done = run(warehouse, format, target, "--json", *more)
     assert done.status == 0, done.err
     report: dict[str, Any] = json.loads(done.out)
     assert report["bytes"] == sum(path.stat().st_size for path in [target, *target.rglob("*")] if path.is_file())
@@ -121,44 +121,44 @@ def export(house: Path, format: str, target: Path, *more: str) -> dict[str, Any]
 # What the shapes look like to others.
 
 
-def test_geths_object_has_the_oldest_text_of_each_selector(house: Path, tmp_path: Path) -> None:
-    report = export(house, "4byte.json", tmp_path / "4byte.json")
+def test_geths_object_has_the_oldest_text_of_each_selector(warehouse: Path, tmp_path: Path) -> None:
+    report = export(warehouse, "4byte.json", tmp_path / "4byte.json")
     written = json.loads((tmp_path / "4byte.json").read_bytes())
-    rows = rows_of(house, SIGNATURES)
+    rows = rows_of(warehouse, SIGNATURES)
     assert list(written.items()) == [(hex[2:], text) for hex, text in oldest(rows).items()]
     assert written["a9059cbb"] == "transfer(address,uint256)"
     assert report["rows"] == {SIGNATURES: len(written), EVENT_SIGNATURES: 0}
     assert report["left_out"][SIGNATURES] == len(rows) - len(written) > 1
 
 
-def test_topics_in_geths_shape(house: Path, tmp_path: Path) -> None:
-    export(house, "4byte.json", tmp_path / "topics.json", "--collection", EVENT_SIGNATURES)
+def test_topics_in_geths_shape(warehouse: Path, tmp_path: Path) -> None:
+    export(warehouse, "4byte.json", tmp_path / "topics.json", "--collection", EVENT_SIGNATURES)
     written = json.loads((tmp_path / "topics.json").read_bytes())
-    assert list(written.items()) == [(row.hex[2:], row.text) for row in rows_of(house, EVENT_SIGNATURES)]
+    assert list(written.items()) == [(row.hex[2:], row.text) for row in rows_of(warehouse, EVENT_SIGNATURES)]
 
 
-def test_openchain_lines(house: Path, tmp_path: Path) -> None:
-    report = export(house, "openchain", tmp_path / "all.txt")
-    expected = [f"{row.hex},{row.text}\n" for collection in COLLECTIONS for row in rows_of(house, collection)]
+def test_openchain_lines(warehouse: Path, tmp_path: Path) -> None:
+    report = export(warehouse, "openchain", tmp_path / "all.txt")
+    expected = [f"{row.hex},{row.text}\n" for collection in COLLECTIONS for row in rows_of(warehouse, collection)]
     assert (tmp_path / "all.txt").read_text() == "".join(expected)
-    assert report["rows"] == {collection: len(rows_of(house, collection)) for collection in COLLECTIONS}
+    assert report["rows"] == {collection: len(rows_of(warehouse, collection)) for collection in COLLECTIONS}
     assert not any(report["left_out"].values())
 
 
-def test_csv(house: Path, tmp_path: Path) -> None:
-    export(house, "csv", tmp_path / "all.csv")
+def test_csv(warehouse: Path, tmp_path: Path) -> None:
+    export(warehouse, "csv", tmp_path / "all.csv")
     with (tmp_path / "all.csv").open(newline="") as file:
         head, *written = csv.reader(file)
     assert head == ["text_signature", "hex_signature", "created_at", "id"]
-    rows = [row for collection in COLLECTIONS for row in rows_of(house, collection)]
+    rows = [row for collection in COLLECTIONS for row in rows_of(warehouse, collection)]
     assert written == [[row.text, row.hex, row.created_at, str(row.id)] for row in rows]
 
 
-def test_ndjson_has_the_rows_of_the_api(house: Path, tmp_path: Path) -> None:
-    export(house, "ndjson", tmp_path / "all.ndjson")
+def test_ndjson_has_the_rows_of_the_api(warehouse: Path, tmp_path: Path) -> None:
+    export(warehouse, "ndjson", tmp_path / "all.ndjson")
     with (tmp_path / "all.ndjson").open() as file:
         written = [json.loads(line) for line in file]
-    rows = [row for collection in COLLECTIONS for row in rows_of(house, collection)]
+    rows = [row for collection in COLLECTIONS for row in rows_of(warehouse, collection)]
     assert written == [
         {
             "id": row.id,
@@ -171,29 +171,29 @@ def test_ndjson_has_the_rows_of_the_api(house: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_foundrys_cache(house: Path, tmp_path: Path) -> None:
+def test_foundrys_cache(warehouse: Path, tmp_path: Path) -> None:
     """What its reader wants: all three objects, 0x and digits; every selector is found as either."""
-    report = export(house, "foundry", tmp_path / "signatures")
+    report = export(warehouse, "foundry", tmp_path / "signatures")
     written = json.loads((tmp_path / "signatures").read_bytes())
-    functions = oldest(rows_of(house, SIGNATURES))
+    functions = oldest(rows_of(warehouse, SIGNATURES))
     assert list(written) == ["functions", "errors", "events"]
     assert list(written["functions"].items()) == list(functions.items())
     assert written["errors"] == written["functions"]
-    assert written["events"] == oldest(rows_of(house, EVENT_SIGNATURES))
+    assert written["events"] == oldest(rows_of(warehouse, EVENT_SIGNATURES))
     assert report["rows"] == {SIGNATURES: len(functions), EVENT_SIGNATURES: 1_500}
 
 
-def test_foundrys_cache_of_events_alone_has_all_three_objects(house: Path, tmp_path: Path) -> None:
-    export(house, "foundry", tmp_path / "signatures", "--collection", EVENT_SIGNATURES)
+def test_foundrys_cache_of_events_alone_has_all_three_objects(warehouse: Path, tmp_path: Path) -> None:
+    export(warehouse, "foundry", tmp_path / "signatures", "--collection", EVENT_SIGNATURES)
     written = json.loads((tmp_path / "signatures").read_bytes())
     assert (written["functions"], written["errors"], len(written["events"])) == ({}, {}, 1_500)
 
 
-def test_parquet_with_our_columns(house: Path, tmp_path: Path) -> None:
-    export(house, "parquet", tmp_path / "all.parquet")
+def test_parquet_with_our_columns(warehouse: Path, tmp_path: Path) -> None:
+    export(warehouse, "parquet", tmp_path / "all.parquet")
     written = pq.read_table(tmp_path / "all.parquet")
     assert written.column_names == ["id", "created_at", "text_signature", "hash", "import_id"]
-    rows = [row for collection in COLLECTIONS for row in rows_of(house, collection)]
+    rows = [row for collection in COLLECTIONS for row in rows_of(warehouse, collection)]
     assert written["id"].to_pylist() == [row.id for row in rows]
     assert written["text_signature"].to_pylist() == [row.text for row in rows]
     assert ["0x" + value.hex() for value in written["hash"].to_pylist()] == [row.hex for row in rows]
@@ -202,11 +202,11 @@ def test_parquet_with_our_columns(house: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("collection", COLLECTIONS)
-def test_parquet_with_sourcifys_columns(house: Path, tmp_path: Path, collection: Collection) -> None:
+def test_parquet_with_sourcifys_columns(warehouse: Path, tmp_path: Path, collection: Collection) -> None:
     more = ["--collection", collection] if collection != SIGNATURES else []
-    export(house, "parquet", tmp_path / "s.parquet", "--columns", "sourcify", *more)
+    export(warehouse, "parquet", tmp_path / "s.parquet", "--columns", "sourcify", *more)
     written = pq.read_table(tmp_path / "s.parquet")
-    rows = rows_of(house, collection)
+    rows = rows_of(warehouse, collection)
     types = {field.name: str(field.type) for field in written.schema}
     assert types == {
         "signature_hash_32": "binary",
@@ -248,21 +248,21 @@ def of_tar(target: Path) -> dict[str, bytes]:
     ],
 )
 def test_trees(
-    house: Path, tmp_path: Path, name: str, look: Callable[[Path], Mapping[str, bytes]], format: str,
+    warehouse: Path, tmp_path: Path, name: str, look: Callable[[Path], Mapping[str, bytes]], format: str,
     collection: Collection,
 ) -> None:  # fmt: skip
-    report = export(house, format, tmp_path / name)
+    report = export(warehouse, format, tmp_path / name)
     written = {name: content.decode() for name, content in look(tmp_path / name).items()}
-    assert written == grouped(rows_of(house, collection))
+    assert written == grouped(rows_of(warehouse, collection))
     assert report["files"] == len(written)
-    assert report["rows"][collection] == len(rows_of(house, collection))
+    assert report["rows"][collection] == len(rows_of(warehouse, collection))
 
 
 def test_a_tree_of_functions_has_the_texts_of_a_selector_in_one_file(tmp_path: Path) -> None:
     source = tmp_path / "in.txt"
     source.write_text("\n".join([*OLDER, "f()", *YOUNGER]))
-    import_files([source], tmp_path / "house")
-    export(tmp_path / "house", "4bytes", tmp_path / "tree")
+    import_files([source], tmp_path / "warehouse")
+    export(tmp_path / "warehouse", "4bytes", tmp_path / "tree")
     files = of_folder(tmp_path / "tree")
     assert files == {
         "a9059cbb": b"transfer(address,uint256);many_msg_babbage(bytes1)",
@@ -306,46 +306,46 @@ FOUNDRY = pytest.mark.skipif(by_name("foundry-cache") is None, reason="sigdir im
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
 @pytest.mark.parametrize("format", ["openchain", "csv", "ndjson"])
-def test_lines_come_back_as_they_were(house: Path, tmp_path: Path, format: str, ending: str) -> None:
+def test_lines_come_back_as_they_were(warehouse: Path, tmp_path: Path, format: str, ending: str) -> None:
     target = tmp_path / f"out.{format}{ending}"
-    export(house, format, target)
+    export(warehouse, format, target)
     report = import_files([target], tmp_path / "again")
     assert report.total("rejected") == report.total("duplicate") == 0
     for collection in COLLECTIONS:
-        assert pairs(tmp_path / "again", collection) == pairs(house, collection)
+        assert pairs(tmp_path / "again", collection) == pairs(warehouse, collection)
 
 
-def test_parquet_comes_back_as_it_was(house: Path, tmp_path: Path) -> None:
-    export(house, "parquet", tmp_path / "out.parquet")
+def test_parquet_comes_back_as_it_was(warehouse: Path, tmp_path: Path) -> None:
+    export(warehouse, "parquet", tmp_path / "out.parquet")
     assert import_files([tmp_path / "out.parquet"], tmp_path / "again").total("rejected") == 0
     for collection in COLLECTIONS:
-        assert pairs(tmp_path / "again", collection) == pairs(house, collection)
+        assert pairs(tmp_path / "again", collection) == pairs(warehouse, collection)
 
 
-def test_sourcifys_parquet_comes_back_as_it_was(house: Path, tmp_path: Path) -> None:
+def test_sourcifys_parquet_comes_back_as_it_was(warehouse: Path, tmp_path: Path) -> None:
     for collection in COLLECTIONS:
         target = tmp_path / f"{collection}.parquet"
-        export(house, "parquet", target, "--columns", "sourcify", "--collection", collection)
+        export(warehouse, "parquet", target, "--columns", "sourcify", "--collection", collection)
         report = import_files([target], tmp_path / "again", collection=collection)
         assert report.total("rejected") == 0
-        assert pairs(tmp_path / "again", collection) == pairs(house, collection)
+        assert pairs(tmp_path / "again", collection) == pairs(warehouse, collection)
 
 
-def test_geths_object_comes_back_without_the_younger_texts(house: Path, tmp_path: Path) -> None:
+def test_geths_object_comes_back_without_the_younger_texts(warehouse: Path, tmp_path: Path) -> None:
     for collection in COLLECTIONS:
         target = tmp_path / f"{collection}.json.gz"
-        export(house, "4byte.json", target, "--collection", collection)
+        export(warehouse, "4byte.json", target, "--collection", collection)
         assert import_files([target], tmp_path / "again").total("rejected") == 0
-        expected = [(text, hex) for hex, text in oldest(rows_of(house, collection)).items()]
+        expected = [(text, hex) for hex, text in oldest(rows_of(warehouse, collection)).items()]
         assert pairs(tmp_path / "again", collection) == expected
 
 
 @FOUNDRY
-def test_foundrys_cache_comes_back_without_the_younger_texts(house: Path, tmp_path: Path) -> None:
-    export(house, "foundry", tmp_path / "signatures")
+def test_foundrys_cache_comes_back_without_the_younger_texts(warehouse: Path, tmp_path: Path) -> None:
+    export(warehouse, "foundry", tmp_path / "signatures")
     assert import_files([tmp_path / "signatures"], tmp_path / "again").total("rejected") == 0
     for collection in COLLECTIONS:
-        expected = [(text, hex) for hex, text in oldest(rows_of(house, collection)).items()]
+        expected = [(text, hex) for hex, text in oldest(rows_of(warehouse, collection)).items()]
         assert pairs(tmp_path / "again", collection) == expected
 
 
@@ -355,23 +355,23 @@ def test_foundrys_cache_comes_back_without_the_younger_texts(house: Path, tmp_pa
     [("4bytes", "tree.tar.gz", SIGNATURES), ("topic0", "tree", EVENT_SIGNATURES)],
 )
 def test_trees_come_back_with_the_same_rows(
-    house: Path, tmp_path: Path, format: str, target: str, collection: Collection
+    warehouse: Path, tmp_path: Path, format: str, target: str, collection: Collection
 ) -> None:
     """Files come in the order of their names or of the tar; the texts of one in the order of their ids."""
-    export(house, format, tmp_path / target)
+    export(warehouse, format, tmp_path / target)
     assert import_files([tmp_path / target], tmp_path / "again").total("rejected") == 0
-    assert grouped(rows_of(tmp_path / "again", collection)) == grouped(rows_of(house, collection))
+    assert grouped(rows_of(tmp_path / "again", collection)) == grouped(rows_of(warehouse, collection))
 
 
 # Versions, targets, errors.
 
 
-def test_an_older_version_is_exported_as_it_was(house: Path, tmp_path: Path) -> None:
-    report = export(house, "openchain", tmp_path / "old", "--as-of", "1")
+def test_an_older_version_is_exported_as_it_was(warehouse: Path, tmp_path: Path) -> None:
+    report = export(warehouse, "openchain", tmp_path / "old", "--as-of", "1")
     assert report["version"] == 1
-    expected = [f"{row.hex},{row.text}\n" for row in rows_of(house, SIGNATURES, 1)]
+    expected = [f"{row.hex},{row.text}\n" for row in rows_of(warehouse, SIGNATURES, 1)]
     assert (tmp_path / "old").read_text() == "".join(expected)
-    assert len(expected) == len(rows_of(house, SIGNATURES)) - len(YOUNGER)
+    assert len(expected) == len(rows_of(warehouse, SIGNATURES)) - len(YOUNGER)
 
 
 def test_posted_rows_come_once_they_are_folded(tmp_path: Path) -> None:
@@ -381,15 +381,15 @@ def test_posted_rows_come_once_they_are_folded(tmp_path: Path) -> None:
 
     source = tmp_path / "in.txt"
     source.write_text("a()\nb()")
-    import_files([source], tmp_path / "house")
-    paths = Paths(tmp_path / "house")
+    import_files([source], tmp_path / "warehouse")
+    paths = Paths(tmp_path / "warehouse")
     staging = Staging(paths.staging)
     with staging.exclusive() as transaction:
         transaction.stage(SIGNATURES, "posted()", digest("posted()"), NO_HIGH_WATER[SIGNATURES])
     staging.close()
     assert b"posted" not in run(paths.root, "openchain", "-").out
     fold(paths)
-    import_files([write(tmp_path / "more.txt", "c()")], tmp_path / "house")
+    import_files([write(tmp_path / "more.txt", "c()")], tmp_path / "warehouse")
     texts = [line.partition(b",")[2] for line in run(paths.root, "openchain", "-").out.splitlines()]
     assert texts == [b"a()", b"b()", b"posted()", b"c()"]
 
@@ -399,22 +399,24 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def test_standard_output_has_what_a_file_has_and_the_report_goes_to_standard_error(house: Path, tmp_path: Path) -> None:
+def test_standard_output_has_what_a_file_has_and_the_report_goes_to_standard_error(
+    warehouse: Path, tmp_path: Path
+) -> None:
     for format in ("csv", "topic0", "parquet"):
         target = tmp_path / f"{format}.tar"
-        export(house, format, target)
-        done = run(house, format, "-", "--json")
+        export(warehouse, format, target)
+        done = run(warehouse, format, "-", "--json")
         assert done.out == target.read_bytes()
         report = json.loads(done.err)
         assert (report["target"], report["bytes"]) == ("standard output", None)
 
 
-def test_packed_by_the_ending_the_same_bytes_each_time(house: Path, tmp_path: Path) -> None:
-    plain = run(house, "csv", "-").out
+def test_packed_by_the_ending_the_same_bytes_each_time(warehouse: Path, tmp_path: Path) -> None:
+    plain = run(warehouse, "csv", "-").out
     for ending, unpack in ((".gz", gzip.decompress), (".zst", unzstd)):
         one, two = tmp_path / f"one{ending}", tmp_path / f"two{ending}"
-        export(house, "csv", one)
-        export(house, "csv", two)
+        export(warehouse, "csv", one)
+        export(warehouse, "csv", two)
         assert unpack(one.read_bytes()) == plain
         assert one.read_bytes() == two.read_bytes()
 
@@ -449,24 +451,24 @@ def test_an_export_that_fails_leaves_the_target_as_it_was(damaged: Path, tmp_pat
     assert {path: path.read_bytes() for path in folder.rglob("*")} == before
 
 
-def test_a_link_stays_a_link_and_a_pipe_a_pipe(house: Path, tmp_path: Path) -> None:
+def test_a_link_stays_a_link_and_a_pipe_a_pipe(warehouse: Path, tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
-    assert run(house, "openchain", tmp_path / "link").status == 0
+    assert run(warehouse, "openchain", tmp_path / "link").status == 0
     assert (tmp_path / "link").is_symlink()
     expected = (tmp_path / "real").read_bytes()
     os.mkfifo(tmp_path / "pipe")
     command = [*command_line(), "export", "--quiet", "openchain", str(tmp_path / "pipe")]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment(house), stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=ROOT, env=environment(warehouse), stdout=subprocess.DEVNULL)
     assert (tmp_path / "pipe").read_bytes() == expected
     assert process.wait(SAFETY_SECONDS) == 0
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
-def test_a_reader_that_has_seen_enough(house: Path) -> None:
+def test_a_reader_that_has_seen_enough(warehouse: Path) -> None:
     command = [*command_line(), "export", "--quiet", "ndjson", "-"]
     with subprocess.Popen(
-        command, cwd=ROOT, env=environment(house), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command, cwd=ROOT, env=environment(warehouse), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -487,20 +489,20 @@ def test_a_reader_that_has_seen_enough(house: Path) -> None:
         (["csv", "{tmp}/t", "--as-of", "77"], "has no version 77"),
     ],
 )
-def test_errors_are_one_line(house: Path, tmp_path: Path, arguments: list[str], told: str) -> None:
+def test_errors_are_one_line(warehouse: Path, tmp_path: Path, arguments: list[str], told: str) -> None:
     full = tmp_path / "full"
     full.mkdir()
     (full / "file").touch()
-    done = run(house, *(argument.format(full=full, tmp=tmp_path) for argument in arguments))
+    done = run(warehouse, *(argument.format(full=full, tmp=tmp_path) for argument in arguments))
     assert done.status == 2
     assert told in done.err
     assert done.err.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 
-def test_the_report_for_people(house: Path, tmp_path: Path) -> None:
-    out = run(house, "4byte.json", tmp_path / "out.json").out.decode()
-    rows = rows_of(house, SIGNATURES)
+def test_the_report_for_people(warehouse: Path, tmp_path: Path) -> None:
+    out = run(warehouse, "4byte.json", tmp_path / "out.json").out.decode()
+    rows = rows_of(warehouse, SIGNATURES)
     kept = len(oldest(rows))
     assert f"signatures: {kept:,} rows, {len(rows) - kept} left out: the selector has an older text" in out
     assert f"{kept:,} rows of version 2 in " in out

@@ -1176,12 +1176,12 @@ def test_parquet_of_many_row_groups(read: Read) -> None:
     assert reading.functions == [text for text in texts if text.endswith("()")]
 
 
-def test_own_data_files_are_read(tmp_path: Path, house: Path) -> None:
+def test_own_data_files_are_read(tmp_path: Path, warehouse: Path) -> None:
     """Files of a warehouse say by the length of their hashes which collection they hold."""
     (tmp_path / "input").write_text(TEXT)
-    import_files([tmp_path / "input"], house)
+    import_files([tmp_path / "input"], warehouse)
     [functions], [events] = (
-        list((house / "table" / f"collection={collection}").glob("*.parquet"))
+        list((warehouse / "table" / f"collection={collection}").glob("*.parquet"))
         for collection in (SIGNATURES, EVENT_SIGNATURES)
     )
     assert read_path(functions, by=2) == Reading("parquet", TEXT_READING.functions)

@@ -73,10 +73,10 @@ Import = Callable[..., Told]
 
 
 @pytest.fixture
-def imported(house: Path) -> Iterator[Import]:
+def imported(warehouse: Path) -> Iterator[Import]:
     def run(*paths: Path | str) -> Told:
         words = ["import", "--quiet", "--json", *map(str, paths)]
-        result = CliRunner().invoke(main, words, prog_name="sigdir", env={"SIGDIR_WAREHOUSE": str(house)})
+        result = CliRunner().invoke(main, words, prog_name="sigdir", env={"SIGDIR_WAREHOUSE": str(warehouse)})
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return Told(result.exit_code, json.loads(result.stdout or "{}"), result.stderr, 0)
@@ -87,12 +87,12 @@ def imported(house: Path) -> Iterator[Import]:
 
 
 @pytest.fixture
-def bounded(house: Path) -> Import:
+def bounded(warehouse: Path) -> Import:
     def run(*paths: Path | str, most: int = MOST_MIB) -> Told:
         """Import with at most ``most`` MiB resident at the peak."""
         command = [*command_line(), "import", "--quiet", "--json", *map(str, paths)]
         with subprocess.Popen(
-            command, cwd=ROOT, env=environment(house), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command, cwd=ROOT, env=environment(warehouse), stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             watched = _watched(process, most)
         assert watched.peak <= most, f"{watched.peak} MiB"
@@ -462,5 +462,5 @@ def test_members_of_archives_are_written_nowhere(tmp_path: Path, imported: Impor
             archive_of_tar.addfile(entry, io.BytesIO(content))
     (folder / "evil.tar.gz").write_bytes(gzip.compress(tarred.read_bytes()))
     assert imported(folder).totals == (18, 5, 13, 0)  # five texts; the tar has four of them twice, and comes twice
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["house", "in"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "warehouse"]
     assert not Path("/tmp/outside.txt").exists()  # noqa: S108

@@ -42,9 +42,9 @@ from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environme
 VIEWS = {SIGNATURES: "signatures", EVENT_SIGNATURES: "event_signatures"}
 
 
-def texts(house: Path, collection: Collection = SIGNATURES) -> list[str]:
+def texts(warehouse: Path, collection: Collection = SIGNATURES) -> list[str]:
     """The texts of a collection in the order of their ids."""
-    rows = sigdir.open(house).sql(f"SELECT text_signature FROM {VIEWS[collection]} ORDER BY id").rows()
+    rows = sigdir.open(warehouse).sql(f"SELECT text_signature FROM {VIEWS[collection]} ORDER BY id").rows()
     return [text for (text,) in rows]
 
 
@@ -55,10 +55,10 @@ def files_below(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
-def nothing_left(house: Path) -> bool:
+def nothing_left(warehouse: Path) -> bool:
     """Whether no version was published and no run left anything in ``tmp``."""
-    tmp = house / "tmp"
-    return sigdir.open(house).version == -1 and not (tmp.is_dir() and any(tmp.iterdir()))
+    tmp = warehouse / "tmp"
+    return sigdir.open(warehouse).version == -1 and not (tmp.is_dir() and any(tmp.iterdir()))
 
 
 def digest(text: str) -> bytes:
@@ -84,16 +84,16 @@ class Done(NamedTuple):
 
 
 class Here(Protocol):
-    """Runs a command in this process, on ``house``; an error that it does not handle is raised."""
+    """Runs a command in this process, on ``warehouse``; an error that it does not handle is raised."""
 
     def __call__(self, *arguments: str | Path) -> Done: ...
 
 
 @pytest.fixture
-def here(house: Path) -> Iterator[Here]:
+def here(warehouse: Path) -> Iterator[Here]:
     def run(*arguments: str | Path) -> Done:
         words = [str(argument) for argument in arguments]
-        result = CliRunner().invoke(main, words, prog_name="sigdir", env={"SIGDIR_WAREHOUSE": str(house)})
+        result = CliRunner().invoke(main, words, prog_name="sigdir", env={"SIGDIR_WAREHOUSE": str(warehouse)})
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return Done(result.exit_code, result.stdout_bytes, result.stderr)
@@ -106,7 +106,7 @@ def here(house: Path) -> Iterator[Here]:
 # Counts.
 
 
-def test_counts_agree_with_an_independent_count(tmp_path: Path, house: Path) -> None:
+def test_counts_agree_with_an_independent_count(tmp_path: Path, warehouse: Path) -> None:
     """For each file, each collection and in total: read is imported and duplicate and rejected."""
     dice = random.Random(3)
     seen: set[tuple[str, str]] = set()
@@ -129,19 +129,19 @@ def test_counts_agree_with_an_independent_count(tmp_path: Path, house: Path) -> 
             seen.add((kind, name))
         files[f"{number}.txt"] = "\n".join(lines)
         expected.append(counts)
-    report = import_files(write(tmp_path / "in", files), house)
+    report = import_files(write(tmp_path / "in", files), warehouse)
     for file, counts in zip(report.files, expected, strict=True):
         assert {name: file.to_dict()[name] for name in ("read", "imported", "duplicate", "rejected")} == dict(counts)
     assert report.totals() == dict(sum(expected, Counter()))
     assert report.reasons() == dict(reasons)
-    opened = sigdir.open(house)
+    opened = sigdir.open(warehouse)
     for collection, keyword in ((SIGNATURES, ""), (EVENT_SIGNATURES, "event ")):
         held = sum(kind == keyword for kind, _ in seen)
         assert report.collections()[collection]["imported"] == opened.count(collection) == held
     assert opened.sql("SELECT count(*) FROM rejects").rows() == [(reasons["bad_width"],)]
 
 
-def test_report_names_size_hash_and_format_of_each_file(tmp_path: Path, house: Path) -> None:
+def test_report_names_size_hash_and_format_of_each_file(tmp_path: Path, warehouse: Path) -> None:
     """Size and sha256 are those of the file as it is stored, packed or not."""
     paths = write(
         tmp_path / "in",
@@ -152,7 +152,7 @@ def test_report_names_size_hash_and_format_of_each_file(tmp_path: Path, house: P
             "d.json.xz": lzma.compress(b'{"0dbe671f": "a()"}'),
         },
     )
-    report = import_files([tmp_path / "in"], house)
+    report = import_files([tmp_path / "in"], warehouse)
     assert [file.format for file in report.files] == ["text", "text", "parquet", "map"]
     for file, path in zip(report.files, paths, strict=True):
         assert file.path == str(path)
@@ -160,12 +160,12 @@ def test_report_names_size_hash_and_format_of_each_file(tmp_path: Path, house: P
         assert file.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_examples_show_three_rejects_a_reason(tmp_path: Path, house: Path) -> None:
+def test_examples_show_three_rejects_a_reason(tmp_path: Path, warehouse: Path) -> None:
     """The report shows the first three rejects of each reason, with their places."""
     [path] = write(
         tmp_path, {"a.txt": "f(uint7)\n\ng(uint9)\nh(foo)\ni(uint7)\nj(uint7)\nok()\nok2()\nok3()\nok4()\nok5()\n"}
     )
-    report = import_files([path], house, format="text")
+    report = import_files([path], warehouse, format="text")
     shown = [(example.reason, example.text, example.position, example.line) for example in report.examples]
     assert sorted(shown) == [
         ("bad_width", "f(uint7)", 3, 1),
@@ -176,10 +176,10 @@ def test_examples_show_three_rejects_a_reason(tmp_path: Path, house: Path) -> No
     assert {example.file for example in report.examples} == {str(path)}
 
 
-def test_hashes_are_those_of_the_texts(house: Path) -> None:
+def test_hashes_are_those_of_the_texts(warehouse: Path) -> None:
     """Stored and derived hashes of the bundled sample are the other implementation's."""
-    import_files([ROOT / "samples"], house)
-    opened = sigdir.open(house)
+    import_files([ROOT / "samples"], warehouse)
+    opened = sigdir.open(warehouse)
     for collection, width in ((SIGNATURES, 4), (EVENT_SIGNATURES, 32)):
         rows = opened.sql(
             f"SELECT text_signature, hash, hex_signature, bytes_signature FROM {VIEWS[collection]}"
@@ -195,33 +195,33 @@ def test_hashes_are_those_of_the_texts(house: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "narrow(uint7)\n(\n"])
-def test_second_import_changes_nothing(tmp_path: Path, house: Path, bad: str) -> None:
+def test_second_import_changes_nothing(tmp_path: Path, warehouse: Path, bad: str) -> None:
     """Importing the same again, rejects or none, is a success that publishes no version."""
     write(tmp_path / "in", {"a.txt": "a()\nb()\nc()\n" + bad, "b.txt": "event A()\na()\n"})
-    first = import_files([tmp_path / "in"], house)
-    before = files_below(house)
-    second = import_files([tmp_path / "in"], house)
+    first = import_files([tmp_path / "in"], warehouse)
+    before = files_below(warehouse)
+    second = import_files([tmp_path / "in"], warehouse)
     assert (first.published, second.published) == (True, False)
     assert (second.version, second.rejects_in) == (first.version, first.rejects_in)
     assert second.totals() == {"read": 5 + bool(bad) * 2, "imported": 0, "duplicate": 5, "rejected": bool(bad) * 2}
-    assert files_below(house) == before
+    assert files_below(warehouse) == before
 
 
-def test_same_rejects_are_found_behind_later_imports(tmp_path: Path, house: Path) -> None:
+def test_same_rejects_are_found_behind_later_imports(tmp_path: Path, warehouse: Path) -> None:
     """The import that holds the same rejects is named, however long ago it was."""
     first, second = write(tmp_path, {"a.txt": "a()\nb(\n", "b.txt": "c()\nd(uint7)\n"})
-    assert import_files([first], house).rejects_in == 1
-    assert import_files([second], house).rejects_in == 2
-    again = import_files([first], house)
+    assert import_files([first], warehouse).rejects_in == 1
+    assert import_files([second], warehouse).rejects_in == 2
+    again = import_files([first], warehouse)
     assert (again.published, again.version, again.rejects_in) == (False, 2, 1)
 
 
-def test_import_of_rejects_only_is_kept(tmp_path: Path, house: Path) -> None:
+def test_import_of_rejects_only_is_kept(tmp_path: Path, warehouse: Path) -> None:
     """A run that accepts nothing is a version of its own, so that its rejects can be looked up."""
     [path] = write(tmp_path, {"a.txt": "a(\nb(uint7)\n"})
-    report = import_files([path], house)
+    report = import_files([path], warehouse)
     assert (report.published, report.version, report.rejects_in) == (True, 1, 1)
-    opened = sigdir.open(house)
+    opened = sigdir.open(warehouse)
     assert [opened.count(collection) for collection in COLLECTIONS] == [0, 0]
     found = opened.sql("SELECT import_id, text, reason, position, file, line FROM rejects ORDER BY line").rows()
     assert found == [
@@ -230,10 +230,10 @@ def test_import_of_rejects_only_is_kept(tmp_path: Path, house: Path) -> None:
     ]
 
 
-def test_run_of_duplicates_is_a_success(tmp_path: Path, house: Path, run_sigdir: Sigdir) -> None:
+def test_run_of_duplicates_is_a_success(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
     """The command says that nothing was new, with status 0."""
     [path] = write(tmp_path, {"a.txt": "a()\n"})
-    import_files([path], house)
+    import_files([path], warehouse)
     done = run_sigdir("import", path)
     assert done.returncode == 0
     assert b"nothing new, version 1 stays" in done.stdout
@@ -242,43 +242,43 @@ def test_run_of_duplicates_is_a_success(tmp_path: Path, house: Path, run_sigdir:
 # Duplicates and order.
 
 
-def test_duplicates_are_dropped_wherever_they_come(tmp_path: Path, house: Path) -> None:
+def test_duplicates_are_dropped_wherever_they_come(tmp_path: Path, warehouse: Path) -> None:
     """A text occurs once: inside a file, across files, across imports, in whatever spelling."""
     write(
         tmp_path / "one",
         {"a.txt": "f(uint)\nf(uint256)\nfunction f(uint x) external;\ng()\n", "b.txt": "g()\nh()\nf(uint256)\n"},
     )
     write(tmp_path / "two", {"c.txt": "h()\ni()\nf( uint )\n"})
-    one, two = (import_files([tmp_path / name], house) for name in ("one", "two"))
+    one, two = (import_files([tmp_path / name], warehouse) for name in ("one", "two"))
     assert [file.duplicate for file in (*one.files, *two.files)] == [2, 2, 2]
-    assert texts(house) == ["f(uint256)", "g()", "h()", "i()"]
+    assert texts(warehouse) == ["f(uint256)", "g()", "h()", "i()"]
 
 
-def test_collections_are_independent(tmp_path: Path, house: Path) -> None:
+def test_collections_are_independent(tmp_path: Path, warehouse: Path) -> None:
     """A text may be a function and an event; each has ids of its own from 1."""
     [path] = write(tmp_path, {"a.txt": "function A()\nevent A()\nevent B()\nerror A()\nfunction B()\n"})
-    report = import_files([path], house)
+    report = import_files([path], warehouse)
     assert report.collections() == {
         SIGNATURES: {"imported": 2, "duplicate": 1},
         EVENT_SIGNATURES: {"imported": 2, "duplicate": 0},
     }
     for view in VIEWS.values():
-        found = sigdir.open(house).sql(f"SELECT id, text_signature FROM {view} ORDER BY id").rows()
+        found = sigdir.open(warehouse).sql(f"SELECT id, text_signature FROM {view} ORDER BY id").rows()
         assert found == [(1, "A()"), (2, "B()")]
 
 
-def test_ids_and_times_follow_the_source(tmp_path: Path, house: Path) -> None:
+def test_ids_and_times_follow_the_source(tmp_path: Path, warehouse: Path) -> None:
     """Ids are dense inside an import and in source order; created_at rises with every one of them."""
     dice = random.Random(5)
-    house.mkdir()
+    warehouse.mkdir()
     for number in range(3):
         names = [f"f{dice.randrange(40_000)}_{number % 2}()" for _ in range(30_000)]
-        before = texts(house)
+        before = texts(warehouse)
         paths = write(tmp_path / f"{number}", {"b.txt": "\n".join(names[9_000:]), "a.txt": "\n".join(names[:9_000])})
-        import_files([tmp_path / f"{number}"], house)
-        assert texts(house) == list(dict.fromkeys([*before, *names]))
+        import_files([tmp_path / f"{number}"], warehouse)
+        assert texts(warehouse) == list(dict.fromkeys([*before, *names]))
         assert len(paths) == 2
-    rows = sigdir.open(house).sql("SELECT id, created_at, import_id FROM signatures ORDER BY id").rows()
+    rows = sigdir.open(warehouse).sql("SELECT id, created_at, import_id FROM signatures ORDER BY id").rows()
     ids, times, imports = zip(*rows, strict=True)
     assert all(earlier < later for earlier, later in pairwise(times))
     assert set(imports) == {1, 2, 3}
@@ -288,19 +288,19 @@ def test_ids_and_times_follow_the_source(tmp_path: Path, house: Path) -> None:
     assert ids[0] == 1
 
 
-def test_paths_are_read_in_the_order_given(tmp_path: Path, house: Path) -> None:
+def test_paths_are_read_in_the_order_given(tmp_path: Path, warehouse: Path) -> None:
     """Paths come as they are named, the files of a folder by name."""
     write(tmp_path, {"z.txt": "z()\n", "d/b.txt": "b()\n", "d/a/c.txt": "c()\n", "d/a.txt": "a()\n", "y.txt": "y()\n"})
-    report = import_files([tmp_path / name for name in ("z.txt", "d", "y.txt")], house)
+    report = import_files([tmp_path / name for name in ("z.txt", "d", "y.txt")], warehouse)
     assert [Path(file.path).name for file in report.files] == ["z.txt", "a.txt", "b.txt", "c.txt", "y.txt"]
-    assert texts(house) == ["z()", "a()", "b()", "c()", "y()"]
+    assert texts(warehouse) == ["z()", "a()", "b()", "c()", "y()"]
 
 
 # Options.
 
 
 @pytest.mark.parametrize("collection", COLLECTIONS)
-def test_collection_of_what_does_not_say(tmp_path: Path, house: Path, collection: Collection) -> None:
+def test_collection_of_what_does_not_say(tmp_path: Path, warehouse: Path, collection: Collection) -> None:
     """--collection is for candidates that say nothing themselves, by keyword or by hash."""
     transfer = "0x" + digest("Transfer(address,address,uint256)").hex()
     paths = write(
@@ -310,20 +310,20 @@ def test_collection_of_what_does_not_say(tmp_path: Path, house: Path, collection
             "b.csv": f'hash,signature\n{transfer},"Transfer(address,address,uint256)"\n,open2()\n',
         },
     )
-    import_files(paths, house, collection=collection)
+    import_files(paths, warehouse, collection=collection)
     said = {SIGNATURES: {"a()"}, EVENT_SIGNATURES: {"B()", "Transfer(address,address,uint256)"}}
     said[collection] |= {"open()", "open2()"}
-    assert {each: set(texts(house, each)) for each in COLLECTIONS} == said
+    assert {each: set(texts(warehouse, each)) for each in COLLECTIONS} == said
 
 
-def test_source_label_is_in_the_history(tmp_path: Path, house: Path) -> None:
+def test_source_label_is_in_the_history(tmp_path: Path, warehouse: Path) -> None:
     """--source is kept with the import, whatever characters it has."""
     [path] = write(tmp_path, {"a.txt": "a()\n"})
-    import_files([path], house, source="4byte \u2013 'mirror' of \"May\"")
-    assert sigdir.open(house).sql("SELECT source FROM imports").rows() == [("4byte \u2013 'mirror' of \"May\"",)]
+    import_files([path], warehouse, source="4byte \u2013 'mirror' of \"May\"")
+    assert sigdir.open(warehouse).sql("SELECT source FROM imports").rows() == [("4byte \u2013 'mirror' of \"May\"",)]
 
 
-def test_dry_run_publishes_nothing_and_leaves_nothing(tmp_path: Path, house: Path, run_sigdir: Sigdir) -> None:
+def test_dry_run_publishes_nothing_and_leaves_nothing(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
     """--dry-run counts like an import and makes no folder, no version and no number."""
     [path] = write(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n"})
     done = run_sigdir("import", "--dry-run", "--json", path)
@@ -331,18 +331,18 @@ def test_dry_run_publishes_nothing_and_leaves_nothing(tmp_path: Path, house: Pat
     report = json.loads(done.stdout)
     assert (report["dry_run"], report["published"], report["version"]) == (True, False, -1)
     assert report["totals"] == {"read": 4, "imported": 2, "duplicate": 1, "rejected": 1}
-    assert not house.exists()
-    import_files([path], house)
-    before = files_below(house)
-    known = import_files([path], house, dry_run=True)
+    assert not warehouse.exists()
+    import_files([path], warehouse)
+    before = files_below(warehouse)
+    known = import_files([path], warehouse, dry_run=True)
     assert known.totals() == {"read": 4, "imported": 0, "duplicate": 3, "rejected": 1}
     assert known.version == 1
-    assert files_below(house) == before
+    assert files_below(warehouse) == before
     [other] = write(tmp_path / "in", {"b.txt": "d()\n"})
-    import_files([other], house, dry_run=True)
-    import_files([other], house)
-    assert sigdir.open(house).sql("SELECT import_id FROM imports ORDER BY 1").rows() == [(1,), (2,)]
-    assert sigdir.open(house).sql("SELECT max(id) FROM signatures").rows() == [(3,)]
+    import_files([other], warehouse, dry_run=True)
+    import_files([other], warehouse)
+    assert sigdir.open(warehouse).sql("SELECT import_id FROM imports ORDER BY 1").rows() == [(1,), (2,)]
+    assert sigdir.open(warehouse).sql("SELECT max(id) FROM signatures").rows() == [(3,)]
 
 
 def test_json_equals_the_report(tmp_path: Path, run_sigdir: Sigdir) -> None:
@@ -402,7 +402,7 @@ def test_terminal_sees_no_control_characters(tmp_path: Path, here: Here) -> None
 # Paths.
 
 
-def test_folders_are_searched(tmp_path: Path, house: Path) -> None:
+def test_folders_are_searched(tmp_path: Path, warehouse: Path) -> None:
     """Folders are read with all below them; hidden and unknown files are not, and the latter are listed."""
     write(
         tmp_path / "in",
@@ -415,17 +415,17 @@ def test_folders_are_searched(tmp_path: Path, house: Path) -> None:
     (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")
     (tmp_path / "in" / "gone.txt").symlink_to(tmp_path / "nowhere")
     (tmp_path / "in" / "link.txt").symlink_to(tmp_path / "in" / "a.txt")
-    report = import_files([tmp_path / "in"], house)
-    assert texts(house) == ["a()", "b()"]
+    report = import_files([tmp_path / "in"], warehouse)
+    assert texts(warehouse) == ["a()", "b()"]
     assert [Path(file.path).name for file in report.files] == ["a.txt", "link.txt", "b.txt.gz"]
     assert [Path(name).name for name in report.skipped] == ["README.md", "Token.vy", "x.bin"]
 
 
-def test_hidden_file_is_read_when_named(tmp_path: Path, house: Path) -> None:
+def test_hidden_file_is_read_when_named(tmp_path: Path, warehouse: Path) -> None:
     """What the user names is read, hidden or not."""
     [path] = write(tmp_path, {".hidden.txt": "c()\n"})
-    import_files([path], house)
-    assert texts(house) == ["c()"]
+    import_files([path], warehouse)
+    assert texts(warehouse) == ["c()"]
 
 
 @pytest.mark.parametrize(
@@ -442,14 +442,14 @@ def test_hidden_file_is_read_when_named(tmp_path: Path, house: Path) -> None:
         ("\u00fcml\u00e4ut \U0001f600.dat", "\0"),
     ],
 )
-def test_folder_with_other_files_is_imported(tmp_path: Path, house: Path, name: str, content: str | bytes) -> None:
+def test_folder_with_other_files_is_imported(tmp_path: Path, warehouse: Path, name: str, content: str | bytes) -> None:
     """What lies beside the signatures in a project's folder does not stop their import."""
     write(tmp_path / "in", {"a.txt": "a()\n", name: content, "z.txt": "z()\n"})
-    import_files([tmp_path / "in"], house)
-    assert texts(house) == ["a()", "z()"]
+    import_files([tmp_path / "in"], warehouse)
+    assert texts(warehouse) == ["a()", "z()"]
 
 
-def test_standard_input(house: Path, run_sigdir: Sigdir) -> None:
+def test_standard_input(warehouse: Path, run_sigdir: Sigdir) -> None:
     """- reads standard input, whatever format and packing it has."""
     done = run_sigdir("import", "-", "--json", stdin=b"a()\nnarrow(uint7)\n")
     [file] = json.loads(done.stdout)["files"]
@@ -458,7 +458,7 @@ def test_standard_input(house: Path, run_sigdir: Sigdir) -> None:
     parquet = zstandard.ZstdCompressor().compress(_parquet({"text_signature": ["b()"]}))
     assert run_sigdir("import", "-", stdin=parquet).returncode == 0
     assert run_sigdir("import", "-", stdin=b"prose that is no signature\n").returncode == 0
-    assert texts(house) == ["a()", "b()"]
+    assert texts(warehouse) == ["a()", "b()"]
 
 
 @pytest.mark.parametrize("name", ["wh #1", "100%", "w\u00e4r [1]", "it's", "a*b?", "semi;colon"])
@@ -487,13 +487,13 @@ def test_warehouse_in_a_folder_that_cannot_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b.txt", "it's.txt", "\u00fc.txt", "line\nbreak.txt", b"latin\xff.txt"])
-def test_inputs_of_any_name(tmp_path: Path, house: Path, here: Here, name: str | bytes) -> None:
+def test_inputs_of_any_name(tmp_path: Path, warehouse: Path, here: Here, name: str | bytes) -> None:
     """A file's name may be any that the system allows, and the history can be read ever after."""
     path = tmp_path / os.fsdecode(name)
     path.write_text("a()\nb(\n")
     done = here("import", "--quiet", "--json", path)
     assert (done.status, done.err) == (0, "")
-    assert texts(house) == ["a()"]
+    assert texts(warehouse) == ["a()"]
     for command in ("history", "rejects"):
         shown = here(command, "--format", "ndjson")
         assert (shown.status, len(shown.out.splitlines())) == (0, 1)
@@ -511,7 +511,7 @@ def test_source_label_of_any_bytes(tmp_path: Path, here: Here) -> None:
 
 
 @pytest.fixture
-def two_imports(tmp_path: Path, house: Path) -> list[Path]:
+def two_imports(tmp_path: Path, warehouse: Path) -> list[Path]:
     """Two imports with rejects of several reasons; gives their two files."""
     paths = write(
         tmp_path / "in",
@@ -521,7 +521,7 @@ def two_imports(tmp_path: Path, house: Path) -> list[Path]:
         },
     )
     for path in paths:
-        import_files([path], house, source=path.name)
+        import_files([path], warehouse, source=path.name)
     return paths
 
 
@@ -569,11 +569,11 @@ def test_history_command_lists_imports_and_sources(two_imports: list[Path], here
     assert [row["format"] for row in sources] == ["text", "csv"]
 
 
-def test_stats_command(two_imports: list[Path], house: Path, here: Here) -> None:
+def test_stats_command(two_imports: list[Path], warehouse: Path, here: Here) -> None:
     """`sigdir stats` has version, rows, files and bytes of each collection, now or as they were."""
     facts = json.loads(here("stats", "--json").out)
     assert facts["version"] == 2
-    stored = {c: sorted((house / "table" / f"collection={c}").glob("*.parquet")) for c in COLLECTIONS}
+    stored = {c: sorted((warehouse / "table" / f"collection={c}").glob("*.parquet")) for c in COLLECTIONS}
     for collection, rows in ((SIGNATURES, 2), (EVENT_SIGNATURES, 1)):
         assert facts["collections"][collection] == {
             "rows": rows,
@@ -596,34 +596,34 @@ READERS: list[list[str]] = [
 
 @pytest.mark.parametrize("arguments", READERS, ids=lambda arguments: arguments[0])
 def test_reading_a_folder_that_is_not_there(
-    tmp_path: Path, house: Path, here: Here, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+    tmp_path: Path, warehouse: Path, here: Here, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     """A mistyped warehouse is told by name in one line, status 2, and is not made."""
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
     done = here(*arguments)
     assert (done.status, done.out) == (2, b"")
-    assert done.err == f"Error: {house}: there is no such folder, so no warehouse to read\n"
+    assert done.err == f"Error: {warehouse}: there is no such folder, so no warehouse to read\n"
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_looking_at_an_empty_folder(house: Path, here: Here) -> None:
+def test_looking_at_an_empty_folder(warehouse: Path, here: Here) -> None:
     """It is a warehouse without rows, and looking at it makes nothing in it."""
-    house.mkdir()
+    warehouse.mkdir()
     assert b"nothing imported yet" in here("stats").out
     done = here("sql", "--format", "csv", "SELECT count(*) n FROM signatures, event_signatures, imports, rejects")
     assert done.out == b"n\n0\n"
-    assert list(house.iterdir()) == []
+    assert list(warehouse.iterdir()) == []
 
 
 QUERY = "SELECT id, created_at, text_signature, hex_signature, bytes_signature, hash, NULL AS none FROM signatures ORDER BY id"
 
 
-def test_sql_as_csv_and_json(tmp_path: Path, house: Path, here: Here) -> None:
+def test_sql_as_csv_and_json(tmp_path: Path, warehouse: Path, here: Here) -> None:
     """Bytes are written as hex, times with six digits and Z, in every format of text."""
     [path] = write(tmp_path, {"a.txt": "transfer(address,uint256)\n"})
-    import_files([path], house)
-    [(created_at,)] = sigdir.open(house).sql("SELECT created_at FROM signatures").rows()
+    import_files([path], warehouse)
+    [(created_at,)] = sigdir.open(warehouse).sql("SELECT created_at FROM signatures").rows()
     expected = {
         "id": 1,
         "created_at": created_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -641,14 +641,14 @@ def test_sql_as_csv_and_json(tmp_path: Path, house: Path, here: Here) -> None:
     assert "transfer(address,uint256)" in table
 
 
-def test_sql_as_parquet(tmp_path: Path, house: Path, run_sigdir: Sigdir) -> None:
+def test_sql_as_parquet(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
     """Parquet on standard output is a whole file with the types of the query."""
     [path] = write(tmp_path, {"a.txt": "transfer(address,uint256)\nb()\n"})
-    import_files([path], house)
+    import_files([path], warehouse)
     done = run_sigdir("sql", "--format", "parquet", QUERY)
     assert (done.returncode, done.stderr) == (0, b"")
     table = pq.read_table(io.BytesIO(done.stdout))
-    assert table.to_pylist() == sigdir.open(house).sql(QUERY).arrow().to_pylist()
+    assert table.to_pylist() == sigdir.open(warehouse).sql(QUERY).arrow().to_pylist()
     assert table.schema.field("created_at").type == pa.timestamp("us", tz="UTC")
     assert table.schema.field("hash").type == pa.binary()
     none = run_sigdir("sql", "--format", "parquet", "SELECT * FROM signatures WHERE false")
@@ -658,9 +658,9 @@ def test_sql_as_parquet(tmp_path: Path, house: Path, run_sigdir: Sigdir) -> None
 @pytest.mark.parametrize(
     ("format", "expected"), [("csv", b"id\n"), ("json", b"[]\n"), ("ndjson", b""), ("table", None)]
 )
-def test_sql_without_rows(house: Path, here: Here, format: str, expected: bytes | None) -> None:
+def test_sql_without_rows(warehouse: Path, here: Here, format: str, expected: bytes | None) -> None:
     """A query without rows is written as one, in every format."""
-    house.mkdir()
+    warehouse.mkdir()
     done = here("sql", "--format", format, "SELECT id FROM signatures")
     assert (done.status, done.err) == (0, "")
     assert expected is None or done.out == expected
@@ -681,10 +681,10 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_sql_writes_values_of_any_type(tmp_path: Path, house: Path, here: Here, name: str) -> None:
+def test_sql_writes_values_of_any_type(tmp_path: Path, warehouse: Path, here: Here, name: str) -> None:
     """Whatever a query gives has a form in JSON and in CSV."""
     [path] = write(tmp_path, {"a.txt": "a()\n"})
-    import_files([path], house)
+    import_files([path], warehouse)
     expression, as_json, as_csv = VALUES[name]
     done = here("sql", "--format", "json", f"SELECT {expression} AS value")
     assert (done.status, done.err) == (0, "")
@@ -713,11 +713,11 @@ def test_sql_that_fails(two_imports: list[Path], here: Here, query: str, format:
     assert done.err.startswith("Error: ")
 
 
-def test_sql_into_a_closed_pipe(two_imports: list[Path], house: Path) -> None:
+def test_sql_into_a_closed_pipe(two_imports: list[Path], warehouse: Path) -> None:
     """A reader that has seen enough ends the command without a word."""
     command = [*command_line(), "sql", "--format", "ndjson", "SELECT * FROM range(3000000)"]
     with subprocess.Popen(
-        command, cwd=ROOT, env=environment(house), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command, cwd=ROOT, env=environment(warehouse), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b'{"range":0}\n'
@@ -726,7 +726,7 @@ def test_sql_into_a_closed_pipe(two_imports: list[Path], house: Path) -> None:
         assert process.stderr.read() == b""
 
 
-def test_as_of_shows_what_was(two_imports: list[Path], house: Path, here: Here) -> None:
+def test_as_of_shows_what_was(two_imports: list[Path], warehouse: Path, here: Here) -> None:
     """--as-of answers from an older version: its rows, imports and rejects, and no later ones."""
     query = (
         "SELECT (SELECT count(*) FROM signatures) s, (SELECT count(*) FROM imports) i, (SELECT count(*) FROM rejects) r"
@@ -734,34 +734,34 @@ def test_as_of_shows_what_was(two_imports: list[Path], house: Path, here: Here) 
     for version, expected in ((0, b"0,0,0"), (1, b"1,1,2"), (2, b"2,2,4")):
         assert here("sql", "--format", "csv", "--as-of", str(version), query).out == b"s,i,r\n" + expected + b"\n"
     done = here("sql", "--as-of", "3", query)
-    assert (done.status, done.err) == (2, f"Error: {house} has no version 3\n")
+    assert (done.status, done.err) == (2, f"Error: {warehouse} has no version 3\n")
     with pytest.raises(UnreadableWarehouse, match="no version 7"):
-        sigdir.open(house, 7)
+        sigdir.open(warehouse, 7)
 
 
 # What SQL may not do.
 
 
-def _forbidden(house: str, outside: str) -> list[str]:
+def _forbidden(warehouse: str, outside: str) -> list[str]:
     return [
         "SELECT * FROM read_csv('/etc/passwd')",
         "SELECT * FROM read_text('/etc/passwd')",
         "SELECT * FROM read_blob('/etc/passwd')",
         "SELECT * FROM '/etc/passwd'",
         "SELECT * FROM glob('/etc/*')",
-        f"SELECT * FROM read_text('{house}/../secret')",
+        f"SELECT * FROM read_text('{warehouse}/../secret')",
         f"SELECT * FROM read_text('{outside}/secret')",
-        f"SELECT * FROM read_text('{house}-secret/secret')",
+        f"SELECT * FROM read_text('{warehouse}-secret/secret')",
         f"COPY (SELECT 1) TO '{outside}/out.csv'",
-        f"COPY (SELECT 1) TO '{house}/out.csv'",
-        f"COPY (SELECT 1) TO '{house}/staging.sqlite' (FORMAT csv)",
-        f"COPY signatures TO '{house}/table/out.parquet'",
-        f"EXPLAIN ANALYZE COPY (SELECT 1) TO '{house}/out.csv'",
-        f"SELECT 1; COPY (SELECT 1) TO '{house}/out.csv'; SELECT 2",
-        f"EXPORT DATABASE '{house}/export'",
+        f"COPY (SELECT 1) TO '{warehouse}/out.csv'",
+        f"COPY (SELECT 1) TO '{warehouse}/staging.sqlite' (FORMAT csv)",
+        f"COPY signatures TO '{warehouse}/table/out.parquet'",
+        f"EXPLAIN ANALYZE COPY (SELECT 1) TO '{warehouse}/out.csv'",
+        f"SELECT 1; COPY (SELECT 1) TO '{warehouse}/out.csv'; SELECT 2",
+        f"EXPORT DATABASE '{warehouse}/export'",
         f"EXPORT DATABASE '{outside}/export'",
         f"ATTACH '{outside}/other.db'",
-        f"ATTACH '{house}/other.db'",
+        f"ATTACH '{warehouse}/other.db'",
         "INSTALL httpfs",
         "LOAD httpfs",
         "SELECT * FROM 'https://example.org/x.csv'",
@@ -778,16 +778,16 @@ def _forbidden(house: str, outside: str) -> list[str]:
 
 @pytest.mark.parametrize("number", range(len(_forbidden("", ""))))
 def test_sql_reads_the_warehouse_and_does_nothing_else(
-    two_imports: list[Path], tmp_path: Path, house: Path, number: int
+    two_imports: list[Path], tmp_path: Path, warehouse: Path, number: int
 ) -> None:
     """SQL can neither read other files nor write any, those of the warehouse least of all."""
-    write(tmp_path, {"secret": "secret", "house-secret/secret": "secret"})
-    before = files_below(tmp_path), (house / "staging.sqlite").read_bytes()
-    opened = sigdir.open(house)
+    write(tmp_path, {"secret": "secret", "warehouse-secret/secret": "secret"})
+    before = files_below(tmp_path), (warehouse / "staging.sqlite").read_bytes()
+    opened = sigdir.open(warehouse)
     with pytest.raises(QueryError):
-        opened.sql(_forbidden(str(house), str(tmp_path))[number]).rows()
-    assert (files_below(tmp_path), (house / "staging.sqlite").read_bytes()) == before
-    assert sigdir.open(house).count(SIGNATURES) == 2
+        opened.sql(_forbidden(str(warehouse), str(tmp_path))[number]).rows()
+    assert (files_below(tmp_path), (warehouse / "staging.sqlite").read_bytes()) == before
+    assert sigdir.open(warehouse).count(SIGNATURES) == 2
 
 
 # Bad input.
@@ -839,26 +839,26 @@ BAD_INPUTS: list[tuple[str, bytes, list[str]]] = [
 
 
 @pytest.mark.parametrize(("name", "content", "parts"), BAD_INPUTS, ids=[name for name, _, _ in BAD_INPUTS])
-def test_bad_input_stops_the_run(tmp_path: Path, house: Path, name: str, content: bytes, parts: list[str]) -> None:
+def test_bad_input_stops_the_run(tmp_path: Path, warehouse: Path, name: str, content: bytes, parts: list[str]) -> None:
     """What cannot be read is an error of one line with file, place and reason; nothing is published."""
     good, bad = write(tmp_path, {"a.txt": "a()\n", name: content})
     with pytest.raises(BadInput) as caught:
-        import_files([good, bad], house)
+        import_files([good, bad], warehouse)
     message = str(caught.value)
     assert message.startswith(f"{bad}: ")
     assert len(message.splitlines()) == 1
     for part in parts:
         assert part in message
-    assert nothing_left(house)
+    assert nothing_left(warehouse)
 
 
-def test_a_memory_limit_that_is_none_is_refused_before_reading(tmp_path: Path, house: Path, here: Here) -> None:
+def test_a_memory_limit_that_is_none_is_refused_before_reading(tmp_path: Path, warehouse: Path, here: Here) -> None:
     """An input that cannot be read is not even come to, and nothing is made."""
     [bad] = write(tmp_path, {"broken.json": b"[1,"})
     status, out, told = here("import", "--quiet", "--memory-limit", "banana", bad)
     assert (status, out, told.count("\n")) == (2, b"", 1)
     assert told.startswith("Error: memory limit 'banana': ")
-    assert not house.exists()
+    assert not warehouse.exists()
 
 
 def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:
@@ -882,18 +882,18 @@ def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:
     yield ["--warehouse", str(good / "x"), str(good)], str(good)
 
 
-def test_failing_commands(tmp_path: Path, house: Path, here: Here) -> None:
+def test_failing_commands(tmp_path: Path, warehouse: Path, here: Here) -> None:
     """The command tells each of them in one line on standard error, with status 2, and prints nothing else."""
     wrong = []
     for arguments, message in _command_failures(tmp_path / "in"):
         status, out, told = here("import", "--quiet", *arguments)
         fine = told.startswith("Error: ") and message in told and len(told.splitlines()) == 1
-        if not (fine and status == 2 and out == b"" and nothing_left(house)):
+        if not (fine and status == 2 and out == b"" and nothing_left(warehouse)):
             wrong.append((arguments, status, told[-300:], out[-200:]))
     assert wrong == []
 
 
-def test_failing_command_as_a_process(tmp_path: Path, house: Path, run_sigdir: Sigdir) -> None:
+def test_failing_command_as_a_process(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
     """The same from outside: a line on standard error behind the progress, no traceback, status 2."""
     good, bad = write(tmp_path, {"a.txt": "a()\n", "b.txt.xz": _cut(lzma.compress(_LINES))["half"]})
     done = run_sigdir("import", good, bad)
@@ -901,56 +901,56 @@ def test_failing_command_as_a_process(tmp_path: Path, house: Path, run_sigdir: S
     begun, told = done.stderr.decode().splitlines()
     assert begun == "read ..."
     assert told.startswith(f"Error: {bad}: after ")
-    assert nothing_left(house)
+    assert nothing_left(warehouse)
 
 
-def test_failed_run_closes_its_files(tmp_path: Path, house: Path) -> None:
+def test_failed_run_closes_its_files(tmp_path: Path, warehouse: Path) -> None:
     """A run that ends with an error leaves no file of its own open."""
     good, bad = write(tmp_path, {"a.txt": "a()\nb(\n", "b.txt.xz": _cut(lzma.compress(_LINES))["half"]})
     gc.collect()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", ResourceWarning)
         with contextlib.suppress(BadInput):
-            import_files([good, bad], house)
+            import_files([good, bad], warehouse)
         gc.collect()
     assert [str(warning.message) for warning in told if issubclass(warning.category, ResourceWarning)] == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_unreadable_paths(tmp_path: Path, house: Path) -> None:
+def test_unreadable_paths(tmp_path: Path, warehouse: Path) -> None:
     """A file or a folder that may not be read is named, with the reason."""
     [path] = write(tmp_path / "in", {"a.txt": "a()\n"})
     for closed in (path, tmp_path / "in"):
         closed.chmod(0)
         try:
             with pytest.raises(BadInput, match=f"{closed}: Permission denied"):
-                import_files([tmp_path / "in"], house)
+                import_files([tmp_path / "in"], warehouse)
         finally:
             closed.chmod(0o700)
-    assert nothing_left(house)
+    assert nothing_left(warehouse)
 
 
-def test_one_bad_line_is_no_bad_input(tmp_path: Path, house: Path) -> None:
+def test_one_bad_line_is_no_bad_input(tmp_path: Path, warehouse: Path) -> None:
     """Invalid UTF-8 in one line is a counted reject, and the run goes on."""
     [path] = write(tmp_path, {"a.txt": b"a()\nb(\xff)\nc()\n"})
-    report = import_files([path], house)
+    report = import_files([path], warehouse)
     assert report.totals() == {"read": 3, "imported": 2, "duplicate": 0, "rejected": 1}
-    rows = sigdir.open(house).sql("SELECT text, reason, position, line FROM rejects").rows()
+    rows = sigdir.open(warehouse).sql("SELECT text, reason, position, line FROM rejects").rows()
     assert rows == [("b(\\xff)", "encoding", 3, 2)]
 
 
-def test_failed_run_leaves_the_version_before(tmp_path: Path, house: Path) -> None:
+def test_failed_run_leaves_the_version_before(tmp_path: Path, warehouse: Path) -> None:
     """After an error in the last of several files the warehouse is as it was, and goes on."""
     good, later, bad = write(
         tmp_path, {"a.txt": "a()\n", "b.txt": "b()\n", "c.txt.xz": _cut(lzma.compress(_LINES))["half"]}
     )
-    import_files([good], house)
-    before = files_below(house)
+    import_files([good], warehouse)
+    before = files_below(warehouse)
     with pytest.raises(BadInput):
-        import_files([later, bad], house)
-    assert files_below(house) == before
-    assert import_files([later], house).version == 2
-    rows = sigdir.open(house).sql("SELECT id, text_signature, import_id FROM signatures ORDER BY id").rows()
+        import_files([later, bad], warehouse)
+    assert files_below(warehouse) == before
+    assert import_files([later], warehouse).version == 2
+    rows = sigdir.open(warehouse).sql("SELECT id, text_signature, import_id FROM signatures ORDER BY id").rows()
     assert rows == [(1, "a()", 1), (2, "b()", 2)]
 
 
@@ -962,11 +962,11 @@ def _heeds_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _interrupted(house: Path, stop: signal.Signals, feed: Callable[[Any], None]) -> tuple[int, bytes]:
+def _interrupted(warehouse: Path, stop: signal.Signals, feed: Callable[[Any], None]) -> tuple[int, bytes]:
     """Import standard input, stop the command while ``feed`` writes to it: status and standard error."""
     command = [*command_line(), "import", "-"]
     with subprocess.Popen(
-        command, cwd=ROOT, env=environment(house), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        command, cwd=ROOT, env=environment(warehouse), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, preexec_fn=_heeds_interrupts,  # noqa: PLW1509 - one call, and no lock is taken
     ) as process:  # fmt: skip
         assert process.stdin is not None
@@ -1010,8 +1010,8 @@ def _no_more(_: Any) -> None:
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("feed", [_more, _no_more])
-def test_told_to_stop(house: Path, stop: signal.Signals, feed: Callable[[Any], None]) -> None:
+def test_told_to_stop(warehouse: Path, stop: signal.Signals, feed: Callable[[Any], None]) -> None:
     """SIGTERM and Ctrl-C end a run with status 130, also while it waits for input; nothing is left."""
-    status, told = _interrupted(house, stop, feed)
+    status, told = _interrupted(warehouse, stop, feed)
     assert (status, told) == (130, b"interrupted: nothing was published\n")
-    assert nothing_left(house)
+    assert nothing_left(warehouse)

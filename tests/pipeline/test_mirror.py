@@ -43,9 +43,9 @@ def digest(text: str) -> bytes:
     return keccak.new(digest_bits=256, data=text.encode()).digest()
 
 
-def texts(house: Path, collection: Collection = SIGNATURES) -> list[str]:
+def texts(warehouse: Path, collection: Collection = SIGNATURES) -> list[str]:
     """In the order of ids."""
-    rows = sigdir.open(house).sql(f"SELECT text_signature FROM {collection.view_name} ORDER BY id").rows()
+    rows = sigdir.open(warehouse).sql(f"SELECT text_signature FROM {collection.view_name} ORDER BY id").rows()
     return [text for (text,) in rows]
 
 
@@ -57,25 +57,25 @@ def url_of(server: Server) -> str:
     return f"http://{HOST}:{server.port}"
 
 
-def mirror(url: str, house: Path, **options: Any) -> MirrorReport:
-    return run_mirror(Options(url, house, policy=options.pop("policy", EAGER), **options), Reporter())
+def mirror(url: str, warehouse: Path, **options: Any) -> MirrorReport:
+    return run_mirror(Options(url, warehouse, policy=options.pop("policy", EAGER), **options), Reporter())
 
 
-def state_of(house: Path, collection: Collection = SIGNATURES) -> dict[str, Any]:
+def state_of(warehouse: Path, collection: Collection = SIGNATURES) -> dict[str, Any]:
     """What a mirror notes of how far it is; nothing before its first note."""
-    files = list(house.glob(f"mirrors/*/{collection}.json"))
+    files = list(warehouse.glob(f"mirrors/*/{collection}.json"))
     state: dict[str, Any] = json.loads(files[0].read_bytes()) if files else {}
     return state
 
 
-def fill(house: Path, tmp_path: Path) -> None:
+def fill(warehouse: Path, tmp_path: Path) -> None:
     """Twelve pages of functions in two versions, two of events."""
     for name, lines in (
         ("1", [f"first{number}(uint256)" for number in range(700)]),
         ("2", [f"second{number}()" for number in range(450)] + [f"event E{number}(address)" for number in range(130)]),
     ):
         (tmp_path / f"{name}.txt").write_text("\n".join(lines))
-        import_files([tmp_path / f"{name}.txt"], house)
+        import_files([tmp_path / f"{name}.txt"], warehouse)
 
 
 @pytest.fixture(scope="module")
@@ -96,28 +96,28 @@ def way(request: pytest.FixtureRequest) -> Way:
 # Our own server.
 
 
-def test_a_copy_has_the_same_rows_in_the_same_order_and_stays_so(original: Server, way: Way, house: Path) -> None:
-    report = mirror(url_of(original), house, way=way)
+def test_a_copy_has_the_same_rows_in_the_same_order_and_stays_so(original: Server, way: Way, warehouse: Path) -> None:
+    report = mirror(url_of(original), warehouse, way=way)
     for collection in COLLECTIONS:
-        assert texts(house, collection) == served(original, collection)
+        assert texts(warehouse, collection) == served(original, collection)
         assert report.fetched[collection] == len(served(original, collection)) >= 130
-    assert [entry["source"] for entry in sigdir.open(house).history()] == [url_of(original)] * 2
+    assert [entry["source"] for entry in sigdir.open(warehouse).history()] == [url_of(original)] * 2
 
-    version = sigdir.open(house).version
-    again = mirror(url_of(original), house, way=way)
+    version = sigdir.open(warehouse).version
+    again = mirror(url_of(original), warehouse, way=way)
     assert (again.requests, again.fetched.total(), again.version) == (2, 0, None)
-    assert sigdir.open(house).version == version
+    assert sigdir.open(warehouse).version == version
 
     for number in range(3):
         assert post_text(original.port, f"{way}{number}()").status == 201
     assert post_text(original.port, f"{way}(bytes)", EVENTS_PATH).status == 201
-    third = mirror(url_of(original), house, way=way)
+    third = mirror(url_of(original), warehouse, way=way)
     assert third.fetched == {SIGNATURES: 3, EVENT_SIGNATURES: 1}
     for collection in COLLECTIONS:
-        assert texts(house, collection) == served(original, collection)
+        assert texts(warehouse, collection) == served(original, collection)
 
 
-def test_the_command(original: Server, run_sigdir: Sigdir, house: Path) -> None:
+def test_the_command(original: Server, run_sigdir: Sigdir, warehouse: Path) -> None:
     done = run_sigdir("mirror", url_of(original), "--rate", "1000", "--collection", EVENT_SIGNATURES, "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -127,13 +127,15 @@ def test_the_command(original: Server, run_sigdir: Sigdir, house: Path) -> None:
     assert report["collections"] == {EVENT_SIGNATURES: counts}
     told = run_sigdir("mirror", url_of(original), "--rate", "1000", "--collection", EVENT_SIGNATURES)
     assert b"event-signatures: 0 fetched, 0 imported, 0 duplicate, 0 rejected" in told.stdout
-    assert texts(house, EVENT_SIGNATURES) == served(original, EVENT_SIGNATURES)
+    assert texts(warehouse, EVENT_SIGNATURES) == served(original, EVENT_SIGNATURES)
 
 
 @contextmanager
-def started(server: Server, house: Path, way: Way, rate: float, fault: str = "") -> Iterator[subprocess.Popen[bytes]]:
+def started(
+    server: Server, warehouse: Path, way: Way, rate: float, fault: str = ""
+) -> Iterator[subprocess.Popen[bytes]]:
     command = [*command_line(), "mirror", url_of(server), "--way", way, "--rate", str(rate), "--quiet"]
-    variables = environment(house) | ({"SIGDIR_FAILPOINT": fault} if fault else {})
+    variables = environment(warehouse) | ({"SIGDIR_FAILPOINT": fault} if fault else {})
     process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         yield process
@@ -142,42 +144,42 @@ def started(server: Server, house: Path, way: Way, rate: float, fault: str = "")
         process.communicate()
 
 
-def test_killed_in_the_middle_of_a_walk_it_goes_on_and_misses_nothing(original: Server, house: Path) -> None:
+def test_killed_in_the_middle_of_a_walk_it_goes_on_and_misses_nothing(original: Server, warehouse: Path) -> None:
     """Rows come in before the kill and between the runs: they move the others to later pages."""
     before = served(original)
     posted = [f"late{number}(bool)" for number in range(150)]
-    with started(original, house, "pages", 15) as process:
-        until(lambda: state_of(house).get("pages", 0) >= 2, "two pages")
+    with started(original, warehouse, "pages", 15) as process:
+        until(lambda: state_of(warehouse).get("pages", 0) >= 2, "two pages")
         for text in posted[:20]:
             post_text(original.port, text)
-        until(lambda: state_of(house)["pages"] >= 4 or process.poll() is not None, "two more")
+        until(lambda: state_of(warehouse)["pages"] >= 4 or process.poll() is not None, "two more")
         process.kill()
         process.wait(SAFETY_SECONDS)
-    pages = state_of(house)["pages"]
+    pages = state_of(warehouse)["pages"]
     assert 4 <= pages < len(before) // 100
-    assert sigdir.open(house).version == -1
+    assert sigdir.open(warehouse).version == -1
     for text in posted[20:]:
         post_text(original.port, text)
-    report = mirror(url_of(original), house, way="pages", collections=(SIGNATURES,))
-    found = texts(house)
+    report = mirror(url_of(original), warehouse, way="pages", collections=(SIGNATURES,))
+    found = texts(warehouse)
     assert found[: len(before)] == before
     assert found == served(original)
     # The rest of the pages, two or three of what has been posted, one where nothing is new.
     assert report.requests <= -(-len(found) // 100) - pages + 3 + 1
 
 
-def test_killed_at_any_step_it_goes_on(original: Server, way: Way, house: Path) -> None:
+def test_killed_at_any_step_it_goes_on(original: Server, way: Way, warehouse: Path) -> None:
     for fault in ("spooled", "imported", "committed", "spooled"):
-        with started(original, house, way, 1000, fault) as process:
+        with started(original, warehouse, way, 1000, fault) as process:
             process.wait(SAFETY_SECONDS)
             assert process.returncode == -signal.SIGKILL, fault
-    mirror(url_of(original), house, way=way)
+    mirror(url_of(original), warehouse, way=way)
     for collection in COLLECTIONS:
-        assert texts(house, collection) == served(original, collection)
+        assert texts(warehouse, collection) == served(original, collection)
 
 
 def test_the_server_is_killed_and_comes_back(
-    way: Way, house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: Way, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The copy waits for it, and goes on with what was acknowledged in between."""
     fill(tmp_path / "mortal", tmp_path)
@@ -185,7 +187,7 @@ def test_the_server_is_killed_and_comes_back(
     reports: list[MirrorReport] = []
 
     def copy() -> None:
-        reports.append(mirror(url_of(server), house, way=way, policy=RetryPolicy(rate=20, tries=100, delay=0.01)))
+        reports.append(mirror(url_of(server), warehouse, way=way, policy=RetryPolicy(rate=20, tries=100, delay=0.01)))
 
     copying = threading.Thread(target=copy)
     port = 0
@@ -196,28 +198,28 @@ def test_the_server_is_killed_and_comes_back(
                 copying.start()
             assert post_text(port, f"behind{life}()").status == 201
             if life < 2:
-                until(lambda: len(spooled(house)) >= 150 * (life + 1), "rows of this life")  # noqa: B023
+                until(lambda: len(spooled(warehouse)) >= 150 * (life + 1), "rows of this life")  # noqa: B023
                 server.kill()
                 continue
             copying.join(SAFETY_SECONDS)
             assert len(reports) == 1
-            mirror(url_of(server), house, way=way)
+            mirror(url_of(server), warehouse, way=way)
             for collection in COLLECTIONS:
-                assert texts(house, collection) == served(server, collection)
+                assert texts(warehouse, collection) == served(server, collection)
 
 
-def spooled(house: Path) -> list[bytes]:
+def spooled(warehouse: Path) -> list[bytes]:
     """The rows that are fetched and not imported yet."""
-    return [line for file in house.glob("mirrors/*/signatures.ndjson") for line in file.read_bytes().splitlines()]
+    return [line for file in warehouse.glob("mirrors/*/signatures.ndjson") for line in file.read_bytes().splitlines()]
 
 
-def test_what_a_mirror_left_is_checked_and_cleared(house: Path) -> None:
+def test_what_a_mirror_left_is_checked_and_cleared(warehouse: Path) -> None:
     """`sigdir verify` reads each state and its spool; `sigdir vacuum` takes what nothing goes on from."""
     rows = [row(number, f"f{number}()") for number in range(5, 0, -1)]
     with scripted(lambda path, query: pages_of(rows, path, query)) as server:
-        mirror(server.url, house, way="pages")
-    assert verified(house) == []
-    (folder,) = house.glob("mirrors/127.0.0.1-*")
+        mirror(server.url, warehouse, way="pages")
+    assert verified(warehouse) == []
+    (folder,) = warehouse.glob("mirrors/127.0.0.1-*")
     state, spool = folder / "signatures.json", folder / "signatures.ndjson"
     whole = state.read_text()
     other = folder.with_name("elsewhere-0123")
@@ -230,13 +232,13 @@ def test_what_a_mirror_left_is_checked_and_cleared(house: Path) -> None:
         (whole.replace('"pages": 0', '"pages": 3'), "its walk has seen ids up to 0 only, but id 5 is known"),
     ):
         state.write_text(broken)
-        assert [(one["what"], one["why"]) for one in verified(house)] == [("mirror", why)]
+        assert [(one["what"], one["why"]) for one in verified(warehouse)] == [("mirror", why)]
     state.write_text(whole.replace('"spooled": 0', '"spooled": 4'))
     spool.write_text("half of a line\n")
-    assert [one["why"] for one in verified(house)] == ["counts 4 bytes of its spool, which end inside a line"]
+    assert [one["why"] for one in verified(warehouse)] == ["counts 4 bytes of its spool, which end inside a line"]
     state.write_text(whole)
     folder.rename(other)
-    assert {one["why"] for one in verified(house)} == {f"belongs to {server.url}, whose folder is {folder.name}"}
+    assert {one["why"] for one in verified(warehouse)} == {f"belongs to {server.url}, whose folder is {folder.name}"}
     other.rename(folder)
 
     left = [folder / "signatures.turned.ndjson", folder / ".signatures.json.1234.part"]
@@ -245,31 +247,31 @@ def test_what_a_mirror_left_is_checked_and_cleared(house: Path) -> None:
     for file in (*left, nothing / "lock"):
         file.touch()
     for changed in (folder, nothing):
-        assert vacuumed(house) == []  # it may be starting
+        assert vacuumed(warehouse) == []  # it may be starting
         os.utime(changed, (0, 0))
         if changed == folder:
             with FileLock(folder / "lock"):
-                assert vacuumed(house) == []
-            assert vacuumed(house) == sorted(map(str, left))
-    assert vacuumed(house) == [str(nothing)]
-    assert sorted(path.name for path in (house / "mirrors").rglob("*")) == sorted(
+                assert vacuumed(warehouse) == []
+            assert vacuumed(warehouse) == sorted(map(str, left))
+    assert vacuumed(warehouse) == [str(nothing)]
+    assert sorted(path.name for path in (warehouse / "mirrors").rglob("*")) == sorted(
         [folder.name, "lock", *(f"{c}.{ending}" for c in COLLECTIONS for ending in ("json", "ndjson"))]
     )
 
 
-def verified(house: Path) -> list[dict[str, Any]]:
-    told = call_command("verify", "--quiet", "--json", "--warehouse", house).stdout
+def verified(warehouse: Path) -> list[dict[str, Any]]:
+    told = call_command("verify", "--quiet", "--json", "--warehouse", warehouse).stdout
     findings: list[dict[str, Any]] = json.loads(told)["findings"]
     return findings
 
 
-def vacuumed(house: Path) -> list[str]:
+def vacuumed(warehouse: Path) -> list[str]:
     """What of mirrors went."""
-    removed = json.loads(call_command("vacuum", "--json", "--warehouse", house).stdout)["removed"]
+    removed = json.loads(call_command("vacuum", "--json", "--warehouse", warehouse).stdout)["removed"]
     return [one["path"] for one in removed if one["kind"] == "mirror"]
 
 
-def test_a_restored_backup_goes_on_mirroring(house: Path, tmp_path: Path) -> None:
+def test_a_restored_backup_goes_on_mirroring(warehouse: Path, tmp_path: Path) -> None:
     """From where it was: what was spooled is not fetched again, what was imported neither."""
     rows = [row(number, f"f{number}()") for number in range(1, 12)]
     asked: list[str] = []
@@ -284,16 +286,16 @@ def test_a_restored_backup_goes_on_mirroring(house: Path, tmp_path: Path) -> Non
     cut = 2
     with scripted(script) as server:
         with pytest.raises(FetchError, match="400"):
-            mirror(server.url, house, way="changes")
-        import_files([lines_in(tmp_path, "there()")], house)
-        backup(Paths(house), Paths(tmp_path / "copy"))
+            mirror(server.url, warehouse, way="changes")
+        import_files([lines_in(tmp_path, "there()")], warehouse)
+        backup(Paths(warehouse), Paths(tmp_path / "copy"))
         cut = 0
-        mirror(server.url, house, way="changes")
+        mirror(server.url, warehouse, way="changes")
         mirror(server.url, tmp_path / "copy", way="changes")
-        assert texts(tmp_path / "copy") == texts(house) == ["there()", *(f"f{number}()" for number in range(1, 12))]
+        assert texts(tmp_path / "copy") == texts(warehouse) == ["there()", *(f"f{number}()" for number in range(1, 12))]
         behind = asked[2:]
         assert behind[: len(behind) // 2] == behind[len(behind) // 2 :]
-        backup(Paths(house), Paths(tmp_path / "second"))
+        backup(Paths(warehouse), Paths(tmp_path / "second"))
         del asked[:]
         mirror(server.url, tmp_path / "second", way="changes")
         assert len(asked) == 1
@@ -306,7 +308,7 @@ def lines_in(folder: Path, *texts: str) -> Path:
 
 
 def test_a_copy_taken_while_rows_are_posted_and_imported(
-    original: Server, way: Way, house: Path, tmp_path: Path
+    original: Server, way: Way, warehouse: Path, tmp_path: Path
 ) -> None:
     """Whatever comes while it runs is there after one more run. Only the feed is sure of imports."""
     stop = threading.Event()
@@ -326,14 +328,14 @@ def test_a_copy_taken_while_rows_are_posted_and_imported(
     writer.start()
     try:
         for _ in range(4):
-            mirror(url_of(original), house, way=way, policy=RetryPolicy(rate=100, tries=3, delay=0.01))
+            mirror(url_of(original), warehouse, way=way, policy=RetryPolicy(rate=100, tries=3, delay=0.01))
     finally:
         stop.set()
         writer.join(SAFETY_SECONDS)
-    mirror(url_of(original), house, way=way)
+    mirror(url_of(original), warehouse, way=way)
     for collection in COLLECTIONS:
-        assert sorted(texts(house, collection)) == sorted(served(original, collection))
-        assert len(texts(house, collection)) > 150
+        assert sorted(texts(warehouse, collection)) == sorted(served(original, collection))
+        assert len(texts(warehouse, collection)) > 150
 
 
 # Servers that are told what to answer.
@@ -415,7 +417,7 @@ def pages_of(rows: list[dict[str, Any]], path: str, query: dict[str, str], size:
     )
 
 
-def test_busy_answers_are_asked_for_again(house: Path) -> None:
+def test_busy_answers_are_asked_for_again(warehouse: Path) -> None:
     rows = [row(number + 1, f"f{number}()") for number in range(5)]
     faults = iter(
         [
@@ -434,11 +436,11 @@ def test_busy_answers_are_asked_for_again(house: Path) -> None:
         return fault or pages_of(rows, path, query)
 
     with scripted(script) as server:
-        mirror(server.url, house)
-    assert texts(house) == [f"f{number}()" for number in range(5)]
+        mirror(server.url, warehouse)
+    assert texts(warehouse) == [f"f{number}()" for number in range(5)]
 
 
-def test_it_gives_up_after_so_many_tries_and_keeps_what_it_has(house: Path) -> None:
+def test_it_gives_up_after_so_many_tries_and_keeps_what_it_has(warehouse: Path) -> None:
     rows = [row(number + 1, f"f{number}()") for number in range(6)]
     broken = threading.Event()
 
@@ -449,16 +451,16 @@ def test_it_gives_up_after_so_many_tries_and_keeps_what_it_has(house: Path) -> N
 
     with scripted(script) as server:
         with pytest.raises(FetchError, match=r"page=2: 502 Bad Gateway, 3 times$"):
-            mirror(server.url, house)
+            mirror(server.url, warehouse)
         assert server.asked[-4:] == [f"{SIGNATURES_PATH}?ordering=-created_at&page={page}" for page in (1, 2, 2, 2)]
         broken.set()
         server.asked.clear()
-        mirror(server.url, house, way="pages", collections=(SIGNATURES,))
+        mirror(server.url, warehouse, way="pages", collections=(SIGNATURES,))
         assert [path[-1] for path in server.asked] == ["2", "3", "1"]
-    assert texts(house) == [f"f{number}()" for number in range(6)]
+    assert texts(warehouse) == [f"f{number}()" for number in range(6)]
 
 
-def test_rows_that_are_no_signatures_are_counted_and_kept_as_rejects(house: Path) -> None:
+def test_rows_that_are_no_signatures_are_counted_and_kept_as_rejects(warehouse: Path) -> None:
     rows = [
         row(1, "good()"),
         row(2, "bad(uint7)"),
@@ -468,22 +470,22 @@ def test_rows_that_are_no_signatures_are_counted_and_kept_as_rejects(house: Path
         row(6, "also(bool)"),
     ]
     with scripted(lambda path, query: pages_of(rows, path, query)) as server:
-        report = mirror(server.url, house)
-    assert texts(house) == ["good()", "also(bool)"]
+        report = mirror(server.url, warehouse)
+    assert texts(warehouse) == ["good()", "also(bool)"]
     assert report.totals[SIGNATURES] == {"read": 6, "imported": 2, "duplicate": 0, "rejected": 4}
-    reasons = sigdir.open(house).sql("SELECT reason FROM rejects ORDER BY line").rows()
+    reasons = sigdir.open(warehouse).sql("SELECT reason FROM rejects ORDER BY line").rows()
     assert [reason for (reason,) in reasons] == ["bad_width", "hash_mismatch", "bad_entry", "bad_entry"]
 
 
-def test_rows_taken_away_meanwhile_end_the_walk(house: Path) -> None:
+def test_rows_taken_away_meanwhile_end_the_walk(warehouse: Path) -> None:
     rows = [row(number + 1, f"f{number}()") for number in range(6)]
 
     def script(path: str, query: dict[str, str]) -> Reply:
         return NOT_THERE if query.get("page") == "3" else pages_of(rows, path, query)
 
     with scripted(script) as server:
-        mirror(server.url, house)
-    assert texts(house) == ["f2()", "f3()", "f4()", "f5()"]
+        mirror(server.url, warehouse)
+    assert texts(warehouse) == ["f2()", "f3()", "f4()", "f5()"]
 
 
 FEED = [row(number * 3 + 1, f"g{number}(bytes)") for number in range(50)]
@@ -502,67 +504,67 @@ def feed_of(rows: list[dict[str, Any]], path: str, query: dict[str, str], most: 
     return 200, {}, b"".join(json.dumps(line).encode() + b"\n" for line in [*here, last])
 
 
-def test_the_feed_is_followed_to_its_end_and_from_there(house: Path) -> None:
+def test_the_feed_is_followed_to_its_end_and_from_there(warehouse: Path) -> None:
     rows = FEED[:30]
     with scripted(lambda path, query: feed_of(rows, path, query, 7)) as server:
-        report = mirror(server.url, house)
+        report = mirror(server.url, warehouse)
         assert (report.way, report.fetched[SIGNATURES]) == ("changes", 30)
         rows += FEED[30:]
         server.asked.clear()
-        assert mirror(server.url, house).fetched[SIGNATURES] == 20
+        assert mirror(server.url, warehouse).fetched[SIGNATURES] == 20
         assert "after=s58" in server.asked[1]
-    assert texts(house) == [row["text_signature"] for row in FEED]
+    assert texts(warehouse) == [row["text_signature"] for row in FEED]
 
 
 def test_an_answer_that_is_too_large_is_asked_for_in_smaller_parts(
-    house: Path, monkeypatch: pytest.MonkeyPatch
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sigdir.pipeline.mirror.CHANGES_BYTES", 500)
     with scripted(lambda path, query: feed_of(FEED, path, query)) as server:
-        mirror(server.url, house, collections=(SIGNATURES,))
-    assert texts(house) == [row["text_signature"] for row in FEED]
+        mirror(server.url, warehouse, collections=(SIGNATURES,))
+    assert texts(warehouse) == [row["text_signature"] for row in FEED]
 
 
-def test_a_long_feed_is_imported_in_parts(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_feed_is_imported_in_parts(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sigdir.pipeline.mirror.IMPORT_BYTES", 1_000)
     with scripted(lambda path, query: feed_of(FEED, path, query, 7)) as server:
-        mirror(server.url, house, collections=(SIGNATURES,))
-    assert texts(house) == [row["text_signature"] for row in FEED]
-    assert len(sigdir.open(house).history()) > 2
+        mirror(server.url, warehouse, collections=(SIGNATURES,))
+    assert texts(warehouse) == [row["text_signature"] for row in FEED]
+    assert len(sigdir.open(warehouse).history()) > 2
 
 
-def test_one_mirror_of_a_directory_at_a_time(house: Path, run_sigdir: Sigdir) -> None:
+def test_one_mirror_of_a_directory_at_a_time(warehouse: Path, run_sigdir: Sigdir) -> None:
     with scripted(lambda path, query: feed_of(FEED, path, query)) as server:
-        mirror(server.url, house)
-        (lock,) = house.glob("mirrors/*/lock")
+        mirror(server.url, warehouse)
+        (lock,) = warehouse.glob("mirrors/*/lock")
         with FileLock(lock):
             with pytest.raises(Busy):
-                mirror(server.url, house)
+                mirror(server.url, warehouse)
             done = run_sigdir("mirror", server.url)
     assert done.returncode == 3
     assert f"is held by process {os.getpid()}".encode() in done.stderr
 
 
-def test_restart_fetches_everything_again(house: Path) -> None:
+def test_restart_fetches_everything_again(warehouse: Path) -> None:
     with scripted(lambda path, query: feed_of(FEED, path, query)) as server:
-        mirror(server.url, house)
-        again = mirror(server.url, house, restart=True)
+        mirror(server.url, warehouse)
+        again = mirror(server.url, warehouse, restart=True)
     assert again.fetched[SIGNATURES] == len(FEED)
     assert again.totals[SIGNATURES]["duplicate"] == len(FEED)
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"format": 1}', '{"format": 1, "url": 3}', '{"format": 9}', "nonsense"])
-def test_a_broken_state_is_told_in_one_line(house: Path, content: str) -> None:
+def test_a_broken_state_is_told_in_one_line(warehouse: Path, content: str) -> None:
     with scripted(lambda path, query: feed_of(FEED, path, query)) as server:
-        mirror(server.url, house)
-        (state,) = house.glob("mirrors/*/signatures.json")
+        mirror(server.url, warehouse)
+        (state,) = warehouse.glob("mirrors/*/signatures.json")
         state.write_text(content)
         with pytest.raises(UnreadableWarehouse, match=r"signatures\.json"):
-            mirror(server.url, house)
-        assert mirror(server.url, house, restart=True).fetched[SIGNATURES] == len(FEED)
+            mirror(server.url, warehouse)
+        assert mirror(server.url, warehouse, restart=True).fetched[SIGNATURES] == len(FEED)
 
 
-def test_a_spool_that_lost_rows_is_fetched_anew(house: Path) -> None:
+def test_a_spool_that_lost_rows_is_fetched_anew(warehouse: Path) -> None:
     rows = [row(number + 1, f"f{number}()") for number in range(10)]
     broken = iter([True])
 
@@ -571,14 +573,14 @@ def test_a_spool_that_lost_rows_is_fetched_anew(house: Path) -> None:
 
     with scripted(script) as server:
         with pytest.raises(FetchError, match="403"):
-            mirror(server.url, house)
-        (spool,) = house.glob("mirrors/*/signatures.ndjson")
+            mirror(server.url, warehouse)
+        (spool,) = warehouse.glob("mirrors/*/signatures.ndjson")
         os.truncate(spool, 100)
-        mirror(server.url, house)
-    assert texts(house) == [f"f{number}()" for number in range(10)]
+        mirror(server.url, warehouse)
+    assert texts(warehouse) == [f"f{number}()" for number in range(10)]
 
 
-def test_the_way_may_change_in_the_middle(house: Path) -> None:
+def test_the_way_may_change_in_the_middle(warehouse: Path) -> None:
     """What a walk has spooled is imported whichever way the next run goes."""
     rows = [row(number + 1, f"f{number}()") for number in range(10)]
     upgraded = threading.Event()
@@ -590,10 +592,10 @@ def test_the_way_may_change_in_the_middle(house: Path) -> None:
 
     with scripted(script) as server:
         with pytest.raises(FetchError, match="403"):
-            mirror(server.url, house)
+            mirror(server.url, warehouse)
         upgraded.set()
-        assert mirror(server.url, house).way == "changes"
-    assert sorted(texts(house)) == [f"f{number}()" for number in (0, 1, 4, 5, 6, 7, 8, 9)]
+        assert mirror(server.url, warehouse).way == "changes"
+    assert sorted(texts(warehouse)) == [f"f{number}()" for number in (0, 1, 4, 5, 6, 7, 8, 9)]
 
 
 BAD_PAGES: list[tuple[Reply, str]] = [
@@ -620,13 +622,15 @@ BAD_PAGES: list[tuple[Reply, str]] = [
 
 
 @pytest.mark.parametrize(("answer", "told"), BAD_PAGES)
-def test_what_is_no_page_stops_the_walk(house: Path, monkeypatch: pytest.MonkeyPatch, answer: Reply, told: str) -> None:
+def test_what_is_no_page_stops_the_walk(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, answer: Reply, told: str
+) -> None:
     monkeypatch.setattr("sigdir.pipeline.mirror.PAGE_BYTES", 2_000)
     with scripted(lambda *_: answer) as server, pytest.raises(PipelineError) as error:
-        mirror(server.url, house, way="pages")
+        mirror(server.url, warehouse, way="pages")
     assert told in str(error.value)
     assert "\n" not in str(error.value)
-    assert sigdir.open(house).version == -1
+    assert sigdir.open(warehouse).version == -1
 
 
 BAD_FEEDS: list[tuple[bytes, str]] = [
@@ -642,13 +646,13 @@ BAD_FEEDS: list[tuple[bytes, str]] = [
 
 
 @pytest.mark.parametrize(("body", "told"), BAD_FEEDS)
-def test_what_is_no_feed_stops_it(house: Path, body: bytes, told: str) -> None:
+def test_what_is_no_feed_stops_it(warehouse: Path, body: bytes, told: str) -> None:
     with scripted(lambda *_: (200, {}, body)) as server, pytest.raises(PipelineError, match=told):
-        mirror(server.url, house, way="changes")
-    assert sigdir.open(house).version == -1
+        mirror(server.url, warehouse, way="changes")
+    assert sigdir.open(warehouse).version == -1
 
 
-def test_redirects_on_the_same_host_are_followed(house: Path) -> None:
+def test_redirects_on_the_same_host_are_followed(warehouse: Path) -> None:
     rows = [row(1, "f()")]
 
     def script(path: str, query: dict[str, str]) -> Reply:
@@ -658,8 +662,8 @@ def test_redirects_on_the_same_host_are_followed(house: Path) -> None:
         return pages_of(rows, path.removeprefix("/moved"), query)
 
     with scripted(script) as server:
-        mirror(server.url, house)
-    assert texts(house) == ["f()"]
+        mirror(server.url, warehouse)
+    assert texts(warehouse) == ["f()"]
 
 
 def test_nobody_answers(run_sigdir: Sigdir) -> None:

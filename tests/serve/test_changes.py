@@ -155,10 +155,10 @@ def held_back(paths: Paths) -> dict[Collection, int]:
 
 
 @pytest.mark.parametrize("point", ["reserved", "written"])
-def test_what_a_dead_import_reserved_holds_the_feed_back_until_the_next_publisher(house: Path, point: str) -> None:
-    paths = Paths(house)
-    import_lines(house, ["old()", "event Old()"])
-    killed = import_process(house, ["new()", "newer()"], SIGDIR_FAILPOINT=point)
+def test_what_a_dead_import_reserved_holds_the_feed_back_until_the_next_publisher(warehouse: Path, point: str) -> None:
+    paths = Paths(warehouse)
+    import_lines(warehouse, ["old()", "event Old()"])
+    killed = import_process(warehouse, ["new()", "newer()"], SIGDIR_FAILPOINT=point)
     assert killed.wait() < 0
     stable_up_to = held_back(paths)
     assert stable_up_to[SIGNATURES] == 1
@@ -167,25 +167,25 @@ def test_what_a_dead_import_reserved_holds_the_feed_back_until_the_next_publishe
     assert held_back(paths)[SIGNATURES] > 10**18
 
 
-def test_an_import_that_died_behind_its_commit_holds_nothing_back(house: Path) -> None:
-    killed = import_process(house, ["new()", "newer()"], SIGDIR_FAILPOINT="committed")
+def test_an_import_that_died_behind_its_commit_holds_nothing_back(warehouse: Path) -> None:
+    killed = import_process(warehouse, ["new()", "newer()"], SIGDIR_FAILPOINT="committed")
     assert killed.wait() < 0
-    assert read_snapshot(Paths(house)).count(SIGNATURES) == 2
-    assert held_back(Paths(house))[SIGNATURES] > 10**18
+    assert read_snapshot(Paths(warehouse)).count(SIGNATURES) == 2
+    assert held_back(Paths(warehouse))[SIGNATURES] > 10**18
 
 
-def import_lines(house: Path, lines: list[str]) -> None:
-    path = house.with_name("lines.txt")
+def import_lines(warehouse: Path, lines: list[str]) -> None:
+    path = warehouse.with_name("lines.txt")
     path.write_text("\n".join(lines) + "\n")
-    import_files([path], house)
+    import_files([path], warehouse)
 
 
-def import_process(house: Path, lines: list[str], **variables: str) -> subprocess.Popen[bytes]:
+def import_process(warehouse: Path, lines: list[str], **variables: str) -> subprocess.Popen[bytes]:
     """An import as a process of its own."""
-    path = house.with_name(f"{lines[0]}.txt")
+    path = warehouse.with_name(f"{lines[0]}.txt")
     path.write_text("\n".join(lines) + "\n")
     return subprocess.Popen(
-        [*command_line(), "import", str(path), "--quiet"], cwd=ROOT, env=environment(house) | variables,
+        [*command_line(), "import", str(path), "--quiet"], cwd=ROOT, env=environment(warehouse) | variables,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
 
@@ -195,7 +195,7 @@ def import_process(house: Path, lines: list[str], **variables: str) -> subproces
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("changes") / "house") as running:
+    with serving(tmp_path_factory.mktemp("changes") / "warehouse") as running:
         yield running
 
 
@@ -281,7 +281,7 @@ def test_a_mirror_has_every_row_once_whatever_is_posted_imported_and_killed(tmp_
     Every import that lives writes for as long as some rows are POSTed, which are shown before its own
     although their ids are higher. At the end the mirrors are the table, row by row.
     """
-    with serving(tmp_path / "house", workers=2) as server:
+    with serving(tmp_path / "warehouse", workers=2) as server:
         paths = Paths(server.folder)
         with Traffic(server.port) as traffic:
             for turn, point in enumerate(("reserved", "written", "committed")):

@@ -66,7 +66,7 @@ Record = dict[str, Any]
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Two workers that do not fold by themselves. Tests add texts of their own and count on no others."""
-    with serving(tmp_path_factory.mktemp("live") / "house") as server:
+    with serving(tmp_path_factory.mktemp("live") / "warehouse") as server:
         yield server
 
 
@@ -365,12 +365,12 @@ def writer(port: int, texts: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]
 def test_writers_in_several_processes_and_a_kill(tmp_path: Path) -> None:
     """Two writers, an import and a fold with overlapping texts store each text once, with ids that rise;
     after kill -9 of the whole server every acknowledged row is there, unchanged."""
-    house = tmp_path / "house"
+    warehouse = tmp_path / "warehouse"
     texts = [f"contended{number}(uint256)" for number in range(180)]
     forth, back = texts[:130], texts[50:][::-1]
-    with serving(house) as server, writer(server.port, forth) as one, writer(server.port, back) as other:
-        done = run_sigdir(house, "import", "-", "--json", "--quiet", stdin="\n".join(texts[20:160:3]).encode())
-        run_sigdir(house, "fold")
+    with serving(warehouse) as server, writer(server.port, forth) as one, writer(server.port, back) as other:
+        done = run_sigdir(warehouse, "import", "-", "--json", "--quiet", stdin="\n".join(texts[20:160:3]).encode())
+        run_sigdir(warehouse, "fold")
         answers = [json.loads(process.communicate(timeout=SAFETY_SECONDS)[0]) for process in (one, other)]
         assert server.errors() == []
         server.kill()
@@ -384,7 +384,7 @@ def test_writers_in_several_processes_and_a_kill(tmp_path: Path) -> None:
         assert {status for status, _ in part} <= {201, 400}
     imported = json.loads(done.stdout)["totals"]["imported"]
     assert len(acknowledged) + imported == len(texts)
-    with serving(house) as server:
+    with serving(warehouse) as server:
         held = whole(server.port)
         assert server.errors() == []
     assert_in_order(held)
@@ -395,7 +395,7 @@ def test_writers_in_several_processes_and_a_kill(tmp_path: Path) -> None:
 
 def test_posts_that_share_a_commit_get_their_own_rows(tmp_path: Path) -> None:
     """Threads of one worker that share a commit get each their own rows, and each text is stored once."""
-    paths = Paths(tmp_path / "house")
+    paths = Paths(tmp_path / "warehouse")
     reader = Reader(paths)
     posts = Writer(paths, reader)
     texts = [[f"shared{(thread * 7 + number) % 90}()" for number in range(60)] for thread in range(8)]
@@ -415,9 +415,9 @@ def test_posts_that_share_a_commit_get_their_own_rows(tmp_path: Path) -> None:
 
 def test_a_page_waits_for_no_thread(tmp_path: Path) -> None:
     """A page and a lookup are answered while the only thread waits for the right to write."""
-    with serving(tmp_path / "house", "--threads", "1", workers=1) as server:
+    with serving(tmp_path / "warehouse", "--threads", "1", workers=1) as server:
         post_text(server.port, "first()")
-        staging = Staging(Paths(tmp_path / "house").staging)
+        staging = Staging(Paths(tmp_path / "warehouse").staging)
         with ThreadPoolExecutor() as pool:
             with staging.exclusive_statement():
                 waiting = pool.submit(post_text, server.port, "second()")
@@ -522,14 +522,14 @@ def read_answer(connection: socket.socket) -> tuple[int, bytes]:
 
 def test_a_stop_finishes_the_requests_that_have_begun(tmp_path: Path) -> None:
     """SIGTERM while a POST is half sent and a long page half read: both end well, and then the server does."""
-    house = tmp_path / "house"
+    warehouse = tmp_path / "warehouse"
     long = [f"long{number}({','.join(['uint256'] * 500)})" for number in range(1000)]
     source = tmp_path / "long.txt"
     source.write_text("\n".join(long))
-    import_files([source], house)
+    import_files([source], warehouse)
     body = b"text_signature=sentSlowly(uint256)"
     head = f"POST {SIGNATURES_PATH} HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM['Content-Type']}\r\n"
-    with serving(house) as server, connected(server.port) as slow, connected(server.port, 4096) as reading:
+    with serving(warehouse) as server, connected(server.port) as slow, connected(server.port, 4096) as reading:
         slow.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body[:10])
         reading.sendall(f"GET {SIGNATURES_PATH}?page_size=1000 HTTP/1.1\r\nHost: a\r\n\r\n".encode())
         begun = reading.recv(1000, socket.MSG_PEEK)
@@ -548,8 +548,8 @@ def test_a_stop_finishes_the_requests_that_have_begun(tmp_path: Path) -> None:
         assert len(json.loads(answer)["results"]) == 1000
         assert server.process.wait(SAFETY_SECONDS) == 0
         assert server.errors() == []
-    fold(Paths(house))
-    (stored,) = sigdir.open(house).sql(
+    fold(Paths(warehouse))
+    (stored,) = sigdir.open(warehouse).sql(
         "SELECT id, text_signature FROM signatures WHERE text_signature LIKE 'sentSlowly%'"
     ).arrow().to_pylist()  # fmt: skip
     assert stored == {"id": row["id"], "text_signature": "sentSlowly(uint256)"}
@@ -570,8 +570,8 @@ def _answers(port: int) -> bool:
 
 def test_a_server_starts_while_another_process_imports(tmp_path: Path) -> None:
     """An empty folder with an import under way is served at once; the import shows when it has ended."""
-    house = tmp_path / "house"
-    with importing(house) as process, serving(house) as server:
+    warehouse = tmp_path / "warehouse"
+    with importing(warehouse) as process, serving(warehouse) as server:
         for path in (SIGNATURES_PATH, EVENTS_PATH):
             empty: Record = {"count": 0, "next": None, "previous": None, "results": []}
             assert get(server.port, path).json() == empty
@@ -589,14 +589,14 @@ def test_a_server_starts_while_another_process_imports(tmp_path: Path) -> None:
 
 def test_a_server_that_folds_by_itself(tmp_path: Path) -> None:
     """With --fold-every rows move into the table while they are read, with the ids and times they had."""
-    house = tmp_path / "house"
-    with serving(house, fold_every=1) as server:
+    warehouse = tmp_path / "warehouse"
+    with serving(warehouse, fold_every=1) as server:
         for number in range(10):
             posted(server, f"foldsItself{number}()")
             posted(server, f"FoldsItself{number}(uint)", EVENTS_PATH)
         before = {collection: whole(server.port, collection) for collection in (SIGNATURES, EVENT_SIGNATURES)}
         for collection, rows in before.items():
-            folded = until(partial(_rows_in_sql, house, collection, len(rows)), "the fold")
+            folded = until(partial(_rows_in_sql, warehouse, collection, len(rows)), "the fold")
             assert folded == rows
             assert whole(server.port, collection) == rows
         assert post_text(server.port, "foldsItself0()").status == 400
@@ -605,10 +605,10 @@ def test_a_server_that_folds_by_itself(tmp_path: Path) -> None:
         assert "ended with status" not in server.stderr()
 
 
-def _rows_in_sql(house: Path, collection: str, wanted: int) -> list[Record] | None:
+def _rows_in_sql(warehouse: Path, collection: str, wanted: int) -> list[Record] | None:
     """The rows that SQL sees, written as the wire writes them; None while they are not all there."""
     view = collection.replace("-", "_")
-    rows: list[Record] = sigdir.open(house).sql(
+    rows: list[Record] = sigdir.open(warehouse).sql(
         "SELECT id, strftime(created_at AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ') AS created_at,"
         f" text_signature, hex_signature FROM {view} ORDER BY id"
     ).arrow().to_pylist()  # fmt: skip
@@ -620,14 +620,14 @@ def _rows_in_sql(house: Path, collection: str, wanted: int) -> list[Record] | No
 @pytest.mark.parametrize("name", ["waitress", "granian"])
 def test_killing_the_parent_ends_the_server(tmp_path: Path, name: str) -> None:
     """Workers that went on by themselves would keep the port, and nobody would replace them."""
-    with serving(tmp_path / "house", *by(name), fold_every=1) as server:
+    with serving(tmp_path / "warehouse", *by(name), fold_every=1) as server:
         row = posted(server, "beforeTheParentDies()")
         workers = server.workers()
         assert len(workers) == 2
         server.process.kill()
         server.process.wait(SAFETY_SECONDS)
         until(lambda: not any(map(is_running, workers)), "the workers' end")
-    with serving(tmp_path / "house") as server:
+    with serving(tmp_path / "warehouse") as server:
         assert found(server.port, "beforeTheParentDies()") == [row]
 
 
@@ -636,7 +636,7 @@ def test_killing_the_parent_ends_workers_that_load(tmp_path: Path, name: str) ->
     """They have not reached their own code yet."""
     command = [*command_line(), "serve", "--port", "0", "--server", name]
     with subprocess.Popen(
-        command, cwd=ROOT, env=environment(tmp_path / "house"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, cwd=ROOT, env=environment(tmp_path / "warehouse"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         children = until(lambda: [pid for pid, _ in children_of(process.pid)], "a child")
         process.kill()
@@ -659,15 +659,17 @@ HOSTILE = "import os, pathlib\npathlib.Path(os.environ['MARK']).write_text(__fil
 def test_no_code_of_the_folder_it_starts_in_is_executed(tmp_path: Path, name: str) -> None:
     """Modules named as ours, as our dependencies and as Python's own lie where ``sigdir serve`` starts: it serves, and fold
     moves a row into the table."""
-    folder, mark, house = tmp_path / "here", tmp_path / "mark", tmp_path / "house"
+    folder, mark, warehouse = tmp_path / "here", tmp_path / "mark", tmp_path / "warehouse"
     for module in ("sigdir", "serve", "orjson", "granian", "waitress", "falcon", "json", "uvloop", "sitecustomize"):
         (folder / module).mkdir(parents=True)
         (folder / module / "__init__.py").write_text(HOSTILE)
         (folder / f"{module}.py").write_text(HOSTILE)
     command = [sys.executable, "-P", "-m", "sigdir"]
-    with serving(house, *by(name), fold_every=1, command=command, cwd=folder, variables={"MARK": str(mark)}) as server:
+    with serving(
+        warehouse, *by(name), fold_every=1, command=command, cwd=folder, variables={"MARK": str(mark)}
+    ) as server:
         row = posted(server, "honest()")
-        assert until(partial(_rows_in_sql, house, SIGNATURES, 1), "the fold") == [row]
+        assert until(partial(_rows_in_sql, warehouse, SIGNATURES, 1), "the fold") == [row]
         assert get(server.port, "/statistics/").status == 200
         assert server.errors() == []
     assert not mark.exists(), mark.read_text()
@@ -676,8 +678,8 @@ def test_no_code_of_the_folder_it_starts_in_is_executed(tmp_path: Path, name: st
 @pytest.mark.parametrize("name", ["waitress", "granian"])
 def test_a_stop_answers_what_has_begun(tmp_path: Path, name: str) -> None:
     """A POST whose thread waits for the right to write when SIGTERM comes is stored and answered."""
-    with serving(tmp_path / "house", *by(name), workers=1) as server:
-        staging = Staging(Paths(tmp_path / "house").staging)
+    with serving(tmp_path / "warehouse", *by(name), workers=1) as server:
+        staging = Staging(Paths(tmp_path / "warehouse").staging)
         with ThreadPoolExecutor() as pool:
             with staging.exclusive_statement():
                 waiting = pool.submit(post_text, server.port, "lastRow()")

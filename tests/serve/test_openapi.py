@@ -68,7 +68,7 @@ CHECKS = [
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("openapi") / "house"
+    folder = tmp_path_factory.mktemp("openapi") / "warehouse"
     (rows := folder.with_name("rows.txt")).write_text(f"{TEXT}\nevent {EVENT}\nerror Late()\n")
     import_files([rows], folder)
     with serving(folder) as server:
@@ -125,7 +125,7 @@ def test_the_document_has_every_operation(described: dict[str, Any]) -> None:
 
 @pytest.fixture
 def app(tmp_path: Path) -> Any:
-    paths = Paths(tmp_path / "house")
+    paths = Paths(tmp_path / "warehouse")
     reader = Reader(paths)
     return create_app(Settings(paths.root), reader, Writer(paths, reader))
 

@@ -175,9 +175,9 @@ def test_as_of_reports_an_older_version(samples: Path) -> None:
     assert (numbers["version"], numbers["rows"]["signatures"], numbers["import_count"]) == (1, 62, 1)
 
 
-def test_an_empty_warehouse_has_a_page_that_says_so(run_sigdir: Sigdir, house: Path, tmp_path: Path) -> None:
+def test_an_empty_warehouse_has_a_page_that_says_so(run_sigdir: Sigdir, warehouse: Path, tmp_path: Path) -> None:
     """An empty warehouse is not an error."""
-    house.mkdir()
+    warehouse.mkdir()
     done = run_sigdir("report", tmp_path / "report.html")
     assert done.returncode == 0
     assert b"nothing imported yet" in done.stderr

@@ -64,7 +64,7 @@ def test_a_thread_and_those_that_it_starts() -> None:
 def test_the_workers_of_a_server_and_not_its_folder(tmp_path: Path, server: str) -> None:
     """All threads that answer are started by one that has asked for short slices."""
     slice_of(0)
-    with serving(tmp_path / "house", *by(server), fold_every=60) as running:
+    with serving(tmp_path / "warehouse", *by(server), fold_every=60) as running:
         assert post_text(running.port, "short()").status == 201
 
         def started() -> dict[int, tuple[str, int]] | None:

@@ -62,7 +62,7 @@ from tests.warehouse.support import (
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
     """Two imports, one with rejects, a fold, rows in staging, a mirror."""
-    own = Paths(tmp_path / "house")
+    own = Paths(tmp_path / "warehouse")
     publish(own, ["a(uint256)", "b(uint256)"], ["A(uint256)"], rejects=["bad("])
     stage(own, SIGNATURES, "folded(uint256)")
     fold(own)
@@ -288,23 +288,23 @@ def posting(port: int) -> Iterator[list[Client]]:
 
 def test_a_backup_of_a_server_under_load_has_everything_that_was_acknowledged(tmp_path: Path, copy: Paths) -> None:
     """Rows are POSTed and folded, a file is imported, and backups go on into one folder."""
-    house = tmp_path / "house"
+    warehouse = tmp_path / "warehouse"
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(f"imported{n}(uint256)" for n in range(20_000)))
     moments = []
-    with serving(house, fold_every=0.1) as server:
+    with serving(warehouse, fold_every=0.1) as server:
         with posting(server.port) as clients:
             for number in range(3):
                 if number == 1:
-                    import_files([lines], house)
+                    import_files([lines], warehouse)
                 ledger = [row for client in clients for row in list(client.ledger)]
-                backup(Paths(house), copy)
+                backup(Paths(warehouse), copy)
                 moment = tmp_path / f"moment{number}"
                 shutil.copytree(copy.root, moment)
                 moments.append((moment, ledger))
         assert [client.errors for client in clients] == [[], [], []]
         all_rows = [row for client in clients for row in client.ledger]
-        backup(Paths(house), copy)
+        backup(Paths(warehouse), copy)
         end = whole(server.port)
         assert server.errors() == []
     moments.append((copy.root, all_rows))

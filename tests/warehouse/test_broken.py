@@ -39,7 +39,7 @@ from tests.warehouse.support import (
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
     """A warehouse with two versions."""
-    paths = Paths(tmp_path / "house")
+    paths = Paths(tmp_path / "warehouse")
     publish(paths, names("a", 300), ["E(address)"])
     publish(paths, names("b", 100))
     return paths
@@ -108,7 +108,7 @@ def test_an_import_beside_a_server_on_a_full_disk_is_told_in_one_line(tmp_path: 
     lines = tmp_path / "lines.txt"
     lines.write_text("".join(f"{name}\n" for name in names("new", 3000)))
     with small_disk(tmp_path / "disk") as disk:
-        paths = Paths(disk.path / "house")
+        paths = Paths(disk.path / "warehouse")
         publish(paths, names("a", 300))
         Reader(paths).close()
         outcomes = set()
@@ -133,7 +133,7 @@ def test_an_import_beside_a_server_on_a_full_disk_is_told_in_one_line(tmp_path: 
 def test_a_fold_on_a_full_disk_is_told_and_comes_with_room(tmp_path: Path) -> None:
     """The rows stay where they are; and one that tries for hours does not run out of handles."""
     with small_disk(tmp_path / "disk") as disk:
-        paths = Paths(disk.path / "house")
+        paths = Paths(disk.path / "warehouse")
         publish(paths, names("a", 10))
         rows = [row.text for row in stage(paths, SIGNATURES, *names("posted", 20))]
         disk.resize(disk.used() + 4)
@@ -172,7 +172,7 @@ def test_a_read_only_folder_is_read_and_not_written(tmp_path: Path) -> None:
     lines = tmp_path / "lines.txt"
     lines.write_text("new()\n")
     with small_disk(tmp_path / "disk") as disk:
-        paths = Paths(disk.path / "house")
+        paths = Paths(disk.path / "warehouse")
         publish(paths, names("a", 10))
         stage(paths, SIGNATURES, "posted()")
         disk.make_read_only()

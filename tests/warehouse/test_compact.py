@@ -86,7 +86,7 @@ Content = dict[Collection, list[dict[str, Any]]]
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
-    return Paths(tmp_path / "house")
+    return Paths(tmp_path / "warehouse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +98,14 @@ class Base:
     content: Content
 
     def copy(self, folder: Path) -> Paths:
-        shutil.copytree(self.root, folder / "house")
-        return Paths(folder / "house")
+        shutil.copytree(self.root, folder / "warehouse")
+        return Paths(folder / "warehouse")
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
     """Imports with rejects and folds, of one and of both collections; staged rows at the end."""
-    paths = Paths(tmp_path_factory.mktemp("base") / "house")
+    paths = Paths(tmp_path_factory.mktemp("base") / "warehouse")
     publish(paths, names("first", 250), names("First", 30), rejects=["1bad("])
     for number in range(8):
         stage(paths, SIGNATURES, *names(f"posted{number}_", number + 1))
@@ -343,13 +343,13 @@ def test_history_tells_of_a_compaction_and_imports_do_not(base: Base, tmp_path: 
         "SELECT * FROM rejects ORDER BY import_id, line",
         "SELECT count(*), max(id), max(created_at) FROM signatures",
     ]
-    house = sigdir.open(paths.root)
-    before = [house.sql(query).rows() for query in queries]
+    warehouse = sigdir.open(paths.root)
+    before = [warehouse.sql(query).rows() for query in queries]
     stats = json.loads(call_command("stats", "--json", "--warehouse", paths.root).stdout)
     compact(paths)
-    house = sigdir.open(paths.root)
-    assert [house.sql(query).rows() for query in queries] == before
-    told = house.history()[-1]
+    warehouse = sigdir.open(paths.root)
+    assert [warehouse.sql(query).rows() for query in queries] == before
+    told = warehouse.history()[-1]
     assert (told["kind"], told["version"]) == ("compact", base.version + 1)
     assert told["collections"][SIGNATURES] == {
         "files_before": 17, "files_after": 1, "rows": len(base.content[SIGNATURES])

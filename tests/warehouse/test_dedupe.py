@@ -147,7 +147,7 @@ def test_a_batch_without_rows_has_no_flags(engine: duckdb.DuckDBPyConnection, tm
 
 def test_the_collections_do_not_know_each_other(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """A text of signatures is new in event-signatures."""
-    paths = Paths(tmp_path / "house")
+    paths = Paths(tmp_path / "warehouse")
     publish(paths, signatures=["x()"], events=["y()"])
     for number, (collection, flags) in enumerate(((SIGNATURES, [False, True]), (EVENT_SIGNATURES, [True, False]))):
         folder = tmp_path / str(number)

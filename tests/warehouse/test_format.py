@@ -42,7 +42,7 @@ from tests.warehouse.support import (
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
     """A warehouse with an import, and a row in staging."""
-    own = Paths(tmp_path / "house")
+    own = Paths(tmp_path / "warehouse")
     publish(own, ["a(uint256)", "b(uint256)"])
     stage(own, SIGNATURES, "c(uint256)")
     return own

@@ -60,7 +60,7 @@ def test_columns_are_answered_as_texts_are(texts: list[str | None]) -> None:
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundled sample, imported. Not to be changed."""
-    folder = tmp_path_factory.mktemp("functions") / "house"
+    folder = tmp_path_factory.mktemp("functions") / "warehouse"
     import_files(["samples"], folder)
     return folder
 
@@ -97,14 +97,14 @@ def test_known_answers(samples: Path, expression: str, value: str | None) -> Non
 
 def test_functions_say_what_is_stored(samples: Path) -> None:
     """Of every text that an import accepted, over both collections."""
-    house = sigdir.open(samples)
+    warehouse = sigdir.open(samples)
     for view, function in (("signatures", "selector"), ("event_signatures", "topic0")):
         query = f"""
             SELECT count(*), count(*) FILTER ({function}(text_signature) = hex_signature),
                    count(*) FILTER (canonical(text_signature) = text_signature),
                    count(*) FILTER (starts_with(keccak256(text_signature), hex_signature))
             FROM {view}"""
-        [counts] = house.sql(query).rows()
+        [counts] = warehouse.sql(query).rows()
         assert counts[0] >= 40
         assert set(counts) == {counts[0]}
 

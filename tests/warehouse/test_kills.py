@@ -84,8 +84,8 @@ class Base:
         }
 
     def copy(self, folder: Path) -> Paths:
-        shutil.copytree(self.root, folder / "house")
-        return Paths(folder / "house")
+        shutil.copytree(self.root, folder / "warehouse")
+        return Paths(folder / "warehouse")
 
 
 def import_here(root: Path, *files: Path) -> ImportReport:
@@ -116,7 +116,7 @@ def functions(prefix: str, numbers: range) -> list[str]:
 def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
     """Two imports with rejects, a fold, and staged rows, some of which the next import brings too."""
     folder = tmp_path_factory.mktemp("base")
-    paths = Paths(folder / "house")
+    paths = Paths(folder / "warehouse")
     old = folder / "old.txt"
     old_events = [f"Old{number}(address)" for number in range(50)]
     old.write_text("\n".join([*functions("old", range(500)), *(f"event {e};" for e in old_events), "1bad("]) + "\n")
@@ -217,22 +217,22 @@ def test_a_kill_at_a_point_loses_and_doubles_nothing(base: Base, tmp_path: Path,
     assert_texts(paths, base.expected)
     assert_clean(paths)
     assert_sequences_beyond(paths)
-    house = sigdir.open(paths.root)
-    rejected = house.sql("SELECT text FROM rejects WHERE import_id = ?", [report["rejects_in_import"]]).rows()
+    warehouse = sigdir.open(paths.root)
+    rejected = warehouse.sql("SELECT text FROM rejects WHERE import_id = ?", [report["rejects_in_import"]]).rows()
     assert sorted(rejected) == [("2bad(",), ("3bad(",)]
-    imports = house.sql("SELECT import_id FROM imports").rows()
+    imports = warehouse.sql("SELECT import_id FROM imports").rows()
     assert len(set(imports)) == len(imports) == 3
 
 
 @pytest.mark.parametrize("point", ["reserved", "written", "committed"])
 def test_a_kill_of_the_first_import_leaves_a_folder_that_works(base: Base, tmp_path: Path, point: str) -> None:
     """Also where nothing was there before, not even the log."""
-    paths = Paths(tmp_path / "deep" / "house")
+    paths = Paths(tmp_path / "deep" / "warehouse")
     killed = run_command("import", base.lines, "--warehouse", paths.root, SIGDIR_FAILPOINT=point)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     import_here(paths.root, base.lines)
-    house = sigdir.open(paths.root)
-    assert (house.version, house.count(SIGNATURES), house.count(EVENT_SIGNATURES)) == (1, 2100, 40)
+    warehouse = sigdir.open(paths.root)
+    assert (warehouse.version, warehouse.count(SIGNATURES), warehouse.count(EVENT_SIGNATURES)) == (1, 2100, 40)
     for table in visible(paths).values():
         assert_sound(table)
     assert_clean(paths)
@@ -438,10 +438,10 @@ def test_an_import_that_fails_closes_its_files(tmp_path: Path) -> None:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         with pytest.raises(BadInput):
-            import_here(tmp_path / "house", lines)
+            import_here(tmp_path / "warehouse", lines)
         gc.collect()
     assert [str(warning.message) for warning in warned] == []
-    assert list((tmp_path / "house" / "tmp").iterdir()) == []
+    assert list((tmp_path / "warehouse" / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize("limit", ["1MB", "nonsense"])

@@ -31,13 +31,13 @@ IMPORTS = [
 
 
 @pytest.fixture
-def reader(house: Path, tmp_path: Path) -> Iterator[Reader]:
+def reader(warehouse: Path, tmp_path: Path) -> Iterator[Reader]:
     """Three imports, each with a file of its own."""
     for number, lines in enumerate(IMPORTS, 1):
         path = tmp_path / f"list{number}.txt"
         path.write_text("\n".join(lines))
-        import_files([path], house, source=f"number {number}" if number > 1 else None)
-    opened = Reader(Paths(house))
+        import_files([path], warehouse, source=f"number {number}" if number > 1 else None)
+    opened = Reader(Paths(warehouse))
     yield opened
     opened.close()
 
@@ -72,9 +72,9 @@ def test_names_that_share_a_hash_are_told_apart(reader: Reader, monkeypatch: pyt
     ]  # fmt: skip
 
 
-def origins(view: View, house: Path) -> dict[str, Origin | None]:
+def origins(view: View, warehouse: Path) -> dict[str, Origin | None]:
     """The origin of each row, by its text."""
-    known = Origins(Paths(house))
+    known = Origins(Paths(warehouse))
     return {
         segment.text_at(row): known.of(view, collection, number, row)
         for collection in COLLECTIONS
@@ -83,9 +83,9 @@ def origins(view: View, house: Path) -> dict[str, Origin | None]:
     }
 
 
-def test_a_row_knows_its_import(reader: Reader, house: Path) -> None:
+def test_a_row_knows_its_import(reader: Reader, warehouse: Path) -> None:
     """Its number, label, sources and rows; folders are not told."""
-    found = origins(reader.current(), house)
+    found = origins(reader.current(), warehouse)
     for number, lines in enumerate(IMPORTS, 1):
         for line in lines:
             origin = found[line.split(maxsplit=1)[-1]]
@@ -95,29 +95,29 @@ def test_a_row_knows_its_import(reader: Reader, house: Path) -> None:
             assert (origin.names, origin.sources, origin.imported) == ((f"list{number}.txt",), 1, len(lines))
 
 
-def test_a_row_knows_its_import_when_files_were_merged(reader: Reader, house: Path) -> None:
+def test_a_row_knows_its_import_when_files_were_merged(reader: Reader, warehouse: Path) -> None:
     """Compaction puts rows of several imports into one file."""
-    compact(Paths(house))
+    compact(Paths(warehouse))
     merged = reader.refreshed()
     assert len(merged.segments[SIGNATURES]) == 1
-    assert {text: origin and origin.number for text, origin in origins(merged, house).items()} == {
+    assert {text: origin and origin.number for text, origin in origins(merged, warehouse).items()} == {
         line.split(maxsplit=1)[-1]: number for number, lines in enumerate(IMPORTS, 1) for line in lines
     }
     assert by_name(merged, "transfer") == ["transfer(address)", "transfer()", "transfer(bytes)", "transfer(uint8)"]
     assert merged.count(EVENT_SIGNATURES) == 2
 
 
-def test_a_posted_row_has_no_import(reader: Reader, house: Path) -> None:
+def test_a_posted_row_has_no_import(reader: Reader, warehouse: Path) -> None:
     """Neither while it is staged nor when it was folded."""
-    with Staging(Paths(house).staging).exclusive() as staging:
+    with Staging(Paths(warehouse).staging).exclusive() as staging:
         staging.stage(SIGNATURES, "posted()", keccak256(b"posted()"), reader.current().snapshot.high_water[SIGNATURES])
-    assert origins(reader.refreshed(), house)["posted()"] == POSTED
-    fold(Paths(house))
-    assert origins(reader.refreshed(), house)["posted()"] == POSTED
+    assert origins(reader.refreshed(), warehouse)["posted()"] == POSTED
+    fold(Paths(warehouse))
+    assert origins(reader.refreshed(), warehouse)["posted()"] == POSTED
 
 
-def test_a_row_is_shown_although_its_file_is_gone(reader: Reader, house: Path) -> None:
+def test_a_row_is_shown_although_its_file_is_gone(reader: Reader, warehouse: Path) -> None:
     """What is mapped is served; where it came from is not known."""
     view = reader.current()
     view.snapshot.files[SIGNATURES][0].path.unlink()
-    assert origins(view, house)["name()"] is None
+    assert origins(view, warehouse)["name()"] is None

@@ -170,10 +170,10 @@ def cut_power(
             parent = memory / f"cut-{number}-{kept}"
             disk.restore(parent, kept, chance)
             try:
-                assert_kept(parent / "house", owed(disk.told))
+                assert_kept(parent / "warehouse", owed(disk.told))
                 if number % 5 == 0:
-                    then(parent / "house")
-                    assert_kept(parent / "house", owed(disk.told))
+                    then(parent / "warehouse")
+                    assert_kept(parent / "warehouse", owed(disk.told))
             except Exception as error:
                 error.add_note(f"power cut at call {number} of {moments}, kept: {kept}; in {parent}")
                 raise
@@ -184,12 +184,12 @@ def cut_power(
         if number % every == 0 or number > moments - 4:
             look(number)
     look(number + 1)
-    assert [path for path in disk.named_early if "/house/tmp/" not in path] == []
+    assert [path for path in disk.named_early if "/warehouse/tmp/" not in path] == []
 
 
 def test_posts_outlive_the_power(tmp_path: Path, memory: Path) -> None:
     """From the first row of a folder that was not there on."""
-    root = tmp_path / "parent" / "house"
+    root = tmp_path / "parent" / "warehouse"
     root.parent.mkdir()
     disk = Disk(root.parent)
     calls = trace([sys.executable, "-c", POSTS, str(root)], root.parent, tmp_path / "trace", environment(), REPOSITORY)
@@ -200,7 +200,7 @@ def test_posts_outlive_the_power(tmp_path: Path, memory: Path) -> None:
 
 def import_case(folder: Path, rows: int, prepare: Callable[[Path], None]) -> tuple[Disk, list[Call], Path, Owed]:
     """A warehouse prepared, an import into it traced: the disk, the calls, the file, what was owed before."""
-    root = folder / "parent" / "house"
+    root = folder / "parent" / "warehouse"
     root.mkdir(parents=True)
     prepare(root)
     before = owed_now(root)
@@ -249,7 +249,7 @@ def test_the_first_import_outlives_the_power(tmp_path: Path, memory: Path) -> No
 
 def test_a_fold_outlives_the_power(tmp_path: Path, memory: Path) -> None:
     """A POSTed row is on the disk before, while and after it moves into the table."""
-    root = tmp_path / "parent" / "house"
+    root = tmp_path / "parent" / "warehouse"
     imported(root, lines_file(tmp_path, "old", 300))
     post(root, SIGNATURES, *(f"posted{n}(uint256)" for n in range(50)))
     post(root, EVENT_SIGNATURES, "Posted(address)")
@@ -262,7 +262,7 @@ def test_a_fold_outlives_the_power(tmp_path: Path, memory: Path) -> None:
 
 def test_a_version_whose_publisher_died_is_synced_before_its_rows_leave_staging(tmp_path: Path, memory: Path) -> None:
     """A kill between naming a version and syncing its name, a fold by the next process, and then no power."""
-    root = tmp_path / "parent" / "house"
+    root = tmp_path / "parent" / "warehouse"
     imported(root, lines_file(tmp_path, "old", 20))
     post(root, SIGNATURES, *(f"posted{n}(uint256)" for n in range(20)))
     before = owed_now(root)
@@ -276,7 +276,7 @@ def test_a_version_whose_publisher_died_is_synced_before_its_rows_leave_staging(
 
 def test_a_checkpoint_outlives_the_power(tmp_path: Path, memory: Path) -> None:
     """It is read instead of the log's entries, so half of one would be worse than none."""
-    root = tmp_path / "parent" / "house"
+    root = tmp_path / "parent" / "warehouse"
     for number in range(2):
         imported(root, lines_file(tmp_path, f"old{number}", 20))
     post(root, SIGNATURES, "posted(uint256)")

@@ -63,7 +63,7 @@ from tests.warehouse.support import (
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
-    return Paths(tmp_path / "house")
+    return Paths(tmp_path / "warehouse")
 
 
 @pytest.fixture
@@ -250,10 +250,10 @@ def test_a_fold_alone_is_a_version_and_no_import(paths: Paths) -> None:
     """Folding counts rows in, takes no import number, and is not among the imports."""
     posted = stage(paths, SIGNATURES, "a()", "b()")
     assert fold(paths).import_id == 0
-    house = sigdir.open(paths.root)
-    assert (house.version, house.count(SIGNATURES), house.count(EVENT_SIGNATURES)) == (1, 2, 0)
-    assert places(table_of(house.snapshot, SIGNATURES)) == {r.text: (r.id, r.created_at) for r in posted}
-    assert house.sql("SELECT count(*) FROM imports").rows() == [(0,)]
+    warehouse = sigdir.open(paths.root)
+    assert (warehouse.version, warehouse.count(SIGNATURES), warehouse.count(EVENT_SIGNATURES)) == (1, 2, 0)
+    assert places(table_of(warehouse.snapshot, SIGNATURES)) == {r.text: (r.id, r.created_at) for r in posted}
+    assert warehouse.sql("SELECT count(*) FROM imports").rows() == [(0,)]
     assert publish(paths, ["c()"]).import_id == 1
     assert_clean(paths)
 
@@ -587,13 +587,13 @@ def test_every_old_version_reads_as_it_was(paths: Paths, many_files: None) -> No
         snapshot = read_snapshot(paths)
         kept.append({c: table_of(snapshot, c).to_pylist() for c in COLLECTIONS})
     for number, content in enumerate(kept, 1):
-        house = sigdir.open(paths.root, number)
-        assert house.version == number
-        assert {c: table_of(house.snapshot, c).to_pylist() for c in COLLECTIONS} == content
-        assert house.sql("SELECT count(*), max(id) FROM signatures").rows() == [
+        warehouse = sigdir.open(paths.root, number)
+        assert warehouse.version == number
+        assert {c: table_of(warehouse.snapshot, c).to_pylist() for c in COLLECTIONS} == content
+        assert warehouse.sql("SELECT count(*), max(id) FROM signatures").rows() == [
             (len(content[SIGNATURES]), content[SIGNATURES][-1]["id"])
         ]
-        assert [entry["version"] for entry in house.history()] == list(range(1, number + 1))
+        assert [entry["version"] for entry in warehouse.history()] == list(range(1, number + 1))
     assert sigdir.open(paths.root, 0).count(SIGNATURES) == 0
 
 
@@ -673,7 +673,7 @@ def test_a_staging_file_from_a_backup_costs_no_id(paths: Paths, tmp_path: Path) 
 
 
 def folders() -> Iterator[str]:
-    yield from ("house", "with space", "it's", "w[1]", "st*r", "id=7", "ünï", "100%")
+    yield from ("warehouse", "with space", "it's", "w[1]", "st*r", "id=7", "ünï", "100%")
 
 
 @pytest.mark.parametrize("folder", list(folders()))
@@ -684,15 +684,15 @@ def test_other_readers_see_the_same_rows(tmp_path: Path, folder: str) -> None:
     publish(paths, names("f", 150), names("E", 20))
     publish(paths, names("g", 15))
     delta = DeltaTable(paths.table.as_uri()).to_pyarrow_table()
-    house = sigdir.open(paths.root)
+    warehouse = sigdir.open(paths.root)
     for collection, view in ((SIGNATURES, "signatures"), (EVENT_SIGNATURES, "event_signatures")):
-        own = table_of(house.snapshot, collection).to_pylist()
+        own = table_of(warehouse.snapshot, collection).to_pylist()
         assert len(own) > 10
         theirs = delta.filter(pc.equal(delta["collection"], collection)).sort_by("id").drop_columns(["collection"])
         assert theirs.to_pylist() == own
-        viewed = house.sql(f"SELECT id, created_at, text_signature, hash, import_id FROM {view} ORDER BY id")
+        viewed = warehouse.sql(f"SELECT id, created_at, text_signature, hash, import_id FROM {view} ORDER BY id")
         assert viewed.arrow().to_pylist() == own
-    assert house.count(SIGNATURES) == 166
+    assert warehouse.count(SIGNATURES) == 166
 
 
 def test_a_folder_that_the_log_cannot_be_kept_in_is_refused(tmp_path: Path) -> None:

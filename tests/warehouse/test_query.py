@@ -88,7 +88,7 @@ ROW_TYPES = [
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Three versions: an import with rejects, one with a fold, one of rejects only. Not to be changed."""
-    paths = Paths(tmp_path_factory.mktemp("filled") / "house")
+    paths = Paths(tmp_path_factory.mktemp("filled") / "warehouse")
     publish(paths, names("f", 100), names("E", 10), ["1bad(", "2bad("])
     stage(paths, SIGNATURES, "posted()")
     publish(paths, names("g", 50))
@@ -99,8 +99,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 @pytest.fixture
 def own(filled: Paths, tmp_path: Path) -> Paths:
     """A copy that may be damaged."""
-    shutil.copytree(filled.root, tmp_path / "house")
-    return Paths(tmp_path / "house")
+    shutil.copytree(filled.root, tmp_path / "warehouse")
+    return Paths(tmp_path / "warehouse")
 
 
 @pytest.fixture(params=["empty", "created", "filled"])
@@ -133,29 +133,29 @@ def test_rows_come_out_in_arrow_types(any_house: sigdir.warehouse.Warehouse, vie
 
 def test_an_empty_folder_has_empty_views(tmp_path: Path) -> None:
     """Queries work before the first import, and looking makes no file."""
-    house = sigdir.open(tmp_path)
-    assert house.version == -1
-    assert [house.sql(f"SELECT count(*) FROM {view}").rows() for view in VIEWS] == [[(0,)]] * 4
-    assert [house.count(collection) for collection in COLLECTIONS] == [0, 0]
-    assert house.history() == []
+    warehouse = sigdir.open(tmp_path)
+    assert warehouse.version == -1
+    assert [warehouse.sql(f"SELECT count(*) FROM {view}").rows() for view in VIEWS] == [[(0,)]] * 4
+    assert [warehouse.count(collection) for collection in COLLECTIONS] == [0, 0]
+    assert warehouse.history() == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_row_views_hold_the_table(filled: Paths) -> None:
     """Each row of the snapshot is in its view once, with the derived columns beside it."""
-    house = sigdir.open(filled.root)
+    warehouse = sigdir.open(filled.root)
     for collection, view in ((SIGNATURES, "signatures"), (EVENT_SIGNATURES, "event_signatures")):
-        found = house.sql(f"SELECT * FROM {view} ORDER BY id").arrow()
-        stored = table_of(house.snapshot, collection)
+        found = warehouse.sql(f"SELECT * FROM {view} ORDER BY id").arrow()
+        stored = table_of(warehouse.snapshot, collection)
         assert found.select(stored.schema.names).to_pylist() == stored.to_pylist()
         assert found["hex_signature"].to_pylist() == ["0x" + value.hex() for value in stored["hash"].to_pylist()]
-    assert house.count(SIGNATURES) == 151
+    assert warehouse.count(SIGNATURES) == 151
 
 
 def test_the_imports_view_holds_the_history(filled: Paths) -> None:
     """One row an import: number, version, label, sums, and its sources."""
-    house = sigdir.open(filled.root)
-    rows = house.sql(
+    warehouse = sigdir.open(filled.root)
+    rows = warehouse.sql(
         "SELECT import_id, version, source, files, read, imported, duplicate, rejected, seconds,"
         " sources[1].path, sources[1].imported FROM imports ORDER BY import_id"
     ).rows()
@@ -164,7 +164,7 @@ def test_the_imports_view_holds_the_history(filled: Paths) -> None:
         (2, 2, "by hand", 1, 50, 50, 0, 0, 0.5, "in.txt", 50),
         (3, 3, "by hand", 1, 1, 0, 0, 1, 0.5, "in.txt", 0),
     ]
-    (times,) = zip(*house.sql("SELECT committed_at FROM imports ORDER BY import_id").rows(), strict=True)
+    (times,) = zip(*warehouse.sql("SELECT committed_at FROM imports ORDER BY import_id").rows(), strict=True)
     assert list(times) == sorted(times)
     assert abs(times[-1] - datetime.now(UTC)).total_seconds() < 3600
 
@@ -183,20 +183,20 @@ def test_an_older_version_has_its_own_views(filled: Paths) -> None:
     """As of a version, rows, imports, rejects and history are those of that version."""
     expected = {0: (0, 0, 0, []), 1: (100, 10, 2, [1]), 2: (151, 10, 2, [1, 2]), 3: (151, 10, 3, [1, 2, 3])}
     for version, (signatures, events, rejects, imports) in expected.items():
-        house = sigdir.open(filled.root, version)
-        assert house.version == version
-        assert house.count(SIGNATURES) == signatures
-        assert house.sql("SELECT count(*) FROM signatures").rows() == [(signatures,)]
-        assert house.sql("SELECT count(*) FROM event_signatures").rows() == [(events,)]
-        assert house.sql("SELECT count(*) FROM rejects").rows() == [(rejects,)]
-        found = house.sql("SELECT import_id, version FROM imports ORDER BY 1").rows()
+        warehouse = sigdir.open(filled.root, version)
+        assert warehouse.version == version
+        assert warehouse.count(SIGNATURES) == signatures
+        assert warehouse.sql("SELECT count(*) FROM signatures").rows() == [(signatures,)]
+        assert warehouse.sql("SELECT count(*) FROM event_signatures").rows() == [(events,)]
+        assert warehouse.sql("SELECT count(*) FROM rejects").rows() == [(rejects,)]
+        found = warehouse.sql("SELECT import_id, version FROM imports ORDER BY 1").rows()
         assert found == [(number, number) for number in imports]
-        assert [entry["version"] for entry in house.history()] == imports
+        assert [entry["version"] for entry in warehouse.history()] == imports
 
 
 def test_hashes_are_written_as_the_specification_has_them(tmp_path: Path) -> None:
     """hex_signature: 0x and lower case; bytes_signature: one character a byte, with the byte's code."""
-    paths = Paths(tmp_path / "house")
+    paths = Paths(tmp_path / "warehouse")
     every = np.arange(256, dtype=np.uint8)
     special = [bytes(32), b"\xff" * 32, b"'\"\\\n\r\t\0;" * 4, b"\x00\x01" * 16]
     hashes: dict[str, bytes] = {f"s{k}()": bytes(every[4 * k : 4 * k + 4]) + bytes([k] * 28) for k in range(64)}
@@ -210,9 +210,9 @@ def test_hashes_are_written_as_the_specification_has_them(tmp_path: Path) -> Non
     signatures, events = [f"s{k}()" for k in range(64)], [f"E{k}()" for k in range(8)]
     with Run(paths, [signatures + extra], [events + extra], digest=digest) as run:
         run.publish()
-    house = sigdir.open(paths.root)
+    warehouse = sigdir.open(paths.root)
     for view, wanted, width in (("signatures", signatures, 4), ("event_signatures", events, 32)):
-        rows = house.sql(f"SELECT text_signature, hash, hex_signature, bytes_signature FROM {view}").rows()
+        rows = warehouse.sql(f"SELECT text_signature, hash, hex_signature, bytes_signature FROM {view}").rows()
         assert {row[0] for row in rows} == {*wanted, *extra}
         for text, stored, hexadecimal, characters in rows:
             value = hashes[text][:width]
@@ -228,22 +228,22 @@ def test_hashes_are_written_as_the_specification_has_them(tmp_path: Path) -> Non
 
 def test_parameters_are_bound(filled: Paths) -> None:
     """As ``?``, ``$1`` and ``$name``; what they hold is a value, never SQL."""
-    house = sigdir.open(filled.root)
-    (row,) = house.sql("SELECT text_signature FROM signatures WHERE hash = ?", [digest_of("posted()")[:4]]).rows()
+    warehouse = sigdir.open(filled.root)
+    (row,) = warehouse.sql("SELECT text_signature FROM signatures WHERE hash = ?", [digest_of("posted()")[:4]]).rows()
     assert row == ("posted()",)
-    assert house.sql("SELECT id FROM signatures WHERE text_signature = $1", ["f0(uint256)"]).rows() == [(1,)]
+    assert warehouse.sql("SELECT id FROM signatures WHERE text_signature = $1", ["f0(uint256)"]).rows() == [(1,)]
     query = "SELECT id FROM signatures WHERE id >= $low AND id < $high ORDER BY id"
-    assert house.sql(query, {"low": 5, "high": 7}).rows() == [(5,), (6,)]
+    assert warehouse.sql(query, {"low": 5, "high": 7}).rows() == [(5,), (6,)]
     evil = "x' OR 1 = 1; DROP VIEW signatures; --"
-    assert house.sql("SELECT id FROM signatures WHERE text_signature = ?", [evil]).rows() == []
-    assert house.sql("SELECT ?", [evil]).rows() == [(evil,)]
-    assert house.sql("SELECT ?", [None]).rows() == [(None,)]
+    assert warehouse.sql("SELECT id FROM signatures WHERE text_signature = ?", [evil]).rows() == []
+    assert warehouse.sql("SELECT ?", [evil]).rows() == [(evil,)]
+    assert warehouse.sql("SELECT ?", [None]).rows() == [(None,)]
 
 
 def test_a_result_comes_as_arrow_frame_and_tuples(filled: Paths) -> None:
     """All three hold the same rows, times in UTC to the microsecond, in each as often as asked."""
-    house = sigdir.open(filled.root)
-    result = house.sql("SELECT id, created_at, text_signature, hash FROM signatures ORDER BY id LIMIT 3")
+    warehouse = sigdir.open(filled.root)
+    result = warehouse.sql("SELECT id, created_at, text_signature, hash FROM signatures ORDER BY id LIMIT 3")
     table, frame, rows = result.arrow(), result.df(), result.rows()
     assert isinstance(frame, pd.DataFrame)
     assert table.schema.types == [pa.int64(), pa.timestamp("us", tz="UTC"), pa.string(), pa.binary()]
@@ -252,7 +252,7 @@ def test_a_result_comes_as_arrow_frame_and_tuples(filled: Paths) -> None:
     assert str(frame["created_at"].dtype) == "datetime64[us, UTC]"
     assert frame["text_signature"].tolist() == [row[2] for row in rows]
     assert frame["hash"].tolist() == [row[3] for row in rows]
-    assert rows[0][1] == table_of(house.snapshot, SIGNATURES)["created_at"][0].as_py()
+    assert rows[0][1] == table_of(warehouse.snapshot, SIGNATURES)["created_at"][0].as_py()
     assert result.rows() == rows
     assert "f0(uint256)" in str(result)
 
@@ -287,10 +287,10 @@ def test_a_query_without_rows_has_its_columns(filled: Paths) -> None:
 )
 def test_bad_sql_is_a_query_error(filled: Paths, query: str) -> None:
     """Whether it shows when the query is read or when it runs, in every form of the result."""
-    house = sigdir.open(filled.root)
+    warehouse = sigdir.open(filled.root)
     for form in ("arrow", "df", "rows", "__str__"):
         with pytest.raises(QueryError):
-            getattr(house.sql(query), form)()
+            getattr(warehouse.sql(query), form)()
 
 
 @pytest.mark.parametrize("parameters", [[1, 2], {"other": 1}, [object()]])
@@ -315,13 +315,13 @@ def test_an_error_while_rows_are_written_is_told(filled: Paths, format: str) -> 
 
 def test_a_warehouse_stays_at_its_version(own: Paths) -> None:
     """What is open does not move under its user; ``refresh`` goes to the newest version."""
-    house = sigdir.open(own.root)
+    warehouse = sigdir.open(own.root)
     pinned = sigdir.open(own.root, 1)
     publish(own, ["new()"])
     count = "SELECT count(*) FROM signatures"
-    assert (house.version, house.count(SIGNATURES), house.sql(count).rows()) == (3, 151, [(151,)])
-    house.refresh()
-    assert (house.version, house.count(SIGNATURES), house.sql(count).rows()) == (4, 152, [(152,)])
+    assert (warehouse.version, warehouse.count(SIGNATURES), warehouse.sql(count).rows()) == (3, 151, [(151,)])
+    warehouse.refresh()
+    assert (warehouse.version, warehouse.count(SIGNATURES), warehouse.sql(count).rows()) == (4, 152, [(152,)])
     pinned.refresh()
     assert (pinned.version, pinned.count(SIGNATURES), pinned.count(EVENT_SIGNATURES)) == (1, 100, 10)
 
@@ -329,9 +329,9 @@ def test_a_warehouse_stays_at_its_version(own: Paths) -> None:
 def test_a_relative_path_is_fixed_when_opened(own: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """Changing the working directory later changes nothing."""
     monkeypatch.chdir(own.root.parent)
-    house = sigdir.open("house")
+    warehouse = sigdir.open("warehouse")
     monkeypatch.chdir("/")
-    assert house.sql("SELECT count(*) FROM signatures").rows() == [(151,)]
+    assert warehouse.sql("SELECT count(*) FROM signatures").rows() == [(151,)]
 
 
 def test_history_tells_every_commit(filled: Paths) -> None:
@@ -365,7 +365,7 @@ def test_history_tells_every_commit(filled: Paths) -> None:
         "SET memory_limit = '100GB'",
         "RESET temp_directory",
         "SELECT * FROM frame",
-        "SELECT * FROM house",
+        "SELECT * FROM warehouse",
     ],
 )
 def test_a_query_reads_the_warehouse_and_nothing_else(own: Paths, query: str) -> None:
@@ -374,10 +374,10 @@ def test_a_query_reads_the_warehouse_and_nothing_else(own: Paths, query: str) ->
     outside.write_text("secret")
     (own.root / "link").symlink_to(outside)
     frame = pa.table({"secret": [1]})
-    house = sigdir.open(own.root)
+    warehouse = sigdir.open(own.root)
     before = sorted(own.root.parent.glob("outside*"))
     with pytest.raises(QueryError):
-        house.sql(query.format(root=own.root, outside=outside)).rows()
+        warehouse.sql(query.format(root=own.root, outside=outside)).rows()
     assert sorted(own.root.parent.glob("outside*")) == before
     assert frame.num_rows == 1
 
@@ -408,7 +408,7 @@ def test_a_query_reads_the_warehouse_and_nothing_else(own: Paths, query: str) ->
 def test_a_query_writes_nothing(own: Paths, query: str) -> None:
     """Least of all into the warehouse: SQL may come from anyone."""
     file = read_snapshot(own).files[SIGNATURES][0].path
-    house = sigdir.open(own.root)
+    warehouse = sigdir.open(own.root)
 
     def content() -> dict[str, bytes]:
         found = [path for path in own.root.rglob("*") if path.is_file()]
@@ -416,7 +416,7 @@ def test_a_query_writes_nothing(own: Paths, query: str) -> None:
 
     before = content()
     with pytest.raises(QueryError):
-        house.sql(query.format(root=own.root, file=file)).rows()
+        warehouse.sql(query.format(root=own.root, file=file)).rows()
     assert content() == before
 
 
@@ -424,12 +424,12 @@ def test_unsafe_sql_does_what_the_engine_can(own: Paths) -> None:
     """Who asks for it may read other files, write them, and change the settings; views are the same."""
     outside = own.root.parent / "outside.csv"
     outside.write_text("secret\n7\n")
-    house = sigdir.open(own.root, unsafe=True)
-    assert house.sql(f"SELECT secret FROM '{outside}'").rows() == [(7,)]
-    house.sql(f"COPY (SELECT id FROM signatures LIMIT 1) TO '{own.root.parent}/out.csv'").rows()
+    warehouse = sigdir.open(own.root, unsafe=True)
+    assert warehouse.sql(f"SELECT secret FROM '{outside}'").rows() == [(7,)]
+    warehouse.sql(f"COPY (SELECT id FROM signatures LIMIT 1) TO '{own.root.parent}/out.csv'").rows()
     assert (own.root.parent / "out.csv").exists()
-    house.sql("SET memory_limit = '2GB'").rows()
-    assert house.sql("SELECT count(*) FROM signatures").rows() == [(house.count(SIGNATURES),)]
+    warehouse.sql("SET memory_limit = '2GB'").rows()
+    assert warehouse.sql("SELECT count(*) FROM signatures").rows() == [(warehouse.count(SIGNATURES),)]
 
 
 def test_the_command_is_confined_unless_told(own: Paths) -> None:
@@ -561,17 +561,17 @@ def test_a_log_that_cannot_be_read_is_unusable(own: Paths, damage: Callable[[Pat
 def test_a_damaged_file_is_told_in_one_line(own: Paths, damage: Callable[[Paths], None]) -> None:
     """A query raises UnreadableWarehouse or QueryError, one line that names the file."""
     damage(own)
-    house = sigdir.open(own.root)
+    warehouse = sigdir.open(own.root)
     with pytest.raises((UnreadableWarehouse, QueryError), match=r"\.parquet") as caught:
-        house.sql("SELECT count(text_signature) FROM signatures, rejects").rows()
+        warehouse.sql("SELECT count(text_signature) FROM signatures, rejects").rows()
     assert "\n" not in str(caught.value)
 
 
 def test_older_versions_outlive_damage_to_newer_ones(own: Paths) -> None:
     """A version reads as it was while its own entries and files are whole."""
     garbage_in_the_log(own)
-    house = sigdir.open(own.root, 1)
-    assert house.sql("SELECT count(*) FROM signatures").rows() == [(100,)]
+    warehouse = sigdir.open(own.root, 1)
+    assert warehouse.sql("SELECT count(*) FROM signatures").rows() == [(100,)]
 
 
 @pytest.mark.parametrize("version", [4, 1000, -1])
@@ -639,7 +639,7 @@ def test_a_foreign_commit_is_no_trouble(own: Paths) -> None:
     """A commit by another tool is a version without an account of itself."""
     table = DeltaTable(own.table)
     table.alter.set_table_properties({"delta.appendOnly": "false"})
-    house = sigdir.open(own.root)
-    assert (house.version, house.count(SIGNATURES)) == (4, 151)
-    assert house.sql("SELECT max(version), count(*) FROM imports").rows() == [(3, 3)]
+    warehouse = sigdir.open(own.root)
+    assert (warehouse.version, warehouse.count(SIGNATURES)) == (4, 151)
+    assert warehouse.sql("SELECT max(version), count(*) FROM imports").rows() == [(3, 3)]
     assert publish(own, ["new()"]).import_id == 4

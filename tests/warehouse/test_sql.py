@@ -36,18 +36,18 @@ def by_first_letter(text: pa.StringArray) -> npt.NDArray[np.uint8]:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> sigdir.warehouse.Warehouse:
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> sigdir.warehouse.Warehouse:
     """Two imports of a few texts, whose selectors are their first letter. Not to be changed."""
-    paths = Paths(tmp_path_factory.mktemp("colliding") / "house")
+    paths = Paths(tmp_path_factory.mktemp("colliding") / "warehouse")
     for signatures, events in ((SIGNATURES[:4], EVENTS), (SIGNATURES[4:], [])):
         with Run(paths, [signatures], [events] if events else [], digest=by_first_letter) as run:
             run.publish()
     return sigdir.open(paths.root)
 
 
-def test_the_views_are_listed(house: sigdir.warehouse.Warehouse) -> None:
+def test_the_views_are_listed(warehouse: sigdir.warehouse.Warehouse) -> None:
     """SHOW TABLES names them and nothing of how they are made."""
-    assert house.sql("SHOW TABLES").rows() == [(view,) for view in sorted(VIEWS)]
+    assert warehouse.sql("SHOW TABLES").rows() == [(view,) for view in sorted(VIEWS)]
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -58,27 +58,27 @@ def test_every_view_is_there_without_rows(tmp_path: Path, view: str) -> None:
     assert empty.sql(f"FROM {view}").arrow().num_columns > 3
 
 
-def test_collisions_are_selectors_with_several_texts(house: sigdir.warehouse.Warehouse) -> None:
+def test_collisions_are_selectors_with_several_texts(warehouse: sigdir.warehouse.Warehouse) -> None:
     """Each with its texts, oldest first, across imports; a selector with one text is none."""
-    found = house.sql("SELECT hex_signature, texts, text_signatures, hash FROM collisions ORDER BY hash").rows()
+    found = warehouse.sql("SELECT hex_signature, texts, text_signatures, hash FROM collisions ORDER BY hash").rows()
     assert found == [
         ("0x61616161", 3, ["a1(uint256)", "a2()", "a3()"], b"aaaa"),
         ("0x62626262", 3, ["b1()", "b2(bool,(address,uint8[2])[],string)", "b2()"], b"bbbb"),
     ]
 
 
-def test_names_count_their_texts(house: sigdir.warehouse.Warehouse) -> None:
+def test_names_count_their_texts(warehouse: sigdir.warehouse.Warehouse) -> None:
     """In all and in each collection; the case of letters tells names apart."""
-    found = house.sql("SELECT name, texts, signatures, event_signatures FROM names ORDER BY name").rows()
+    found = warehouse.sql("SELECT name, texts, signatures, event_signatures FROM names ORDER BY name").rows()
     assert found == [
         ("C", 1, 0, 1), ("a1", 1, 1, 0), ("a2", 1, 1, 0), ("a3", 1, 1, 0), ("b1", 1, 1, 0), ("b2", 3, 2, 1),
         ("c", 2, 1, 1),
     ]  # fmt: skip
 
 
-def test_parameters_are_one_a_row(house: sigdir.warehouse.Warehouse) -> None:
+def test_parameters_are_one_a_row(warehouse: sigdir.warehouse.Warehouse) -> None:
     """With collection, id, position and type; a tuple at the top is one; a text without any has no row."""
-    found = house.sql("SELECT * FROM parameters ORDER BY collection, id, position").rows()
+    found = warehouse.sql("SELECT * FROM parameters ORDER BY collection, id, position").rows()
     long = SIGNATURES[4]
     assert found == [
         ("event-signatures", 2, 1, "address", "C(address)"),
@@ -141,33 +141,33 @@ def test_macros_of_nothing_are_nothing(macro: str) -> None:
 
 def test_old_entries_are_read_by_those_who_ask_for_them(tmp_path: Path) -> None:
     """A version long merged away is looked at for imports and rejects, and for nothing else."""
-    paths = Paths(tmp_path / "house")
+    paths = Paths(tmp_path / "warehouse")
     for number in range(8):
         publish(paths, [f"f{number}()"], rejects=[f"{number}bad("])
     compact(paths, everything)
     DeltaTable(paths.table).create_checkpoint()
-    house = sigdir.open(paths.root)
-    expected = house.sql("SELECT count(*) FROM signatures").rows()
+    warehouse = sigdir.open(paths.root)
+    expected = warehouse.sql("SELECT count(*) FROM signatures").rows()
     paths.log_entry(1).write_bytes(b'{"commitInfo": cut off')
-    house = sigdir.open(paths.root)
-    assert house.sql("SELECT count(*) FROM signatures").rows() == expected == [(8,)]
-    assert house.sql("SELECT count(*) FROM parameters").rows() == [(0,)]
+    warehouse = sigdir.open(paths.root)
+    assert warehouse.sql("SELECT count(*) FROM signatures").rows() == expected == [(8,)]
+    assert warehouse.sql("SELECT count(*) FROM parameters").rows() == [(0,)]
     for view in ("imports", "rejects"):
         with pytest.raises(UnreadableWarehouse, match=str(paths.log_entry(1))) as caught:
-            house.sql(f"SELECT count(*) FROM {view}").rows()
+            warehouse.sql(f"SELECT count(*) FROM {view}").rows()
         assert "\n" not in str(caught.value)
-    assert house.sql("SELECT count(*) FROM signatures").rows() == [(8,)]
+    assert warehouse.sql("SELECT count(*) FROM signatures").rows() == [(8,)]
 
 
-def test_the_log_is_read_anew_by_each_query(house: sigdir.warehouse.Warehouse) -> None:
+def test_the_log_is_read_anew_by_each_query(warehouse: sigdir.warehouse.Warehouse) -> None:
     """A view of the log can be joined with itself and asked again."""
     query = "SELECT count(*) FROM imports a JOIN imports b ON a.import_id <= b.import_id"
-    assert house.sql(query).rows() == house.sql(query).rows() == [(3,)]
+    assert warehouse.sql(query).rows() == warehouse.sql(query).rows() == [(3,)]
 
 
 def test_each_file_has_the_digest_of_its_commit(tmp_path: Path) -> None:
     """Found by halving the log, also where the clock was set back while it grew."""
-    paths = Paths(tmp_path / "house")
+    paths = Paths(tmp_path / "warehouse")
     for number in range(9):
         publish(paths, [f"f{number}()"], [f"E{number}()"] if number % 2 else [])
     expected = {name: digest for entry in history(paths) for name, digest in entry.get("sha256", {}).items()}
@@ -195,7 +195,9 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", [*FILES, "lines.txt.gz", "rows.parquet"])
-def test_a_file_is_a_view_of_the_name_it_is_given(house: sigdir.warehouse.Warehouse, tmp_path: Path, name: str) -> None:
+def test_a_file_is_a_view_of_the_name_it_is_given(
+    warehouse: sigdir.warehouse.Warehouse, tmp_path: Path, name: str
+) -> None:
     """Read as its ending says; a file of text has one column, whatever stands in its lines."""
     file = tmp_path / "it's here" / name
     file.parent.mkdir()
@@ -204,7 +206,7 @@ def test_a_file_is_a_view_of_the_name_it_is_given(house: sigdir.warehouse.Wareho
     else:
         content = FILES[name.removesuffix(".gz")]
         file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    mine = sigdir.open(house.paths.root, files={"mine": file})
+    mine = sigdir.open(warehouse.paths.root, files={"mine": file})
     found = mine.sql("FROM mine").arrow().to_pylist()
     if "lines" in name:
         assert [row["text"] for row in found if row["text"]] == [
@@ -215,12 +217,12 @@ def test_a_file_is_a_view_of_the_name_it_is_given(house: sigdir.warehouse.Wareho
     assert mine.sql("SELECT count(*) FROM signatures").rows() == [(len(SIGNATURES),)]
 
 
-def test_a_file_that_is_named_opens_no_other(house: sigdir.warehouse.Warehouse, tmp_path: Path) -> None:
+def test_a_file_that_is_named_opens_no_other(warehouse: sigdir.warehouse.Warehouse, tmp_path: Path) -> None:
     """Neither one beside it, nor itself to be written."""
     file, other = tmp_path / "mine.csv", tmp_path / "other.csv"
     file.write_text("n\n1\n")
     other.write_text("n\n2\n")
-    mine = sigdir.open(house.paths.root, files={"mine": file})
+    mine = sigdir.open(warehouse.paths.root, files={"mine": file})
     assert mine.sql(f"SELECT n FROM '{file}'").rows() == [(1,)]
     for query in (f"FROM '{other}'", f"FROM '{tmp_path}/*.csv'", f"COPY (SELECT 1) TO '{file}'"):
         with pytest.raises(QueryError):
@@ -229,28 +231,28 @@ def test_a_file_that_is_named_opens_no_other(house: sigdir.warehouse.Warehouse, 
 
 
 @pytest.mark.parametrize("name", ["signatures", "Imports", "no name", "1st", 'x"y', ""])
-def test_a_file_needs_a_name_of_its_own(house: sigdir.warehouse.Warehouse, tmp_path: Path, name: str) -> None:
+def test_a_file_needs_a_name_of_its_own(warehouse: sigdir.warehouse.Warehouse, tmp_path: Path, name: str) -> None:
     """One that SQL can write and that no view of ours has."""
     file = tmp_path / "mine.csv"
     file.write_text("n\n1\n")
     with pytest.raises(QueryError, match="name"):
-        sigdir.open(house.paths.root, files={name: file}).sql("SELECT 1")
+        sigdir.open(warehouse.paths.root, files={name: file}).sql("SELECT 1")
 
 
 @pytest.mark.parametrize("content", [None, b"PAR1 but no more"])
 def test_a_file_that_cannot_be_read_is_told(
-    house: sigdir.warehouse.Warehouse, tmp_path: Path, content: bytes | None
+    warehouse: sigdir.warehouse.Warehouse, tmp_path: Path, content: bytes | None
 ) -> None:
     """With its path, in one line."""
     file = tmp_path / "mine.parquet"
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(QueryError, match=str(file)) as caught:
-        sigdir.open(house.paths.root, files={"mine": file}).sql("SELECT 1")
+        sigdir.open(warehouse.paths.root, files={"mine": file}).sql("SELECT 1")
     assert "\n" not in str(caught.value)
 
 
-def test_a_result_outlives_its_warehouse(house: sigdir.warehouse.Warehouse) -> None:
+def test_a_result_outlives_its_warehouse(warehouse: sigdir.warehouse.Warehouse) -> None:
     """What opened it may be forgotten before the rows are read."""
-    reader = sigdir.open(house.paths.root).sql("SELECT id FROM signatures ORDER BY id").reader(2)
+    reader = sigdir.open(warehouse.paths.root).sql("SELECT id FROM signatures ORDER BY id").reader(2)
     assert pa.Table.from_batches(list(reader))["id"].to_pylist() == [1, 2, 3, 4, 5, 6, 7]

@@ -79,9 +79,9 @@ def crowded(text: pa.StringArray) -> npt.NDArray[np.uint8]:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> sigdir.warehouse.Warehouse:
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> sigdir.warehouse.Warehouse:
     """Two imports with rejects, POSTed rows that were folded, names and selectors that repeat."""
-    paths = Paths(tmp_path_factory.mktemp("statistics") / "house")
+    paths = Paths(tmp_path_factory.mktemp("statistics") / "warehouse")
     with Run(paths, [made(1, 300)], [made(2, 90)], digest=crowded) as run:
         run.publish(rejects=["!", "?"])
     publish(paths, made(3, 200), rejects=["nope"])
@@ -92,12 +92,12 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> sigdir.warehouse.Warehous
 
 
 @pytest.fixture(scope="module")
-def counted(house: sigdir.warehouse.Warehouse) -> Statistics:
-    return statistics(house)
+def counted(warehouse: sigdir.warehouse.Warehouse) -> Statistics:
+    return statistics(warehouse)
 
 
-def rows_of(house: sigdir.warehouse.Warehouse, collection: Collection) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = house.sql(f"FROM {collection.view_name}").arrow().to_pylist()
+def rows_of(warehouse: sigdir.warehouse.Warehouse, collection: Collection) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = warehouse.sql(f"FROM {collection.view_name}").arrow().to_pylist()
     return rows
 
 
@@ -134,9 +134,11 @@ def style_of(text: str) -> str:
     return "Capitalised" if name[0].isupper() else "camelCase"
 
 
-def splits(house: sigdir.warehouse.Warehouse, whats: Any) -> dict[str, tuple[int, int]]:
+def splits(warehouse: sigdir.warehouse.Warehouse, whats: Any) -> dict[str, tuple[int, int]]:
     """How often each thing that ``whats`` gives of a text comes in either collection."""
-    counts = [Counter(what for row in rows_of(house, c) for what in whats(row["text_signature"])) for c in COLLECTIONS]
+    counts = [
+        Counter(what for row in rows_of(warehouse, c) for what in whats(row["text_signature"])) for c in COLLECTIONS
+    ]
     return {what: (counts[0][what], counts[1][what]) for what in {*counts[0], *counts[1]}}
 
 
@@ -145,10 +147,12 @@ def as_dict(found: Sequence[Split]) -> dict[str, tuple[int, int]]:
     return {split.what: (split.signatures, split.events) for split in found}
 
 
-def test_parameters_are_counted_by_type_and_by_number(house: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
+def test_parameters_are_counted_by_type_and_by_number(
+    warehouse: sigdir.warehouse.Warehouse, counted: Statistics
+) -> None:
     """A tuple is one parameter however deep it nests, and lists count by what is at their top."""
-    assert as_dict(counted.types) == splits(house, parameters_of)
-    assert as_dict(counted.parameters) == splits(house, lambda text: [str(len(parameters_of(text)))])
+    assert as_dict(counted.types) == splits(warehouse, parameters_of)
+    assert as_dict(counted.parameters) == splits(warehouse, lambda text: [str(len(parameters_of(text)))])
     assert [split.what for split in counted.types[:1]] == [
         max(as_dict(counted.types).items(), key=lambda item: sum(item[1]))[0]
     ]
@@ -156,7 +160,7 @@ def test_parameters_are_counted_by_type_and_by_number(house: sigdir.warehouse.Wa
 
 def test_types_beyond_the_thirty_most_common_are_one(tmp_path: Path) -> None:
     """A warehouse may have arrays of any size; what is rare is summed as the last entry."""
-    paths = Paths(tmp_path / "house")
+    paths = Paths(tmp_path / "warehouse")
     texts = [f"f{row}(uint256[{size}])" for size in range(1, 50) for row in range(1 + (size < 31))]
     publish(paths, texts)
     found = statistics(sigdir.open(paths.root)).types
@@ -167,25 +171,25 @@ def test_types_beyond_the_thirty_most_common_are_one(tmp_path: Path) -> None:
 
 def test_a_list_nested_beyond_all_use_counts_once(tmp_path: Path) -> None:
     """Beyond twenty levels a parameter list is one tuple: no text makes the count slow."""
-    paths = Paths(tmp_path / "house")
+    paths = Paths(tmp_path / "warehouse")
     publish(paths, [f"f({'(' * 9000}{')' * 9000},bool)"])
     found = statistics(sigdir.open(paths.root))
     assert found.parameters == (Split("1", 1, 0),)
     assert found.types == (Split("tuple", 1, 0),)
 
 
-def test_names_are_counted_by_style(house: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
+def test_names_are_counted_by_style(warehouse: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
     """Every style is there, in the order of STYLES, and each row counts once."""
-    expected = dict.fromkeys(STYLES, (0, 0)) | splits(house, lambda text: [style_of(text)])
+    expected = dict.fromkeys(STYLES, (0, 0)) | splits(warehouse, lambda text: [style_of(text)])
     assert list(as_dict(counted.styles).items()) == [(style, expected[style]) for style in STYLES]
-    both = [row["text_signature"] for c in COLLECTIONS for row in rows_of(house, c)]
+    both = [row["text_signature"] for c in COLLECTIONS for row in rows_of(warehouse, c)]
     assert counted.names == len({text.partition("(")[0] for text in both})
     assert counted.parameter_lists == len({text[text.index("(") :] for text in both})
 
 
-def test_selectors_are_counted_by_their_texts(house: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
+def test_selectors_are_counted_by_their_texts(warehouse: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
     """How many selectors have two texts, three and so on, and which has most; topics stay out of it."""
-    texts = Counter(row["hash"] for row in rows_of(house, SIGNATURES))
+    texts = Counter(row["hash"] for row in rows_of(warehouse, SIGNATURES))
     assert {each.of: each.found for each in counted.shared if each.found} == {
         of: count for of, count in Counter(texts.values()).items() if of > 1
     }
@@ -193,9 +197,9 @@ def test_selectors_are_counted_by_their_texts(house: sigdir.warehouse.Warehouse,
     assert texts[bytes.fromhex((counted.most_shared or "")[2:])] == max(texts.values()) > 3
 
 
-def test_selectors_are_counted_by_leading_zeros(house: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
+def test_selectors_are_counted_by_leading_zeros(warehouse: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
     """Texts whose selector begins with at least one zero digit, two and so on to eight."""
-    digits = [row["hash"].hex() for row in rows_of(house, SIGNATURES)]
+    digits = [row["hash"].hex() for row in rows_of(warehouse, SIGNATURES)]
     assert [(each.of, each.found) for each in counted.zeros] == [
         (of, sum(each.startswith("0" * of) for each in digits)) for of in range(1, 9)
     ]
@@ -212,17 +216,17 @@ def test_chance_is_the_binomial_one(texts: int) -> None:
     assert expected_shared(texts, texts + 1) == 0
 
 
-def moments(house: sigdir.warehouse.Warehouse) -> Iterator[tuple[datetime, Collection]]:
+def moments(warehouse: sigdir.warehouse.Warehouse) -> Iterator[tuple[datetime, Collection]]:
     """When each row was there to be seen."""
-    committed = dict(house.sql("SELECT import_id, committed_at FROM imports").rows())
+    committed = dict(warehouse.sql("SELECT import_id, committed_at FROM imports").rows())
     for collection in COLLECTIONS:
-        for row in rows_of(house, collection):
+        for row in rows_of(warehouse, collection):
             yield committed.get(row["import_id"], row["created_at"]), collection
 
 
-def test_growth_is_what_was_there_by_then(house: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
+def test_growth_is_what_was_there_by_then(warehouse: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
     """Each point has the rows up to its time; an import's rows come with its commit."""
-    came = list(moments(house))
+    came = list(moments(warehouse))
     for held in counted.growth:
         by_then = Counter(collection for at, collection in came if at <= held.at)
         assert (held.signatures, held.events) == (by_then[SIGNATURES], by_then[EVENT_SIGNATURES])
@@ -230,9 +234,11 @@ def test_growth_is_what_was_there_by_then(house: sigdir.warehouse.Warehouse, cou
     assert [held.at for held in counted.growth] == sorted({held.at for held in counted.growth})
 
 
-def test_imports_sources_and_reasons_are_the_accounts(house: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
+def test_imports_sources_and_reasons_are_the_accounts(
+    warehouse: sigdir.warehouse.Warehouse, counted: Statistics
+) -> None:
     """Read is new, known and refused, import by import and file by file."""
-    entries = [entry for entry in house.history() if "import" in entry]
+    entries = [entry for entry in warehouse.history() if "import" in entry]
     assert [(each.import_id, each.imported, each.rejected) for each in counted.imports] == [
         (entry["import"], entry["totals"]["imported"], entry["totals"]["rejected"]) for entry in entries
     ]
@@ -244,9 +250,9 @@ def test_imports_sources_and_reasons_are_the_accounts(house: sigdir.warehouse.Wa
     assert counted.import_count == 2
 
 
-def test_an_older_version_has_its_own_numbers(house: sigdir.warehouse.Warehouse) -> None:
+def test_an_older_version_has_its_own_numbers(warehouse: sigdir.warehouse.Warehouse) -> None:
     """What came later is in none of the counts."""
-    first = statistics(sigdir.open(house.paths.root, 1))
+    first = statistics(sigdir.open(warehouse.paths.root, 1))
     assert (first.version, first.import_count, first.reasons) == (1, 1, (("bad_name", 2),))
     assert first.total == sum(split.signatures + split.events for split in first.styles) == first.imports[0].imported
 

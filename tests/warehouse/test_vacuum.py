@@ -61,7 +61,7 @@ Content = dict[Collection, list[dict[str, Any]]]
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
     """A warehouse of eight versions: rounds of two imports and a compaction, and an import at the end."""
-    paths = Paths(tmp_path / "house")
+    paths = Paths(tmp_path / "warehouse")
     for number in range(2):
         publish(paths, names(f"a{number}_", 4), [f"A{number}()"], rejects=[f"{number}bad("])
         publish(paths, names(f"b{number}_", 4), [f"B{number}()"])
@@ -170,17 +170,17 @@ def test_a_second_vacuum_with_a_longer_window_knows_what_is_gone(paths: Paths) -
 
 def test_the_history_stays(paths: Paths) -> None:
     """Imports, their sources and rejects, and what each commit says, whatever is vacuumed."""
-    house = sigdir.open(paths.root)
+    warehouse = sigdir.open(paths.root)
     queries = [
         "SELECT * FROM imports ORDER BY 1",
         "SELECT * FROM rejects ORDER BY 1",
         "SELECT * FROM signatures ORDER BY 1",
     ]
-    before, history = [house.sql(query).rows() for query in queries], house.history()
+    before, history = [warehouse.sql(query).rows() for query in queries], warehouse.history()
     vacuum(paths, NOTHING)
-    house = sigdir.open(paths.root)
-    assert [house.sql(query).rows() for query in queries] == before
-    assert house.history() == history
+    warehouse = sigdir.open(paths.root)
+    assert [warehouse.sql(query).rows() for query in queries] == before
+    assert warehouse.history() == history
     assert list(paths.rejects.iterdir())
 
 
@@ -272,7 +272,7 @@ def test_nothing_goes_while_another_publishes(paths: Paths, tmp_path: Path) -> N
 
 def test_where_nothing_was_published_there_is_nothing_to_do(tmp_path: Path) -> None:
     """No folder, and one with nothing but staged rows."""
-    paths = Paths(tmp_path / "house")
+    paths = Paths(tmp_path / "warehouse")
     assert vacuum(paths) == Vacuumed(-1, -1, ())
     assert not paths.root.exists()
     stage(paths, SIGNATURES, "f()")
@@ -335,7 +335,7 @@ steps = st.one_of(
 def test_rows_outlive_whatever_is_done(done: list[tuple[Any, ...]]) -> None:
     """Against a plain model: the texts that were taken in, each at the place where it was first seen."""
     with ExitStack() as stack:
-        paths = Paths(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "house")
+        paths = Paths(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "warehouse")
         known: dict[Collection, dict[str, tuple[int, int] | None]] = {c: {} for c in COLLECTIONS}
         contents: dict[int, Content] = {}
         oldest = 0

@@ -83,7 +83,7 @@ def assert_found(paths: Paths, what: str, where: str, why: str = "") -> dict[str
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two imports with rejects, a fold with rows of both collections, rows in staging, an index of each file."""
     folder = tmp_path_factory.mktemp("verify")
-    paths = Paths(folder / "house")
+    paths = Paths(folder / "warehouse")
     for name, rows in (("old", 400), ("new", 200)):
         lines = folder / f"{name}.txt"
         events = [f"event {name}{number}(address indexed a)" for number in range(rows // 10)]
@@ -105,8 +105,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def paths(base: Path, tmp_path: Path) -> Paths:
-    shutil.copytree(base, tmp_path / "house")
-    return Paths(tmp_path / "house")
+    shutil.copytree(base, tmp_path / "warehouse")
+    return Paths(tmp_path / "warehouse")
 
 
 def data_file(paths: Paths, number: int = 0, collection: Collection = SIGNATURES) -> DataFile:
