@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import numpy as np
+from Crypto.Hash import keccak
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.hash_order import sorted_hashes
@@ -41,7 +42,31 @@ LISTS: Mapping[Collection, str] = {SIGNATURES: SIGNATURES_PATH, EVENT_SIGNATURES
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
+TRANSFER = "transfer(address,uint256)"
+SPAM = "many_msg_babbage(bytes1)"
+"""It has the selector of ``TRANSFER``."""
+EVENT = "Transfer(address,address,uint256)"
+TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+"""The hash of ``EVENT``."""
+
 Found = TypeVar("Found")
+
+
+# The hashes, by another implementation.
+
+
+def digest(text: str) -> bytes:
+    """The Keccak-256 of a text, 32 bytes."""
+    value: bytes = keccak.new(digest_bits=256, data=text.encode()).digest()
+    return value
+
+
+def selector(text: str) -> str:
+    return "0x" + digest(text)[:4].hex()
+
+
+def topic(text: str) -> str:
+    return "0x" + digest(text).hex()
 
 
 # A client.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,39 +11,22 @@ import pytest
 from eth_abi.abi import encode
 
 from sigdir.signatures.calldata import MAX_BYTES
-from tests.conftest import Sigdir, import_files
+from tests.conftest import Sigdir
 from tests.serve.support import (
     FORM,
+    SPAM,
+    TRANSFER,
     Server,
     get,
     multipart,
     post,
-    post_text,
     request,
-    serving,
+    selector,
 )
 
 PATH = "/api/v1/decode/"
 TO = "0x" + "ab" * 20
-TRANSFER = "0xa9059cbb" + encode(["address", "uint256"], [TO, 1000]).hex()
-SPAM = "many_msg_babbage(bytes1)"
-"""It has the selector of transfer(address,uint256)."""
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("decode") / "warehouse"
-    (rows := folder.with_name("rows.txt")).write_text(f"{SPAM}\nset(bytes,(uint8,string)[])\n")
-    import_files([rows], folder)
-    with serving(folder) as server:
-        assert post_text(server.port, "transfer(address,uint256)").status == 201
-        yield server
-
-
-@pytest.fixture
-def server(served: Server) -> Iterator[Server]:
-    yield served
-    assert served.errors() == []
+CALLDATA = "0xa9059cbb" + encode(["address", "uint256"], [TO, 1000]).hex()
 
 
 def decoded(server: Server, data: str) -> Any:
@@ -54,14 +36,14 @@ def decoded(server: Server, data: str) -> Any:
 
 
 def test_each_text_of_the_selector_is_tried(server: Server) -> None:
-    """What decodes comes first although it is the newer one; what does not is there with the reason."""
-    assert decoded(server, TRANSFER) == {
+    """A text that decodes comes first although it is newer; one that does not is listed with the reason."""
+    assert decoded(server, CALLDATA) == {
         "selector": "0xa9059cbb",
         "bytes": 68,
         "texts": 2,
         "candidates": [
             {
-                "text_signature": "transfer(address,uint256)",
+                "text_signature": TRANSFER,
                 "filtered": False,
                 "decodes": True,
                 "exact": True,
@@ -80,7 +62,7 @@ def test_each_text_of_the_selector_is_tried(server: Server) -> None:
 
 
 def test_bytes_left_over_are_counted(server: Server) -> None:
-    first = decoded(server, TRANSFER + "00" * 5)["candidates"][0]
+    first = decoded(server, CALLDATA + "00" * 5)["candidates"][0]
     assert (first["exact"], first["left_over"]) == (False, 5)
 
 
@@ -89,11 +71,11 @@ def test_a_selector_without_texts_has_no_candidates(server: Server) -> None:
 
 
 def test_long_data_is_posted(server: Server) -> None:
-    """As JSON, as a form and as multipart; over the bound it is refused."""
-    from sigdir.signatures.keccak import keccak256
-
-    selector = keccak256(b"set(bytes,(uint8,string)[])")[:4].hex()
-    data = "0x" + selector + encode(["bytes", "(uint8,string)[]"], [bytes(60_000), [(1, "é")]]).hex()
+    """POST accepts JSON and both kinds of form; data over the bound is refused."""
+    data = (
+        selector("set(bytes,(uint8,string)[])")
+        + encode(["bytes", "(uint8,string)[]"], [bytes(60_000), [(1, "é")]]).hex()
+    )
     body, headers = multipart({"data": data})
     for answer in (
         post(server.port, PATH, {"data": data}),
@@ -110,35 +92,35 @@ def test_long_data_is_posted(server: Server) -> None:
 
 
 @pytest.mark.parametrize("data", ["", "0x", "xyz", "0xa9059cb", "a9059cbb0"])
-def test_what_is_no_calldata_is_400(server: Server, data: str) -> None:
+def test_bad_calldata_is_400(server: Server, data: str) -> None:
     answer = get(server.port, f"{PATH}?data={data}")
     assert (answer.status, list(answer.json())) == (400, ["data"])
 
 
 def test_the_slash_may_be_left_out(server: Server) -> None:
-    answer = get(server.port, f"{PATH[:-1]}?data={TRANSFER}")
-    assert (answer.status, answer.header("Location")) == (301, f"{PATH}?data={TRANSFER}")
+    answer = get(server.port, f"{PATH[:-1]}?data={CALLDATA}")
+    assert (answer.status, answer.header("Location")) == (301, f"{PATH}?data={CALLDATA}")
 
 
 # The command.
 
 
 def test_the_command_answers_as_the_server_does(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None:
-    """From the argument, from a file, from standard input; POSTed rows that are not folded are there too."""
-    (file := tmp_path / "data.hex").write_text(TRANSFER[:40] + "\n" + TRANSFER[40:] + "\n")
+    """It reads an argument, a file or standard input, and finds POSTed rows that are not folded."""
+    (file := tmp_path / "data.hex").write_text(CALLDATA[:40] + "\n" + CALLDATA[40:] + "\n")
     warehouse: list[str | Path] = ["--warehouse", server.folder]
-    for argument, stdin in ((TRANSFER, b""), (f"@{file}", b""), ("-", TRANSFER.encode())):
+    for argument, stdin in ((CALLDATA, b""), (f"@{file}", b""), ("-", CALLDATA.encode())):
         ran = run_sigdir("decode", argument, "--json", *warehouse, stdin=stdin)
         assert (ran.returncode, ran.stderr) == (0, b"")
-        assert json.loads(ran.stdout) == decoded(server, TRANSFER)
-    shown = run_sigdir("decode", TRANSFER + "00", *warehouse).stdout.decode().splitlines()
-    assert shown[0] == "transfer(address,uint256)  1 bytes left over"
+        assert json.loads(ran.stdout) == decoded(server, CALLDATA)
+    shown = run_sigdir("decode", CALLDATA + "00", *warehouse).stdout.decode().splitlines()
+    assert shown[0] == f"{TRANSFER}  1 bytes left over"
     assert shown[1:3] == [f"  address  {TO}", "  uint256  1000"]
     assert shown[3].startswith(f"{SPAM}  does not decode: ")
 
 
-def test_the_status_says_whether_anything_decodes(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None:
-    """1 where nothing does, 2 with one line where the data, the file or the warehouse is none."""
+def test_the_exit_status_is_whether_a_text_decodes(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None:
+    """1 if no text decodes; 2 and one line if the data, the file or the warehouse cannot be read."""
     cases: list[tuple[str, int]] = [
         ("0xa9059cbb", 1), ("0x00000000", 1), ("0xa9", 2), (f"@{tmp_path / 'none'}", 2),
     ]  # fmt: skip
@@ -146,6 +128,6 @@ def test_the_status_says_whether_anything_decodes(server: Server, run_sigdir: Si
         ran = run_sigdir("decode", argument, "--warehouse", server.folder)
         assert ran.returncode == status
         assert b"Traceback" not in ran.stderr
-    ran = run_sigdir("decode", TRANSFER, "--warehouse", tmp_path / "none")
+    ran = run_sigdir("decode", CALLDATA, "--warehouse", tmp_path / "none")
     assert (ran.returncode, ran.stderr.count(b"\n")) == (2, 1)
     assert not (tmp_path / "none").exists()

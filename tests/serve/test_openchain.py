@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import falcon.testing
 import pytest
-from Crypto.Hash import keccak
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,16 +29,22 @@ from sigdir.warehouse.index.records import render_lines
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from tests.conftest import import_files
+from tests.serve.conftest import MANY
 from tests.serve.support import (
+    EVENT,
     FORM,
     JSON,
+    SPAM,
+    TRANSFER,
     Row,
     Server,
+    digest,
     get,
     post,
     request,
     segment_of,
-    serving,
+    selector,
+    topic,
     view_of,
     whole,
 )
@@ -47,35 +52,6 @@ from tests.serve.support import (
 BASE = "/signature-database/v1"
 LOOKUP, SEARCH, IMPORT, EXPORT = f"{BASE}/lookup", f"{BASE}/search", f"{BASE}/import", f"{BASE}/export"
 OLDER_LOOKUP, OLDER_IMPORT = "/api/v1/signatures", "/api/v1/import"
-
-SPAM, TRANSFER = "many_msg_babbage(bytes1)", "transfer(address,uint256)"
-EVENT = "Transfer(address,address,uint256)"
-# The spam came first: it is the oldest text of its selector.
-SEED = [SPAM, f"function {TRANSFER}", "error Broken(uint256)", "under_score()", "underXscore()", f"event {EVENT}"]
-MANY = [f"many{number}(uint256)" for number in range(120)]
-
-
-def digest(text: str) -> str:
-    return keccak.new(digest_bits=256, data=text.encode()).hexdigest()
-
-
-def selector(text: str) -> str:
-    return "0x" + digest(text)[:8]
-
-
-def topic(text: str) -> str:
-    return "0x" + digest(text)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("openchain")
-    texts = folder / "texts.txt"
-    texts.write_text("\n".join([*SEED, *MANY, *(f"event Many{text[4:]}" for text in MANY)]))
-    import_files([texts], folder / "warehouse")
-    with serving(folder / "warehouse", "--max-import-body", str(MIB), workers=1) as running:
-        yield running
-        assert running.errors() == []
 
 
 def result(server: Server, path: str, **parameters: str) -> Any:
@@ -88,7 +64,7 @@ def result(server: Server, path: str, **parameters: str) -> Any:
 
 
 def error(answer: Any, status: int) -> str:
-    """The words of a refusal, in the dialect's envelope."""
+    """The message of an error, in the dialect's envelope."""
     assert answer.status == status, answer.body
     value = answer.json()
     assert value.keys() == {"ok", "error"}
@@ -112,13 +88,13 @@ def imported(server: Server, value: Any, path: str = IMPORT) -> Any:
 
 
 def test_both_kinds_are_always_there(server: Server) -> None:
-    """A client reads `function` and `event` whatever it asked for."""
+    """`function` and `event` are in every result, because clients read both."""
     assert result(server, LOOKUP) == {"function": {}, "event": {}}
     assert result(server, LOOKUP, event=topic(EVENT)) == {"function": {}, "event": {topic(EVENT): [name(EVENT)]}}
 
 
-def test_hashes_are_echoed_as_asked_and_unknown_ones_are_empty(server: Server) -> None:
-    """Upper case finds as lower case does, under its own key; unknown is a list, never null."""
+def test_hashes_are_echoed_as_sent_and_unknown_ones_are_empty(server: Server) -> None:
+    """Upper case finds what lower case finds, under its own key; an unknown hash has an empty list, never null."""
     upper = "0x" + selector("under_score()")[2:].upper()
     wanted = f"{upper}, 0x00000001,{selector('Broken(uint256)')},"
     assert result(server, LOOKUP, function=wanted, event="0x" + "0" * 64) == {
@@ -149,13 +125,13 @@ def test_what_is_not_canonical_is_filtered(server: Server) -> None:
 
 
 def test_a_parameter_may_be_repeated(server: Server) -> None:
-    """Some clients give each hash a parameter of its own."""
+    """Some clients send one parameter for each hash."""
     path = f"{LOOKUP}?function={selector(MANY[0])}&function={selector(MANY[1])}"
     assert list(get(server.port, path).json()["result"]["function"]) == [selector(MANY[0]), selector(MANY[1])]
 
 
 def test_thousands_of_hashes_fit_a_request(server: Server) -> None:
-    """The originals end at about 1,400; what is too long is told in the envelope."""
+    """The original services accept about 1,400 hashes. A URI that is too long is 414 in the envelope."""
     hashes = [f"0x{number:08x}" for number in range(5000)]
     hashes[4321] = selector(MANY[7])
     found = get(server.port, f"{LOOKUP}?function={','.join(hashes)}").json()["result"]["function"]
@@ -168,13 +144,13 @@ def test_thousands_of_hashes_fit_a_request(server: Server) -> None:
     "hash", ["0x", "a9059cbb", "0xa9059cb", "0xa9059cbbb", "0xa9059cbg", "0XA9059CBB", "transfer", "0x" + "0" * 63, "é"]
 )
 def test_a_bad_hash_is_refused(server: Server, hash: str) -> None:
-    """One bad hash spoils the request, with 400 and a word of which."""
+    """One bad hash refuses the request with 400, and the message names it."""
     for kind in openchain.KINDS:
         assert hash[:80] in error(get(server.port, f"{LOOKUP}?{kind}={quote('0x00000001,' + hash)}"), 400)
 
 
 def test_large_answers_are_packed(server: Server) -> None:
-    """Who takes gzip gets it."""
+    """A large answer is compressed for a client that accepts gzip."""
     path = f"{LOOKUP}?function={','.join(map(selector, MANY))}"
     assert get(server.port, path, {"Accept-Encoding": "gzip"}).header("Content-Encoding") == "gzip"
 
@@ -183,7 +159,7 @@ def test_large_answers_are_packed(server: Server) -> None:
 
 
 def test_search_answers_by_hash_and_kind(server: Server) -> None:
-    """The whole text must fit; an underscore is itself; cases differ."""
+    """The pattern must match the whole text; an underscore is a literal; case matters."""
     found = result(server, SEARCH, query="under_score()")
     assert found == {"function": {selector("under_score()"): [name("under_score()")]}, "event": {}}
     assert set(result(server, SEARCH, query="under?score()")["function"]) == {
@@ -195,7 +171,7 @@ def test_search_answers_by_hash_and_kind(server: Server) -> None:
 
 
 def test_search_filters_too(server: Server) -> None:
-    """Spam is left out unless it is asked for."""
+    """Spam is left out unless filter=false."""
     assert result(server, SEARCH, query=SPAM)["function"] == {}
     found = result(server, SEARCH, query="many_msg*", filter="false")["function"]
     assert found == {selector(SPAM): [name(SPAM, filtered=True)]}
@@ -210,12 +186,12 @@ def test_search_has_a_hundred_of_each_kind_at_most(server: Server) -> None:
 
 @pytest.mark.parametrize("query", ["", "two words", "a%b", "a-b", "é", "a" * 257 + "*"])
 def test_a_bad_query_is_refused(server: Server, query: str) -> None:
-    """Other characters are in no text."""
+    """A query with characters that no text has, an empty one and a long one are 400."""
     error(get(server.port, f"{SEARCH}?{urlencode({'query': query})}"), 400)
 
 
 def test_a_long_text_without_wildcards_is_searched(server: Server) -> None:
-    """Its hash is asked for, whatever its length."""
+    """A text without wildcards is looked up by its hash, whatever its length."""
     assert result(server, SEARCH, query="a" * 5000 + "()") == {"function": {}, "event": {}}
 
 
@@ -235,8 +211,8 @@ def test_search_is_the_pattern_of_the_whole_text(pattern: str, found: list[str],
 # Import.
 
 
-def test_an_import_tells_of_every_text(server: Server) -> None:
-    """New, known and refused, under the text as sent, with the hash of what is stored."""
+def test_an_import_reports_every_text(server: Server) -> None:
+    """New, known and invalid texts are listed as they were sent, with the hash of the stored text."""
     sent = ["x(uint)", "function y(uint a) returns (bool)", TRANSFER, "bad(", "event z()", "", "x(uint)", "x(uint256)"]
     value = imported(server, {"function": sent, "event": ["Y(uint indexed a)", EVENT]})
     assert value == {
@@ -266,7 +242,7 @@ def test_errors_are_imported_as_functions(server: Server) -> None:
 
 
 def test_more_than_a_thousand_texts_are_imported(server: Server) -> None:
-    """The originals refuse the second thousand."""
+    """An import of 2,500 texts is stored whole; the original services accept 1,000."""
     sent = [f"bulk{number}(address)" for number in range(2500)]
     assert imported(server, {"function": sent})["function"]["imported"] == {text: selector(text) for text in sent}
     assert imported(server, {"function": sent})["function"]["duplicated"] == {text: selector(text) for text in sent}
@@ -280,12 +256,12 @@ def test_more_than_a_thousand_texts_are_imported(server: Server) -> None:
     ],
 )  # fmt: skip
 def test_a_body_of_another_shape_is_refused(server: Server, value: Any, status: int) -> None:
-    """In the envelope, with nothing stored."""
+    """A body without a list of texts, or over the size limit, is an error in the envelope."""
     error(post(server.port, IMPORT, value), status)
 
 
 def test_a_body_that_is_no_json_is_refused(server: Server) -> None:
-    """Broken JSON, a form, another type, a method that is not there."""
+    """Broken JSON, a form, another media type and another method are errors in the envelope."""
     error(request(server.port, "POST", IMPORT, b"{", JSON), 400)
     error(request(server.port, "POST", IMPORT, b"function=f()", FORM), 400)
     error(request(server.port, "POST", IMPORT, b"f()", {"Content-Type": "text/plain"}), 415)
@@ -303,7 +279,7 @@ def test_a_body_that_is_no_json_is_refused(server: Server) -> None:
     st.sampled_from(COLLECTIONS),
 )
 def test_texts_together_are_as_texts_alone(given: list[str], collection: Collection) -> None:
-    """An import judges each text as a POST of it does."""
+    """An import canonicalises each text as a POST of it does."""
 
     def alone(text: str) -> Any:
         try:
@@ -318,7 +294,7 @@ def test_texts_together_are_as_texts_alone(given: list[str], collection: Collect
 
 
 def test_stats_count_both_kinds(server: Server) -> None:
-    """What the lists count."""
+    """The counts are the lengths of the lists."""
     rows = {kind: len(whole(server.port, collection)) for kind, collection in openchain.KINDS.items()}
     assert result(server, f"{BASE}/stats") == {"count": rows}
 
@@ -343,7 +319,7 @@ def test_an_export_is_every_row_and_can_be_imported(server: Server, tmp_path: Pa
 
 
 def rows_of(texts: Sequence[str]) -> list[Row]:
-    return [Row(number, number, text, bytes.fromhex(digest(text)[:8])) for number, text in enumerate(texts, 1)]
+    return [Row(number, number, text, digest(text)[:4]) for number, text in enumerate(texts, 1)]
 
 
 @pytest.mark.parametrize(("size", "rows"), [(1, 100), (1000, 1), (40, 3)])
@@ -360,7 +336,7 @@ def test_an_export_is_cut_anywhere(size: int, rows: int, monkeypatch: pytest.Mon
 
 
 def test_an_exports_chunks_are_small() -> None:
-    """A megabyte or so, for short texts as for long ones: a server's memory stays flat."""
+    """A chunk is below 2 MiB for short and long texts, so the server's memory is bounded."""
     short, long = [f"f{number}()" for number in range(60_000)], ["g" * 60_000 + f"{number}()" for number in range(60)]
     for texts in (short, long):
         sizes = [len(chunk) for chunk in openchain._chunks(view_of([segment_of(rows_of(texts))]))]
@@ -369,7 +345,7 @@ def test_an_exports_chunks_are_small() -> None:
 
 
 def test_slow_exports_leave_threads_free(tmp_path: Path) -> None:
-    """Half of a worker's threads at most are held by them; one that ends makes room."""
+    """Exports take at most half of a worker's threads. One that ends returns its permit."""
     import_texts(tmp_path, ["a()", "b()"])
     reader = Reader(Paths(tmp_path / "warehouse"))
     writer = Writer(Paths(tmp_path / "warehouse"), reader)
@@ -401,9 +377,9 @@ def import_texts(folder: Path, texts: list[str]) -> None:
 
 
 def test_lines_are_rendered_from_any_row() -> None:
-    """The kernel is what string formatting says, of 32 bytes too."""
+    """The kernel renders what string formatting renders, also for hashes of 32 bytes."""
     texts = ["A()", "Bb(uint256)", "C(address)"]
-    rows = [Row(number, number, text, bytes.fromhex(digest(text))) for number, text in enumerate(texts)]
+    rows = [Row(number, number, text, digest(text)) for number, text in enumerate(texts)]
     segment = segment_of(rows, width=32)
     assert render_lines(segment, 1, 3).decode() == "".join(f"{topic(t)},{t}\n" for t in texts[1:])
     assert render_lines(segment, 2, 2) == b""
@@ -413,8 +389,8 @@ def test_lines_are_rendered_from_any_row() -> None:
 # The older dialect.
 
 
-def test_the_older_lookup_is_told_by_its_parameters(server: Server) -> None:
-    """On the list's path without the slash; everything else goes to the list."""
+def test_the_older_lookup_is_recognised_by_its_parameters(server: Server) -> None:
+    """It shares the path of the list without the slash; requests without its parameters are redirected to the list."""
     wanted = selector(TRANSFER)
     assert result(server, OLDER_LOOKUP, function=wanted) == {"function": {wanted: [name(TRANSFER)]}, "event": {}}
     both = get(server.port, f"{OLDER_LOOKUP}?function={wanted}&event={topic(EVENT)}&all").json()["result"]
@@ -434,7 +410,7 @@ def test_the_older_lookup_is_told_by_its_parameters(server: Server) -> None:
 
 
 def test_the_older_import_takes_texts_and_abis(server: Server) -> None:
-    """As Foundry and Blockscout sent them."""
+    """The older import accepts what Foundry and Blockscout sent."""
     raw = {"type": "raw", "data": {"function": ["older(uint)"], "event": [], "error": ["OlderError()"]}}
     assert imported(server, raw, OLDER_IMPORT)["function"]["imported"] == {
         "older(uint)": selector("older(uint256)"), "OlderError()": selector("OlderError()"),
@@ -459,7 +435,7 @@ def test_the_older_import_takes_texts_and_abis(server: Server) -> None:
     "value", [{}, {"type": "code", "data": {}}, {"type": "raw", "data": []}, {"type": "abi", "data": [{}]}]
 )
 def test_an_older_import_of_another_shape_is_refused(server: Server, value: Any) -> None:
-    """In the envelope."""
+    """Another type or shape is 400 in the envelope."""
     error(post(server.port, OLDER_IMPORT, value), 400)
 
 
@@ -469,7 +445,7 @@ def test_an_older_import_of_another_shape_is_refused(server: Server, value: Any)
 @pytest.mark.parametrize(
     "path", [LOOKUP, SEARCH, IMPORT, f"{BASE}/stats", EXPORT, f"{OLDER_LOOKUP}?event=", OLDER_IMPORT]
 )
-def test_pages_of_other_origins_may_ask(server: Server, path: str) -> None:
+def test_pages_of_other_origins_may_use_the_dialect(server: Server, path: str) -> None:
     """A preflight is answered, and so is the request, an error too."""
     headers = {"Origin": "http://a.test", "Access-Control-Request-Method": "POST"}
     preflight = request(server.port, "OPTIONS", path, headers=headers)

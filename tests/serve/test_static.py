@@ -1,47 +1,24 @@
-"""The trees of text files, on a real port."""
+"""The hash-named files, on a real port."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.conftest import import_files
-from tests.serve.support import (
-    Server,
-    get,
-    post_text,
-    request,
-    serving,
-)
-
-TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("static")
-    texts = folder / "texts.txt"
-    # The spam came first.
-    texts.write_text("many_msg_babbage(bytes1)\ntransfer(address,uint256)\nevent Transfer(address,address,uint256)\n")
-    import_files([texts], folder / "warehouse")
-    with serving(folder / "warehouse", workers=1) as running:
-        yield running
-        assert running.errors() == []
+from tests.serve.support import EVENT, SPAM, TOPIC, TRANSFER, Server, get, post_text, request
 
 
 def test_a_file_has_the_texts_the_canonical_one_first(server: Server) -> None:
-    """Otterscan takes what stands before the first semicolon, so it must be no spam."""
+    """Otterscan takes the text before the first semicolon, so spam comes after it although it is older."""
     answer = get(server.port, "/signatures/a9059cbb")
     assert answer.status == 200
-    assert answer.body == b"transfer(address,uint256);many_msg_babbage(bytes1)"
+    assert answer.body == f"{TRANSFER};{SPAM}".encode()
     assert answer.header("Content-Type") == "text/plain; charset=utf-8"
     assert get(server.port, "/signatures/A9059CBB").body == answer.body
 
 
 def test_a_topic_has_a_file(server: Server) -> None:
-    """One text: nobody finds a second one of 32 bytes."""
-    assert get(server.port, f"/topic0/{TOPIC}").body == b"Transfer(address,address,uint256)"
+    """The file of a topic has one text, because 32 bytes do not collide."""
+    assert get(server.port, f"/topic0/{TOPIC}").body == EVENT.encode()
 
 
 @pytest.mark.parametrize(
@@ -53,14 +30,14 @@ def test_a_topic_has_a_file(server: Server) -> None:
     ],
 )  # fmt: skip
 def test_any_other_file_is_not_there(server: Server, path: str) -> None:
-    """404, as of a folder of files."""
+    """Unknown and malformed hashes are 404, and the answer is not cached."""
     answer = get(server.port, path)
     assert answer.status == 404
     assert "max-age" not in answer.header("Cache-Control")
 
 
-def test_a_file_may_be_kept(server: Server) -> None:
-    """For an hour, and asked for again by its tag, which is the content's own."""
+def test_a_file_may_be_cached(server: Server) -> None:
+    """A file is fresh for an hour. Its ETag depends on its content only: a new row elsewhere leaves it as it is."""
     answer = get(server.port, "/signatures/a9059cbb")
     assert answer.header("Cache-Control") == "public, max-age=3600"
     tag = answer.header("ETag")
@@ -72,14 +49,14 @@ def test_a_file_may_be_kept(server: Server) -> None:
 
 
 def test_a_file_is_there_once_its_text_is(server: Server) -> None:
-    """An early miss is not remembered."""
+    """A 404 before the POST is not cached by the server."""
     assert get(server.port, "/signatures/062637ee").status == 404
     assert post_text(server.port, "posted(uint8)").json()["hex_signature"] == "0x062637ee"
     assert get(server.port, "/signatures/062637ee").body == b"posted(uint8)"
 
 
-def test_pages_of_other_origins_may_ask(server: Server) -> None:
-    """An explorer runs in a browser."""
+def test_pages_of_other_origins_may_read_files(server: Server) -> None:
+    """An explorer runs in a browser, so files have CORS headers, missing ones too."""
     origin = {"Origin": "http://explorer.test"}
     for path in ("/signatures/a9059cbb", "/signatures/00000001", f"/topic0/{TOPIC}"):
         assert get(server.port, path, origin).header("Access-Control-Allow-Origin") == "*"

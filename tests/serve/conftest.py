@@ -1,0 +1,37 @@
+"""One server for the modules that only look rows up, or add texts of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import import_files
+from tests.serve.support import EVENT, SPAM, TRANSFER, Server, post_text, serving
+
+MAX_IMPORT_BODY = 100_000
+
+MANY = [f"many{number}(uint256)" for number in range(120)]
+IMPORTED = [
+    SPAM, "error Broken(uint256)", "under_score()", "underXscore()", "set(bytes,(uint8,string)[])", f"event {EVENT}",
+    *MANY, *(f"event Many{text[4:]}" for text in MANY),
+]  # fmt: skip
+"""The spam is older than the text that it collides with."""
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Two workers over ``IMPORTED``, and ``TRANSFER`` POSTed but not folded."""
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "texts.txt").write_text("\n".join(IMPORTED))
+    import_files([folder / "texts.txt"], folder / "warehouse")
+    with serving(folder / "warehouse", "--max-import-body", str(MAX_IMPORT_BODY)) as running:
+        assert post_text(running.port, TRANSFER).status == 201
+        yield running
+
+
+@pytest.fixture
+def server(shared: Server) -> Iterator[Server]:
+    """The shared server. A test after which it has logged an error fails."""
+    yield shared
+    assert shared.errors() == []
