@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from typing import Any
 
 from granian.constants import HTTPModes, Interfaces
@@ -16,8 +17,11 @@ from sigdir.serve.servers.rsgi import RsgiApp
 from sigdir.serve.settings import Settings
 
 
-def serve(app: Any, settings: Settings) -> None:
-    """Serve ``app`` until SIGTERM, then finish the requests that have begun."""
+def serve(app: Any, settings: Settings, bound: socket.socket) -> None:
+    """Serve ``app`` until SIGTERM, then finish the requests that have begun.
+
+    granian opens a socket of its own on the address; ``bound`` stays open so that nobody else takes it.
+    """
     asyncio.run(_serve(app, settings))
 
 

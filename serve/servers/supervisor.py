@@ -1,4 +1,4 @@
-"""The parent process of a server: starts workers and the folder, and replaces each that ends.
+"""The parent process of a server: starts workers and the process that folds, and replaces each that ends.
 
 Both servers run the same way: each worker is a child process, and the supervisor holds the port. The parent imports
 none of the engines, so it is small and starts at once. Children start with ``-P``: they never import from the
@@ -22,6 +22,7 @@ from functools import partial
 from http.client import HTTPConnection, HTTPException
 from types import FrameType
 
+from sigdir.serve.servers.registry import SERVERS
 from sigdir.serve.settings import Settings
 from sigdir.signatures.errors import SigdirError
 
@@ -48,13 +49,13 @@ def run(settings: Settings, server: str, ready: Callable[[str], None]) -> int:
 
     Raises StartError.
     """
-    bound = _bind(settings, listen=True) if server == "waitress" else _reserve(settings)
+    bound = _bind(settings, listen=True) if SERVERS[server].shares_socket else _reserve(settings)
     host, port = bound.getsockname()[:2]
     environment = _MEMORY | os.environ | replace(settings, host=host, port=port).environment()
     worker = _worker(f"{server}:{bound.fileno()}")
     spawners: list[Spawn] = [partial(_start, worker, environment, bound.fileno())] * settings.workers
     if settings.fold_every > 0:
-        spawners.append(partial(_start, _folder(settings), environment))
+        spawners.append(partial(_start, _fold_process(settings), environment))
 
     def starting() -> bool:
         if _answers(host, port):
@@ -70,7 +71,7 @@ def _worker(argument: str) -> list[str]:
     return [sys.executable, "-P", "-m", "sigdir.serve.servers.worker", argument]
 
 
-def _folder(settings: Settings) -> list[str]:
+def _fold_process(settings: Settings) -> list[str]:
     command = [sys.executable, "-P", "-m", "sigdir", "fold", "--every", str(settings.fold_every)]
     return [*command, "--warehouse", str(settings.warehouse)]
 
@@ -86,7 +87,7 @@ def _in_url(host: str) -> str:
 
 
 def _reserve(settings: Settings) -> socket.socket:
-    """A socket that holds the address for granian's workers, which listen on sockets of their own; raises StartError.
+    """A socket that holds the address for workers that listen on sockets of their own; raises StartError.
 
     The first socket does not share the address: it finds out whether another server has it.
     """

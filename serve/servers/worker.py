@@ -1,8 +1,8 @@
 """One worker process: opens the warehouse and serves it until SIGTERM.
 
 Started by the supervisor as ``python -P -m sigdir.serve.servers.worker ARGUMENT``, with the settings in SIGDIR_
-variables. The argument is ``waitress:FD`` or ``granian:FD`` (FD holds the port), or ``check``, which ends after
-opening the warehouse and shows why no worker starts.
+variables. The argument is ``SERVER:FD``, a name from the table of servers and the bound socket, or ``check``, which
+ends after opening the warehouse and shows why no worker starts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from importlib import import_module
+from typing import Any
 
+from sigdir.serve.servers.registry import SERVERS
 from sigdir.serve.servers.startup import open_app
 from sigdir.serve.servers.time_slice import shorten_time_slice
 from sigdir.serve.settings import Settings
@@ -23,14 +26,9 @@ def main(argument: str) -> None:
     shorten_time_slice()
     try:
         app = open_app(settings)
-        if server == "waitress":
-            from sigdir.serve.servers import waitress_worker
-
-            waitress_worker.serve(app, settings, socket.socket(fileno=int(descriptor)))
-        elif server == "granian":
-            from sigdir.serve.servers import granian_worker
-
-            granian_worker.serve(app, settings)
+        if server != "check":
+            worker: Any = import_module(SERVERS[server].worker)
+            worker.serve(app, settings, socket.socket(fileno=int(descriptor)))
     except (WarehouseError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr, flush=True)
         os._exit(2)  # threads may still run

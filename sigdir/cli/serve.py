@@ -10,6 +10,7 @@ import click
 from sigdir.cli.errors import Command
 from sigdir.cli.options import warehouse_option
 from sigdir.cli.output import write_line
+from sigdir.serve.servers.registry import SERVERS
 from sigdir.serve.servers.supervisor import run
 from sigdir.serve.settings import Settings
 
@@ -50,7 +51,7 @@ _DEFAULTS = Settings()
     help="Write a JSON line per request to standard output.",
 )  # fmt: skip
 @click.option(
-    "--server", type=click.Choice(["waitress", "granian"]), default="waitress", show_envvar=True,
+    "--server", type=click.Choice(list(SERVERS)), default="waitress", show_envvar=True,
     help="HTTP server that runs the application.",
 )  # fmt: skip
 def serve(
