@@ -31,7 +31,8 @@ from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.grammar import GrammarError, normalise, normalise_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
-from tests.pipeline.test_formats import PACKERS, SAMPLES
+from tests.pipeline.support import COMPRESSORS
+from tests.pipeline.test_formats import SAMPLES
 
 
 def grammar(data: bytes) -> None:
@@ -146,7 +147,7 @@ def seeds(name: str) -> Iterator[bytes]:
             raw = data.encode() if isinstance(data, str) else data
             yield bytes([_DETECTED]) + raw
             yield bytes([_FORMAT_NUMBERS[reading.format]]) + raw
-            yield from (bytes([_DETECTED]) + pack(raw[:500]) for pack in PACKERS.values())
+            yield from (bytes([_DETECTED]) + pack(raw[:500]) for pack in COMPRESSORS.values())
     else:
         for number, field in enumerate(("text_signature", "text_signature", "contract_abi", "source_code")):
             yield bytes([number]) + json.dumps({field: "[]"}).encode()

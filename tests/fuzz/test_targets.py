@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.targets import TARGETS, seeds
-from tests.pipeline.test_formats import PACKERS
+from tests.pipeline.support import COMPRESSORS
 
 FOUND: list[tuple[str, bytes]] = [
     # Parquet whose statistics of levels are of another size: Arrow throws what no Arrow error is.
@@ -60,10 +60,10 @@ def test_any_bytes(name: str) -> None:
     hold()
 
 
-@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("packer", COMPRESSORS)
 def test_packed_files_with_one_bit_flipped(packer: str) -> None:
     """Each bit of a small packed file, one after the other: read, or refused in one line; never in part."""
-    packed = PACKERS[packer](b"function f(uint a)\n" * 3)
+    packed = COMPRESSORS[packer](b"function f(uint a)\n" * 3)
     for at in range(len(packed)):
         for bit in range(8):
             data = bytearray(packed)
@@ -71,9 +71,9 @@ def test_packed_files_with_one_bit_flipped(packer: str) -> None:
             TARGETS["readers"](b"\x80" + bytes(data))
 
 
-@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("packer", COMPRESSORS)
 def test_packed_files_cut_anywhere(packer: str) -> None:
-    packed = PACKERS[packer](b"function f(uint a)\n" * 3)
+    packed = COMPRESSORS[packer](b"function f(uint a)\n" * 3)
     for at in range(len(packed)):
         TARGETS["readers"](b"\x80" + packed[:at])
 

@@ -27,7 +27,9 @@ from sigdir.pipeline.hash_named import HASH_NAMED_BYTES
 from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.source import DOCUMENT_BYTES
+from sigdir.signatures.collections import COLLECTIONS
 from tests.conftest import import_files
+from tests.pipeline.support import texts, write_files
 
 TRANSFER = "transfer(address,uint256)"
 MOVED = "Transfer(address,address,uint256)"
@@ -43,20 +45,13 @@ LEAVES = {
 }
 
 
-def write(folder: Path, files: dict[str, Any]) -> Path:
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+def write_tree(folder: Path, files: dict[str, Any]) -> Path:
+    write_files(folder, files)
     return folder
 
 
-def texts(warehouse: Path) -> list[str]:
-    opened_house = sigdir.open(warehouse)
-    views = ("signatures", "event_signatures")
-    return [
-        text for view in views for (text,) in opened_house.sql(f"SELECT text_signature FROM {view} ORDER BY id").rows()
-    ]
+def all_texts(warehouse: Path) -> list[str]:
+    return [text for collection in COLLECTIONS for text in texts(warehouse, collection)]
 
 
 def inputs(report: ImportReport, folder: Path) -> list[tuple[str, str, int]]:
@@ -74,13 +69,13 @@ def rejects(warehouse: Path) -> list[tuple[str, str, str, int]]:
 
 def test_tree(tmp_path: Path, warehouse: Path) -> None:
     """Folders of files named by hashes are an input each, and a reject says which of the files it was."""
-    folder = write(tmp_path / "in", LEAVES | {"README.md": "# 4bytes", "signatures/notes.txt": "note(uint)\n"})
+    folder = write_tree(tmp_path / "in", LEAVES | {"README.md": "# 4bytes", "signatures/notes.txt": "note(uint)\n"})
     report = import_files([folder], warehouse)
     assert inputs(report, folder) == [
         ("signatures", "tree", 4), ("signatures/notes.txt", "text", 1), ("topic0", "tree", 1),
         ("with_parameter_names", "tree", 2),
     ]  # fmt: skip
-    assert texts(warehouse) == ["totalSupply()", TRANSFER, "many_msg_babbage(bytes1)", "note(uint256)", MOVED]
+    assert all_texts(warehouse) == ["totalSupply()", TRANSFER, "many_msg_babbage(bytes1)", "note(uint256)", MOVED]
     assert rejects(warehouse) == [("hash_mismatch", TRANSFER, f"{folder}/signatures/a9059cbc", 1)]
     assert (report.totals(), report.skipped) == (
         {"read": 8, "imported": 5, "duplicate": 2, "rejected": 1}, [f"{folder}/README.md"],
@@ -93,7 +88,7 @@ def test_tree(tmp_path: Path, warehouse: Path) -> None:
 
 def test_texts_of_a_tree(tmp_path: Path, warehouse: Path) -> None:
     """Line breaks part texts as `;` does; what is empty holds none; capitals in a name are no matter."""
-    folder = write(
+    folder = write_tree(
         tmp_path / "in",
         {
             "18160DDD": "totalSupply()\r\n",
@@ -102,7 +97,7 @@ def test_texts_of_a_tree(tmp_path: Path, warehouse: Path) -> None:
         },
     )
     report = import_files([folder], warehouse)
-    assert texts(warehouse) == ["totalSupply()", TRANSFER, "many_msg_babbage(bytes1)"]
+    assert all_texts(warehouse) == ["totalSupply()", TRANSFER, "many_msg_babbage(bytes1)"]
     assert rejects(warehouse) == [("hash_mismatch", "x()", f"{folder}/a9059cbb", 1)]
     assert report.total("read") == 4
 
@@ -122,13 +117,13 @@ def test_what_only_looks_like_a_tree(
     tmp_path: Path, warehouse: Path, files: dict[str, str], formats: list[str]
 ) -> None:
     """Files with hashes for names are a tree where their content hashes to these, and what they were otherwise."""
-    report = import_files([write(tmp_path / "in", files)], warehouse)
+    report = import_files([write_tree(tmp_path / "in", files)], warehouse)
     assert [file.format for file in report.files] == formats
 
 
 def test_format_of_a_tree_may_be_named(tmp_path: Path, warehouse: Path) -> None:
     """As a tree all is read that has a hash for a name; as another format each file is."""
-    folder = write(tmp_path / "in", {"00000000": "a()", "a9059cbb": TRANSFER})
+    folder = write_tree(tmp_path / "in", {"00000000": "a()", "a9059cbb": TRANSFER})
     assert [(file.read, file.rejected) for file in import_files([folder], warehouse, format="tree").files] == [(2, 1)]
     report = import_files([folder], warehouse, format="text", dry_run=True)
     assert [(Path(file.path).name, file.duplicate + file.imported) for file in report.files] == [
@@ -140,7 +135,7 @@ def test_large_tree(tmp_path: Path, warehouse: Path) -> None:
     """A tree of several blocks is read to its end, with the right file for every reject."""
     names = [f"{number:08x}" for number in range(6_000)]
     files = {name: f"f{name}({'uint256,' * 60}uint256)" for name in names} | {"a9059cbb": TRANSFER}
-    report = import_files([write(tmp_path / "in", files)], warehouse, format="tree")
+    report = import_files([write_tree(tmp_path / "in", files)], warehouse, format="tree")
     assert (report.total("read"), report.total("imported")) == (6_001, 1)
     found = rejects(warehouse)
     assert [file for _, _, file, _ in found] == [f"{tmp_path}/in/{name}" for name in names]
@@ -149,7 +144,7 @@ def test_large_tree(tmp_path: Path, warehouse: Path) -> None:
 
 def test_file_of_a_tree_that_cannot_be_read(tmp_path: Path, warehouse: Path) -> None:
     """A file that is gone when its turn comes is an error that names it."""
-    folder = write(tmp_path / "in", {"a9059cbb": TRANSFER})
+    folder = write_tree(tmp_path / "in", {"a9059cbb": TRANSFER})
     [source] = find([str(folder)])
     (folder / "a9059cbb").unlink()
     with pytest.raises(BadInput, match=r"in/a9059cbb: No such file or directory$"):
@@ -220,13 +215,23 @@ def test_archive(tmp_path: Path, warehouse: Path, kind: str, stdin: bool, monkey
         ("with_parameter_names", "tree", 2), ("topic0", "tree", 1),
     ]  # fmt: skip
     assert report.skipped == [f"{name}:{skipped}" for skipped in ("README.md", "nested.zip", "nested.tar")]
-    assert texts(warehouse) == ["a()", "c()", "totalSupply()", TRANSFER, "many_msg_babbage(bytes1)", "d((bool))", MOVED]
+    assert all_texts(warehouse) == [
+        "a()",
+        "c()",
+        "totalSupply()",
+        TRANSFER,
+        "many_msg_babbage(bytes1)",
+        "d((bool))",
+        MOVED,
+    ]
     assert rejects(warehouse) == [
         ("bad_width", "b(uint7)", f"{name}:list.txt", 2),
         ("hash_mismatch", TRANSFER, f"{name}:signatures/a9059cbc", 1),
     ]
     folder = tmp_path / "folder"
-    same = import_files([write(folder, {n: c for n, c in FILES.items() if "nested" not in n})], warehouse, dry_run=True)
+    same = import_files(
+        [write_tree(folder, {n: c for n, c in FILES.items() if "nested" not in n})], warehouse, dry_run=True
+    )
     sha256s = {file.path.removeprefix(f"{folder}/"): file.sha256 for file in same.files}
     assert sha256s == {file.path.removeprefix(f"{name}:"): file.sha256 for file in report.files}
 
@@ -382,10 +387,10 @@ def test_tar_of_headers_upon_headers(tmp_path: Path, warehouse: Path) -> None:
 
 def test_archives_in_a_folder(tmp_path: Path, warehouse: Path) -> None:
     """Archives met in a folder are read in its order, beside its files."""
-    folder = write(tmp_path / "in", {"a.txt": "a()\n", "b.zip": zipped({"x.txt": "b()\n"}), "c.txt": "c()\n"})
+    folder = write_tree(tmp_path / "in", {"a.txt": "a()\n", "b.zip": zipped({"x.txt": "b()\n"}), "c.txt": "c()\n"})
     report = import_files([folder], warehouse)
     assert inputs(report, folder) == [("a.txt", "text", 1), ("b.zip:x.txt", "text", 1), ("c.txt", "text", 1)]
-    assert texts(warehouse) == ["a()", "b()", "c()"]
+    assert all_texts(warehouse) == ["a()", "b()", "c()"]
     assert all(before.path < after.path for before, after in pairwise(report.files))
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from Crypto.Hash import keccak
 
 from sigdir.pipeline.formats import panoramix
 from sigdir.signatures.candidates import Entry, pack
@@ -23,8 +22,7 @@ from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.grammar import REASONS, GrammarError, normalise, normalise_rows
 from sigdir.signatures.keccak import keccak256_rows
-
-CORPORA = Path(__file__).parents[3] / "shared" / "corpora"
+from tests.pipeline.support import CORPORA, keccak256
 
 
 def corpus(name: str) -> Path:
@@ -133,5 +131,5 @@ def test_kernel_agrees_with_pycryptodome_on_real_texts() -> None:
     offsets = np.cumsum([0, *map(len, texts)])
     found = keccak256_rows(np.frombuffer(b"".join(texts), np.uint8), offsets)
     assert len(found) == 100_000
-    expected = b"".join(keccak.new(digest_bits=256, data=text).digest() for text in texts)
+    expected = b"".join(keccak256(text.decode()) for text in texts)
     assert found.tobytes() == expected

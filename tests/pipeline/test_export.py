@@ -18,14 +18,12 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from click.testing import CliRunner
-from Crypto.Hash import keccak
 
 import sigdir
-from sigdir.cli.main import main
 from sigdir.pipeline.formats.registry import by_name
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, import_files
+from tests.pipeline.support import CommandResult, invoke, keccak256, write_files
 
 MADE = 3_500
 """Functions beside the named ones; pieces are cut to a thousand."""
@@ -72,10 +70,6 @@ def grouped(rows: list[Row]) -> dict[str, str]:
     return found
 
 
-def digest(text: str) -> bytes:
-    return keccak.new(digest_bits=256, data=text.encode()).digest()
-
-
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two versions, several files a collection: shared selectors, a long text, tuples, all kinds of hashes."""
@@ -95,25 +89,15 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sigdir.warehouse.index.scan._PIECE_ROWS", 1_000)
 
 
-class Done(NamedTuple):
-    status: int
-    out: bytes
-    err: str
-
-
-def run(warehouse: Path, *arguments: str | Path) -> Done:
-    words = ["export", "--quiet", *map(str, arguments)]
-    result = CliRunner().invoke(main, words, prog_name="sigdir", env={"SIGDIR_WAREHOUSE": str(warehouse)})
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return Done(result.exit_code, result.stdout_bytes, result.stderr)
+def run(warehouse: Path, *arguments: str | Path) -> CommandResult:
+    return invoke(warehouse, "export", "--quiet", *arguments)
 
 
 def export(warehouse: Path, format: str, target: Path, *more: str) -> dict[str, Any]:
     """The report of an export that goes well."""
     done = run(warehouse, format, target, "--json", *more)
-    assert done.status == 0, done.err
-    report: dict[str, Any] = json.loads(done.out)
+    assert done.status == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
     assert report["bytes"] == sum(path.stat().st_size for path in [target, *target.rglob("*")] if path.is_file())
     return report
 
@@ -215,7 +199,7 @@ def test_parquet_with_sourcifys_columns(warehouse: Path, tmp_path: Path, collect
         "created_at": "timestamp[ns]",
     }
     assert written["signature"].to_pylist() == [row.text for row in rows]
-    digests = [digest(row.text) for row in rows]
+    digests = [keccak256(row.text) for row in rows]
     assert written["signature_hash_32"].to_pylist() == digests
     assert written["signature_hash_4"].to_pylist() == [value[:4] for value in digests]
     expected = [int(datetime.fromisoformat(row.created_at).timestamp()) for row in rows]
@@ -259,15 +243,13 @@ def test_trees(
 
 
 def test_a_tree_of_functions_has_the_texts_of_a_selector_in_one_file(tmp_path: Path) -> None:
-    source = tmp_path / "in.txt"
-    source.write_text("\n".join([*OLDER, "f()", *YOUNGER]))
-    import_files([source], tmp_path / "warehouse")
+    import_files(write_files(tmp_path, {"in.txt": "\n".join([*OLDER, "f()", *YOUNGER])}), tmp_path / "warehouse")
     export(tmp_path / "warehouse", "4bytes", tmp_path / "tree")
     files = of_folder(tmp_path / "tree")
     assert files == {
         "a9059cbb": b"transfer(address,uint256);many_msg_babbage(bytes1)",
         "42966c68": b"burn(uint256);collate_propagate_storage(bytes16)",
-        digest("f()")[:4].hex(): b"f()",
+        keccak256("f()")[:4].hex(): b"f()",
     }
 
 
@@ -283,7 +265,7 @@ def test_a_tree_of_functions_has_the_texts_of_a_selector_in_one_file(tmp_path: P
 )
 def test_an_empty_warehouse(tmp_path: Path, format: str, expected: bytes) -> None:
     done = run(tmp_path, format, "-")
-    assert (done.status, done.out) == (0, expected)
+    assert (done.status, done.stdout) == (0, expected)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -379,24 +361,17 @@ def test_posted_rows_come_once_they_are_folded(tmp_path: Path) -> None:
     from sigdir.warehouse.publish import fold
     from sigdir.warehouse.staging import NO_HIGH_WATER, Staging
 
-    source = tmp_path / "in.txt"
-    source.write_text("a()\nb()")
-    import_files([source], tmp_path / "warehouse")
+    import_files(write_files(tmp_path, {"in.txt": "a()\nb()"}), tmp_path / "warehouse")
     paths = Paths(tmp_path / "warehouse")
     staging = Staging(paths.staging)
     with staging.exclusive() as transaction:
-        transaction.stage(SIGNATURES, "posted()", digest("posted()"), NO_HIGH_WATER[SIGNATURES])
+        transaction.stage(SIGNATURES, "posted()", keccak256("posted()"), NO_HIGH_WATER[SIGNATURES])
     staging.close()
-    assert b"posted" not in run(paths.root, "openchain", "-").out
+    assert b"posted" not in run(paths.root, "openchain", "-").stdout
     fold(paths)
-    import_files([write(tmp_path / "more.txt", "c()")], tmp_path / "warehouse")
-    texts = [line.partition(b",")[2] for line in run(paths.root, "openchain", "-").out.splitlines()]
+    import_files(write_files(tmp_path, {"more.txt": "c()"}), tmp_path / "warehouse")
+    texts = [line.partition(b",")[2] for line in run(paths.root, "openchain", "-").stdout.splitlines()]
     assert texts == [b"a()", b"b()", b"posted()", b"c()"]
-
-
-def write(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
 
 
 def test_standard_output_has_what_a_file_has_and_the_report_goes_to_standard_error(
@@ -406,13 +381,13 @@ def test_standard_output_has_what_a_file_has_and_the_report_goes_to_standard_err
         target = tmp_path / f"{format}.tar"
         export(warehouse, format, target)
         done = run(warehouse, format, "-", "--json")
-        assert done.out == target.read_bytes()
-        report = json.loads(done.err)
+        assert done.stdout == target.read_bytes()
+        report = json.loads(done.stderr)
         assert (report["target"], report["bytes"]) == ("standard output", None)
 
 
 def test_packed_by_the_ending_the_same_bytes_each_time(warehouse: Path, tmp_path: Path) -> None:
-    plain = run(warehouse, "csv", "-").out
+    plain = run(warehouse, "csv", "-").stdout
     for ending, unpack in ((".gz", gzip.decompress), (".zst", unzstd)):
         one, two = tmp_path / f"one{ending}", tmp_path / f"two{ending}"
         export(warehouse, "csv", one)
@@ -430,7 +405,7 @@ def unzstd(packed: bytes) -> bytes:
 def damaged(tmp_path: Path) -> Path:
     """A warehouse one of whose later files is cut short."""
     for number in range(2):
-        import_files([write(tmp_path / "in.txt", f"f{number}()")], tmp_path / "damaged")
+        import_files(write_files(tmp_path, {"in.txt": f"f{number}()"}), tmp_path / "damaged")
     file = max((tmp_path / "damaged" / "table" / f"collection={SIGNATURES}").iterdir())
     file.write_bytes(file.read_bytes()[:-20])
     return tmp_path / "damaged"
@@ -446,8 +421,8 @@ def test_an_export_that_fails_leaves_the_target_as_it_was(damaged: Path, tmp_pat
     before = {path: path.read_bytes() for path in folder.rglob("*")}
     done = run(damaged, format, target)
     assert done.status == 2
-    assert done.err.startswith("Error: ")
-    assert done.err.count("\n") == 1
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
     assert {path: path.read_bytes() for path in folder.rglob("*")} == before
 
 
@@ -495,13 +470,13 @@ def test_errors_are_one_line(warehouse: Path, tmp_path: Path, arguments: list[st
     (full / "file").touch()
     done = run(warehouse, *(argument.format(full=full, tmp=tmp_path) for argument in arguments))
     assert done.status == 2
-    assert told in done.err
-    assert done.err.count("\n") == 1
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 
 def test_the_report_for_people(warehouse: Path, tmp_path: Path) -> None:
-    out = run(warehouse, "4byte.json", tmp_path / "out.json").out.decode()
+    out = run(warehouse, "4byte.json", tmp_path / "out.json").stdout.decode()
     rows = rows_of(warehouse, SIGNATURES)
     kept = len(oldest(rows))
     assert f"signatures: {kept:,} rows, {len(rows) - kept} left out: the selector has an older text" in out

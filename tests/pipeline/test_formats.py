@@ -7,12 +7,9 @@ is lost between the two.
 
 from __future__ import annotations
 
-import bz2
 import contextlib
-import gzip
 import io
 import json
-import lzma
 import random
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
@@ -23,8 +20,6 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
-from Crypto.Hash import keccak
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -38,6 +33,7 @@ from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENT_SIGNATURES, FUNCTIONS, SIGNATURES, UNKNOWN
 from sigdir.signatures.grammar import REASONS
 from tests.conftest import import_files
+from tests.pipeline.support import COMPRESSORS, keccak256, parquet_bytes
 
 
 class Reject(NamedTuple):
@@ -109,23 +105,12 @@ def batches_of(work: ReadTask) -> Iterable[Candidates]:
     return [work] if isinstance(work, Candidates) else work()
 
 
-def digest(text: str) -> bytes:
-    """keccak-256 by the other implementation."""
-    return keccak.new(digest_bits=256, data=text.encode()).digest()
-
-
 def selector(text: str) -> str:
-    return "0x" + digest(text)[:4].hex()
+    return "0x" + keccak256(text)[:4].hex()
 
 
 def topic(text: str) -> str:
-    return "0x" + digest(text).hex()
-
-
-def parquet_bytes(columns: dict[str, Any]) -> bytes:
-    out = io.BytesIO()
-    pq.write_table(pa.table(columns), out, compression="zstd")
-    return out.getvalue()
+    return "0x" + keccak256(text).hex()
 
 
 def json_lines(*rows: Any) -> str:
@@ -247,7 +232,7 @@ CSV_READING = Reading(
 
 def row(number: int, text: Any, **more: Any) -> dict[str, Any]:
     """A row as 4byte.directory's API answers it."""
-    raw = digest(text)[:4] if isinstance(text, str) else bytes(4)
+    raw = keccak256(text)[:4] if isinstance(text, str) else bytes(4)
     return {
         "id": number,
         "created_at": "2018-05-11T08:39:29.708250Z",
@@ -408,13 +393,16 @@ FOUNDRY_READING = Reading(
 _SENT = [TRANSFER, MOVED, "x(uint)", "narrow(uint7)"]
 SOURCIFY = parquet_bytes(
     {
-        "signature_hash_32": pa.array([*map(digest, _SENT), digest("a()"), None, digest("c()"), b"12"], pa.binary()),
+        "signature_hash_32": pa.array(
+            [*map(keccak256, _SENT), keccak256("a()"), None, keccak256("c()"), b"12"], pa.binary()
+        ),
         "signature_hash_4": pa.array(
-            [*(digest(text)[:4] for text in _SENT), b"1234", digest("b()")[:4], None, None], pa.binary()
+            [*(keccak256(text)[:4] for text in _SENT), b"1234", keccak256("b()")[:4], None, None], pa.binary()
         ),
         "signature": [*_SENT, "a()", "b()", None, "d()"],
         "created_at": pa.array([1_700_000_000_123_456_789] * 8, pa.timestamp("ns")),
-    }
+    },
+    compression="zstd",
 )
 SOURCIFY_READING = Reading(
     "parquet",
@@ -431,7 +419,9 @@ SOURCIFY_READING = Reading(
 TEXT_COLUMN = parquet_bytes(
     {
         "text_signature": pa.array([TRANSFER, MOVED, "bare(uint)", "approve(address,uint256)", "odd()"]),
-        "hash": pa.array([digest(TRANSFER)[:4], digest(MOVED), None, digest(TRANSFER)[:4], b"123"], pa.binary()),
+        "hash": pa.array(
+            [keccak256(TRANSFER)[:4], keccak256(MOVED), None, keccak256(TRANSFER)[:4], b"123"], pa.binary()
+        ),
     }
 )
 TEXT_COLUMN_READING = Reading(
@@ -553,7 +543,7 @@ MYTHRIL = sqlite_bytes(
     rows=[
         ("0xa9059cbb", TRANSFER), ("0xa9059cbb", "many_msg_babbage(bytes1)"), ("0xa9059cbb", "approve(address,uint256)"),
         ("0x18160ddd", "totalSupply)"), ("0x12", "odd()"), (None, "bare(uint)"), ("0x0dbe671f", None),
-        (digest(MOVED), MOVED), (7, "seven()"),
+        (keccak256(MOVED), MOVED), (7, "seven()"),
     ],
 )  # fmt: skip
 MYTHRIL_READING = Reading(
@@ -594,13 +584,6 @@ SAMPLES: dict[str, tuple[str | bytes, Reading]] = {
 }
 OF_LINES = ["text", "openchain", "csv", "rows, lines", "panoramix", "solc hashes", "etherface"]
 AS_TEXT = [name for name, (data, _) in SAMPLES.items() if isinstance(data, str)]
-
-PACKERS: dict[str, Callable[[bytes], bytes]] = {
-    "gzip": gzip.compress,
-    "xz": lzma.compress,
-    "zstd": lambda data: zstandard.ZstdCompressor().compress(data),
-    "bzip2": bz2.compress,
-}
 
 
 def raw_sample(name: str) -> bytes:
@@ -768,20 +751,20 @@ def test_blank_lines_are_passed_over(read: Read, name: str) -> None:
     assert read("input", data) == replace(expected, rejects=moved)
 
 
-@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("packer", COMPRESSORS)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_packed_reads_like_plain(read: Read, name: str, packer: str) -> None:
     """What an input is packed with is told by its content and makes no difference."""
-    assert read("input", PACKERS[packer](raw_sample(name))) == SAMPLES[name][1]
+    assert read("input", COMPRESSORS[packer](raw_sample(name))) == SAMPLES[name][1]
 
 
-@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("packer", COMPRESSORS)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_several_members_are_one_stream(read: Read, name: str, packer: str) -> None:
     """Packed files that were concatenated read like the concatenation of what is in them."""
     raw = raw_sample(name)
     pieces = [raw[:7], raw[7:7], raw[7 : len(raw) // 2], raw[len(raw) // 2 :]]
-    assert read("input", b"".join(map(PACKERS[packer], pieces))) == SAMPLES[name][1]
+    assert read("input", b"".join(map(COMPRESSORS[packer], pieces))) == SAMPLES[name][1]
 
 
 def test_text_that_begins_like_a_packed_file_is_text(read: Read) -> None:
@@ -895,7 +878,7 @@ def test_comment_longer_than_a_block_is_skipped(read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("format", "packer"), [*((format, None) for format in LINE_FORMS), *(("text", packer) for packer in PACKERS)]
+    ("format", "packer"), [*((format, None) for format in LINE_FORMS), *(("text", packer) for packer in COMPRESSORS)]
 )
 def test_line_numbers_hold_over_many_blocks(read: Read, format: str, packer: str | None) -> None:
     """In an input of several blocks each reject has the line that an independent count gives it."""
@@ -915,7 +898,7 @@ def test_line_numbers_hold_over_many_blocks(read: Read, format: str, packer: str
             lines.append("")
     data = "\n".join(lines).encode()
     assert len(data) > BLOCK_BYTES
-    reading = read("input", PACKERS[packer](data) if packer else data, format)
+    reading = read("input", COMPRESSORS[packer](data) if packer else data, format)
     assert [reject.line for reject in reading.rejects] == rejected
     assert reading.functions == functions
 

@@ -12,13 +12,12 @@ import io
 import json
 import lzma
 import os
-import signal
 import subprocess
 import tarfile
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,11 +27,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from click.testing import CliRunner
 
-from sigdir.cli.main import main
 from sigdir.pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_many_tokens
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
+from tests.pipeline.support import invoke
 
 MIB = 1 << 20
 MOST_MIB = 700
@@ -73,17 +71,12 @@ Import = Callable[..., Told]
 
 
 @pytest.fixture
-def imported(warehouse: Path) -> Iterator[Import]:
+def imported(warehouse: Path) -> Import:
     def run(*paths: Path | str) -> Told:
-        words = ["import", "--quiet", "--json", *map(str, paths)]
-        result = CliRunner().invoke(main, words, prog_name="sigdir", env={"SIGDIR_WAREHOUSE": str(warehouse)})
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return Told(result.exit_code, json.loads(result.stdout or "{}"), result.stderr, 0)
+        result = invoke(warehouse, "import", "--quiet", "--json", *paths)
+        return Told(result.status, json.loads(result.stdout or "{}"), result.stderr, 0)
 
-    before = signal.getsignal(signal.SIGTERM)
-    yield run
-    signal.signal(signal.SIGTERM, before)
+    return run
 
 
 @pytest.fixture

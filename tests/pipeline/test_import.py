@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import contextlib
 import csv
 import gc
@@ -21,31 +20,23 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from click.testing import CliRunner
-from Crypto.Hash import keccak
 
 import sigdir
-from sigdir.cli.main import main
 from sigdir.pipeline.errors import BadInput
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.errors import QueryError, UnreadableWarehouse
 from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
-
-VIEWS = {SIGNATURES: "signatures", EVENT_SIGNATURES: "event_signatures"}
-
-
-def texts(warehouse: Path, collection: Collection = SIGNATURES) -> list[str]:
-    """The texts of a collection in the order of their ids."""
-    rows = sigdir.open(warehouse).sql(f"SELECT text_signature FROM {VIEWS[collection]} ORDER BY id").rows()
-    return [text for (text,) in rows]
+from tests.pipeline import support
+from tests.pipeline.support import COMPRESSORS, CommandResult, keccak256, parquet_bytes, texts, write_files
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
@@ -61,46 +52,15 @@ def nothing_left(warehouse: Path) -> bool:
     return sigdir.open(warehouse).version == -1 and not (tmp.is_dir() and any(tmp.iterdir()))
 
 
-def digest(text: str) -> bytes:
-    """keccak-256 by the other implementation."""
-    return keccak.new(digest_bits=256, data=text.encode()).digest()
+class Invoke(Protocol):
+    """Runs a command in this process, on the fixture ``warehouse``."""
 
-
-def write(folder: Path, files: dict[str, str | bytes]) -> list[Path]:
-    """Write files below a folder; gives their paths in the order of their names."""
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return [folder / name for name in sorted(files)]
-
-
-class Done(NamedTuple):
-    """What a command left behind."""
-
-    status: int
-    out: bytes
-    err: str
-
-
-class Here(Protocol):
-    """Runs a command in this process, on ``warehouse``; an error that it does not handle is raised."""
-
-    def __call__(self, *arguments: str | Path) -> Done: ...
+    def __call__(self, *arguments: str | Path) -> CommandResult: ...
 
 
 @pytest.fixture
-def here(warehouse: Path) -> Iterator[Here]:
-    def run(*arguments: str | Path) -> Done:
-        words = [str(argument) for argument in arguments]
-        result = CliRunner().invoke(main, words, prog_name="sigdir", env={"SIGDIR_WAREHOUSE": str(warehouse)})
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return Done(result.exit_code, result.stdout_bytes, result.stderr)
-
-    before = signal.getsignal(signal.SIGTERM)
-    yield run
-    signal.signal(signal.SIGTERM, before)
+def invoke(warehouse: Path) -> Invoke:
+    return partial(support.invoke, warehouse)
 
 
 # Counts.
@@ -129,7 +89,7 @@ def test_counts_agree_with_an_independent_count(tmp_path: Path, warehouse: Path)
             seen.add((kind, name))
         files[f"{number}.txt"] = "\n".join(lines)
         expected.append(counts)
-    report = import_files(write(tmp_path / "in", files), warehouse)
+    report = import_files(write_files(tmp_path / "in", files), warehouse)
     for file, counts in zip(report.files, expected, strict=True):
         assert {name: file.to_dict()[name] for name in ("read", "imported", "duplicate", "rejected")} == dict(counts)
     assert report.totals() == dict(sum(expected, Counter()))
@@ -143,12 +103,12 @@ def test_counts_agree_with_an_independent_count(tmp_path: Path, warehouse: Path)
 
 def test_report_names_size_hash_and_format_of_each_file(tmp_path: Path, warehouse: Path) -> None:
     """Size and sha256 are those of the file as it is stored, packed or not."""
-    paths = write(
+    paths = write_files(
         tmp_path / "in",
         {
             "a.txt": "a()\n" * 100_000,
             "b.txt.gz": gzip.compress(b"b()\n") + gzip.compress(b"c()\n"),
-            "c.parquet": _parquet({"signature": ["d()"]}),
+            "c.parquet": parquet_bytes({"signature": ["d()"]}),
             "d.json.xz": lzma.compress(b'{"0dbe671f": "a()"}'),
         },
     )
@@ -162,7 +122,7 @@ def test_report_names_size_hash_and_format_of_each_file(tmp_path: Path, warehous
 
 def test_examples_show_three_rejects_a_reason(tmp_path: Path, warehouse: Path) -> None:
     """The report shows the first three rejects of each reason, with their places."""
-    [path] = write(
+    [path] = write_files(
         tmp_path, {"a.txt": "f(uint7)\n\ng(uint9)\nh(foo)\ni(uint7)\nj(uint7)\nok()\nok2()\nok3()\nok4()\nok5()\n"}
     )
     report = import_files([path], warehouse, format="text")
@@ -182,11 +142,11 @@ def test_hashes_are_those_of_the_texts(warehouse: Path) -> None:
     opened = sigdir.open(warehouse)
     for collection, width in ((SIGNATURES, 4), (EVENT_SIGNATURES, 32)):
         rows = opened.sql(
-            f"SELECT text_signature, hash, hex_signature, bytes_signature FROM {VIEWS[collection]}"
+            f"SELECT text_signature, hash, hex_signature, bytes_signature FROM {collection.view_name}"
         ).rows()
         assert len(rows) == opened.count(collection) > 10
         for text, stored, hex_signature, bytes_signature in rows:
-            assert stored == digest(text)[:width]
+            assert stored == keccak256(text)[:width]
             assert hex_signature == "0x" + stored.hex()
             assert bytes_signature == stored.decode("latin-1")
 
@@ -197,7 +157,7 @@ def test_hashes_are_those_of_the_texts(warehouse: Path) -> None:
 @pytest.mark.parametrize("bad", ["", "narrow(uint7)\n(\n"])
 def test_second_import_changes_nothing(tmp_path: Path, warehouse: Path, bad: str) -> None:
     """Importing the same again, rejects or none, is a success that publishes no version."""
-    write(tmp_path / "in", {"a.txt": "a()\nb()\nc()\n" + bad, "b.txt": "event A()\na()\n"})
+    write_files(tmp_path / "in", {"a.txt": "a()\nb()\nc()\n" + bad, "b.txt": "event A()\na()\n"})
     first = import_files([tmp_path / "in"], warehouse)
     before = files_below(warehouse)
     second = import_files([tmp_path / "in"], warehouse)
@@ -209,7 +169,7 @@ def test_second_import_changes_nothing(tmp_path: Path, warehouse: Path, bad: str
 
 def test_same_rejects_are_found_behind_later_imports(tmp_path: Path, warehouse: Path) -> None:
     """The import that holds the same rejects is named, however long ago it was."""
-    first, second = write(tmp_path, {"a.txt": "a()\nb(\n", "b.txt": "c()\nd(uint7)\n"})
+    first, second = write_files(tmp_path, {"a.txt": "a()\nb(\n", "b.txt": "c()\nd(uint7)\n"})
     assert import_files([first], warehouse).rejects_in == 1
     assert import_files([second], warehouse).rejects_in == 2
     again = import_files([first], warehouse)
@@ -218,7 +178,7 @@ def test_same_rejects_are_found_behind_later_imports(tmp_path: Path, warehouse: 
 
 def test_import_of_rejects_only_is_kept(tmp_path: Path, warehouse: Path) -> None:
     """A run that accepts nothing is a version of its own, so that its rejects can be looked up."""
-    [path] = write(tmp_path, {"a.txt": "a(\nb(uint7)\n"})
+    [path] = write_files(tmp_path, {"a.txt": "a(\nb(uint7)\n"})
     report = import_files([path], warehouse)
     assert (report.published, report.version, report.rejects_in) == (True, 1, 1)
     opened = sigdir.open(warehouse)
@@ -232,7 +192,7 @@ def test_import_of_rejects_only_is_kept(tmp_path: Path, warehouse: Path) -> None
 
 def test_run_of_duplicates_is_a_success(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
     """The command says that nothing was new, with status 0."""
-    [path] = write(tmp_path, {"a.txt": "a()\n"})
+    [path] = write_files(tmp_path, {"a.txt": "a()\n"})
     import_files([path], warehouse)
     done = run_sigdir("import", path)
     assert done.returncode == 0
@@ -244,11 +204,11 @@ def test_run_of_duplicates_is_a_success(tmp_path: Path, warehouse: Path, run_sig
 
 def test_duplicates_are_dropped_wherever_they_come(tmp_path: Path, warehouse: Path) -> None:
     """A text occurs once: inside a file, across files, across imports, in whatever spelling."""
-    write(
+    write_files(
         tmp_path / "one",
         {"a.txt": "f(uint)\nf(uint256)\nfunction f(uint x) external;\ng()\n", "b.txt": "g()\nh()\nf(uint256)\n"},
     )
-    write(tmp_path / "two", {"c.txt": "h()\ni()\nf( uint )\n"})
+    write_files(tmp_path / "two", {"c.txt": "h()\ni()\nf( uint )\n"})
     one, two = (import_files([tmp_path / name], warehouse) for name in ("one", "two"))
     assert [file.duplicate for file in (*one.files, *two.files)] == [2, 2, 2]
     assert texts(warehouse) == ["f(uint256)", "g()", "h()", "i()"]
@@ -256,14 +216,14 @@ def test_duplicates_are_dropped_wherever_they_come(tmp_path: Path, warehouse: Pa
 
 def test_collections_are_independent(tmp_path: Path, warehouse: Path) -> None:
     """A text may be a function and an event; each has ids of its own from 1."""
-    [path] = write(tmp_path, {"a.txt": "function A()\nevent A()\nevent B()\nerror A()\nfunction B()\n"})
+    [path] = write_files(tmp_path, {"a.txt": "function A()\nevent A()\nevent B()\nerror A()\nfunction B()\n"})
     report = import_files([path], warehouse)
     assert report.collections() == {
         SIGNATURES: {"imported": 2, "duplicate": 1},
         EVENT_SIGNATURES: {"imported": 2, "duplicate": 0},
     }
-    for view in VIEWS.values():
-        found = sigdir.open(warehouse).sql(f"SELECT id, text_signature FROM {view} ORDER BY id").rows()
+    for collection in COLLECTIONS:
+        found = sigdir.open(warehouse).sql(f"SELECT id, text_signature FROM {collection.view_name} ORDER BY id").rows()
         assert found == [(1, "A()"), (2, "B()")]
 
 
@@ -274,7 +234,9 @@ def test_ids_and_times_follow_the_source(tmp_path: Path, warehouse: Path) -> Non
     for number in range(3):
         names = [f"f{dice.randrange(40_000)}_{number % 2}()" for _ in range(30_000)]
         before = texts(warehouse)
-        paths = write(tmp_path / f"{number}", {"b.txt": "\n".join(names[9_000:]), "a.txt": "\n".join(names[:9_000])})
+        paths = write_files(
+            tmp_path / f"{number}", {"b.txt": "\n".join(names[9_000:]), "a.txt": "\n".join(names[:9_000])}
+        )
         import_files([tmp_path / f"{number}"], warehouse)
         assert texts(warehouse) == list(dict.fromkeys([*before, *names]))
         assert len(paths) == 2
@@ -290,7 +252,9 @@ def test_ids_and_times_follow_the_source(tmp_path: Path, warehouse: Path) -> Non
 
 def test_paths_are_read_in_the_order_given(tmp_path: Path, warehouse: Path) -> None:
     """Paths come as they are named, the files of a folder by name."""
-    write(tmp_path, {"z.txt": "z()\n", "d/b.txt": "b()\n", "d/a/c.txt": "c()\n", "d/a.txt": "a()\n", "y.txt": "y()\n"})
+    write_files(
+        tmp_path, {"z.txt": "z()\n", "d/b.txt": "b()\n", "d/a/c.txt": "c()\n", "d/a.txt": "a()\n", "y.txt": "y()\n"}
+    )
     report = import_files([tmp_path / name for name in ("z.txt", "d", "y.txt")], warehouse)
     assert [Path(file.path).name for file in report.files] == ["z.txt", "a.txt", "b.txt", "c.txt", "y.txt"]
     assert texts(warehouse) == ["z()", "a()", "b()", "c()", "y()"]
@@ -302,8 +266,8 @@ def test_paths_are_read_in_the_order_given(tmp_path: Path, warehouse: Path) -> N
 @pytest.mark.parametrize("collection", COLLECTIONS)
 def test_collection_of_what_does_not_say(tmp_path: Path, warehouse: Path, collection: Collection) -> None:
     """--collection is for candidates that say nothing themselves, by keyword or by hash."""
-    transfer = "0x" + digest("Transfer(address,address,uint256)").hex()
-    paths = write(
+    transfer = "0x" + keccak256("Transfer(address,address,uint256)").hex()
+    paths = write_files(
         tmp_path / "in",
         {
             "a.txt": "open()\nfunction a()\nevent B()\n",
@@ -318,14 +282,14 @@ def test_collection_of_what_does_not_say(tmp_path: Path, warehouse: Path, collec
 
 def test_source_label_is_in_the_history(tmp_path: Path, warehouse: Path) -> None:
     """--source is kept with the import, whatever characters it has."""
-    [path] = write(tmp_path, {"a.txt": "a()\n"})
+    [path] = write_files(tmp_path, {"a.txt": "a()\n"})
     import_files([path], warehouse, source="4byte \u2013 'mirror' of \"May\"")
     assert sigdir.open(warehouse).sql("SELECT source FROM imports").rows() == [("4byte \u2013 'mirror' of \"May\"",)]
 
 
 def test_dry_run_publishes_nothing_and_leaves_nothing(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
     """--dry-run counts like an import and makes no folder, no version and no number."""
-    [path] = write(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n"})
+    [path] = write_files(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n"})
     done = run_sigdir("import", "--dry-run", "--json", path)
     assert done.returncode == 0
     report = json.loads(done.stdout)
@@ -338,7 +302,7 @@ def test_dry_run_publishes_nothing_and_leaves_nothing(tmp_path: Path, warehouse:
     assert known.totals() == {"read": 4, "imported": 0, "duplicate": 3, "rejected": 1}
     assert known.version == 1
     assert files_below(warehouse) == before
-    [other] = write(tmp_path / "in", {"b.txt": "d()\n"})
+    [other] = write_files(tmp_path / "in", {"b.txt": "d()\n"})
     import_files([other], warehouse, dry_run=True)
     import_files([other], warehouse)
     assert sigdir.open(warehouse).sql("SELECT import_id FROM imports ORDER BY 1").rows() == [(1,), (2,)]
@@ -347,7 +311,7 @@ def test_dry_run_publishes_nothing_and_leaves_nothing(tmp_path: Path, warehouse:
 
 def test_json_equals_the_report(tmp_path: Path, run_sigdir: Sigdir) -> None:
     """--json has what the report of the function has, and nothing else is on standard output."""
-    write(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n", "b.md": "x", "c.json": '{"0dbe671f": "b()"}'})
+    write_files(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n", "b.md": "x", "c.json": '{"0dbe671f": "b()"}'})
     report = import_files([tmp_path / "in"], tmp_path / "other", source="x").to_dict()
     done = run_sigdir("import", "--json", "--source", "x", tmp_path / "in")
     told = json.loads(done.stdout)
@@ -357,12 +321,12 @@ def test_json_equals_the_report(tmp_path: Path, run_sigdir: Sigdir) -> None:
     assert told["skipped"] == [str(tmp_path / "in" / "b.md")]
 
 
-def test_report_for_people_has_the_counts(tmp_path: Path, here: Here) -> None:
+def test_report_for_people_has_the_counts(tmp_path: Path, invoke: Invoke) -> None:
     """The table shows each file and the total, the rejects by reason, and the new version."""
-    write(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n", "b.txt": "event A()\n", "notes": "some words\n"})
-    done = here("import", "--quiet", tmp_path / "in")
-    assert (done.status, done.err) == (0, "")
-    lines = done.out.decode().splitlines()
+    write_files(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n", "b.txt": "event A()\n", "notes": "some words\n"})
+    done = invoke("import", "--quiet", tmp_path / "in")
+    assert (done.status, done.stderr) == (0, "")
+    lines = done.stdout.decode().splitlines()
     cells = [[cell.strip() for cell in line.strip("\u2502").split("\u2502")] for line in lines if "\u2502" in line]
     numbers = {row[0].rpartition("/")[2]: row[1:] for row in cells}
     assert numbers["a.txt"] == ["text", "4", "2", "1", "1"]
@@ -380,23 +344,23 @@ def test_report_for_people_has_the_counts(tmp_path: Path, here: Here) -> None:
 
 
 @pytest.mark.parametrize("name", ["[id].txt", "a[/b].txt", "[red]x[/red].txt", "a\\[b].txt", ":smile:.txt"])
-def test_report_shows_names_as_they_are(tmp_path: Path, here: Here, name: str) -> None:
+def test_report_shows_names_as_they_are(tmp_path: Path, invoke: Invoke, name: str) -> None:
     """A file's name is no markup, neither in the table nor below it."""
-    [path] = write(tmp_path / "in", {name: "a()\n"})
-    done = here("import", "--quiet", path)
-    assert path.name in done.out.decode()
+    [path] = write_files(tmp_path / "in", {name: "a()\n"})
+    done = invoke("import", "--quiet", path)
+    assert path.name in done.stdout.decode()
     skipped = path.rename(path.with_name(f"{path.name}.md"))
-    write(tmp_path / "in", {"b.txt": "b()\n"})
-    assert skipped.name in here("import", "--quiet", tmp_path / "in").out.decode().replace("\n", "")
+    write_files(tmp_path / "in", {"b.txt": "b()\n"})
+    assert skipped.name in invoke("import", "--quiet", tmp_path / "in").stdout.decode().replace("\n", "")
 
 
-def test_terminal_sees_no_control_characters(tmp_path: Path, here: Here) -> None:
+def test_terminal_sees_no_control_characters(tmp_path: Path, invoke: Invoke) -> None:
     """A reject cannot send commands to the terminal that shows it."""
-    [path] = write(tmp_path, {"a.txt": "a()\nb(\x1b[31mred\x07)\n"})
-    done = here("import", "--quiet", path)
-    assert b"\x1b" not in done.out
-    shown = here("rejects")
-    assert b"\x1b" not in shown.out
+    [path] = write_files(tmp_path, {"a.txt": "a()\nb(\x1b[31mred\x07)\n"})
+    done = invoke("import", "--quiet", path)
+    assert b"\x1b" not in done.stdout
+    shown = invoke("rejects")
+    assert b"\x1b" not in shown.stdout
 
 
 # Paths.
@@ -404,7 +368,7 @@ def test_terminal_sees_no_control_characters(tmp_path: Path, here: Here) -> None
 
 def test_folders_are_searched(tmp_path: Path, warehouse: Path) -> None:
     """Folders are read with all below them; hidden and unknown files are not, and the latter are listed."""
-    write(
+    write_files(
         tmp_path / "in",
         {
             "a.txt": "a()\n", "deep/er/b.txt.gz": gzip.compress(b"b()\n"), ".hidden.txt": "c()\n",
@@ -423,7 +387,7 @@ def test_folders_are_searched(tmp_path: Path, warehouse: Path) -> None:
 
 def test_hidden_file_is_read_when_named(tmp_path: Path, warehouse: Path) -> None:
     """What the user names is read, hidden or not."""
-    [path] = write(tmp_path, {".hidden.txt": "c()\n"})
+    [path] = write_files(tmp_path, {".hidden.txt": "c()\n"})
     import_files([path], warehouse)
     assert texts(warehouse) == ["c()"]
 
@@ -444,7 +408,7 @@ def test_hidden_file_is_read_when_named(tmp_path: Path, warehouse: Path) -> None
 )
 def test_folder_with_other_files_is_imported(tmp_path: Path, warehouse: Path, name: str, content: str | bytes) -> None:
     """What lies beside the signatures in a project's folder does not stop their import."""
-    write(tmp_path / "in", {"a.txt": "a()\n", name: content, "z.txt": "z()\n"})
+    write_files(tmp_path / "in", {"a.txt": "a()\n", name: content, "z.txt": "z()\n"})
     import_files([tmp_path / "in"], warehouse)
     assert texts(warehouse) == ["a()", "z()"]
 
@@ -455,7 +419,7 @@ def test_standard_input(warehouse: Path, run_sigdir: Sigdir) -> None:
     [file] = json.loads(done.stdout)["files"]
     assert (file["path"], file["format"], file["read"]) == ("standard input", "text", 2)
     assert file["sha256"] == hashlib.sha256(b"a()\nnarrow(uint7)\n").hexdigest()
-    parquet = zstandard.ZstdCompressor().compress(_parquet({"text_signature": ["b()"]}))
+    parquet = zstandard.ZstdCompressor().compress(parquet_bytes({"text_signature": ["b()"]}))
     assert run_sigdir("import", "-", stdin=parquet).returncode == 0
     assert run_sigdir("import", "-", stdin=b"prose that is no signature\n").returncode == 0
     assert texts(warehouse) == ["a()", "b()"]
@@ -464,7 +428,7 @@ def test_standard_input(warehouse: Path, run_sigdir: Sigdir) -> None:
 @pytest.mark.parametrize("name", ["wh #1", "100%", "w\u00e4r [1]", "it's", "a*b?", "semi;colon"])
 def test_warehouse_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
     """The warehouse's folder may have any name."""
-    paths = write(tmp_path / "in", {"a.txt": "a()\nb(\n", "b.txt": "c()\n"})
+    paths = write_files(tmp_path / "in", {"a.txt": "a()\nb(\n", "b.txt": "c()\n"})
     for path in paths:
         import_files([path], tmp_path / name)
     opened = sigdir.open(tmp_path / name)
@@ -475,7 +439,7 @@ def test_warehouse_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
 
 def test_warehouse_in_a_folder_that_cannot_be(tmp_path: Path) -> None:
     """A name that the library of the log reads as another one works, or is refused in one line."""
-    [path] = write(tmp_path / "in", {"a.txt": "a()\n"})
+    [path] = write_files(tmp_path / "in", {"a.txt": "a()\n"})
     told = "one line"
     try:
         import_files([path], tmp_path / "wh%20x")
@@ -487,24 +451,24 @@ def test_warehouse_in_a_folder_that_cannot_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b.txt", "it's.txt", "\u00fc.txt", "line\nbreak.txt", b"latin\xff.txt"])
-def test_inputs_of_any_name(tmp_path: Path, warehouse: Path, here: Here, name: str | bytes) -> None:
+def test_inputs_of_any_name(tmp_path: Path, warehouse: Path, invoke: Invoke, name: str | bytes) -> None:
     """A file's name may be any that the system allows, and the history can be read ever after."""
     path = tmp_path / os.fsdecode(name)
     path.write_text("a()\nb(\n")
-    done = here("import", "--quiet", "--json", path)
-    assert (done.status, done.err) == (0, "")
+    done = invoke("import", "--quiet", "--json", path)
+    assert (done.status, done.stderr) == (0, "")
     assert texts(warehouse) == ["a()"]
     for command in ("history", "rejects"):
-        shown = here(command, "--format", "ndjson")
-        assert (shown.status, len(shown.out.splitlines())) == (0, 1)
-        assert json.loads(here(command, "--json").out) == [json.loads(shown.out)]
+        shown = invoke(command, "--format", "ndjson")
+        assert (shown.status, len(shown.stdout.splitlines())) == (0, 1)
+        assert json.loads(invoke(command, "--json").stdout) == [json.loads(shown.stdout)]
 
 
-def test_source_label_of_any_bytes(tmp_path: Path, here: Here) -> None:
+def test_source_label_of_any_bytes(tmp_path: Path, invoke: Invoke) -> None:
     """A label that is not UTF-8 cannot make the history unreadable."""
-    [path] = write(tmp_path, {"a.txt": "a()\n"})
-    here("import", "--quiet", "--source", os.fsdecode(b"latin \xff"), path)
-    assert here("history").status == 0
+    [path] = write_files(tmp_path, {"a.txt": "a()\n"})
+    invoke("import", "--quiet", "--source", os.fsdecode(b"latin \xff"), path)
+    assert invoke("history").status == 0
 
 
 # The commands that look.
@@ -513,7 +477,7 @@ def test_source_label_of_any_bytes(tmp_path: Path, here: Here) -> None:
 @pytest.fixture
 def two_imports(tmp_path: Path, warehouse: Path) -> list[Path]:
     """Two imports with rejects of several reasons; gives their two files."""
-    paths = write(
+    paths = write_files(
         tmp_path / "in",
         {
             "a.txt": "a(uint)\nevent A(address indexed who)\nb(uint7)\nc(foo)\n",
@@ -525,7 +489,7 @@ def two_imports(tmp_path: Path, warehouse: Path) -> list[Path]:
     return paths
 
 
-def test_rejects_command_filters(two_imports: list[Path], here: Here) -> None:
+def test_rejects_command_filters(two_imports: list[Path], invoke: Invoke) -> None:
     """`sigdir rejects` shows text, reason, position, file and line, of an import or of a reason."""
     first, second = map(str, two_imports)
     found = [
@@ -536,9 +500,9 @@ def test_rejects_command_filters(two_imports: list[Path], here: Here) -> None:
     ]
 
     def shown(*arguments: str) -> list[list[str]]:
-        done = here("rejects", "--format", "csv", *arguments)
-        assert (done.status, done.err) == (0, "")
-        header, *rows = csv.reader(io.StringIO(done.out.decode()))
+        done = invoke("rejects", "--format", "csv", *arguments)
+        assert (done.status, done.stderr) == (0, "")
+        header, *rows = csv.reader(io.StringIO(done.stdout.decode()))
         assert header == ["import_id", "text", "reason", "position", "file", "line"]
         return rows
 
@@ -550,9 +514,9 @@ def test_rejects_command_filters(two_imports: list[Path], here: Here) -> None:
     assert shown("--limit", "3") == found[:3]
 
 
-def test_history_command_lists_imports_and_sources(two_imports: list[Path], here: Here) -> None:
+def test_history_command_lists_imports_and_sources(two_imports: list[Path], invoke: Invoke) -> None:
     """`sigdir history` has each import's counts and label, --sources each file with its sha256."""
-    rows = [json.loads(line) for line in here("history", "--format", "ndjson").out.splitlines()]
+    rows = [json.loads(line) for line in invoke("history", "--format", "ndjson").stdout.splitlines()]
     told = [(row["import_id"], row["version"], row["source"], row["files"]) for row in rows]
     assert told == [(1, 1, "a.txt", 1), (2, 2, "b.csv", 1)]
     assert [(row["read"], row["imported"], row["duplicate"], row["rejected"]) for row in rows] == [
@@ -560,18 +524,18 @@ def test_history_command_lists_imports_and_sources(two_imports: list[Path], here
         (3, 1, 0, 2),
     ]
     assert all(datetime.fromisoformat(row["committed_at"]).tzinfo is not None for row in rows)
-    done = here("history", "--sources", "--format", "ndjson")
-    assert (done.status, done.err) == (0, "")
-    sources = [json.loads(line) for line in done.out.splitlines()]
+    done = invoke("history", "--sources", "--format", "ndjson")
+    assert (done.status, done.stderr) == (0, "")
+    sources = [json.loads(line) for line in done.stdout.splitlines()]
     for number, (row, path) in enumerate(zip(sources, two_imports, strict=True), 1):
         assert (row["import_id"], row["path"], row["bytes"]) == (number, str(path), path.stat().st_size)
         assert row["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert [row["format"] for row in sources] == ["text", "csv"]
 
 
-def test_stats_command(two_imports: list[Path], warehouse: Path, here: Here) -> None:
+def test_stats_command(two_imports: list[Path], warehouse: Path, invoke: Invoke) -> None:
     """`sigdir stats` has version, rows, files and bytes of each collection, now or as they were."""
-    facts = json.loads(here("stats", "--json").out)
+    facts = json.loads(invoke("stats", "--json").stdout)
     assert facts["version"] == 2
     stored = {c: sorted((warehouse / "table" / f"collection={c}").glob("*.parquet")) for c in COLLECTIONS}
     for collection, rows in ((SIGNATURES, 2), (EVENT_SIGNATURES, 1)):
@@ -581,9 +545,9 @@ def test_stats_command(two_imports: list[Path], warehouse: Path, here: Here) -> 
             "bytes": sum(path.stat().st_size for path in stored[collection]),
             "last_id": rows,
         }
-    before = json.loads(here("stats", "--json", "--as-of", "1").out)
+    before = json.loads(invoke("stats", "--json", "--as-of", "1").stdout)
     assert (before["version"], before["collections"][SIGNATURES]["rows"]) == (1, 1)
-    told = here("stats").out.decode()
+    told = invoke("stats").stdout.decode()
     assert "version 2" in told
     assert "2 rows" in told
 
@@ -596,32 +560,32 @@ READERS: list[list[str]] = [
 
 @pytest.mark.parametrize("arguments", READERS, ids=lambda arguments: arguments[0])
 def test_reading_a_folder_that_is_not_there(
-    tmp_path: Path, warehouse: Path, here: Here, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+    tmp_path: Path, warehouse: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     """A mistyped warehouse is told by name in one line, status 2, and is not made."""
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
-    done = here(*arguments)
-    assert (done.status, done.out) == (2, b"")
-    assert done.err == f"Error: {warehouse}: there is no such folder, so no warehouse to read\n"
+    done = invoke(*arguments)
+    assert (done.status, done.stdout) == (2, b"")
+    assert done.stderr == f"Error: {warehouse}: there is no such folder, so no warehouse to read\n"
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_looking_at_an_empty_folder(warehouse: Path, here: Here) -> None:
+def test_looking_at_an_empty_folder(warehouse: Path, invoke: Invoke) -> None:
     """It is a warehouse without rows, and looking at it makes nothing in it."""
     warehouse.mkdir()
-    assert b"nothing imported yet" in here("stats").out
-    done = here("sql", "--format", "csv", "SELECT count(*) n FROM signatures, event_signatures, imports, rejects")
-    assert done.out == b"n\n0\n"
+    assert b"nothing imported yet" in invoke("stats").stdout
+    done = invoke("sql", "--format", "csv", "SELECT count(*) n FROM signatures, event_signatures, imports, rejects")
+    assert done.stdout == b"n\n0\n"
     assert list(warehouse.iterdir()) == []
 
 
 QUERY = "SELECT id, created_at, text_signature, hex_signature, bytes_signature, hash, NULL AS none FROM signatures ORDER BY id"
 
 
-def test_sql_as_csv_and_json(tmp_path: Path, warehouse: Path, here: Here) -> None:
+def test_sql_as_csv_and_json(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
     """Bytes are written as hex, times with six digits and Z, in every format of text."""
-    [path] = write(tmp_path, {"a.txt": "transfer(address,uint256)\n"})
+    [path] = write_files(tmp_path, {"a.txt": "transfer(address,uint256)\n"})
     import_files([path], warehouse)
     [(created_at,)] = sigdir.open(warehouse).sql("SELECT created_at FROM signatures").rows()
     expected = {
@@ -633,17 +597,17 @@ def test_sql_as_csv_and_json(tmp_path: Path, warehouse: Path, here: Here) -> Non
         "hash": "0xa9059cbb",
         "none": None,
     }
-    assert [json.loads(line) for line in here("sql", "--format", "ndjson", QUERY).out.splitlines()] == [expected]
-    assert json.loads(here("sql", "--format", "json", QUERY).out) == [expected]
-    [row] = csv.DictReader(io.StringIO(here("sql", "--format", "csv", QUERY).out.decode()))
+    assert [json.loads(line) for line in invoke("sql", "--format", "ndjson", QUERY).stdout.splitlines()] == [expected]
+    assert json.loads(invoke("sql", "--format", "json", QUERY).stdout) == [expected]
+    [row] = csv.DictReader(io.StringIO(invoke("sql", "--format", "csv", QUERY).stdout.decode()))
     assert row == {name: "" if value is None else str(value) for name, value in expected.items()}
-    table = here("sql", "SELECT text_signature, hash FROM signatures").out.decode()
+    table = invoke("sql", "SELECT text_signature, hash FROM signatures").stdout.decode()
     assert "transfer(address,uint256)" in table
 
 
 def test_sql_as_parquet(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
     """Parquet on standard output is a whole file with the types of the query."""
-    [path] = write(tmp_path, {"a.txt": "transfer(address,uint256)\nb()\n"})
+    [path] = write_files(tmp_path, {"a.txt": "transfer(address,uint256)\nb()\n"})
     import_files([path], warehouse)
     done = run_sigdir("sql", "--format", "parquet", QUERY)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -658,12 +622,12 @@ def test_sql_as_parquet(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> 
 @pytest.mark.parametrize(
     ("format", "expected"), [("csv", b"id\n"), ("json", b"[]\n"), ("ndjson", b""), ("table", None)]
 )
-def test_sql_without_rows(warehouse: Path, here: Here, format: str, expected: bytes | None) -> None:
+def test_sql_without_rows(warehouse: Path, invoke: Invoke, format: str, expected: bytes | None) -> None:
     """A query without rows is written as one, in every format."""
     warehouse.mkdir()
-    done = here("sql", "--format", format, "SELECT id FROM signatures")
-    assert (done.status, done.err) == (0, "")
-    assert expected is None or done.out == expected
+    done = invoke("sql", "--format", format, "SELECT id FROM signatures")
+    assert (done.status, done.stderr) == (0, "")
+    assert expected is None or done.stdout == expected
 
 
 VALUES = {
@@ -681,36 +645,36 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_sql_writes_values_of_any_type(tmp_path: Path, warehouse: Path, here: Here, name: str) -> None:
+def test_sql_writes_values_of_any_type(tmp_path: Path, warehouse: Path, invoke: Invoke, name: str) -> None:
     """Whatever a query gives has a form in JSON and in CSV."""
-    [path] = write(tmp_path, {"a.txt": "a()\n"})
+    [path] = write_files(tmp_path, {"a.txt": "a()\n"})
     import_files([path], warehouse)
     expression, as_json, as_csv = VALUES[name]
-    done = here("sql", "--format", "json", f"SELECT {expression} AS value")
-    assert (done.status, done.err) == (0, "")
-    [row] = json.loads(done.out)
+    done = invoke("sql", "--format", "json", f"SELECT {expression} AS value")
+    assert (done.status, done.stderr) == (0, "")
+    [row] = json.loads(done.stdout)
     assert str(row["value"]) == str(as_json)  # JSON readers differ on numbers over 64 bits
-    done = here("sql", "--format", "csv", f"SELECT {expression} AS value")
-    assert [row["value"] for row in csv.DictReader(io.StringIO(done.out.decode()))] in ([as_csv], [str(as_json)])
+    done = invoke("sql", "--format", "csv", f"SELECT {expression} AS value")
+    assert [row["value"] for row in csv.DictReader(io.StringIO(done.stdout.decode()))] in ([as_csv], [str(as_json)])
 
 
 @pytest.mark.parametrize("format", ["csv", "json", "ndjson"])
-def test_sql_keeps_columns_of_the_same_name(two_imports: list[Path], here: Here, format: str) -> None:
+def test_sql_keeps_columns_of_the_same_name(two_imports: list[Path], invoke: Invoke, format: str) -> None:
     """A join of two views loses no column because both are called id."""
-    done = here("sql", "--format", format, "SELECT s.id, e.id FROM signatures s, event_signatures e WHERE s.id = 2")
+    done = invoke("sql", "--format", format, "SELECT s.id, e.id FROM signatures s, event_signatures e WHERE s.id = 2")
     assert done.status == 0
-    assert re.findall(r"\b[12]\b", done.out.decode()) == ["2", "1"]
+    assert re.findall(r"\b[12]\b", done.stdout.decode()) == ["2", "1"]
 
 
 @pytest.mark.parametrize("format", ["table", "csv", "json", "ndjson", "parquet"])
 @pytest.mark.parametrize(
     "query", ["SELEC 1", "SELECT nothing FROM signatures", "SELECT CAST(text_signature AS INTEGER) FROM signatures"]
 )
-def test_sql_that_fails(two_imports: list[Path], here: Here, query: str, format: str) -> None:
+def test_sql_that_fails(two_imports: list[Path], invoke: Invoke, query: str, format: str) -> None:
     """A wrong query is an error with status 2 in every format, also where it fails at a row."""
-    done = here("sql", "--format", format, query)
+    done = invoke("sql", "--format", format, query)
     assert done.status == 2
-    assert done.err.startswith("Error: ")
+    assert done.stderr.startswith("Error: ")
 
 
 def test_sql_into_a_closed_pipe(two_imports: list[Path], warehouse: Path) -> None:
@@ -726,15 +690,15 @@ def test_sql_into_a_closed_pipe(two_imports: list[Path], warehouse: Path) -> Non
         assert process.stderr.read() == b""
 
 
-def test_as_of_shows_what_was(two_imports: list[Path], warehouse: Path, here: Here) -> None:
+def test_as_of_shows_what_was(two_imports: list[Path], warehouse: Path, invoke: Invoke) -> None:
     """--as-of answers from an older version: its rows, imports and rejects, and no later ones."""
     query = (
         "SELECT (SELECT count(*) FROM signatures) s, (SELECT count(*) FROM imports) i, (SELECT count(*) FROM rejects) r"
     )
     for version, expected in ((0, b"0,0,0"), (1, b"1,1,2"), (2, b"2,2,4")):
-        assert here("sql", "--format", "csv", "--as-of", str(version), query).out == b"s,i,r\n" + expected + b"\n"
-    done = here("sql", "--as-of", "3", query)
-    assert (done.status, done.err) == (2, f"Error: {warehouse} has no version 3\n")
+        assert invoke("sql", "--format", "csv", "--as-of", str(version), query).stdout == b"s,i,r\n" + expected + b"\n"
+    done = invoke("sql", "--as-of", "3", query)
+    assert (done.status, done.stderr) == (2, f"Error: {warehouse} has no version 3\n")
     with pytest.raises(UnreadableWarehouse, match="no version 7"):
         sigdir.open(warehouse, 7)
 
@@ -781,7 +745,7 @@ def test_sql_reads_the_warehouse_and_does_nothing_else(
     two_imports: list[Path], tmp_path: Path, warehouse: Path, number: int
 ) -> None:
     """SQL can neither read other files nor write any, those of the warehouse least of all."""
-    write(tmp_path, {"secret": "secret", "warehouse-secret/secret": "secret"})
+    write_files(tmp_path, {"secret": "secret", "warehouse-secret/secret": "secret"})
     before = files_below(tmp_path), (warehouse / "staging.sqlite").read_bytes()
     opened = sigdir.open(warehouse)
     with pytest.raises(QueryError):
@@ -793,19 +757,7 @@ def test_sql_reads_the_warehouse_and_does_nothing_else(
 # Bad input.
 
 
-def _parquet(columns: dict[str, Any]) -> bytes:
-    out = io.BytesIO()
-    pq.write_table(pa.table(columns), out)
-    return out.getvalue()
-
-
 _LINES = "".join(f"f{random.Random(number).getrandbits(64):x}(uint256)\n" for number in range(20_000)).encode()
-_PACKED: dict[str, Callable[[bytes], bytes]] = {
-    "gz": gzip.compress,
-    "xz": lzma.compress,
-    "zst": lambda data: zstandard.ZstdCompressor().compress(data),
-    "bz2": bz2.compress,
-}
 
 
 def _cut(packed: bytes) -> dict[str, bytes]:
@@ -813,14 +765,14 @@ def _cut(packed: bytes) -> dict[str, bytes]:
 
 
 _BROKEN = json.dumps([{"type": "function", "name": f"f{number}", "inputs": []} for number in range(50)], indent=1)
-_DAMAGED = bytearray(_parquet({"text_signature": [f"f{number}()" for number in range(9_999)]}))
+_DAMAGED = bytearray(parquet_bytes({"text_signature": [f"f{number}()" for number in range(9_999)]}))
 _DAMAGED[2_000:2_100] = bytes(100)
 
 # File name, content, parts of the message: place, if there is one, and reason.
 BAD_INPUTS: list[tuple[str, bytes, list[str]]] = [
     *(
         (f"{where}.txt.{ending}", content, ["after", "bytes unpacked: "])
-        for ending, pack in _PACKED.items()
+        for ending, pack in COMPRESSORS.items()
         for where, content in _cut(pack(_LINES)).items()
     ),
     ("damaged.txt.gz", gzip.compress(_LINES)[:5_000] + bytes(50) + gzip.compress(_LINES)[5_050:], ["unpacked: "]),
@@ -828,8 +780,8 @@ BAD_INPUTS: list[tuple[str, bytes, list[str]]] = [
     ("broken.json", _BROKEN.replace('"f25",', '"f25"', 1).encode(), ["line 130 column 3: broken JSON: "]),
     ("cut.json", b'{"a9059cbb": "transfer(address,uint256)",\n "18160ddd": "tot', ["line 2 column 14: broken JSON: "]),
     ("latin.json", b'{"a9059cbb": "transfer(address,uint256)", "x": "\xe4"}', ["byte 49: not UTF-8"]),
-    ("none.parquet", _parquet({"id": [1], "name": ["a"]}), ["no column is named text_signature or signature", "id, name"]),
-    ("cut.parquet", _parquet({"text_signature": ["a()"]})[:-20], ["broken Parquet: "]),
+    ("none.parquet", parquet_bytes({"id": [1], "name": ["a"]}), ["no column is named text_signature or signature", "id, name"]),
+    ("cut.parquet", parquet_bytes({"text_signature": ["a()"]})[:-20], ["broken Parquet: "]),
     ("damaged.parquet", bytes(_DAMAGED), ["broken Parquet: "]),
     ("rubbish.parquet", b"PAR1" + bytes(100), ["broken Parquet: "]),
     ("utf-16.txt", "a()\nb()\n".encode("utf-16"), ["UTF-16 text; write it as UTF-8"]),
@@ -841,7 +793,7 @@ BAD_INPUTS: list[tuple[str, bytes, list[str]]] = [
 @pytest.mark.parametrize(("name", "content", "parts"), BAD_INPUTS, ids=[name for name, _, _ in BAD_INPUTS])
 def test_bad_input_stops_the_run(tmp_path: Path, warehouse: Path, name: str, content: bytes, parts: list[str]) -> None:
     """What cannot be read is an error of one line with file, place and reason; nothing is published."""
-    good, bad = write(tmp_path, {"a.txt": "a()\n", name: content})
+    good, bad = write_files(tmp_path, {"a.txt": "a()\n", name: content})
     with pytest.raises(BadInput) as caught:
         import_files([good, bad], warehouse)
     message = str(caught.value)
@@ -852,10 +804,10 @@ def test_bad_input_stops_the_run(tmp_path: Path, warehouse: Path, name: str, con
     assert nothing_left(warehouse)
 
 
-def test_a_memory_limit_that_is_none_is_refused_before_reading(tmp_path: Path, warehouse: Path, here: Here) -> None:
+def test_a_memory_limit_that_is_none_is_refused_before_reading(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
     """An input that cannot be read is not even come to, and nothing is made."""
-    [bad] = write(tmp_path, {"broken.json": b"[1,"})
-    status, out, told = here("import", "--quiet", "--memory-limit", "banana", bad)
+    [bad] = write_files(tmp_path, {"broken.json": b"[1,"})
+    status, out, told = invoke("import", "--quiet", "--memory-limit", "banana", bad)
     assert (status, out, told.count("\n")) == (2, b"", 1)
     assert told.startswith("Error: memory limit 'banana': ")
     assert not warehouse.exists()
@@ -864,29 +816,29 @@ def test_a_memory_limit_that_is_none_is_refused_before_reading(tmp_path: Path, w
 def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:
     by_name = {name: content for name, content, _ in BAD_INPUTS}
     for name in ("half.txt.xz", "broken.json", "none.parquet", "utf-16.txt", "none.csv"):
-        [path] = write(folder, {name: by_name[name]})
+        [path] = write_files(folder, {name: by_name[name]})
         yield [str(path)], str(path)
     yield [str(folder / "missing.txt")], f"{folder}/missing.txt: no such file or folder"
-    [good] = write(folder / "known", {"a.txt": "a()\n"})
+    [good] = write_files(folder / "known", {"a.txt": "a()\n"})
     yield [str(good), str(folder / "missing")], f"{folder}/missing: no such file or folder"
     yield (
         ["--format", "nonsense", str(good)],
         "nonsense: no such format; there are tree, solidity, sqlite, parquet, panoramix",
     )
-    write(folder / "unknown", {"a.bin": "\0", "b/README.md": "x"})
+    write_files(folder / "unknown", {"a.bin": "\0", "b/README.md": "x"})
     yield [str(folder / "unknown")], f"{folder}/unknown: nothing of a known format (2 files looked at)"
     (folder / "empty").mkdir()
     yield [str(folder / "empty")], f"{folder}/empty: "
-    write(folder / "hidden", {".a.txt": "a()\n"})
+    write_files(folder / "hidden", {".a.txt": "a()\n"})
     yield [str(folder / "hidden")], f"{folder}/hidden: "
     yield ["--warehouse", str(good / "x"), str(good)], str(good)
 
 
-def test_failing_commands(tmp_path: Path, warehouse: Path, here: Here) -> None:
+def test_failing_commands(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
     """The command tells each of them in one line on standard error, with status 2, and prints nothing else."""
     wrong = []
     for arguments, message in _command_failures(tmp_path / "in"):
-        status, out, told = here("import", "--quiet", *arguments)
+        status, out, told = invoke("import", "--quiet", *arguments)
         fine = told.startswith("Error: ") and message in told and len(told.splitlines()) == 1
         if not (fine and status == 2 and out == b"" and nothing_left(warehouse)):
             wrong.append((arguments, status, told[-300:], out[-200:]))
@@ -895,7 +847,7 @@ def test_failing_commands(tmp_path: Path, warehouse: Path, here: Here) -> None:
 
 def test_failing_command_as_a_process(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
     """The same from outside: a line on standard error behind the progress, no traceback, status 2."""
-    good, bad = write(tmp_path, {"a.txt": "a()\n", "b.txt.xz": _cut(lzma.compress(_LINES))["half"]})
+    good, bad = write_files(tmp_path, {"a.txt": "a()\n", "b.txt.xz": _cut(lzma.compress(_LINES))["half"]})
     done = run_sigdir("import", good, bad)
     assert (done.returncode, done.stdout) == (2, b"")
     begun, told = done.stderr.decode().splitlines()
@@ -906,7 +858,7 @@ def test_failing_command_as_a_process(tmp_path: Path, warehouse: Path, run_sigdi
 
 def test_failed_run_closes_its_files(tmp_path: Path, warehouse: Path) -> None:
     """A run that ends with an error leaves no file of its own open."""
-    good, bad = write(tmp_path, {"a.txt": "a()\nb(\n", "b.txt.xz": _cut(lzma.compress(_LINES))["half"]})
+    good, bad = write_files(tmp_path, {"a.txt": "a()\nb(\n", "b.txt.xz": _cut(lzma.compress(_LINES))["half"]})
     gc.collect()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", ResourceWarning)
@@ -919,7 +871,7 @@ def test_failed_run_closes_its_files(tmp_path: Path, warehouse: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_unreadable_paths(tmp_path: Path, warehouse: Path) -> None:
     """A file or a folder that may not be read is named, with the reason."""
-    [path] = write(tmp_path / "in", {"a.txt": "a()\n"})
+    [path] = write_files(tmp_path / "in", {"a.txt": "a()\n"})
     for closed in (path, tmp_path / "in"):
         closed.chmod(0)
         try:
@@ -932,7 +884,7 @@ def test_unreadable_paths(tmp_path: Path, warehouse: Path) -> None:
 
 def test_one_bad_line_is_no_bad_input(tmp_path: Path, warehouse: Path) -> None:
     """Invalid UTF-8 in one line is a counted reject, and the run goes on."""
-    [path] = write(tmp_path, {"a.txt": b"a()\nb(\xff)\nc()\n"})
+    [path] = write_files(tmp_path, {"a.txt": b"a()\nb(\xff)\nc()\n"})
     report = import_files([path], warehouse)
     assert report.totals() == {"read": 3, "imported": 2, "duplicate": 0, "rejected": 1}
     rows = sigdir.open(warehouse).sql("SELECT text, reason, position, line FROM rejects").rows()
@@ -941,7 +893,7 @@ def test_one_bad_line_is_no_bad_input(tmp_path: Path, warehouse: Path) -> None:
 
 def test_failed_run_leaves_the_version_before(tmp_path: Path, warehouse: Path) -> None:
     """After an error in the last of several files the warehouse is as it was, and goes on."""
-    good, later, bad = write(
+    good, later, bad = write_files(
         tmp_path, {"a.txt": "a()\n", "b.txt": "b()\n", "c.txt.xz": _cut(lzma.compress(_LINES))["half"]}
     )
     import_files([good], warehouse)

@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from Crypto.Hash import keccak
 
 import sigdir
 from sigdir.pipeline.errors import PipelineError
@@ -28,8 +27,8 @@ from sigdir.warehouse.errors import Busy, UnreadableWarehouse
 from sigdir.warehouse.files import FileLock
 from sigdir.warehouse.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
+from tests.pipeline.support import invoke, keccak256, texts, write_files
 from tests.serve.support import EVENTS_PATH, HOST, SIGNATURES_PATH, Server, post_text, serving, until, whole
-from tests.warehouse.support import call_command
 
 EAGER = RetryPolicy(rate=1e6, tries=3, delay=0.01, timeout=20)
 
@@ -37,16 +36,6 @@ EAGER = RetryPolicy(rate=1e6, tries=3, delay=0.01, timeout=20)
 @pytest.fixture(autouse=True)
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
-
-
-def digest(text: str) -> bytes:
-    return keccak.new(digest_bits=256, data=text.encode()).digest()
-
-
-def texts(warehouse: Path, collection: Collection = SIGNATURES) -> list[str]:
-    """In the order of ids."""
-    rows = sigdir.open(warehouse).sql(f"SELECT text_signature FROM {collection.view_name} ORDER BY id").rows()
-    return [text for (text,) in rows]
 
 
 def served(server: Server, collection: Collection = SIGNATURES) -> list[str]:
@@ -74,8 +63,7 @@ def fill(warehouse: Path, tmp_path: Path) -> None:
         ("1", [f"first{number}(uint256)" for number in range(700)]),
         ("2", [f"second{number}()" for number in range(450)] + [f"event E{number}(address)" for number in range(130)]),
     ):
-        (tmp_path / f"{name}.txt").write_text("\n".join(lines))
-        import_files([tmp_path / f"{name}.txt"], warehouse)
+        import_files(write_files(tmp_path, {f"{name}.txt": "\n".join(lines)}), warehouse)
 
 
 @pytest.fixture(scope="module")
@@ -260,14 +248,13 @@ def test_what_a_mirror_left_is_checked_and_cleared(warehouse: Path) -> None:
 
 
 def verified(warehouse: Path) -> list[dict[str, Any]]:
-    told = call_command("verify", "--quiet", "--json", "--warehouse", warehouse).stdout
-    findings: list[dict[str, Any]] = json.loads(told)["findings"]
+    findings: list[dict[str, Any]] = json.loads(invoke(warehouse, "verify", "--quiet", "--json").stdout)["findings"]
     return findings
 
 
 def vacuumed(warehouse: Path) -> list[str]:
     """What of mirrors went."""
-    removed = json.loads(call_command("vacuum", "--json", "--warehouse", warehouse).stdout)["removed"]
+    removed = json.loads(invoke(warehouse, "vacuum", "--json").stdout)["removed"]
     return [one["path"] for one in removed if one["kind"] == "mirror"]
 
 
@@ -287,7 +274,7 @@ def test_a_restored_backup_goes_on_mirroring(warehouse: Path, tmp_path: Path) ->
     with scripted(script) as server:
         with pytest.raises(FetchError, match="400"):
             mirror(server.url, warehouse, way="changes")
-        import_files([lines_in(tmp_path, "there()")], warehouse)
+        import_files(write_files(tmp_path, {"lines.txt": "there()"}), warehouse)
         backup(Paths(warehouse), Paths(tmp_path / "copy"))
         cut = 0
         mirror(server.url, warehouse, way="changes")
@@ -299,12 +286,6 @@ def test_a_restored_backup_goes_on_mirroring(warehouse: Path, tmp_path: Path) ->
         del asked[:]
         mirror(server.url, tmp_path / "second", way="changes")
         assert len(asked) == 1
-
-
-def lines_in(folder: Path, *texts: str) -> Path:
-    file = folder / "lines.txt"
-    file.write_text("\n".join(texts))
-    return file
 
 
 def test_a_copy_taken_while_rows_are_posted_and_imported(
@@ -321,8 +302,7 @@ def test_a_copy_taken_while_rows_are_posted_and_imported(
             number += 1
             if way == "changes" and number % 20 == 10:
                 lines = "\n".join(f"imported{number}x{row}()" for row in range(50))
-                (tmp_path / "more.txt").write_text(lines)
-                import_files([tmp_path / "more.txt"], original.folder)
+                import_files(write_files(tmp_path, {"more.txt": lines}), original.folder)
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -390,7 +370,7 @@ def scripted(script: Script) -> Iterator[Scripted]:
 
 
 def row(id: int, text: str, width: int = 4) -> dict[str, Any]:
-    return {"id": id, "text_signature": text, "hex_signature": "0x" + digest(text)[:width].hex()}
+    return {"id": id, "text_signature": text, "hex_signature": "0x" + keccak256(text)[:width].hex()}
 
 
 def reply(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Reply:

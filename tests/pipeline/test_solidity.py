@@ -20,8 +20,7 @@ from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, FUNCTIONS, SIGNATURES
 from sigdir.signatures.grammar import REASONS
-
-CORPORA = Path(__file__).parents[3] / "shared" / "corpora"
+from tests.pipeline.support import CORPORA, write_files
 
 needs_corpora = pytest.mark.skipif(
     not (CORPORA / "solidity").is_dir(), reason=f"the corpora lie outside of the project, in {CORPORA}"
@@ -308,9 +307,7 @@ def test_what_parses_is_found_among_errors(source: str, expected: list[str]) -> 
 
 def project(folder: Path, files: dict[str, str], *paths: str) -> dict[str, Judged]:
     """Write the files and read them together, or those below ``paths``; by name what became of each."""
-    for name, code in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(code)
+    write_files(folder, files)
     found: dict[str, Judged] = {}
     with Project() as sources:
         for source in find([str(folder / path) for path in paths or [""]]):

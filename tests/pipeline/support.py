@@ -1,0 +1,80 @@
+"""What the tests of the pipeline share: input files, commands in this process, rows of a warehouse."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+from click.testing import CliRunner
+from Crypto.Hash import keccak
+
+import sigdir
+from sigdir.cli.main import main
+from sigdir.signatures.collections import SIGNATURES, Collection
+
+CORPORA = Path(__file__).parents[3] / "shared" / "corpora"
+"""Real data next to the project, not part of it; tests that need it are skipped without it."""
+
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "xz": lzma.compress,
+    "zst": lambda data: zstandard.ZstdCompressor().compress(data),
+    "bz2": bz2.compress,
+}
+
+
+class CommandResult(NamedTuple):
+    """How a command ended."""
+
+    status: int
+    stdout: bytes
+    stderr: str
+
+
+def invoke(warehouse: Path, *arguments: str | Path) -> CommandResult:
+    """Run ``sigdir`` in this process; raise an exception that the command does not handle."""
+    words = [str(argument) for argument in arguments]
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        result = CliRunner().invoke(main, words, prog_name="sigdir", env={"SIGDIR_WAREHOUSE": str(warehouse)})
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return CommandResult(result.exit_code, result.stdout_bytes, result.stderr)
+
+
+def keccak256(text: str) -> bytes:
+    """The 32-byte hash by pycryptodome, which shares no code with ours."""
+    return keccak.new(digest_bits=256, data=text.encode()).digest()
+
+
+def texts(warehouse: Path, collection: Collection = SIGNATURES) -> list[str]:
+    """The texts of a collection in id order."""
+    rows = sigdir.open(warehouse).sql(f"SELECT text_signature FROM {collection.view_name} ORDER BY id").rows()
+    return [text for (text,) in rows]
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
+    """Write files below a folder; return their paths sorted by name."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return [folder / name for name in sorted(files)]
+
+
+def parquet_bytes(columns: Mapping[str, Any], **options: Any) -> bytes:
+    """A Parquet file; ``options`` go to pyarrow's ``write_table``."""
+    out = io.BytesIO()
+    pq.write_table(pa.table(columns), out, **options)
+    return out.getvalue()
