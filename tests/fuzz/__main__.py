@@ -1,7 +1,7 @@
 """Fuzzing by coverage: ``python -m tests.fuzz TARGET [SECONDS]``. Needs Atheris (the extra ``fuzz``).
 
-Inputs that reach new code are kept in ``.fuzz/TARGET`` and are where the next run begins. An input that
-breaks something is written to ``.fuzz`` and named on the last line; it belongs into ``test_targets.py``.
+Inputs that reach new code are kept in ``.fuzz/TARGET``; the next run starts from them. An input that fails
+is written to ``.fuzz`` and named on the last line; add it to ``FOUND`` in ``test_targets.py``.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from pathlib import Path
 
 TARGETS = ("grammar", "readers", "bodies")
 CORPUS = Path(".fuzz")
-# The kernels are compiled from the very functions whose coverage is looked at, and numba cannot compile
-# what Atheris has put its marks into. So the grammar is run uncompiled, and of the others all is marked
-# that holds no kernel.
-UNMARKED = [
+# numba cannot compile a function that Atheris has instrumented. So the grammar runs uncompiled, and for the
+# other targets modules with kernels are not instrumented.
+WITH_KERNELS = [
     "sigdir.signatures.grammar",
     "sigdir.signatures.keccak",
     "sigdir.signatures.canonicalise",
     "sigdir.pipeline.formats.text",
 ]
-MARKED = {
+INSTRUMENTED = {
     "grammar": ["sigdir.signatures.grammar"],
     "readers": [
         "sigdir.pipeline.source",
@@ -39,9 +38,9 @@ def main(name: str, seconds: str) -> None:
         os.environ["NUMBA_DISABLE_JIT"] = "1"
     import atheris
 
-    marked = MARKED[name]
-    unmarked = [module for module in UNMARKED if module not in marked]
-    with atheris.instrument_imports(include=marked, exclude=unmarked):
+    included = INSTRUMENTED[name]
+    excluded = [module for module in WITH_KERNELS if module not in included]
+    with atheris.instrument_imports(include=included, exclude=excluded):
         from tests.fuzz import targets
     corpus = CORPUS / name
     corpus.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""What is fuzzed, and what must hold: each target takes any bytes, and raises where something is wrong.
+"""The fuzz targets: each takes any bytes and raises if a property does not hold.
 
-``python -m tests.fuzz TARGET`` feeds them by coverage, with Atheris; ``test_targets.py`` by Hypothesis,
-and with every input that was ever found to break one.
+``python -m tests.fuzz TARGET`` runs them with Atheris, guided by coverage; ``test_targets.py`` runs them with
+Hypothesis and with every input that once broke one.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from tests.pipeline.test_formats import SAMPLES
 
 def grammar(data: bytes) -> None:
     """A text is refused, or its canonical form is a fixed point; both executions of the grammar agree."""
-    said = (UNKNOWN, FUNCTIONS, EVENTS)[data[0] % 3] if data else UNKNOWN
+    declared_kind = (UNKNOWN, FUNCTIONS, EVENTS)[data[0] % 3] if data else UNKNOWN
     text = data[1:]
     try:
-        signature = normalise(text, said)
+        signature = normalise(text, declared_kind)
     except GrammarError as error:
         outcome: tuple[Any, ...] = (error.reason,)
     else:
@@ -51,7 +51,7 @@ def grammar(data: bytes) -> None:
         return
     rows = normalise_rows(
         np.frombuffer(text, np.uint8), np.array([0], np.int32), np.array([len(text)], np.int32),
-        np.array([said], np.uint8),
+        np.array([declared_kind], np.uint8),
     )  # fmt: skip
     if len(outcome) == 1:
         assert rows.reasons[0] != 0
@@ -63,7 +63,7 @@ def grammar(data: bytes) -> None:
 
 @cache
 def _folder() -> Path:
-    # In memory where there is such a place: a fuzzer writes thousands of files a second.
+    # In memory if possible: a fuzzer writes thousands of files a second.
     memory = "/dev/shm"  # noqa: S108 - mkdtemp makes a folder of its own below
     place = memory if os.access(memory, os.W_OK) else None
     folder = tempfile.mkdtemp(prefix="sigdir-fuzz-", dir=place)
@@ -77,7 +77,7 @@ _ENDINGS = ("", ".txt", ".json", ".jsonl", ".csv", ".abi", ".sol", ".parquet", "
 def readers(data: bytes) -> None:
     """A file is read with every candidate counted, or refused in one line that names it.
 
-    The first byte chooses a format or detection, and with it the name's ending.
+    The first byte chooses the format (from 128: detection) and the ending of the file name.
     """
     choice = data[0] if data else 0
     format = FORMATS[choice % len(FORMATS)].name if choice < 128 else None
@@ -86,20 +86,20 @@ def readers(data: bytes) -> None:
     try:
         read(path, format)
     except BadInput as error:
-        told = str(error)
+        message = str(error)
     else:
-        told = f"{path}: read"
-    assert told.startswith(f"{path}: ")
-    assert len(told.splitlines()) == 1
+        message = f"{path}: read"
+    assert message.startswith(f"{path}: ")
+    assert len(message.splitlines()) == 1
 
 
 def read(path: Path, format: str | None) -> None:
-    """Read and judge one file as an import does it; nothing where its format is not known."""
+    """Read and canonicalise one file as an import does; nothing if its format is not known."""
     [source] = find([str(path)])
     with source.open(lambda _: None):
         chosen = by_name(format) if format else detect(source)
-        for work in chosen.read(source) if chosen else ():
-            batches: Iterable[Candidates] = [work] if isinstance(work, Candidates) else work()
+        for task in chosen.read(source) if chosen else ():
+            batches: Iterable[Candidates] = [task] if isinstance(task, Candidates) else task()
             for batch in batches:
                 result = canonicalise(batch)
                 kept = sum(len(rows.text) for rows in result.accepted.values())
@@ -121,7 +121,7 @@ def _client() -> falcon.testing.TestClient:
 
 
 def bodies(data: bytes) -> None:
-    """A POST is answered in the contract's words, and none of them is a fault of ours.
+    """A POST is answered with a JSON object and 201, 400, 413 or 415, never with a server error.
 
     The first byte chooses the path and the content type.
     """
@@ -138,7 +138,7 @@ _DETECTED = 128
 
 
 def seeds(name: str) -> Iterator[bytes]:
-    """Inputs to begin with: every sample of the readers' tests, plain and packed, and a few texts."""
+    """Inputs to start from: every sample of the readers' tests, plain and compressed, and a few texts."""
     if name == "grammar":
         for text in ("f()", "function f(uint a, (int,bool)[2] b) external returns (bool);", "event E(uint indexed a)"):
             yield b"\0" + text.encode()

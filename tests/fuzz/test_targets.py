@@ -1,4 +1,4 @@
-"""The targets of the fuzzer, fed by Hypothesis: any bytes, samples with pieces changed, packed ones too."""
+"""The fuzz targets with inputs by Hypothesis: any bytes, mutated samples, damaged compressed files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.fuzz.targets import TARGETS, seeds
 from tests.pipeline.support import COMPRESSORS
 
 FOUND: list[tuple[str, bytes]] = [
-    # Parquet whose statistics of levels are of another size: Arrow throws what no Arrow error is.
+    # Parquet with level statistics of a wrong size: Arrow raises an exception that is not an ArrowException.
     (
         "readers",
         b85decode(
@@ -20,7 +20,7 @@ FOUND: list[tuple[str, bytes]] = [
         ),
     ),
 ]
-"""Inputs that broke a target once, each with the defect that it showed."""
+"""Inputs that once broke a target, each with the defect that it showed."""
 
 thorough = settings(
     deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -29,7 +29,7 @@ thorough = settings(
 
 @st.composite
 def mutated(draw: st.DrawFn, name: str) -> bytes:
-    """A seed with bits flipped, pieces taken out, put in and doubled, and cut short."""
+    """A seed with up to four mutations: a bit flipped, a piece removed, inserted or doubled, the end cut."""
     data = bytearray(draw(st.sampled_from(list(seeds(name)))))
     for _ in range(draw(st.integers(0, 4))):
         at = draw(st.integers(1, max(1, len(data) - 1)))
@@ -50,34 +50,36 @@ def mutated(draw: st.DrawFn, name: str) -> bytes:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_any_bytes(name: str) -> None:
-    """Whatever it is, it is taken or refused, and nothing else happens."""
+    """No input makes a target fail."""
 
     @thorough
     @given(st.one_of(mutated(name), mutated(name), st.binary(max_size=200)))
-    def hold(data: bytes) -> None:
+    def check(data: bytes) -> None:
         TARGETS[name](data)
 
-    hold()
+    check()
 
 
-@pytest.mark.parametrize("packer", COMPRESSORS)
-def test_packed_files_with_one_bit_flipped(packer: str) -> None:
-    """Each bit of a small packed file, one after the other: read, or refused in one line; never in part."""
-    packed = COMPRESSORS[packer](b"function f(uint a)\n" * 3)
-    for at in range(len(packed)):
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+def test_compressed_files_with_one_bit_flipped(compressor: str) -> None:
+    """With any one bit flipped, a small compressed file is read or refused in one line."""
+    compressed = COMPRESSORS[compressor](b"function f(uint a)\n" * 3)
+    for at in range(len(compressed)):
         for bit in range(8):
-            data = bytearray(packed)
+            data = bytearray(compressed)
             data[at] ^= 1 << bit
             TARGETS["readers"](b"\x80" + bytes(data))
 
 
-@pytest.mark.parametrize("packer", COMPRESSORS)
-def test_packed_files_cut_anywhere(packer: str) -> None:
-    packed = COMPRESSORS[packer](b"function f(uint a)\n" * 3)
-    for at in range(len(packed)):
-        TARGETS["readers"](b"\x80" + packed[:at])
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+def test_compressed_files_cut_anywhere(compressor: str) -> None:
+    """Cut after any byte, a small compressed file is read or refused in one line."""
+    compressed = COMPRESSORS[compressor](b"function f(uint a)\n" * 3)
+    for at in range(len(compressed)):
+        TARGETS["readers"](b"\x80" + compressed[:at])
 
 
 @pytest.mark.parametrize(("name", "data"), FOUND)
-def test_what_was_found(name: str, data: bytes) -> None:
+def test_earlier_findings(name: str, data: bytes) -> None:
+    """Inputs that once broke a target no longer do."""
     TARGETS[name](data)

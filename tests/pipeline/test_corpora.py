@@ -1,6 +1,6 @@
-"""The grammar and the kernel on real data: the corpora that lie beside the project, where they do.
+"""The grammar and the keccak kernel on real data.
 
-They are not part of the project (``../shared/corpora``), so each test is skipped without them.
+The corpora (``../shared/corpora``) are not part of the project; each test is skipped without them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.pipeline.support import CORPORA, keccak256
 
 
 def corpus(name: str) -> Path:
-    """A corpus, or a skip that says where it was looked for."""
+    """The path of a corpus; skips the test if it does not exist."""
     path = CORPORA / name
     if not path.exists():
         pytest.skip(f"no real data: {path} is not there")
@@ -46,15 +46,15 @@ def hash_map(name: str) -> list[tuple[bytes, bytes]]:
     return [(bytes.fromhex(declared), text.encode()) for declared, text in document.items()]
 
 
-def result(pairs: list[tuple[bytes, bytes]], said: int) -> tuple[list[str], list[tuple[str, str]]]:
-    """What was accepted into the collection, and the rejects: reason and text."""
+def result(pairs: list[tuple[bytes, bytes]], declared_kind: int) -> tuple[list[str], list[tuple[str, str]]]:
+    """The accepted texts of the collection, and the rejects as (reason, text)."""
     accepted: list[str] = []
     rejected: list[tuple[str, str]] = []
-    entries = (Entry(text, line, said, declared) for line, (declared, text) in enumerate(pairs, 1))
+    entries = (Entry(text, line, declared_kind, declared) for line, (declared, text) in enumerate(pairs, 1))
     for batch in pack(entries, 0):
         found = canonicalise(batch)
         for collection, rows in found.accepted.items():
-            assert collection.code == said
+            assert collection.code == declared_kind
             accepted += rows.text.to_pylist()
         reasons = [REASONS[code] for code in found.rejected.reasons.tolist()]
         rejected += zip(reasons, found.rejected.text.to_pylist(), strict=True)
@@ -70,8 +70,8 @@ def test_openchain_export_is_accepted_whole() -> None:
     assert accepted == [text.decode() for _, text in pairs]
 
 
-def test_4byte_map_is_accepted_but_for_the_functions_of_libraries() -> None:
-    """Texts of go-ethereum's map hash to their keys; what is rejected has types of libraries or contracts."""
+def test_4byte_map_is_accepted_except_library_functions() -> None:
+    """Texts of go-ethereum's map hash to their keys; all rejects have types of libraries or contracts."""
     pairs = hash_map("4byte.json.gz")
     accepted, rejected = result(pairs, FUNCTIONS)
     assert len(pairs) == 121_136
@@ -93,31 +93,31 @@ def test_topic_map_is_accepted_whole() -> None:
 
 
 def panoramix_entries(every: int, most: int) -> list[Entry]:
-    """Candidates of the dump, from every so many lines of it."""
+    """At most ``most`` candidates of the dump, read from one line in ``every``."""
     with lzma.open(corpus("abi_dump.jsonl.xz")) as dump:
         lines: Iterator[tuple[int, bytes]] = islice(enumerate(dump, 1), 0, None, every)
         return list(islice(panoramix.entries(lines), most))
 
 
-def test_both_forms_of_the_grammar_agree_on_the_dump() -> None:
-    """On texts built from 20,000 lines of the Panoramix dump both forms give the same, accepted or not."""
+def test_both_executions_of_the_grammar_agree_on_the_dump() -> None:
+    """The scalar and the batch grammar give the same result for 20,000 texts of the Panoramix dump."""
     entries = panoramix_entries(every=76, most=20_000)
     assert len(entries) == 20_000
     (batch,) = pack(entries, 0)
-    for said in (
+    for kinds in (
         np.array([entry.declared_kind for entry in entries], np.uint8),
         np.full(len(entries), UNKNOWN, np.uint8),
     ):
-        result = normalise_rows(batch.data, batch.starts, batch.ends, said)
+        result = normalise_rows(batch.data, batch.starts, batch.ends, kinds)
         text, bounds = result.data.tobytes(), result.offsets.tolist()
         columns, collections = result.columns.tolist(), result.collections.tolist()
         reasons = [REASONS[code] for code in result.reasons.tolist()]
         assert 0 < reasons.count("") <= len(entries)
-        for row, (entry, named) in enumerate(zip(entries, said.tolist(), strict=True)):
+        for row, (entry, kind) in enumerate(zip(entries, kinds.tolist(), strict=True)):
             found: tuple[object, ...] = (reasons[row], columns[row])
             expected: tuple[object, ...]
             try:
-                signature = normalise(entry.text, named)
+                signature = normalise(entry.text, kind)
                 found += (text[bounds[row] : bounds[row + 1]].decode(), collections[row])
                 expected = ("", 0, signature.text, signature.collection)
             except GrammarError as error:
@@ -126,7 +126,7 @@ def test_both_forms_of_the_grammar_agree_on_the_dump() -> None:
 
 
 def test_kernel_agrees_with_pycryptodome_on_real_texts() -> None:
-    """100,000 real texts have pycryptodome's digests."""
+    """The kernel hashes 100,000 real texts as pycryptodome does."""
     texts = [text for _, text in openchain()][:100_000]
     offsets = np.cumsum([0, *map(len, texts)])
     found = keccak256_rows(np.frombuffer(b"".join(texts), np.uint8), offsets)

@@ -1,7 +1,7 @@
 """Inputs made to break an import: each is read with every candidate counted, or refused in one line.
 
-``bounded`` runs the real command as a process that may have so much memory and no more, ``imported`` runs
-it in this one, for inputs that are odd and not large.
+``bounded`` runs the real command as a process with a memory limit. ``imported`` runs it in this process,
+which is faster and enough for inputs that are odd but not large.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from tests.pipeline.support import invoke
 
 MIB = 1 << 20
 MOST_MIB = 700
-"""What an import may have resident at its peak; one of a few rows has 200 to 300."""
+"""Limit of the resident memory of an import; one of a few rows peaks at 200 to 300."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """How an import ended: exit status, report where there is one, standard error, peak of memory in MiB."""
+class Outcome:
+    """How an import ended: exit status, report if any, standard error, peak of resident memory in MiB."""
 
     status: int
     report: dict[str, Any]
@@ -52,7 +52,7 @@ class Told:
         return totals["read"], totals["imported"], totals["duplicate"], totals["rejected"]
 
     def assert_refused(self, *parts: str) -> None:
-        """One line on standard error that has these parts, status 2, nothing else said."""
+        """Status 2 and one line on standard error that contains ``parts``."""
         assert self.status == 2, self.error
         assert len(self.error.splitlines()) == 1
         assert self.error.startswith("Error: ")
@@ -60,43 +60,43 @@ class Told:
             assert part in self.error
 
     def assert_counted(self) -> None:
-        """Read to the end, and every candidate is somewhere."""
+        """The import succeeded and its counts add up to the candidates read."""
         assert self.status == 0, self.error
         read, *rest = self.totals
         assert read == sum(rest)
         assert self.error == ""
 
 
-Import = Callable[..., Told]
+Import = Callable[..., Outcome]
 
 
 @pytest.fixture
 def imported(warehouse: Path) -> Import:
-    def run(*paths: Path | str) -> Told:
+    def run(*paths: Path | str) -> Outcome:
         result = invoke(warehouse, "import", "--quiet", "--json", *paths)
-        return Told(result.status, json.loads(result.stdout or "{}"), result.stderr, 0)
+        return Outcome(result.status, json.loads(result.stdout or "{}"), result.stderr, 0)
 
     return run
 
 
 @pytest.fixture
 def bounded(warehouse: Path) -> Import:
-    def run(*paths: Path | str, most: int = MOST_MIB) -> Told:
-        """Import with at most ``most`` MiB resident at the peak."""
+    def run(*paths: Path | str, most: int = MOST_MIB) -> Outcome:
+        """Import; kill the process if it has more than ``most`` MiB resident."""
         command = [*command_line(), "import", "--quiet", "--json", *map(str, paths)]
         with subprocess.Popen(
             command, cwd=ROOT, env=environment(warehouse), stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
-            watched = _watched(process, most)
-        assert watched.peak <= most, f"{watched.peak} MiB"
-        assert "Traceback" not in watched.error
-        return watched
+            outcome = _watch(process, most)
+        assert outcome.peak <= most, f"{outcome.peak} MiB"
+        assert "Traceback" not in outcome.error
+        return outcome
 
     return run
 
 
-def _watched(process: subprocess.Popen[bytes], most: int) -> Told:
-    """Wait for a process, and kill it where it takes more memory than it may or hangs."""
+def _watch(process: subprocess.Popen[bytes], most: int) -> Outcome:
+    """Wait for a process; kill it if it exceeds ``most`` MiB or hangs."""
     assert process.stdout is not None
     assert process.stderr is not None
     peak, deadline = 0, time.monotonic() + SAFETY_SECONDS
@@ -106,11 +106,11 @@ def _watched(process: subprocess.Popen[bytes], most: int) -> Told:
             process.kill()
         time.sleep(0.01)
     out, error = process.stdout.read(), process.stderr.read().decode()
-    return Told(process.returncode, json.loads(out) if out else {}, error, peak)
+    return Outcome(process.returncode, json.loads(out) if out else {}, error, peak)
 
 
 def _peak_mib(pid: int) -> int:
-    """The most that the process had resident until now."""
+    """Peak of the resident memory so far; 0 when the process is gone."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -123,7 +123,7 @@ def _peak_mib(pid: int) -> int:
 GIGABYTE = 1_000_000_000
 
 
-PACKERS: dict[str, Callable[[bytes], bytes]] = {
+FAST_COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "gz": partial(gzip.compress, compresslevel=1),
     "xz": partial(lzma.compress, preset=0),
     "zst": lambda data: zstandard.ZstdCompressor(level=1).compress(data),
@@ -132,50 +132,50 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def bomb(packer: str, unit: bytes, size: int, before: bytes = b"") -> bytes:
-    """``size`` bytes of one unit over and over, packed 16 MiB at a time, for that is quick."""
-    pack = PACKERS[packer]
+    """``size`` bytes of one repeated unit, compressed as members of 16 MiB because that is fast."""
+    pack = FAST_COMPRESSORS[packer]
     return pack(before) + pack(unit * (16 * MIB // len(unit))) * (size // (16 * MIB))
 
 
-@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("packer", FAST_COMPRESSORS)
 def test_a_bomb_of_zeros_is_one_reject(tmp_path: Path, bounded: Import, packer: str) -> None:
-    """It is one line that is too long, whatever it was packed with, and is never held."""
+    """With every compression, it is one line that is too long, and is never in memory as a whole."""
     path = tmp_path / f"zeros.txt.{packer}"
     path.write_bytes(bomb(packer, b"\0", GIGABYTE // 2))
-    told = bounded(path)
-    told.assert_counted()
-    assert told.totals == (1, 0, 0, 1)
-    assert told.report["reasons"] == {"too_long": 1}
+    outcome = bounded(path)
+    outcome.assert_counted()
+    assert outcome.totals == (1, 0, 0, 1)
+    assert outcome.report["reasons"] == {"too_long": 1}
 
 
 def test_a_frame_of_a_gigabyte_is_one_reject(tmp_path: Path, bounded: Import) -> None:
-    """One of zstd, which packs 128 KiB into 4 bytes: it is not unpacked at once."""
+    """One zstd frame of a gigabyte (128 KiB compress to 4 bytes) is decompressed piece by piece."""
     path = tmp_path / "zeros.txt.zst"
-    path.write_bytes(PACKERS["zst"](bytes(GIGABYTE)))
+    path.write_bytes(FAST_COMPRESSORS["zst"](bytes(GIGABYTE)))
     assert path.stat().st_size < MIB // 16
-    told = bounded(path)
-    told.assert_counted()
-    assert told.totals == (1, 0, 0, 1)
+    outcome = bounded(path)
+    outcome.assert_counted()
+    assert outcome.totals == (1, 0, 0, 1)
 
 
 def test_a_gigabyte_of_newlines_is_nothing(tmp_path: Path, bounded: Import) -> None:
     """Blank lines are no candidates, however many there are."""
     path = tmp_path / "lines.txt.zst"
     path.write_bytes(bomb("zst", b"\n", GIGABYTE))
-    told = bounded(path)
-    told.assert_counted()
-    assert told.totals == (0, 0, 0, 0)
+    outcome = bounded(path)
+    outcome.assert_counted()
+    assert outcome.totals == (0, 0, 0, 0)
 
 
 def test_a_bomb_without_an_end_is_refused(tmp_path: Path, imported: Import) -> None:
-    """Beyond a GiB, an input may unpack to a thousand times its size: 4 MB of bzip2 would be 1.6 TB."""
+    """Above 1 GiB, an input may decompress to 1,000 times its size at most: 4 MB of bzip2 would be 1.6 TB."""
     path = tmp_path / "bomb.txt.bz2"
     path.write_bytes(bomb("bz2", b"\0", 1_600_000 * MIB))
     imported(path).assert_refused(f"{path}: after ", "it unpacks to over 1,000 times its size")
 
 
 def test_a_bomb_of_json_is_refused(tmp_path: Path, bounded: Import) -> None:
-    """A document is refused by its size or its number of values before Python objects are made of it."""
+    """A document that is too large or has too many values is refused before Python objects are made."""
     large, dense = tmp_path / "large.json.gz", tmp_path / "dense.json.gz"
     large.write_bytes(bomb("gz", b"a", 272 * MIB, b'["'))
     bounded(large, most=1000).assert_refused(f"{large}: ", "a JSON document of over 256 MiB")
@@ -183,8 +183,8 @@ def test_a_bomb_of_json_is_refused(tmp_path: Path, bounded: Import) -> None:
     bounded(dense).assert_refused(f"{dense}: ", "a JSON document of over 8,388,608 values")
 
 
-def test_a_stream_that_asks_for_much_memory_is_refused(tmp_path: Path, imported: Import) -> None:
-    """An xz stream says how far it looks back, and may say 1.5 GiB."""
+def test_a_stream_with_a_huge_dictionary_is_refused(tmp_path: Path, imported: Import) -> None:
+    """An xz stream whose header declares a dictionary of 1.5 GiB is refused."""
     header = lzma.LZMACompressor(filters=[{"id": lzma.FILTER_LZMA2, "preset": 0}])
     packed = bytearray(header.compress(b"a()\n") + header.flush())
     # The block header has the dictionary's size in a byte of its own, and a checksum of the whole.
@@ -198,9 +198,9 @@ def test_a_stream_that_asks_for_much_memory_is_refused(tmp_path: Path, imported:
 
 
 @pytest.mark.parametrize("packer", ["xz", "bz2"])
-def test_a_second_stream_that_is_damaged_is_not_passed_over(tmp_path: Path, imported: Import, packer: str) -> None:
-    """Where the first of two streams is whole and the other's beginning is not, nothing is imported."""
-    pack = PACKERS[packer]
+def test_a_damaged_second_stream_is_refused(tmp_path: Path, imported: Import, packer: str) -> None:
+    """If the first of two streams is intact and the header of the second is not, nothing is imported."""
+    pack = FAST_COMPRESSORS[packer]
     second = bytearray(pack(b"b()\n"))
     second[4] ^= 1
     broken = tmp_path / f"two.txt.{packer}"
@@ -208,8 +208,8 @@ def test_a_second_stream_that_is_damaged_is_not_passed_over(tmp_path: Path, impo
     imported(broken).assert_refused(f"{broken}: ", "bytes unpacked")
 
 
-def test_padding_behind_a_stream_is_fine(tmp_path: Path, imported: Import) -> None:
-    """xz may be padded with zeros, between streams and behind the last."""
+def test_padding_after_a_stream_is_accepted(tmp_path: Path, imported: Import) -> None:
+    """xz streams may be followed by zeros, between streams and at the end."""
     padded = tmp_path / "padded.txt.xz"
     padded.write_bytes(lzma.compress(b"a()\n") + bytes(8) + lzma.compress(b"b()\n") + bytes(4))
     assert imported(padded).totals == (2, 2, 0, 0)
@@ -219,15 +219,16 @@ def test_padding_behind_a_stream_is_fine(tmp_path: Path, imported: Import) -> No
 
 
 def test_a_line_of_50_mb_is_one_reject(tmp_path: Path, imported: Import) -> None:
+    """The lines around it are imported."""
     long = tmp_path / "long.txt"
     long.write_bytes(b"a()\n" + b"f" * 50_000_000 + b"()\nb()\n")
-    told = imported(long)
-    told.assert_counted()
-    assert told.totals == (3, 2, 0, 1)
+    outcome = imported(long)
+    outcome.assert_counted()
+    assert outcome.totals == (3, 2, 0, 1)
 
 
 def test_a_header_of_a_million_columns_is_read(tmp_path: Path, imported: Import) -> None:
-    """The column is found where it is within reach, and missed in one line where it is not."""
+    """The text column is found near the start of the header; far beyond it, one line says that it is missing."""
     near, far = tmp_path / "near.csv", tmp_path / "far.csv"
     near.write_text("text_signature" + ",c" * 1_000_000 + "\na()\n")
     assert imported(near).totals == (1, 1, 0, 0)
@@ -236,14 +237,14 @@ def test_a_header_of_a_million_columns_is_read(tmp_path: Path, imported: Import)
 
 
 def test_a_header_of_very_many_columns_is_refused(tmp_path: Path, bounded: Import) -> None:
-    """Half a gigabyte of commas in half a megabyte."""
+    """Half a gigabyte of commas, compressed to half a megabyte, is refused within the memory limit."""
     path = tmp_path / "bomb.csv.gz"
     path.write_bytes(bomb("gz", b",", GIGABYTE // 2))
     bounded(path).assert_refused(f"{path}: line 1: no column is named")
 
 
 def test_a_row_without_an_end_is_refused(tmp_path: Path, bounded: Import) -> None:
-    """Quoted fields may go over lines, and so a row could go on for ever, a short field a line."""
+    """Quoted fields may contain line breaks, so a row without end is possible; its length is bounded."""
     path = tmp_path / "endless.csv.zst"
     path.write_bytes(bomb("zst", b'b\n","', GIGABYTE // 2, b'text_signature,x\na(),"'))
     bounded(path).assert_refused(f"{path}: line ", "a row of over 8,388,608 characters")
@@ -256,7 +257,7 @@ DEEP = 100_000
 
 @pytest.mark.parametrize("opened", ["(", "tuple("])
 def test_parentheses_100_000_deep_are_one_reject(tmp_path: Path, imported: Import, opened: str) -> None:
-    """In each format of lines: the grammar counts, and recurses nowhere."""
+    """In every format of lines; the grammar counts depth and does not recurse."""
     text = "f(" + opened * DEEP + ")" * DEEP + ")"
     files = {
         "deep.txt": text,
@@ -268,19 +269,20 @@ def test_parentheses_100_000_deep_are_one_reject(tmp_path: Path, imported: Impor
     }
     for name, content in files.items():
         (tmp_path / name).write_text(content + "\n")
-        told = imported(tmp_path / name)
-        told.assert_counted()
-        assert told.totals == (1, 0, 0, 1), name
+        outcome = imported(tmp_path / name)
+        outcome.assert_counted()
+        assert outcome.totals == (1, 0, 0, 1), name
 
 
 def test_a_text_as_deep_as_it_may_be_long_is_kept(tmp_path: Path, imported: Import) -> None:
+    """Only the length of a text is limited, not its depth."""
     deep = tmp_path / "deep.txt"
     deep.write_text("f" + "(" * 32_767 + ")" * 32_767 + "\n")
     assert imported(deep).totals == (1, 1, 0, 0)
 
 
 def test_deep_json_is_refused_or_rejected(tmp_path: Path, imported: Import) -> None:
-    """Documents are refused, lines are rejects; also in a member that no format looks at."""
+    """Deep documents are refused and deep lines are rejects, also in a member that no format reads."""
     nest = "[" * DEEP + "]" * DEEP
     components = '{"type":"tuple","components":[' * DEEP + "]}" * DEEP
     document = tmp_path / "deep.json"
@@ -291,20 +293,20 @@ def test_deep_json_is_refused_or_rejected(tmp_path: Path, imported: Import) -> N
     good = {"selector": "0x0dbe671f", "abi": {"type": "function", "name": "a", "inputs": []}}
     for inside in (f'"abi": {nest}', f'"x": {nest}, "abi": {json.dumps(good["abi"])}'):
         lines.write_text(json.dumps(good) + f'\n{{"selector": "0x12345678", {inside}}}\n')
-        told = imported(lines)
-        told.assert_counted()
-        assert told.totals[0] == 2
+        outcome = imported(lines)
+        outcome.assert_counted()
+        assert outcome.totals[0] == 2
 
 
 @pytest.mark.parametrize("opened", ["{", "(", "[", "contract C {", "mapping(uint => ", "a.", "/* ", "struct S {", '"'])
 def test_deep_solidity_is_read(opened: str) -> None:
-    """20,000 deep, closed nowhere; what stands before it is found, unless it is taken for a part of it."""
+    """Nesting 20,000 deep that is never closed: reading ends, with or without the declaration in front of it."""
     code = "contract A { function f() public {} }\n" + opened * 20_000
     assert [entry.text for entry in declarations(code.encode())] in ([b"f()"], [])
 
 
 def test_a_source_of_very_many_tokens_is_refused() -> None:
-    """The parser would take 430 MB for a million of them. Words count as one each, spaces not at all."""
+    """The parser needs 430 MB for a million tokens. A word counts as one token, white space as none."""
     most = MAX_TOKENS
     assert has_too_many_tokens(b";" * (most + 1))
     assert has_too_many_tokens(b"a " * (most + 1))
@@ -315,11 +317,11 @@ def test_a_source_of_very_many_tokens_is_refused() -> None:
     assert not has_too_many_tokens(b"w\xc3\xb6rd\t\r\n" * (most - 8))
 
 
-# JSON that is odd.
+# Odd JSON.
 
 
 def test_odd_json_is_counted(tmp_path: Path, imported: Import) -> None:
-    """Keys that come twice, numbers of 10,000 digits, half characters and NUL, as documents and as lines."""
+    """Repeated keys, numbers of 10,000 digits, lone surrogates and NUL are counted, in documents and in lines."""
     digits = "9" * 10_000
     contents = {
         "twice.json": '{"a9059cbb": "transfer(address,uint256)", "a9059cbb": "transfer(address,uint256)"}',
@@ -334,9 +336,9 @@ def test_odd_json_is_counted(tmp_path: Path, imported: Import) -> None:
     }
     for name, content in contents.items():
         (tmp_path / name).write_text(content)
-        told = imported(tmp_path / name)
-        told.assert_counted()
-        assert told.totals[0] >= 2, name
+        outcome = imported(tmp_path / name)
+        outcome.assert_counted()
+        assert outcome.totals[0] >= 2, name
     document = tmp_path / "number.json"
     document.write_text(f'{{"12345678": {digits}}}')
     imported(document).assert_refused(f"{document}: broken JSON: ")
@@ -350,27 +352,27 @@ def _parquet(path: Path, columns: dict[str, Any], **options: Any) -> Path:
     return path
 
 
-def test_a_value_that_is_repeated_is_not_written_out(tmp_path: Path, bounded: Import) -> None:
-    """A megabyte that 3,000 rows name is a file of a few kB, and not 3 GB of memory."""
+def test_a_repeated_value_stays_one_value_in_memory(tmp_path: Path, bounded: Import) -> None:
+    """3,000 rows that refer to one value of 1 MiB are a file of a few kB and do not take 3 GB of memory."""
     rows = pa.DictionaryArray.from_arrays(pa.array([0] * 3_000, pa.int32()), pa.array([b"f" * MIB]))
     path = _parquet(tmp_path / "bomb.parquet", {"text_signature": rows}, compression="zstd")
     assert path.stat().st_size < MIB
-    told = bounded(path)
-    told.assert_counted()
-    assert told.totals == (3_000, 0, 0, 3_000)
+    outcome = bounded(path)
+    outcome.assert_counted()
+    assert outcome.totals == (3_000, 0, 0, 3_000)
 
 
-def test_rows_that_are_large_come_few_at_a_time(tmp_path: Path, bounded: Import) -> None:
-    """1,000 rows of a megabyte in one row group, in a file of a few kB."""
+def test_large_rows_are_read_in_small_batches(tmp_path: Path, bounded: Import) -> None:
+    """A row group of 1,000 rows of 1 MiB each, in a file of less than 1 MiB, stays within the memory limit."""
     rows = pa.array([b"%07d" % number + b"f" * MIB for number in range(50)])
     path = _parquet(
         tmp_path / "bomb.parquet", {"text_signature": pa.chunked_array([rows] * 20)},
         compression="zstd", use_dictionary=False, row_group_size=1_000, write_batch_size=1,
     )  # fmt: skip
     assert path.stat().st_size < MIB
-    told = bounded(path)
-    told.assert_counted()
-    assert told.totals == (1_000, 0, 0, 1_000)
+    outcome = bounded(path)
+    outcome.assert_counted()
+    assert outcome.totals == (1_000, 0, 0, 1_000)
 
 
 @pytest.mark.parametrize(
@@ -383,19 +385,22 @@ def test_rows_that_are_large_come_few_at_a_time(tmp_path: Path, bounded: Import)
     ids=lambda column: str(column.type),
 )  # fmt: skip
 def test_a_text_column_of_any_type_is_counted(tmp_path: Path, imported: Import, column: Any) -> None:
-    told = imported(_parquet(tmp_path / "odd.parquet", {"text_signature": column}))
-    told.assert_counted()
-    assert told.totals[0] == 2
+    """Every type of Arrow is read or rejected row by row, never an error."""
+    outcome = imported(_parquet(tmp_path / "odd.parquet", {"text_signature": column}))
+    outcome.assert_counted()
+    assert outcome.totals[0] == 2
 
 
 def test_columns_of_one_name_are_refused(tmp_path: Path, imported: Import) -> None:
+    """Two columns with the name of the text column are ambiguous."""
     table = pa.Table.from_arrays([pa.array(["a()"]), pa.array(["b()"])], names=["text_signature", "text_signature"])
     twice = tmp_path / "twice.parquet"
     pq.write_table(table, twice)
     imported(twice).assert_refused(f"{twice}: several columns are named text_signature")
 
 
-def test_a_column_name_of_many_lines_is_told_in_one(tmp_path: Path, imported: Import) -> None:
+def test_a_column_name_with_line_breaks_is_shown_in_one_line(tmp_path: Path, imported: Import) -> None:
+    """The error escapes line breaks and control characters of a column name."""
     odd = _parquet(tmp_path / "odd.parquet", {"a\nb\x1b[31m": [1]})
     imported(odd).assert_refused(f"{odd}: no column is named", r"a\nb\x1b[31m")
 
@@ -404,7 +409,7 @@ def test_a_column_name_of_many_lines_is_told_in_one(tmp_path: Path, imported: Im
 
 
 def test_a_folder_of_links_and_loops_is_read_once(tmp_path: Path, imported: Import) -> None:
-    """Links to folders are not followed, links to nothing, pipes and sockets are passed over."""
+    """Links to folders are not followed; broken links, pipes and sockets are skipped."""
     folder = tmp_path / "in"
     (folder / "deep").mkdir(parents=True)
     (folder / "a.txt").write_text("a()\n")
@@ -413,31 +418,32 @@ def test_a_folder_of_links_and_loops_is_read_once(tmp_path: Path, imported: Impo
     (folder / "self.txt").symlink_to("self.txt")
     (folder / "nowhere.txt").symlink_to("missing")
     os.mkfifo(folder / "pipe.txt")
-    told = imported(folder)
-    told.assert_counted()
-    assert told.totals == (2, 1, 1, 0)
+    outcome = imported(folder)
+    outcome.assert_counted()
+    assert outcome.totals == (2, 1, 1, 0)
 
 
 def test_a_link_to_itself_is_refused(tmp_path: Path, imported: Import) -> None:
+    """A path that resolves to nothing does not exist."""
     (tmp_path / "self.txt").symlink_to("self.txt")
     imported(tmp_path / "self.txt").assert_refused("self.txt: no such file or folder")
 
 
-def test_names_of_any_bytes_are_told_in_one_line(tmp_path: Path, imported: Import) -> None:
-    """A name with a line break, an escape or bytes that are no UTF-8 breaks neither errors nor the history."""
+def test_names_of_any_bytes_are_shown_in_one_line(tmp_path: Path, imported: Import) -> None:
+    """A file name with a line break, an escape or invalid UTF-8 breaks neither error messages nor the history."""
     for number, name in enumerate([b"a\nb", b"\x1b[31mred", b"\xff\xfe", b"'; DROP TABLE x; --", b" ", b"%s{}"]):
         good = os.fsencode(tmp_path) + b"/" + name + b".txt"
         Path(os.fsdecode(good)).write_text(f"name{number}()\nbad{number}(uint7)\n")
-        told = imported(os.fsdecode(good))
-        told.assert_counted()
-        assert told.totals == (2, 1, 0, 1)
+        outcome = imported(os.fsdecode(good))
+        outcome.assert_counted()
+        assert outcome.totals == (2, 1, 0, 1)
         bad = os.fsdecode(os.fsencode(tmp_path) + b"/" + name + b".json")
         Path(bad).write_text("{")
         imported(bad).assert_refused("broken JSON")
 
 
-def test_members_of_archives_are_written_nowhere(tmp_path: Path, imported: Import) -> None:
-    """Whatever paths a zip or tar names, they are read in memory, and links are passed over."""
+def test_members_of_archives_are_never_written_to_disk(tmp_path: Path, imported: Import) -> None:
+    """Members of a zip or tar are read in memory, whatever their paths, and links are skipped."""
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "good.txt").write_text("good()\n")
