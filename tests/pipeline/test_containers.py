@@ -68,7 +68,7 @@ def rejects(warehouse: Path) -> list[tuple[str, str, str, int]]:
 
 
 def test_tree(tmp_path: Path, warehouse: Path) -> None:
-    """Folders of files named by hashes are an input each, and a reject says which of the files it was."""
+    """A folder of hash-named files is one input, and a reject names its file."""
     folder = write_tree(tmp_path / "in", LEAVES | {"README.md": "# 4bytes", "signatures/notes.txt": "note(uint)\n"})
     report = import_files([folder], warehouse)
     assert inputs(report, folder) == [
@@ -81,13 +81,13 @@ def test_tree(tmp_path: Path, warehouse: Path) -> None:
         {"read": 8, "imported": 5, "duplicate": 2, "rejected": 1}, [f"{folder}/README.md"],
     )  # fmt: skip
     assert [example.file for example in report.examples] == [f"{folder}/signatures/a9059cbc"]
-    # Its sha256 can be had without us: of lines of name and content.
+    # Anyone can compute its sha256: over lines of name and content.
     lines = [f"{Path(name).name},{text}\n" for name, text in LEAVES.items() if name.startswith("signatures/")]
     assert report.files[0].sha256 == hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def test_texts_of_a_tree(tmp_path: Path, warehouse: Path) -> None:
-    """Line breaks part texts as `;` does; what is empty holds none; capitals in a name are no matter."""
+    """Line breaks separate texts as `;` does; empty files hold none; names may be upper case."""
     folder = write_tree(
         tmp_path / "in",
         {
@@ -116,13 +116,13 @@ def test_texts_of_a_tree(tmp_path: Path, warehouse: Path) -> None:
 def test_what_only_looks_like_a_tree(
     tmp_path: Path, warehouse: Path, files: dict[str, str], formats: list[str]
 ) -> None:
-    """Files with hashes for names are a tree where their content hashes to these, and what they were otherwise."""
+    """Hash-named files are a tree only if their content hashes to their names."""
     report = import_files([write_tree(tmp_path / "in", files)], warehouse)
     assert [file.format for file in report.files] == formats
 
 
 def test_format_of_a_tree_may_be_named(tmp_path: Path, warehouse: Path) -> None:
-    """As a tree all is read that has a hash for a name; as another format each file is."""
+    """--format tree reads every hash-named file as one tree; another format reads each file by itself."""
     folder = write_tree(tmp_path / "in", {"00000000": "a()", "a9059cbb": TRANSFER})
     assert [(file.read, file.rejected) for file in import_files([folder], warehouse, format="tree").files] == [(2, 1)]
     report = import_files([folder], warehouse, format="text", dry_run=True)
@@ -132,7 +132,7 @@ def test_format_of_a_tree_may_be_named(tmp_path: Path, warehouse: Path) -> None:
 
 
 def test_large_tree(tmp_path: Path, warehouse: Path) -> None:
-    """A tree of several blocks is read to its end, with the right file for every reject."""
+    """A tree of several blocks is read completely, with the right file for every reject."""
     names = [f"{number:08x}" for number in range(6_000)]
     files = {name: f"f{name}({'uint256,' * 60}uint256)" for name in names} | {"a9059cbb": TRANSFER}
     report = import_files([write_tree(tmp_path / "in", files)], warehouse, format="tree")
@@ -143,7 +143,7 @@ def test_large_tree(tmp_path: Path, warehouse: Path) -> None:
 
 
 def test_file_of_a_tree_that_cannot_be_read(tmp_path: Path, warehouse: Path) -> None:
-    """A file that is gone when its turn comes is an error that names it."""
+    """A file that vanishes before it is read is an error that names it."""
     folder = write_tree(tmp_path / "in", {"a9059cbb": TRANSFER})
     [source] = find([str(folder)])
     (folder / "a9059cbb").unlink()
@@ -202,7 +202,7 @@ FILES = {
 @pytest.mark.parametrize("stdin", [False, True], ids=["file", "stdin"])
 @pytest.mark.parametrize("kind", ARCHIVES)
 def test_archive(tmp_path: Path, warehouse: Path, kind: str, stdin: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The members of an archive are read as the same files in a folder are."""
+    """The members of an archive are read like the same files in a folder."""
     path = tmp_path / f"in.{kind}"
     path.write_bytes(ARCHIVES[kind](FILES))
     with path.open("rb") as file, io.TextIOWrapper(file) as text:
@@ -237,8 +237,8 @@ def test_archive(tmp_path: Path, warehouse: Path, kind: str, stdin: bool, monkey
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar"])
-def test_names_are_only_names(tmp_path: Path, warehouse: Path, kind: str) -> None:
-    """However a member is called, nothing is written and nothing is read but the member."""
+def test_member_names_are_never_used_as_paths(tmp_path: Path, warehouse: Path, kind: str) -> None:
+    """Whatever the name of a member, only the member is read and nothing is written."""
     files = {"../up.txt": "a()\n", "/etc/abs.txt": "b()\n", "x/../../y.txt": "c()\n", "\x1b[31m.txt": "d()\n"}
     path = tmp_path / "in" / f"odd.{kind}"
     path.parent.mkdir()
@@ -250,8 +250,8 @@ def test_names_are_only_names(tmp_path: Path, warehouse: Path, kind: str) -> Non
     assert report.total("imported") == 4
 
 
-def test_links_are_passed_over(tmp_path: Path, warehouse: Path) -> None:
-    """Links, devices and folders in an archive are no members, wherever they lead."""
+def test_links_are_skipped(tmp_path: Path, warehouse: Path) -> None:
+    """Links, devices and folders in an archive are ignored, whatever their targets."""
     (tmp_path / "secret.txt").write_text("secret()\n")
     with tarfile.open(tmp_path / "in.tar", "w") as archive:
         for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, tarfile.GNUTYPE_SPARSE):
@@ -270,8 +270,8 @@ def test_links_are_passed_over(tmp_path: Path, warehouse: Path) -> None:
     assert report.total("read") == 0
 
 
-def test_format_is_that_of_the_members(tmp_path: Path, warehouse: Path) -> None:
-    """A named format is how each member is read."""
+def test_format_applies_to_the_members(tmp_path: Path, warehouse: Path) -> None:
+    """Each member is read in the named format."""
     path = tmp_path / "in.zip"
     path.write_bytes(zipped({"a.md": "a()\n", "a9059cbb": TRANSFER}))
     assert [file.format for file in import_files([path], warehouse, format="text").files] == ["text", "text"]
@@ -299,19 +299,19 @@ BROKEN = {
 
 @pytest.mark.parametrize("kind", BROKEN)
 def test_broken_archive_is_an_error(tmp_path: Path, warehouse: Path, kind: str) -> None:
-    """An archive that cannot be read to its end is one line that names it, and nothing is published."""
-    data, told = BROKEN[kind]
+    """A broken archive is an error of one line that names it, and nothing is published."""
+    data, message = BROKEN[kind]
     path = tmp_path / f"in.{kind}"
     path.write_bytes(data)
     with pytest.raises(BadInput) as raised:
         import_files([path], warehouse)
-    assert str(raised.value).startswith(f"{tmp_path}/{told}")
+    assert str(raised.value).startswith(f"{tmp_path}/{message}")
     assert "\n" not in str(raised.value)
     assert sigdir.open(warehouse).version == -1
 
 
 def test_damaged_archives_are_read_or_refused(tmp_path: Path) -> None:
-    """Whatever is cut from an archive or changed in it, the outcome is candidates or an error of one line."""
+    """A cut or changed archive gives candidates or an error of one line."""
     dice = random.Random(5)
     archives = [pack(FILES) for pack in ARCHIVES.values()]
     path = tmp_path / "damaged"
@@ -339,7 +339,7 @@ def test_damaged_archives_are_read_or_refused(tmp_path: Path) -> None:
 
 
 def test_encrypted_zip_is_an_error(tmp_path: Path, warehouse: Path) -> None:
-    """A member behind a password stops the import with its name."""
+    """An encrypted member stops the import with an error that names it."""
     data = bytearray(zipped({"a.txt": "a()\n", "b.txt": "b()\n"}))
     for marker, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # the flag, in the member and in the list
         data[data.rindex(marker) + at] |= 1
@@ -349,7 +349,7 @@ def test_encrypted_zip_is_an_error(tmp_path: Path, warehouse: Path) -> None:
 
 
 def test_bombs_are_refused(tmp_path: Path, warehouse: Path) -> None:
-    """An archive that unpacks to much more than it is gives up before it has."""
+    """An archive that decompresses to over 200 times its size is refused before it is decompressed."""
     bomb = bytearray(zipped({f"{number}.txt": "a()\n" for number in range(3)}))
     at = bomb.index(b"PK\x01\x02") + 24  # the unpacked size, in the list
     bomb[at : at + 4] = DOCUMENT_BYTES.to_bytes(4, "little")
@@ -368,7 +368,7 @@ def test_bombs_are_refused(tmp_path: Path, warehouse: Path) -> None:
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
 def test_tar_with_a_huge_name(tmp_path: Path, warehouse: Path, kind: bytes) -> None:
-    """Names and attributes that would fill the memory are refused by what they say of themselves."""
+    """A header whose declared size would fill the memory is refused."""
     header = tarfile.TarInfo("a.txt")
     header.type, header.size = kind, 1 << 33
     (tmp_path / "in.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(2048))
@@ -376,8 +376,8 @@ def test_tar_with_a_huge_name(tmp_path: Path, warehouse: Path, kind: bytes) -> N
         import_files([tmp_path / "in.tar"], warehouse)
 
 
-def test_tar_of_headers_upon_headers(tmp_path: Path, warehouse: Path) -> None:
-    """Thousands of attribute headers one behind the other are an error, not a crash."""
+def test_tar_of_thousands_of_headers(tmp_path: Path, warehouse: Path) -> None:
+    """Thousands of consecutive attribute headers are an error, not a crash."""
     header = tarfile.TarInfo("a.txt")
     header.type = tarfile.XHDTYPE
     (tmp_path / "in.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) * 5_000)
@@ -386,7 +386,7 @@ def test_tar_of_headers_upon_headers(tmp_path: Path, warehouse: Path) -> None:
 
 
 def test_archives_in_a_folder(tmp_path: Path, warehouse: Path) -> None:
-    """Archives met in a folder are read in its order, beside its files."""
+    """Archives in a folder are read in name order among its files."""
     folder = write_tree(tmp_path / "in", {"a.txt": "a()\n", "b.zip": zipped({"x.txt": "b()\n"}), "c.txt": "c()\n"})
     report = import_files([folder], warehouse)
     assert inputs(report, folder) == [("a.txt", "text", 1), ("b.zip:x.txt", "text", 1), ("c.txt", "text", 1)]
@@ -395,14 +395,14 @@ def test_archives_in_a_folder(tmp_path: Path, warehouse: Path) -> None:
 
 
 def test_archive_of_nothing_known(tmp_path: Path, warehouse: Path) -> None:
-    """An archive without any signatures is an error when nothing else was given."""
+    """An archive without a file of a known format is an error if it is the only input."""
     (tmp_path / "in.zip").write_bytes(zipped({"README.md": "# read me", "x.bin": b"\0"}))
     with pytest.raises(BadInput, match=r"in.zip: nothing of a known format \(2 files looked at\)$"):
         import_files([tmp_path / "in.zip"], warehouse)
 
 
-def test_archive_is_no_format(tmp_path: Path) -> None:
-    """An archive by itself, as a member of another is met, is of no format."""
+def test_archive_has_no_format(tmp_path: Path) -> None:
+    """No format is detected for the bytes of an archive, so a nested archive is skipped."""
     (tmp_path / "in.tar").write_bytes(tarred({"a.txt": "a()\n" * 9}))
     [source] = find([str(tmp_path / "in.tar")])
     with source.open(lambda _: None):

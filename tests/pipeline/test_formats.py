@@ -1,8 +1,7 @@
-"""Every shape of input, written here as the tools write it, against what must be read from it.
+"""Every input format: a sample as its tool writes it, and the reading that must result.
 
-``Reading`` is what a file comes to: its format, the accepted texts by collection in source order,
-and the rejects with reason, position and line. ``read`` checks for each of them that no candidate
-is lost between the two.
+A ``Reading`` has the format, the accepted texts by collection in source order, and the rejects with
+reason, position and line. ``read`` also checks that every candidate is accepted or rejected.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Reject(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """What one input came to."""
+    """The result of reading one input."""
 
     format: str
     functions: list[str] = field(default_factory=list)
@@ -56,7 +55,7 @@ class Reading:
 
 
 class Read(Protocol):
-    """Writes an input and reads it: by detection, or as ``format``."""
+    """Writes an input and reads it, with the format detected unless ``format`` names it."""
 
     def __call__(self, name: str, data: str | bytes, format: str | None = None, by: int = FUNCTIONS) -> Reading: ...
 
@@ -72,37 +71,37 @@ def read(tmp_path: Path) -> Read:
 
 
 def read_path(path: Path, format: str | None = None, by: int = FUNCTIONS) -> Reading:
-    """Read and judge one file, as an import does it."""
+    """Read and canonicalise one file as an import does."""
     [source] = find([str(path)])
     with source.open(lambda _: None):
         chosen = by_name(format) if format is not None else detect(source)
         assert chosen is not None, f"{path} is of no known format"
-        result = [canonicalise(batch, by) for work in chosen.read(source) for batch in batches_of(work)]
+        results = [canonicalise(batch, by) for task in chosen.read(source) for batch in batches_of(task)]
     texts: dict[str, list[str]] = {SIGNATURES: [], EVENT_SIGNATURES: []}
     rejects = []
-    for verdict in result:
-        for collection, rows in verdict.accepted.items():
+    for result in results:
+        for collection, rows in result.accepted.items():
             texts[collection] += rows.text.to_pylist()
-        refused = verdict.rejected
-        columns = (refused.text.to_pylist(), refused.columns.tolist(), refused.lines.tolist())
-        for reason, text, position, line in zip(refused.reasons.tolist(), *columns, strict=True):
+        rejected = result.rejected
+        columns = (rejected.text.to_pylist(), rejected.columns.tolist(), rejected.lines.tolist())
+        for reason, text, position, line in zip(rejected.reasons.tolist(), *columns, strict=True):
             rejects.append(Reject(REASONS[reason], text, position, line))
     reading = Reading(chosen.name, texts[SIGNATURES], texts[EVENT_SIGNATURES], rejects)
-    candidates = sum(verdict.read for verdict in result)
+    candidates = sum(result.read for result in results)
     assert candidates == len(reading.functions) + len(reading.events) + len(reading.rejects)
     return reading
 
 
 def detected(path: Path) -> str | None:
-    """The name of the format that a file is taken for."""
+    """The name of the detected format."""
     [source] = find([str(path)])
     with source.open(lambda _: None):
         format = detect(source)
     return format.name if format is not None else None
 
 
-def batches_of(work: ReadTask) -> Iterable[Candidates]:
-    return [work] if isinstance(work, Candidates) else work()
+def batches_of(task: ReadTask) -> Iterable[Candidates]:
+    return [task] if isinstance(task, Candidates) else task()
 
 
 def selector(text: str) -> str:
@@ -120,7 +119,7 @@ def json_lines(*rows: Any) -> str:
 TRANSFER = "transfer(address,uint256)"
 MOVED = "Transfer(address,address,uint256)"
 
-# Samples: one input a format, with something of everything that the format can hold.
+# Samples: one input for each format, with an example of everything that the format can hold.
 
 TEXT = """\
 // SPDX-License-Identifier: MIT
@@ -180,7 +179,7 @@ TOPICS_READING = Reading(
     ],
 )
 
-# The 4-byte lines come first, the 32-byte lines behind them; commas are not quoted.
+# The 4-byte lines come first, then the 32-byte lines; commas are not quoted.
 OPENCHAIN = f"""\
 0x00000000,blockHashAddendsInexpansible(uint256)
 0xa9059cbb,transfer(address,uint256)
@@ -272,7 +271,7 @@ def dump(hash: Any, name: Any, type: Any = "function", inputs: Any = (), **more:
 
 
 MISSING = object()
-"""Stands for a key that is not there."""
+"""Stands for an absent key."""
 
 
 def parameter(type: str, name: str = "_param1", **more: Any) -> dict[str, Any]:
@@ -481,7 +480,7 @@ SOLC_HASHES_READING = Reading(
     ],
 )
 
-# As Foundry writes it: sorted, one line, empty where a hash was asked for and not found.
+# As Foundry writes it: sorted, one line, empty if Foundry looked a hash up and did not find it.
 FOUNDRY_CACHE = json.dumps(
     {
         "functions": {"0x00000001": "", "0x18160ddd": "totalSupply()", "0xa9059cbb": TRANSFER, "0xa9": "a()"},
@@ -595,21 +594,21 @@ def raw_sample(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_content_tells_the_format(read: Read, name: str) -> None:
-    """An input whose name says nothing is recognised by what is in it, and read to the last entry."""
+def test_format_is_detected_by_content(read: Read, name: str) -> None:
+    """An input with a neutral name is recognised by its content and read to the last entry."""
     data, expected = SAMPLES[name]
     assert read("input", data) == expected
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_format_may_be_named(read: Read, name: str) -> None:
-    """A format that the user names is used without a look at content or file name."""
+    """A format that the user names is used whatever the content or file name suggest."""
     data, expected = SAMPLES[name]
     assert read("wrong.sol", data, expected.format) == expected
 
 
 def test_every_format_has_a_sample() -> None:
-    """A format that is added to the table cannot stay untested here, but for those that names tell."""
+    """Every format in the table has a sample here, except those that are recognised by file names."""
     by_content = {format.name for format in FORMATS} - {"tree", "solidity"}
     assert {expected.format for _, expected in SAMPLES.values()} == by_content
 
@@ -629,10 +628,10 @@ def test_every_format_has_a_sample() -> None:
         (".parquet", "not at all", "parquet"),
     ],
 )
-def test_name_tells_the_format_where_content_does_not(
+def test_format_is_detected_by_name_if_not_by_content(
     tmp_path: Path, ending: str, content: str, format: str, packed: str
 ) -> None:
-    """Content that no format claims is read as what its ending says, packed or not, in any case."""
+    """Content of no known format is read as its ending says, compressed or not, in upper or lower case."""
     path = tmp_path / f"input{ending}{packed}"
     path.write_text(content)
     assert detected(path) == format
@@ -640,7 +639,7 @@ def test_name_tells_the_format_where_content_does_not(
 
 @pytest.mark.parametrize("ending", [".csv", ".txt", ".jsonl", ".json", ".parquet", ""])
 def test_content_comes_before_the_name(tmp_path: Path, ending: str) -> None:
-    """A misleading ending does not matter where the content is clear."""
+    """A misleading ending does not matter if the content is clear."""
     path = tmp_path / f"input{ending}"
     path.write_text(OPENCHAIN)
     assert detected(path) == "openchain"
@@ -670,7 +669,7 @@ def test_other_files_are_of_no_known_format(tmp_path: Path, name: str, content: 
 
 
 def test_sqlite_of_other_things(tmp_path: Path) -> None:
-    """A database without signatures is passed over in a folder, and told what it lacks when it is asked for."""
+    """A database without signatures is skipped in a folder, and an error that names the missing columns by itself."""
     (tmp_path / "places.sqlite").write_bytes(sqlite_bytes("CREATE TABLE places (url, signatures)"))
     [source] = find([str(tmp_path)])
     with source.open(lambda _: None):
@@ -680,7 +679,7 @@ def test_sqlite_of_other_things(tmp_path: Path) -> None:
 
 
 def test_sqlite_is_left_as_it_is(tmp_path: Path) -> None:
-    """Reading a database with a write-ahead log changes no file, makes none and waits for no lock."""
+    """Reading a database with a write-ahead log changes and creates no file and waits for no lock."""
     path = tmp_path / "signatures.db"
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA journal_mode = wal")
@@ -695,7 +694,7 @@ def test_sqlite_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_hostile_sqlite(tmp_path: Path) -> None:
-    """Odd names are names, virtual tables are not opened, and a broken file is an error of one line."""
+    """Odd table names are quoted, virtual tables are not opened, and a broken file is an error of one line."""
     path = tmp_path / "odd.db"
     path.write_bytes(
         sqlite_bytes(
@@ -712,7 +711,7 @@ def test_hostile_sqlite(tmp_path: Path) -> None:
 
 
 def test_source_and_output_of_solc_agree() -> None:
-    """The source read by itself comes to what solc made of it."""
+    """A Solidity source gives the same texts as solc's output for it."""
     source = read_path(DATA / "Token.sol")
     assert source.format == "solidity"
     assert set(source.functions) == set(STANDARD_JSON_READING.functions)
@@ -732,19 +731,19 @@ def test_crlf_is_a_line_end(read: Read, name: str) -> None:
 
 @pytest.mark.parametrize("name", AS_TEXT)
 def test_byte_order_mark_is_no_content(read: Read, name: str) -> None:
-    """A byte order mark in front changes nothing, not even which format is recognised."""
+    """A byte order mark changes neither the reading nor the detected format."""
     assert read("input", b"\xef\xbb\xbf" + raw_sample(name)) == SAMPLES[name][1]
 
 
 @pytest.mark.parametrize("name", OF_LINES)
 def test_last_line_needs_no_end(read: Read, name: str) -> None:
-    """The last line counts without a line break behind it."""
+    """The last line is read without a line break after it."""
     assert read("input", raw_sample(name).removesuffix(b"\n")) == SAMPLES[name][1]
 
 
 @pytest.mark.parametrize("name", ["text", "openchain", "rows, lines", "panoramix"])
-def test_blank_lines_are_passed_over(read: Read, name: str) -> None:
-    """Blank lines and lines of spaces are no candidates, and count as lines."""
+def test_blank_lines_are_skipped(read: Read, name: str) -> None:
+    """Blank lines and lines of spaces are no candidates but count in line numbers."""
     data = b"\n \t\n" + raw_sample(name).replace(b"\n", b"\n\n  \r\n") + b"\n\n"
     expected = SAMPLES[name][1]
     moved = [reject._replace(line=3 * reject.line) for reject in expected.rejects]
@@ -753,34 +752,34 @@ def test_blank_lines_are_passed_over(read: Read, name: str) -> None:
 
 @pytest.mark.parametrize("packer", COMPRESSORS)
 @pytest.mark.parametrize("name", SAMPLES)
-def test_packed_reads_like_plain(read: Read, name: str, packer: str) -> None:
-    """What an input is packed with is told by its content and makes no difference."""
+def test_compressed_reads_like_plain(read: Read, name: str, packer: str) -> None:
+    """The compression is detected by content and does not change the reading."""
     assert read("input", COMPRESSORS[packer](raw_sample(name))) == SAMPLES[name][1]
 
 
 @pytest.mark.parametrize("packer", COMPRESSORS)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_several_members_are_one_stream(read: Read, name: str, packer: str) -> None:
-    """Packed files that were concatenated read like the concatenation of what is in them."""
+    """Concatenated compressed files read like the concatenation of their contents."""
     raw = raw_sample(name)
     pieces = [raw[:7], raw[7:7], raw[7 : len(raw) // 2], raw[len(raw) // 2 :]]
     assert read("input", b"".join(map(COMPRESSORS[packer], pieces))) == SAMPLES[name][1]
 
 
-def test_text_that_begins_like_a_packed_file_is_text(read: Read) -> None:
+def test_text_that_begins_like_a_compressed_file_is_text(read: Read) -> None:
     """A signature may begin with the letters that mark a bzip2 file."""
     assert read("input", "BZhealth(uint256)\n") == Reading("text", ["BZhealth(uint256)"])
 
 
 @pytest.mark.parametrize("format", ["text", "openchain", "panoramix"])
 def test_empty_file_has_no_candidates(read: Read, format: str) -> None:
-    """An empty input of lines is read to its end, and that is all."""
+    """An empty input of lines is read without candidates or an error."""
     assert read("empty", "", format) == Reading(format)
 
 
 @pytest.mark.parametrize("name", ["empty.txt", "empty.jsonl", "empty.ndjson"])
 def test_empty_file_of_lines_is_not_broken(read: Read, name: str) -> None:
-    """A list without an entry is a list: what `sigdir rejects --format ndjson` writes of none."""
+    """An empty file of lines is valid; `sigdir rejects --format ndjson` writes one if there are no rejects."""
     reading = read(name, "")
     assert (reading.functions, reading.events, reading.rejects) == ([], [], [])
 
@@ -804,12 +803,12 @@ def test_empty_file_of_lines_is_not_broken(read: Read, name: str) -> None:
     ],
 )
 def test_comments_are_skipped(read: Read, data: str, functions: list[str]) -> None:
-    """Comments of every kind are left out, and nothing that stands outside of one is."""
+    """Comments of every kind are skipped, and nothing outside of them is."""
     assert read("input", data, "text") == Reading("text", functions)
 
 
 def test_collection_of_text_without_keyword(read: Read) -> None:
-    """The keyword says the collection, then `indexed` or `anonymous`, and last what was asked for."""
+    """The collection follows from the keyword, else from `indexed` or `anonymous`, else from the option."""
     data = "a(uint)\nfunction b()\nerror c()\nevent d()\ne(uint indexed)\nf() anonymous\n"
     assert read("input", data).functions == ["a(uint256)", "b()", "c()"]
     as_events = read("input", data, by=2)
@@ -818,7 +817,7 @@ def test_collection_of_text_without_keyword(read: Read) -> None:
 
 
 def test_bytes_that_are_no_utf8_are_one_reject(read: Read) -> None:
-    """A line that is not UTF-8 is refused with the place of the first bad byte; its neighbours stay."""
+    """A line of invalid UTF-8 is rejected at its first bad byte; the lines around it are accepted."""
     reading = read("input", b"a()\nb(\xff\xfe)\nc()\n\xc3\xa9()\n")
     assert reading.functions == ["a()", "c()"]
     assert reading.rejects == [Reject("encoding", r"b(\xff\xfe)", 3, 2), Reject("bad_name", "é()", 1, 4)]
@@ -843,7 +842,7 @@ LINE_FORMS: dict[str, tuple[str, Callable[[str, str], str]]] = {
 @pytest.mark.parametrize("before", [0, 3_000])
 @pytest.mark.parametrize("format", LINE_FORMS)
 def test_line_longer_than_a_block_is_one_reject(read: Read, format: str, before: int, size: int) -> None:
-    """A line too long to hold is counted once; its neighbours and their line numbers survive."""
+    """A line longer than a block is one reject; the lines around it are read with the right numbers."""
     header, line = LINE_FORMS[format]
     names = [f"fill{number}" for number in range(before)]
     lines = [*header.splitlines(), *(line(name, "") for name in names), line("a", "")]
@@ -864,7 +863,7 @@ def test_long_row_keeps_the_line_numbers_of_csv(read: Read) -> None:
 
 
 def test_long_line_of_wide_characters_is_too_long(read: Read) -> None:
-    """Where a long line is cut between two bytes of a character, its reason is still its length."""
+    """A long line cut inside a character is rejected for its length, not its encoding."""
     for lead in range(3):
         reading = read("input", "a()\n" + "b" * lead + "\u20ac" * 1_500_000 + "\nc()\n", "text")
         assert reading.functions == ["a()", "c()"]
@@ -872,7 +871,7 @@ def test_long_line_of_wide_characters_is_too_long(read: Read) -> None:
 
 
 def test_comment_longer_than_a_block_is_skipped(read: Read) -> None:
-    """A block comment may go over any number of lines and blocks; the lines inside it count."""
+    """A block comment may span any number of lines and blocks; its lines count in line numbers."""
     reading = read("input", "a()\n/*\n" + "gone(uint7)\n" * 500_000 + "*/ b()\nc(uint7)\n")
     assert reading == Reading("text", ["a()", "b()"], [], [Reject("bad_width", "c(uint7)", 3, 500_004)])
 
@@ -906,8 +905,8 @@ def test_line_numbers_hold_over_many_blocks(read: Read, format: str, packer: str
 # JSON documents.
 
 
-def test_keys_that_come_twice_are_all_read(read: Read) -> None:
-    """Every member of an object is a candidate, also where several have the same key."""
+def test_repeated_keys_are_all_read(read: Read) -> None:
+    """Every member of an object is a candidate, also if several have the same key."""
     collision = '"a9059cbb": "transfer(address,uint256)", "a9059cbb": "many_msg_babbage(bytes1)", "a9059cbb": "x()"'
     rejects = [Reject("hash_mismatch", "x()", 0, 3)]
     assert read("map", f"{{{collision}}}") == Reading("map", [TRANSFER, "many_msg_babbage(bytes1)"], [], rejects)
@@ -918,7 +917,7 @@ def test_keys_that_come_twice_are_all_read(read: Read) -> None:
 
 @pytest.mark.parametrize("written", ["0xa9059cbb", "a9059cbb", "0XA9059CBB", "A9059CBB"])
 def test_hash_in_any_spelling(read: Read, written: str) -> None:
-    """Hashes are read with or without 0x, in capitals or not, by every format that has them."""
+    """Every format with hashes reads them with or without 0x, in upper or lower case."""
     assert read("map", json.dumps({written: TRANSFER})).functions == [TRANSFER]
     assert read("rows", json.dumps({"text_signature": TRANSFER, "hex_signature": written})).functions == [TRANSFER]
     assert read("csv", f'signature,selector\n"{TRANSFER}",{written}\n').functions == [TRANSFER]
@@ -927,14 +926,14 @@ def test_hash_in_any_spelling(read: Read, written: str) -> None:
 
 
 @pytest.mark.parametrize("hash", ["0xa9059c", "a9059cbb00", "0xa9059cbz", "", "transfer", 7, [], {}, True])
-def test_hash_that_is_none_is_one_reject(read: Read, hash: Any) -> None:
-    """A declared hash of a wrong length or kind refuses its entry and no other."""
+def test_invalid_hash_is_one_reject(read: Read, hash: Any) -> None:
+    """A declared hash of a wrong length or type rejects its entry and no other."""
     data = json_lines({"text_signature": "a()", "hex_signature": hash}, {"text_signature": "b()"})
     assert read("rows", data) == Reading("rows", ["b()"], [], [Reject("bad_entry", "a()", 0, 1)])
 
 
 def test_rows_in_pages_of_any_arrangement(read: Read) -> None:
-    """Pages may stand alone, in a list, or one a line, and may be empty."""
+    """Pages may be alone, in a list or one per line, and may be empty."""
     first, second = ({"count": 2, "next": None, "results": [row(1, text)]} for text in ("a()", "b()"))
     expected = Reading("rows", ["a()", "b()"])
     assert read("list", json.dumps([first, second])) == expected
@@ -951,7 +950,7 @@ def test_lines_of_long_pages(read: Read) -> None:
 
 
 def test_broken_json_lines_are_rejects(read: Read) -> None:
-    """A line that is no JSON, or no row, is refused with its number; the lines round it count."""
+    """A line that is not a JSON row is rejected with its number; the lines around it are read."""
     data = '{"text_signature": "a()"}\n{"text_signature": "b()"\n7\n[]\n"c()"\n{"text_signature": "d()"}\n'
     rejects = [
         Reject("bad_entry", '{"text_signature": "b()"', 0, 2),
@@ -974,7 +973,7 @@ def test_broken_json_lines_are_rejects(read: Read) -> None:
     ],
 )
 def test_entries_of_each_type(read: Read, type: Any, texts: list[str]) -> None:
-    """Functions and errors are candidates, entries without type functions; what has no selector is none."""
+    """Functions, errors and entries without a type are candidates; entries without a selector are not."""
     entry = {"type": type, "name": "f", "inputs": [parameter("uint256")]}
     entry = {key: value for key, value in entry.items() if value is not MISSING}
     assert read("abi", json.dumps([entry])) == Reading("abi", texts)
@@ -1006,7 +1005,7 @@ BAD_ENTRIES: list[Any] = [
 
 @pytest.mark.parametrize("entry", BAD_ENTRIES, ids=json.dumps)
 def test_entry_of_a_wrong_shape_is_one_reject(read: Read, entry: Any) -> None:
-    """An ABI entry that is not as the specification has it is refused, shown as JSON; the others stay."""
+    """An ABI entry that violates the specification is one reject, shown as JSON; the others are accepted."""
     good = {"type": "function", "name": "g", "inputs": []}
     expected = Reject("bad_entry", json.dumps(entry), 0, 9)
     assert read("abi", json.dumps([*[good] * 8, entry, good])) == Reading("abi", ["g()"] * 9, [], [expected])
@@ -1022,7 +1021,7 @@ def test_dump_line_of_a_wrong_shape_is_one_reject(read: Read, entry: Any) -> Non
 
 
 def test_tuples_nest_as_deep_as_json_does(read: Read) -> None:
-    """Components are followed to any depth that a JSON reader takes."""
+    """Components are read to any depth that the JSON reader accepts."""
     inner = parameter("bytes")
     for _ in range(300):
         inner = parameter("tuple[1]", components=[inner])
@@ -1039,7 +1038,7 @@ def test_event_with_indexed_tuples(read: Read) -> None:
 
 @pytest.mark.parametrize("depth", [300, 900, 1_000, 1_020, 1_100, 100_000])
 def test_deep_json_line_is_one_reject(read: Read, depth: int) -> None:
-    """However deep a line's JSON goes, it is one refused entry; the lines round it count."""
+    """A line of JSON at any depth is one reject; the lines around it are read."""
     deep = '{"text_signature": ' + "[" * depth + "]" * depth + "}"
     reading = read("rows", '{"text_signature": "a()"}\n' + deep + '\n{"text_signature": "b()"}\n')
     assert reading.functions == ["a()", "b()"]
@@ -1048,7 +1047,7 @@ def test_deep_json_line_is_one_reject(read: Read, depth: int) -> None:
 
 @pytest.mark.parametrize("depth", [300, 900, 960, 980, 990, 1_000, 100_000])
 def test_deep_json_document_is_read_or_refused(read: Read, depth: int) -> None:
-    """A document nested too deeply is an error of one line; one that can be read is read."""
+    """A deep document is read or, if nested too deeply, an error of one line."""
     deep = '[{"type": "function", "name": "g"}, ' + "[" * depth + "]" * depth + "]"
     try:
         reading = read("abi", deep, "abi")
@@ -1060,7 +1059,7 @@ def test_deep_json_document_is_read_or_refused(read: Read, depth: int) -> None:
 
 
 def test_lone_surrogate_is_one_reject(read: Read) -> None:
-    """Half a character, which JSON can write and UTF-8 cannot, refuses its text only."""
+    """A lone surrogate, valid in JSON but not in UTF-8, rejects only its own text."""
     data = '{"12345678": "a\\ud800()", "0dbe671f": "a()"}'
     reading = read("map", data)
     assert reading.functions == ["a()"]
@@ -1068,13 +1067,13 @@ def test_lone_surrogate_is_one_reject(read: Read) -> None:
 
 
 def test_abi_as_a_string_of_json(read: Read) -> None:
-    """Some tools write the ABI of an artifact as a string; it is read like the list."""
+    """An ABI written as a string, as some tools do, is read like a list."""
     artifact = {"contractName": "Token", "abi": json.dumps(TOKEN_ABI)}
     assert read("artifact", json.dumps(artifact)) == ARTIFACT_READING
 
 
 def test_artifact_without_entries(read: Read) -> None:
-    """A contract without an interface is read, and has no candidates."""
+    """A contract with an empty ABI has no candidates and is no error."""
     empty = {"_format": "hh-sol-artifact-1", "contractName": "Context", "abi": [], "bytecode": "0x"}
     assert read("Context.json", json.dumps(empty, indent=2)) == Reading("artifact")
     assert read("Context.abi", "[]") == Reading("abi")
@@ -1095,7 +1094,7 @@ def test_artifact_without_entries(read: Read) -> None:
     ],
 )
 def test_input_that_is_not_of_the_format(read: Read, format: str, data: str | bytes, reason: str) -> None:
-    """What cannot be read as the format at all is an error that names the file, the place and why."""
+    """An input that is not of the named format is an error with file, place and reason."""
     with pytest.raises(BadInput) as caught:
         read("input", data, format)
     assert "/input: " in str(caught.value)
@@ -1109,14 +1108,14 @@ def test_input_that_is_not_of_the_format(read: Read, format: str, data: str | by
 @pytest.mark.parametrize("text", ["text_signature", "signature", " Signature "])
 @pytest.mark.parametrize("hash", ["hex_signature", "hash", "selector", "SELECTOR"])
 def test_columns_of_csv_by_name(read: Read, text: str, hash: str) -> None:
-    """The columns are found by their names, in any order and case."""
+    """Columns are found by name, in any order and case."""
     data = f'x,{hash},{text}\n,a9059cbb,"{TRANSFER}"\n,a9059cbc,"{TRANSFER}"\n'
     rejects = [Reject("hash_mismatch", TRANSFER, 0, 3)]
     assert read("input", data) == Reading("csv", [TRANSFER], [], rejects)
 
 
 def test_bytes_of_csv_that_are_no_utf8(read: Read) -> None:
-    """A field that is not UTF-8 refuses its row, wherever in the file it stands."""
+    """A field of invalid UTF-8 rejects its row only."""
     reading = read("input", b'signature\na()\n"b(\xff)"\nc()\n')
     assert reading == Reading("csv", ["a()", "c()"], [], [Reject("encoding", r"b(\xff)", 3, 3)])
 
@@ -1125,7 +1124,7 @@ def test_bytes_of_csv_that_are_no_utf8(read: Read) -> None:
     "data", [b"ab\rcd\n", b"\x7fELF\x02\r\x01\0\0\n\0", b"progress 10%\rprogress 20%\r\n", b'"a\rb\n']
 )
 def test_carriage_return_in_the_first_line(tmp_path: Path, data: bytes) -> None:
-    """A file that happens to have one, as binaries do, is of no known format, and no error."""
+    """A file with a carriage return in its first line, such as a binary, is of no known format and no error."""
     (tmp_path / "input").write_bytes(data)
     assert detected(tmp_path / "input") is None
 
@@ -1135,14 +1134,14 @@ def test_carriage_return_in_the_first_line(tmp_path: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("type", [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int32(), pa.string())])
 def test_types_of_the_text_column(read: Read, type: pa.DataType) -> None:
-    """Text may be stored in any of Arrow's ways of storing text."""
+    """The text column may have any of Arrow's types for text."""
     column = pa.array(["a()", None, "b(uint)"]).cast(type if type != pa.binary() else pa.string()).cast(type)
     reading = read("input", parquet_bytes({"signature": column}))
     assert reading == Reading("parquet", ["a()", "b(uint256)"], [], [Reject("bad_entry", "", 0, 2)])
 
 
 def test_text_column_that_is_no_utf8(read: Read) -> None:
-    """A Parquet text that is not UTF-8 is one reject, as in any other format."""
+    """A Parquet text of invalid UTF-8 is one reject."""
     raw = pa.array([b"a()", b"b(\xff)", b"c()"], pa.binary())
     column = pa.StringArray.from_buffers(3, raw.buffers()[1], raw.buffers()[2])
     reading = read("input", parquet_bytes({"text_signature": column}))
@@ -1150,7 +1149,7 @@ def test_text_column_that_is_no_utf8(read: Read) -> None:
 
 
 def test_parquet_of_many_row_groups(read: Read) -> None:
-    """Entries are numbered through, over row groups and batches."""
+    """Line numbers continue across row groups and batches."""
     texts = [f"f{number}()" if number % 1_000 else f"f{number}(uint7)" for number in range(1, 70_001)]
     out = io.BytesIO()
     pq.write_table(pa.table({"signature": texts}), out, row_group_size=9_999)
@@ -1160,7 +1159,7 @@ def test_parquet_of_many_row_groups(read: Read) -> None:
 
 
 def test_own_data_files_are_read(tmp_path: Path, warehouse: Path) -> None:
-    """Files of a warehouse say by the length of their hashes which collection they hold."""
+    """The collection of a warehouse's own data files follows from the length of their hashes."""
     (tmp_path / "input").write_text(TEXT)
     import_files([tmp_path / "input"], warehouse)
     [functions], [events] = (
@@ -1175,10 +1174,10 @@ def test_own_data_files_are_read(tmp_path: Path, warehouse: Path) -> None:
 
 
 def read_lines(path: Path) -> list[Entry]:
-    """What the reader makes of a dump, row by row and in order."""
+    """The entries that the reader yields for a dump, in order."""
     [source] = find([str(path)])
     with source.open(lambda _: None):
-        return [entry for work in panoramix.read(source) for batch in batches_of(work) for entry in unpacked(batch)]
+        return [entry for task in panoramix.read(source) for batch in batches_of(task) for entry in unpacked(batch)]
 
 
 def unpacked(batch: Candidates) -> Iterator[Entry]:
@@ -1199,7 +1198,7 @@ def row_by_row(data: bytes) -> list[Entry]:
 
 
 def mostly(usual: Any, *odd: Any) -> st.SearchStrategy[Any]:
-    """One of the usual values, seldom an odd one."""
+    """One of the usual values, or in 1 of 25 cases an odd one."""
     return st.integers(0, 24).flatmap(lambda dice: st.sampled_from(odd if dice == 0 else usual))
 
 
@@ -1241,8 +1240,8 @@ _DUMP_LINES = _objects(
     abi=mostly([0], 1).flatmap(lambda odd: st.sampled_from([None, MISSING, {}]) if odd else _ENTRIES),
     more=mostly([MISSING], *_REMAINDERS),
 ).map(lambda line: json.dumps(line).encode())
-# What no dump has, and what makes Arrow give a whole block up: kept apart, so that the blocks
-# without it stay blocks that are read by columns.
+# Lines that no dump has and that make Arrow reject a whole block. They are separate, so that most blocks
+# are still read by columns.
 _WRONG_LINES = st.sampled_from(
     [b"", b" ", b"{}", b"[]", b"null", b"7", b'"a"', b"{", b"}", b"\xff", b"{}{}", b"// a", b"\xef\xbb\xbf{}",
      b'{"selector": 7, "abi": {}}', b'{"selector": "0x00000003", "abi": {"name": "f", "inputs": {}}}',
@@ -1255,7 +1254,7 @@ _WRONG_LINES = st.sampled_from(
 
 @st.composite
 def _mutated(draw: st.DrawFn, line: bytes) -> bytes:
-    """The line with a piece cut out, put in or doubled."""
+    """The line with a piece cut out, inserted or doubled."""
     at = draw(st.integers(0, len(line)))
     to = draw(st.integers(at, min(len(line), at + 8)))
     piece = draw(
@@ -1267,7 +1266,7 @@ def _mutated(draw: st.DrawFn, line: bytes) -> bytes:
 
 @st.composite
 def dumps(draw: st.DrawFn) -> bytes:
-    """A dump of lines as they are, some out of the ordinary, and in some dumps broken ones."""
+    """A dump of ordinary and odd lines, in some cases with broken ones."""
     lines = draw(st.lists(_DUMP_LINES, min_size=1, max_size=12))
     if draw(st.integers(0, 3)) == 0:
         at = draw(st.integers(0, len(lines) - 1))
@@ -1284,7 +1283,7 @@ _USUAL = b'{"selector": "0xa9059cbb", "abi": {"name": "transfer", "type": "funct
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(data=dumps())
 def test_columns_equal_rows(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    """Reading a dump by columns gives what reading its lines one by one gives, in the same order."""
+    """Reading a dump by columns gives the same entries in the same order as reading it line by line."""
     path = tmp_path_factory.getbasetemp() / "dump.jsonl"
     path.write_bytes(data)
     assert read_lines(path) == row_by_row(data)
@@ -1307,13 +1306,13 @@ def test_columns_equal_rows(tmp_path_factory: pytest.TempPathFactory, data: byte
     ],
 )
 def test_columns_equal_rows_on_known_traps(tmp_path: Path, data: bytes) -> None:
-    """The same for lines that one of the two JSON readers takes and the other may not."""
+    """The same holds for lines that only one of the two JSON readers may accept."""
     (tmp_path / "dump").write_bytes(data)
     assert read_lines(tmp_path / "dump") == row_by_row(data)
 
 
 def test_columns_equal_rows_over_blocks(tmp_path: Path) -> None:
-    """The same holds for a dump of several blocks with odd lines all over it."""
+    """The same holds for a dump of several blocks with odd lines throughout."""
     dice = random.Random(11)
     lines = PANORAMIX.encode().splitlines()
     data = b"\n".join(dice.choice(lines) for _ in range(20_000)).replace(b"0x00000004", b"0x00000005")
@@ -1327,10 +1326,10 @@ def test_columns_equal_rows_over_blocks(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(name=st.sampled_from(list(SAMPLES)), cut=st.data())
-def test_no_reader_loses_a_candidate_or_fails_in_another_way(
+def test_damaged_input_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, name: str, cut: st.DataObject
 ) -> None:
-    """A damaged input is read with nothing lost, or refused in one line that names the file."""
+    """A damaged input is read with every candidate counted, or refused in one line that names the file."""
     raw = raw_sample(name)
     at = cut.draw(st.integers(0, len(raw)))
     to = cut.draw(st.integers(at, min(len(raw), at + 20)))
@@ -1340,8 +1339,8 @@ def test_no_reader_loses_a_candidate_or_fails_in_another_way(
     try:
         read_path(path, SAMPLES[name][1].format)
     except BadInput as error:
-        told = str(error)
+        message = str(error)
     else:
-        told = f"{path}: read"
-    assert told.startswith(f"{path}: ")
-    assert len(told.splitlines()) == 1
+        message = f"{path}: read"
+    assert message.startswith(f"{path}: ")
+    assert len(message.splitlines()) == 1

@@ -40,14 +40,14 @@ from tests.pipeline.support import COMPRESSORS, CommandResult, keccak256, parque
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
-    """Every file with its content, but for SQLite's and the lock's own upkeep."""
+    """Every file with its content, except those that SQLite and the lock maintain."""
     found = (path for path in sorted(folder.rglob("*")) if path.is_file())
     found = (path for path in found if path.name != "publish.lock" and not path.name.startswith("staging.sqlite"))
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 def nothing_left(warehouse: Path) -> bool:
-    """Whether no version was published and no run left anything in ``tmp``."""
+    """Whether no version was published and ``tmp`` is empty."""
     tmp = warehouse / "tmp"
     return sigdir.open(warehouse).version == -1 and not (tmp.is_dir() and any(tmp.iterdir()))
 
@@ -67,7 +67,7 @@ def invoke(warehouse: Path) -> Invoke:
 
 
 def test_counts_agree_with_an_independent_count(tmp_path: Path, warehouse: Path) -> None:
-    """For each file, each collection and in total: read is imported and duplicate and rejected."""
+    """For each file, each collection and in total, read = imported + duplicate + rejected."""
     dice = random.Random(3)
     seen: set[tuple[str, str]] = set()
     expected: list[Counter[str]] = []
@@ -102,7 +102,7 @@ def test_counts_agree_with_an_independent_count(tmp_path: Path, warehouse: Path)
 
 
 def test_report_names_size_hash_and_format_of_each_file(tmp_path: Path, warehouse: Path) -> None:
-    """Size and sha256 are those of the file as it is stored, packed or not."""
+    """Size and sha256 are those of the stored file, compressed or not."""
     paths = write_files(
         tmp_path / "in",
         {
@@ -136,8 +136,8 @@ def test_examples_show_three_rejects_a_reason(tmp_path: Path, warehouse: Path) -
     assert {example.file for example in report.examples} == {str(path)}
 
 
-def test_hashes_are_those_of_the_texts(warehouse: Path) -> None:
-    """Stored and derived hashes of the bundled sample are the other implementation's."""
+def test_stored_hashes_match_another_keccak(warehouse: Path) -> None:
+    """Stored and derived hashes of the bundled samples equal pycryptodome's."""
     import_files([ROOT / "samples"], warehouse)
     opened = sigdir.open(warehouse)
     for collection, width in ((SIGNATURES, 4), (EVENT_SIGNATURES, 32)):
@@ -151,12 +151,12 @@ def test_hashes_are_those_of_the_texts(warehouse: Path) -> None:
             assert bytes_signature == stored.decode("latin-1")
 
 
-# Once more, and again.
+# Repeated imports.
 
 
 @pytest.mark.parametrize("bad", ["", "narrow(uint7)\n(\n"])
 def test_second_import_changes_nothing(tmp_path: Path, warehouse: Path, bad: str) -> None:
-    """Importing the same again, rejects or none, is a success that publishes no version."""
+    """Importing the same file again, with or without rejects, succeeds and publishes no version."""
     write_files(tmp_path / "in", {"a.txt": "a()\nb()\nc()\n" + bad, "b.txt": "event A()\na()\n"})
     first = import_files([tmp_path / "in"], warehouse)
     before = files_below(warehouse)
@@ -167,8 +167,8 @@ def test_second_import_changes_nothing(tmp_path: Path, warehouse: Path, bad: str
     assert files_below(warehouse) == before
 
 
-def test_same_rejects_are_found_behind_later_imports(tmp_path: Path, warehouse: Path) -> None:
-    """The import that holds the same rejects is named, however long ago it was."""
+def test_same_rejects_are_found_after_later_imports(tmp_path: Path, warehouse: Path) -> None:
+    """The report names the import that has the same rejects, even if others followed it."""
     first, second = write_files(tmp_path, {"a.txt": "a()\nb(\n", "b.txt": "c()\nd(uint7)\n"})
     assert import_files([first], warehouse).rejects_in == 1
     assert import_files([second], warehouse).rejects_in == 2
@@ -177,7 +177,7 @@ def test_same_rejects_are_found_behind_later_imports(tmp_path: Path, warehouse: 
 
 
 def test_import_of_rejects_only_is_kept(tmp_path: Path, warehouse: Path) -> None:
-    """A run that accepts nothing is a version of its own, so that its rejects can be looked up."""
+    """An import that accepts nothing publishes a version, so that its rejects can be looked up."""
     [path] = write_files(tmp_path, {"a.txt": "a(\nb(uint7)\n"})
     report = import_files([path], warehouse)
     assert (report.published, report.version, report.rejects_in) == (True, 1, 1)
@@ -191,7 +191,7 @@ def test_import_of_rejects_only_is_kept(tmp_path: Path, warehouse: Path) -> None
 
 
 def test_run_of_duplicates_is_a_success(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
-    """The command says that nothing was new, with status 0."""
+    """The command prints that nothing was new and exits with status 0."""
     [path] = write_files(tmp_path, {"a.txt": "a()\n"})
     import_files([path], warehouse)
     done = run_sigdir("import", path)
@@ -202,8 +202,8 @@ def test_run_of_duplicates_is_a_success(tmp_path: Path, warehouse: Path, run_sig
 # Duplicates and order.
 
 
-def test_duplicates_are_dropped_wherever_they_come(tmp_path: Path, warehouse: Path) -> None:
-    """A text occurs once: inside a file, across files, across imports, in whatever spelling."""
+def test_duplicates_are_dropped(tmp_path: Path, warehouse: Path) -> None:
+    """A text is stored once, whether repeated in a file, across files, across imports or in another spelling."""
     write_files(
         tmp_path / "one",
         {"a.txt": "f(uint)\nf(uint256)\nfunction f(uint x) external;\ng()\n", "b.txt": "g()\nh()\nf(uint256)\n"},
@@ -215,7 +215,7 @@ def test_duplicates_are_dropped_wherever_they_come(tmp_path: Path, warehouse: Pa
 
 
 def test_collections_are_independent(tmp_path: Path, warehouse: Path) -> None:
-    """A text may be a function and an event; each has ids of its own from 1."""
+    """A text may be a function and an event; each collection numbers its rows from 1."""
     [path] = write_files(tmp_path, {"a.txt": "function A()\nevent A()\nevent B()\nerror A()\nfunction B()\n"})
     report = import_files([path], warehouse)
     assert report.collections() == {
@@ -228,7 +228,7 @@ def test_collections_are_independent(tmp_path: Path, warehouse: Path) -> None:
 
 
 def test_ids_and_times_follow_the_source(tmp_path: Path, warehouse: Path) -> None:
-    """Ids are dense inside an import and in source order; created_at rises with every one of them."""
+    """Ids are dense inside an import and in source order; created_at rises with each id."""
     dice = random.Random(5)
     warehouse.mkdir()
     for number in range(3):
@@ -245,13 +245,13 @@ def test_ids_and_times_follow_the_source(tmp_path: Path, warehouse: Path) -> Non
     assert all(earlier < later for earlier, later in pairwise(times))
     assert set(imports) == {1, 2, 3}
     for number in (1, 2, 3):
-        mine = [id for id, _, import_id in rows if import_id == number]
-        assert mine == list(range(mine[0], mine[0] + len(mine)))
+        own = [id for id, _, import_id in rows if import_id == number]
+        assert own == list(range(own[0], own[0] + len(own)))
     assert ids[0] == 1
 
 
 def test_paths_are_read_in_the_order_given(tmp_path: Path, warehouse: Path) -> None:
-    """Paths come as they are named, the files of a folder by name."""
+    """Paths are read in the given order, the files of a folder by name."""
     write_files(
         tmp_path, {"z.txt": "z()\n", "d/b.txt": "b()\n", "d/a/c.txt": "c()\n", "d/a.txt": "a()\n", "y.txt": "y()\n"}
     )
@@ -264,8 +264,8 @@ def test_paths_are_read_in_the_order_given(tmp_path: Path, warehouse: Path) -> N
 
 
 @pytest.mark.parametrize("collection", COLLECTIONS)
-def test_collection_of_what_does_not_say(tmp_path: Path, warehouse: Path, collection: Collection) -> None:
-    """--collection is for candidates that say nothing themselves, by keyword or by hash."""
+def test_collection_of_candidates_of_unknown_kind(tmp_path: Path, warehouse: Path, collection: Collection) -> None:
+    """--collection applies to candidates whose kind neither a keyword nor a hash shows."""
     transfer = "0x" + keccak256("Transfer(address,address,uint256)").hex()
     paths = write_files(
         tmp_path / "in",
@@ -275,20 +275,20 @@ def test_collection_of_what_does_not_say(tmp_path: Path, warehouse: Path, collec
         },
     )
     import_files(paths, warehouse, collection=collection)
-    said = {SIGNATURES: {"a()"}, EVENT_SIGNATURES: {"B()", "Transfer(address,address,uint256)"}}
-    said[collection] |= {"open()", "open2()"}
-    assert {each: set(texts(warehouse, each)) for each in COLLECTIONS} == said
+    expected = {SIGNATURES: {"a()"}, EVENT_SIGNATURES: {"B()", "Transfer(address,address,uint256)"}}
+    expected[collection] |= {"open()", "open2()"}
+    assert {each: set(texts(warehouse, each)) for each in COLLECTIONS} == expected
 
 
 def test_source_label_is_in_the_history(tmp_path: Path, warehouse: Path) -> None:
-    """--source is kept with the import, whatever characters it has."""
+    """--source is stored with the import, whatever its characters."""
     [path] = write_files(tmp_path, {"a.txt": "a()\n"})
     import_files([path], warehouse, source="4byte \u2013 'mirror' of \"May\"")
     assert sigdir.open(warehouse).sql("SELECT source FROM imports").rows() == [("4byte \u2013 'mirror' of \"May\"",)]
 
 
-def test_dry_run_publishes_nothing_and_leaves_nothing(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
-    """--dry-run counts like an import and makes no folder, no version and no number."""
+def test_dry_run_writes_nothing(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
+    """--dry-run counts like an import, but creates no folder and uses up no version, import id or row id."""
     [path] = write_files(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n"})
     done = run_sigdir("import", "--dry-run", "--json", path)
     assert done.returncode == 0
@@ -310,15 +310,15 @@ def test_dry_run_publishes_nothing_and_leaves_nothing(tmp_path: Path, warehouse:
 
 
 def test_json_equals_the_report(tmp_path: Path, run_sigdir: Sigdir) -> None:
-    """--json has what the report of the function has, and nothing else is on standard output."""
+    """--json prints the report of the function and nothing else on standard output."""
     write_files(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n", "b.md": "x", "c.json": '{"0dbe671f": "b()"}'})
     report = import_files([tmp_path / "in"], tmp_path / "other", source="x").to_dict()
     done = run_sigdir("import", "--json", "--source", "x", tmp_path / "in")
-    told = json.loads(done.stdout)
+    printed = json.loads(done.stdout)
     for timed in ("seconds", "stages", "rows_per_second"):
-        assert type(told.pop(timed)) is type(report.pop(timed))
-    assert told == report
-    assert told["skipped"] == [str(tmp_path / "in" / "b.md")]
+        assert type(printed.pop(timed)) is type(report.pop(timed))
+    assert printed == report
+    assert printed["skipped"] == [str(tmp_path / "in" / "b.md")]
 
 
 def test_report_for_people_has_the_counts(tmp_path: Path, invoke: Invoke) -> None:
@@ -332,20 +332,20 @@ def test_report_for_people_has_the_counts(tmp_path: Path, invoke: Invoke) -> Non
     assert numbers["a.txt"] == ["text", "4", "2", "1", "1"]
     assert numbers["b.txt"] == ["text", "1", "1", "0", "0"]
     assert numbers["total"] == ["", "5", "3", "1", "1"]
-    told = "\n".join(lines)
+    table = "\n".join(lines)
     for part in (
         "Skipped 1 of no known format",
         "signatures: 2 imported",
         "event-signatures: 1 imported",
         "a.txt:4 c(",
     ):
-        assert part in told
+        assert part in table
     assert lines[-1].endswith("version 1 published; rejects: sigdir rejects --import 1")
 
 
 @pytest.mark.parametrize("name", ["[id].txt", "a[/b].txt", "[red]x[/red].txt", "a\\[b].txt", ":smile:.txt"])
 def test_report_shows_names_as_they_are(tmp_path: Path, invoke: Invoke, name: str) -> None:
-    """A file's name is no markup, neither in the table nor below it."""
+    """A file name is not interpreted as markup, in the table or below it."""
     [path] = write_files(tmp_path / "in", {name: "a()\n"})
     done = invoke("import", "--quiet", path)
     assert path.name in done.stdout.decode()
@@ -355,7 +355,7 @@ def test_report_shows_names_as_they_are(tmp_path: Path, invoke: Invoke, name: st
 
 
 def test_terminal_sees_no_control_characters(tmp_path: Path, invoke: Invoke) -> None:
-    """A reject cannot send commands to the terminal that shows it."""
+    """Control characters of a reject do not reach the terminal."""
     [path] = write_files(tmp_path, {"a.txt": "a()\nb(\x1b[31mred\x07)\n"})
     done = invoke("import", "--quiet", path)
     assert b"\x1b" not in done.stdout
@@ -367,7 +367,7 @@ def test_terminal_sees_no_control_characters(tmp_path: Path, invoke: Invoke) -> 
 
 
 def test_folders_are_searched(tmp_path: Path, warehouse: Path) -> None:
-    """Folders are read with all below them; hidden and unknown files are not, and the latter are listed."""
+    """Folders are read recursively; hidden files are ignored, files of unknown format are listed as skipped."""
     write_files(
         tmp_path / "in",
         {
@@ -386,7 +386,7 @@ def test_folders_are_searched(tmp_path: Path, warehouse: Path) -> None:
 
 
 def test_hidden_file_is_read_when_named(tmp_path: Path, warehouse: Path) -> None:
-    """What the user names is read, hidden or not."""
+    """A hidden file that the user names is read."""
     [path] = write_files(tmp_path, {".hidden.txt": "c()\n"})
     import_files([path], warehouse)
     assert texts(warehouse) == ["c()"]
@@ -407,14 +407,14 @@ def test_hidden_file_is_read_when_named(tmp_path: Path, warehouse: Path) -> None
     ],
 )
 def test_folder_with_other_files_is_imported(tmp_path: Path, warehouse: Path, name: str, content: str | bytes) -> None:
-    """What lies beside the signatures in a project's folder does not stop their import."""
+    """Other files in a project's folder do not stop the import."""
     write_files(tmp_path / "in", {"a.txt": "a()\n", name: content, "z.txt": "z()\n"})
     import_files([tmp_path / "in"], warehouse)
     assert texts(warehouse) == ["a()", "z()"]
 
 
 def test_standard_input(warehouse: Path, run_sigdir: Sigdir) -> None:
-    """- reads standard input, whatever format and packing it has."""
+    """- reads standard input in any format and compression."""
     done = run_sigdir("import", "-", "--json", stdin=b"a()\nnarrow(uint7)\n")
     [file] = json.loads(done.stdout)["files"]
     assert (file["path"], file["format"], file["read"]) == ("standard input", "text", 2)
@@ -437,22 +437,22 @@ def test_warehouse_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
     assert opened.sql("SELECT text FROM rejects").rows() == [("b(",)]
 
 
-def test_warehouse_in_a_folder_that_cannot_be(tmp_path: Path) -> None:
-    """A name that the library of the log reads as another one works, or is refused in one line."""
+def test_warehouse_in_a_folder_with_a_percent_escape(tmp_path: Path) -> None:
+    """A folder name that the Delta library may decode works or is refused in one line."""
     [path] = write_files(tmp_path / "in", {"a.txt": "a()\n"})
-    told = "one line"
+    message = "one line"
     try:
         import_files([path], tmp_path / "wh%20x")
     except sigdir.warehouse.WarehouseError as error:
-        told = str(error)
+        message = str(error)
     else:
         assert texts(tmp_path / "wh%20x") == ["a()"]
-    assert len(told.splitlines()) == 1
+    assert len(message.splitlines()) == 1
 
 
 @pytest.mark.parametrize("name", ["a b.txt", "it's.txt", "\u00fc.txt", "line\nbreak.txt", b"latin\xff.txt"])
 def test_inputs_of_any_name(tmp_path: Path, warehouse: Path, invoke: Invoke, name: str | bytes) -> None:
-    """A file's name may be any that the system allows, and the history can be read ever after."""
+    """A file may have any name that the system allows, and the history stays readable."""
     path = tmp_path / os.fsdecode(name)
     path.write_text("a()\nb(\n")
     done = invoke("import", "--quiet", "--json", path)
@@ -471,12 +471,12 @@ def test_source_label_of_any_bytes(tmp_path: Path, invoke: Invoke) -> None:
     assert invoke("history").status == 0
 
 
-# The commands that look.
+# Commands that read.
 
 
 @pytest.fixture
 def two_imports(tmp_path: Path, warehouse: Path) -> list[Path]:
-    """Two imports with rejects of several reasons; gives their two files."""
+    """Two imports with rejects of several reasons; returns their two files."""
     paths = write_files(
         tmp_path / "in",
         {
@@ -490,7 +490,7 @@ def two_imports(tmp_path: Path, warehouse: Path) -> list[Path]:
 
 
 def test_rejects_command_filters(two_imports: list[Path], invoke: Invoke) -> None:
-    """`sigdir rejects` shows text, reason, position, file and line, of an import or of a reason."""
+    """`sigdir rejects` shows text, reason, position, file and line, filtered by import and reason."""
     first, second = map(str, two_imports)
     found = [
         ["1", "b(uint7)", "bad_width", "3", first, "3"],
@@ -515,10 +515,10 @@ def test_rejects_command_filters(two_imports: list[Path], invoke: Invoke) -> Non
 
 
 def test_history_command_lists_imports_and_sources(two_imports: list[Path], invoke: Invoke) -> None:
-    """`sigdir history` has each import's counts and label, --sources each file with its sha256."""
+    """`sigdir history` lists each import with counts and label; --sources lists each file with its sha256."""
     rows = [json.loads(line) for line in invoke("history", "--format", "ndjson").stdout.splitlines()]
-    told = [(row["import_id"], row["version"], row["source"], row["files"]) for row in rows]
-    assert told == [(1, 1, "a.txt", 1), (2, 2, "b.csv", 1)]
+    found = [(row["import_id"], row["version"], row["source"], row["files"]) for row in rows]
+    assert found == [(1, 1, "a.txt", 1), (2, 2, "b.csv", 1)]
     assert [(row["read"], row["imported"], row["duplicate"], row["rejected"]) for row in rows] == [
         (4, 2, 0, 2),
         (3, 1, 0, 2),
@@ -534,7 +534,7 @@ def test_history_command_lists_imports_and_sources(two_imports: list[Path], invo
 
 
 def test_stats_command(two_imports: list[Path], warehouse: Path, invoke: Invoke) -> None:
-    """`sigdir stats` has version, rows, files and bytes of each collection, now or as they were."""
+    """`sigdir stats` shows version, rows, files and bytes of each collection, now or at an older version."""
     facts = json.loads(invoke("stats", "--json").stdout)
     assert facts["version"] == 2
     stored = {c: sorted((warehouse / "table" / f"collection={c}").glob("*.parquet")) for c in COLLECTIONS}
@@ -547,9 +547,9 @@ def test_stats_command(two_imports: list[Path], warehouse: Path, invoke: Invoke)
         }
     before = json.loads(invoke("stats", "--json", "--as-of", "1").stdout)
     assert (before["version"], before["collections"][SIGNATURES]["rows"]) == (1, 1)
-    told = invoke("stats").stdout.decode()
-    assert "version 2" in told
-    assert "2 rows" in told
+    shown = invoke("stats").stdout.decode()
+    assert "version 2" in shown
+    assert "2 rows" in shown
 
 
 READERS: list[list[str]] = [
@@ -562,7 +562,7 @@ READERS: list[list[str]] = [
 def test_reading_a_folder_that_is_not_there(
     tmp_path: Path, warehouse: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    """A mistyped warehouse is told by name in one line, status 2, and is not made."""
+    """A warehouse folder that does not exist is named in one line, status 2, and is not created."""
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
     done = invoke(*arguments)
@@ -572,7 +572,7 @@ def test_reading_a_folder_that_is_not_there(
 
 
 def test_looking_at_an_empty_folder(warehouse: Path, invoke: Invoke) -> None:
-    """It is a warehouse without rows, and looking at it makes nothing in it."""
+    """An empty folder is a warehouse without rows, and reading it creates nothing."""
     warehouse.mkdir()
     assert b"nothing imported yet" in invoke("stats").stdout
     done = invoke("sql", "--format", "csv", "SELECT count(*) n FROM signatures, event_signatures, imports, rejects")
@@ -584,7 +584,7 @@ QUERY = "SELECT id, created_at, text_signature, hex_signature, bytes_signature, 
 
 
 def test_sql_as_csv_and_json(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
-    """Bytes are written as hex, times with six digits and Z, in every format of text."""
+    """Every text format writes bytes as hex and times with six digits and Z."""
     [path] = write_files(tmp_path, {"a.txt": "transfer(address,uint256)\n"})
     import_files([path], warehouse)
     [(created_at,)] = sigdir.open(warehouse).sql("SELECT created_at FROM signatures").rows()
@@ -606,7 +606,7 @@ def test_sql_as_csv_and_json(tmp_path: Path, warehouse: Path, invoke: Invoke) ->
 
 
 def test_sql_as_parquet(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
-    """Parquet on standard output is a whole file with the types of the query."""
+    """Parquet on standard output is a complete file with the types of the query."""
     [path] = write_files(tmp_path, {"a.txt": "transfer(address,uint256)\nb()\n"})
     import_files([path], warehouse)
     done = run_sigdir("sql", "--format", "parquet", QUERY)
@@ -623,7 +623,7 @@ def test_sql_as_parquet(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> 
     ("format", "expected"), [("csv", b"id\n"), ("json", b"[]\n"), ("ndjson", b""), ("table", None)]
 )
 def test_sql_without_rows(warehouse: Path, invoke: Invoke, format: str, expected: bytes | None) -> None:
-    """A query without rows is written as one, in every format."""
+    """Every format can write a result without rows."""
     warehouse.mkdir()
     done = invoke("sql", "--format", format, "SELECT id FROM signatures")
     assert (done.status, done.stderr) == (0, "")
@@ -646,7 +646,7 @@ VALUES = {
 
 @pytest.mark.parametrize("name", VALUES)
 def test_sql_writes_values_of_any_type(tmp_path: Path, warehouse: Path, invoke: Invoke, name: str) -> None:
-    """Whatever a query gives has a form in JSON and in CSV."""
+    """Values of every SQL type can be written as JSON and as CSV."""
     [path] = write_files(tmp_path, {"a.txt": "a()\n"})
     import_files([path], warehouse)
     expression, as_json, as_csv = VALUES[name]
@@ -660,7 +660,7 @@ def test_sql_writes_values_of_any_type(tmp_path: Path, warehouse: Path, invoke: 
 
 @pytest.mark.parametrize("format", ["csv", "json", "ndjson"])
 def test_sql_keeps_columns_of_the_same_name(two_imports: list[Path], invoke: Invoke, format: str) -> None:
-    """A join of two views loses no column because both are called id."""
+    """A join keeps both columns that are called id."""
     done = invoke("sql", "--format", format, "SELECT s.id, e.id FROM signatures s, event_signatures e WHERE s.id = 2")
     assert done.status == 0
     assert re.findall(r"\b[12]\b", done.stdout.decode()) == ["2", "1"]
@@ -671,14 +671,14 @@ def test_sql_keeps_columns_of_the_same_name(two_imports: list[Path], invoke: Inv
     "query", ["SELEC 1", "SELECT nothing FROM signatures", "SELECT CAST(text_signature AS INTEGER) FROM signatures"]
 )
 def test_sql_that_fails(two_imports: list[Path], invoke: Invoke, query: str, format: str) -> None:
-    """A wrong query is an error with status 2 in every format, also where it fails at a row."""
+    """A wrong query is an error with status 2 in every format, also if it fails at a row."""
     done = invoke("sql", "--format", format, query)
     assert done.status == 2
     assert done.stderr.startswith("Error: ")
 
 
 def test_sql_into_a_closed_pipe(two_imports: list[Path], warehouse: Path) -> None:
-    """A reader that has seen enough ends the command without a word."""
+    """If the reader closes the pipe, the command ends without an error message."""
     command = [*command_line(), "sql", "--format", "ndjson", "SELECT * FROM range(3000000)"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(warehouse), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -690,8 +690,8 @@ def test_sql_into_a_closed_pipe(two_imports: list[Path], warehouse: Path) -> Non
         assert process.stderr.read() == b""
 
 
-def test_as_of_shows_what_was(two_imports: list[Path], warehouse: Path, invoke: Invoke) -> None:
-    """--as-of answers from an older version: its rows, imports and rejects, and no later ones."""
+def test_as_of_shows_an_older_version(two_imports: list[Path], warehouse: Path, invoke: Invoke) -> None:
+    """--as-of shows the rows, imports and rejects of an older version and no later ones."""
     query = (
         "SELECT (SELECT count(*) FROM signatures) s, (SELECT count(*) FROM imports) i, (SELECT count(*) FROM rejects) r"
     )
@@ -744,7 +744,7 @@ def _forbidden(warehouse: str, outside: str) -> list[str]:
 def test_sql_reads_the_warehouse_and_does_nothing_else(
     two_imports: list[Path], tmp_path: Path, warehouse: Path, number: int
 ) -> None:
-    """SQL can neither read other files nor write any, those of the warehouse least of all."""
+    """SQL can read no other files and write none, inside the warehouse or outside."""
     write_files(tmp_path, {"secret": "secret", "warehouse-secret/secret": "secret"})
     before = files_below(tmp_path), (warehouse / "staging.sqlite").read_bytes()
     opened = sigdir.open(warehouse)
@@ -792,7 +792,7 @@ BAD_INPUTS: list[tuple[str, bytes, list[str]]] = [
 
 @pytest.mark.parametrize(("name", "content", "parts"), BAD_INPUTS, ids=[name for name, _, _ in BAD_INPUTS])
 def test_bad_input_stops_the_run(tmp_path: Path, warehouse: Path, name: str, content: bytes, parts: list[str]) -> None:
-    """What cannot be read is an error of one line with file, place and reason; nothing is published."""
+    """An unreadable input is an error of one line with file, place and reason; nothing is published."""
     good, bad = write_files(tmp_path, {"a.txt": "a()\n", name: content})
     with pytest.raises(BadInput) as caught:
         import_files([good, bad], warehouse)
@@ -804,12 +804,12 @@ def test_bad_input_stops_the_run(tmp_path: Path, warehouse: Path, name: str, con
     assert nothing_left(warehouse)
 
 
-def test_a_memory_limit_that_is_none_is_refused_before_reading(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
-    """An input that cannot be read is not even come to, and nothing is made."""
+def test_a_bad_memory_limit_is_refused_before_reading(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
+    """The error is about the limit, not about the broken input, and nothing is created."""
     [bad] = write_files(tmp_path, {"broken.json": b"[1,"})
-    status, out, told = invoke("import", "--quiet", "--memory-limit", "banana", bad)
-    assert (status, out, told.count("\n")) == (2, b"", 1)
-    assert told.startswith("Error: memory limit 'banana': ")
+    status, out, err = invoke("import", "--quiet", "--memory-limit", "banana", bad)
+    assert (status, out, err.count("\n")) == (2, b"", 1)
+    assert err.startswith("Error: memory limit 'banana': ")
     assert not warehouse.exists()
 
 
@@ -835,42 +835,42 @@ def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:
 
 
 def test_failing_commands(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
-    """The command tells each of them in one line on standard error, with status 2, and prints nothing else."""
+    """Each failure is one line on standard error and status 2; nothing else is printed."""
     wrong = []
     for arguments, message in _command_failures(tmp_path / "in"):
-        status, out, told = invoke("import", "--quiet", *arguments)
-        fine = told.startswith("Error: ") and message in told and len(told.splitlines()) == 1
-        if not (fine and status == 2 and out == b"" and nothing_left(warehouse)):
-            wrong.append((arguments, status, told[-300:], out[-200:]))
+        status, out, err = invoke("import", "--quiet", *arguments)
+        one_line = err.startswith("Error: ") and message in err and len(err.splitlines()) == 1
+        if not (one_line and status == 2 and out == b"" and nothing_left(warehouse)):
+            wrong.append((arguments, status, err[-300:], out[-200:]))
     assert wrong == []
 
 
 def test_failing_command_as_a_process(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
-    """The same from outside: a line on standard error behind the progress, no traceback, status 2."""
+    """As a process: one line on standard error after the progress, no traceback, status 2."""
     good, bad = write_files(tmp_path, {"a.txt": "a()\n", "b.txt.xz": _cut(lzma.compress(_LINES))["half"]})
     done = run_sigdir("import", good, bad)
     assert (done.returncode, done.stdout) == (2, b"")
-    begun, told = done.stderr.decode().splitlines()
-    assert begun == "read ..."
-    assert told.startswith(f"Error: {bad}: after ")
+    progress, message = done.stderr.decode().splitlines()
+    assert progress == "read ..."
+    assert message.startswith(f"Error: {bad}: after ")
     assert nothing_left(warehouse)
 
 
 def test_failed_run_closes_its_files(tmp_path: Path, warehouse: Path) -> None:
-    """A run that ends with an error leaves no file of its own open."""
+    """A failed import leaves no file open."""
     good, bad = write_files(tmp_path, {"a.txt": "a()\nb(\n", "b.txt.xz": _cut(lzma.compress(_LINES))["half"]})
     gc.collect()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ResourceWarning)
         with contextlib.suppress(BadInput):
             import_files([good, bad], warehouse)
         gc.collect()
-    assert [str(warning.message) for warning in told if issubclass(warning.category, ResourceWarning)] == []
+    assert [str(warning.message) for warning in caught if issubclass(warning.category, ResourceWarning)] == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_unreadable_paths(tmp_path: Path, warehouse: Path) -> None:
-    """A file or a folder that may not be read is named, with the reason."""
+    """A file or folder without read permission is named with the reason."""
     [path] = write_files(tmp_path / "in", {"a.txt": "a()\n"})
     for closed in (path, tmp_path / "in"):
         closed.chmod(0)
@@ -882,8 +882,8 @@ def test_unreadable_paths(tmp_path: Path, warehouse: Path) -> None:
     assert nothing_left(warehouse)
 
 
-def test_one_bad_line_is_no_bad_input(tmp_path: Path, warehouse: Path) -> None:
-    """Invalid UTF-8 in one line is a counted reject, and the run goes on."""
+def test_one_bad_line_does_not_stop_the_import(tmp_path: Path, warehouse: Path) -> None:
+    """Invalid UTF-8 in a line is one reject, and the import continues."""
     [path] = write_files(tmp_path, {"a.txt": b"a()\nb(\xff)\nc()\n"})
     report = import_files([path], warehouse)
     assert report.totals() == {"read": 3, "imported": 2, "duplicate": 0, "rejected": 1}
@@ -891,8 +891,8 @@ def test_one_bad_line_is_no_bad_input(tmp_path: Path, warehouse: Path) -> None:
     assert rows == [("b(\\xff)", "encoding", 3, 2)]
 
 
-def test_failed_run_leaves_the_version_before(tmp_path: Path, warehouse: Path) -> None:
-    """After an error in the last of several files the warehouse is as it was, and goes on."""
+def test_failed_run_leaves_the_last_version(tmp_path: Path, warehouse: Path) -> None:
+    """After an error in the last of several files the warehouse is unchanged, and the next import works."""
     good, later, bad = write_files(
         tmp_path, {"a.txt": "a()\n", "b.txt": "b()\n", "c.txt.xz": _cut(lzma.compress(_LINES))["half"]}
     )
@@ -909,17 +909,17 @@ def test_failed_run_leaves_the_version_before(tmp_path: Path, warehouse: Path) -
 # Interruption.
 
 
-def _heeds_interrupts() -> None:
-    """A shell that starts the tests in the background lets them, and so their children, ignore Ctrl-C."""
+def _restore_interrupts() -> None:
+    """A shell that runs the tests in the background makes them and their children ignore Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _interrupted(warehouse: Path, stop: signal.Signals, feed: Callable[[Any], None]) -> tuple[int, bytes]:
-    """Import standard input, stop the command while ``feed`` writes to it: status and standard error."""
+    """Import standard input and stop the command while ``feed`` writes; return status and standard error."""
     command = [*command_line(), "import", "-"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(warehouse), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, preexec_fn=_heeds_interrupts,  # noqa: PLW1509 - one call, and no lock is taken
+        stderr=subprocess.PIPE, preexec_fn=_restore_interrupts,  # noqa: PLW1509 - one call, and no lock is taken
     ) as process:  # fmt: skip
         assert process.stdin is not None
         assert process.stderr is not None
@@ -937,18 +937,18 @@ def _interrupted(warehouse: Path, stop: signal.Signals, feed: Callable[[Any], No
 
         feeder = threading.Thread(target=write_on, daemon=True)
         feeder.start()
-        assert fed.wait(SAFETY_SECONDS)  # more than one block was taken: reading is under way
+        assert fed.wait(SAFETY_SECONDS)  # more than one block was read
         process.send_signal(stop)
         try:
             status = process.wait(20)
         except subprocess.TimeoutExpired:
             process.kill()
-            pytest.fail("the command hangs when it is told to stop")
-        told = process.stderr.read()
+            pytest.fail("the command hangs after the signal")
+        stderr = process.stderr.read()
         with contextlib.suppress(OSError):
             stdin.close()
         feeder.join(SAFETY_SECONDS)
-        return status, told
+        return status, stderr
 
 
 def _more(stdin: Any) -> None:
@@ -962,8 +962,8 @@ def _no_more(_: Any) -> None:
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("feed", [_more, _no_more])
-def test_told_to_stop(warehouse: Path, stop: signal.Signals, feed: Callable[[Any], None]) -> None:
-    """SIGTERM and Ctrl-C end a run with status 130, also while it waits for input; nothing is left."""
-    status, told = _interrupted(warehouse, stop, feed)
-    assert (status, told) == (130, b"interrupted: nothing was published\n")
+def test_interrupted_import(warehouse: Path, stop: signal.Signals, feed: Callable[[Any], None]) -> None:
+    """SIGTERM and Ctrl-C end an import with status 130, also while it waits for input; nothing remains."""
+    status, stderr = _interrupted(warehouse, stop, feed)
+    assert (status, stderr) == (130, b"interrupted: nothing was published\n")
     assert nothing_left(warehouse)
