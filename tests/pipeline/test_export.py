@@ -1,4 +1,4 @@
-"""Exports: each shape read by something else than ours, and imported again without a difference."""
+"""Exports: each format is read by another library, and imported again without a difference."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def oldest(rows: list[Row]) -> dict[str, str]:
 
 
 def grouped(rows: list[Row]) -> dict[str, str]:
-    """What the trees' files hold, by name."""
+    """The content of a tree's files by name."""
     found: dict[str, str] = {}
     for row in rows:
         name = row.hex[2:]
@@ -102,7 +102,7 @@ def export(warehouse: Path, format: str, target: Path, *more: str) -> dict[str, 
     return report
 
 
-# What the shapes look like to others.
+# Exports as other tools read them.
 
 
 def test_geths_object_has_the_oldest_text_of_each_selector(warehouse: Path, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_ndjson_has_the_rows_of_the_api(warehouse: Path, tmp_path: Path) -> None
 
 
 def test_foundrys_cache(warehouse: Path, tmp_path: Path) -> None:
-    """What its reader wants: all three objects, 0x and digits; every selector is found as either."""
+    """Foundry needs all three objects with 0x keys; a selector is found as a function and as an error."""
     report = export(warehouse, "foundry", tmp_path / "signatures")
     written = json.loads((tmp_path / "signatures").read_bytes())
     functions = oldest(rows_of(warehouse, SIGNATURES))
@@ -280,7 +280,7 @@ def test_an_empty_warehouse_as_parquet_and_tree(tmp_path: Path) -> None:
     assert of_tar(tmp_path / "tree.tar") == {}
 
 
-# There and back.
+# Round trips.
 
 TREE = pytest.mark.skipif(by_name("tree") is None, reason="sigdir import has no format for trees yet")
 FOUNDRY = pytest.mark.skipif(by_name("foundry-cache") is None, reason="sigdir import does not read Foundry's cache yet")
@@ -440,7 +440,7 @@ def test_a_link_stays_a_link_and_a_pipe_a_pipe(warehouse: Path, tmp_path: Path) 
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
-def test_a_reader_that_has_seen_enough(warehouse: Path) -> None:
+def test_a_reader_that_closes_the_pipe(warehouse: Path) -> None:
     command = [*command_line(), "export", "--quiet", "ndjson", "-"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(warehouse), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -454,7 +454,7 @@ def test_a_reader_that_has_seen_enough(warehouse: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["4bytes", "{full}"], "exists already; name a new folder"),
         (["csv", "{full}"], "is a folder"),
@@ -464,13 +464,13 @@ def test_a_reader_that_has_seen_enough(warehouse: Path) -> None:
         (["csv", "{tmp}/t", "--as-of", "77"], "has no version 77"),
     ],
 )
-def test_errors_are_one_line(warehouse: Path, tmp_path: Path, arguments: list[str], told: str) -> None:
+def test_errors_are_one_line(warehouse: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
     full = tmp_path / "full"
     full.mkdir()
     (full / "file").touch()
     done = run(warehouse, *(argument.format(full=full, tmp=tmp_path) for argument in arguments))
     assert done.status == 2
-    assert told in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
 

@@ -1,4 +1,4 @@
-"""Solidity sources: what is found in them, and what its types come to."""
+"""Solidity sources: which declarations are found, and how their types are resolved."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ needs_corpora = pytest.mark.skipif(
 )
 
 
-class Judged(NamedTuple):
-    """What became of a source's entries: canonical texts in order, rejects as (text, reason)."""
+class Reading(NamedTuple):
+    """The result for a source's entries: canonical texts in order, rejects as (text, reason)."""
 
     functions: list[str]
     events: list[str]
     rejects: list[tuple[str, str]]
 
 
-def judged(entries: Iterator[Entry]) -> Judged:
+def read_entries(entries: Iterator[Entry]) -> Reading:
     functions: list[str] = []
     events: list[str] = []
     rejects: list[tuple[str, str]] = []
     for batch in pack(entries, file=0):
-        found = judged_batch(batch)
+        found = read_batch(batch)
         functions += found.functions
         events += found.events
         rejects += found.rejects
-    return Judged(functions, events, rejects)
+    return Reading(functions, events, rejects)
 
 
-def judged_batch(batch: Candidates) -> Judged:
+def read_batch(batch: Candidates) -> Reading:
     result = canonicalise(batch)
     rejected = result.rejected
     texts: dict[str, list[str]] = {SIGNATURES: [], EVENT_SIGNATURES: []}
     texts |= {collection: rows.text.to_pylist() for collection, rows in result.accepted.items()}
     reasons = [REASONS[code] for code in rejected.reasons]
     rejects = list(zip(rejected.text.to_pylist(), reasons, strict=True))
-    return Judged(texts[SIGNATURES], texts[EVENT_SIGNATURES], rejects)
+    return Reading(texts[SIGNATURES], texts[EVENT_SIGNATURES], rejects)
 
 
-def declared(source: str) -> Judged:
-    return judged(declarations(source.encode()))
+def declared(source: str) -> Reading:
+    return read_entries(declarations(source.encode()))
 
 
 def texts(source: str) -> list[str]:
@@ -261,7 +261,7 @@ def test_old_sources() -> None:
 )
 def test_wire_cases(source: str, functions: list[str], events: list[str]) -> None:
     """The sources that clients of the original service are known to send."""
-    assert declared(source) == Judged(functions, events, [])
+    assert declared(source) == Reading(functions, events, [])
 
 
 def test_lines_and_collections() -> None:
@@ -298,25 +298,25 @@ def test_comments_and_strings_declare_nothing() -> None:
     ],
 )  # fmt: skip
 def test_what_parses_is_found_among_errors(source: str, expected: list[str]) -> None:
-    """A fault costs the declaration that it is in the head of, and no other."""
+    """A syntax error loses the declaration whose head it is in, and no other."""
     assert texts(source) == expected
 
 
 # Several sources.
 
 
-def project(folder: Path, files: dict[str, str], *paths: str) -> dict[str, Judged]:
+def project(folder: Path, files: dict[str, str], *paths: str) -> dict[str, Reading]:
     """Write the files and read them together, or those below ``paths``; by name what became of each."""
     write_files(folder, files)
-    found: dict[str, Judged] = {}
+    found: dict[str, Reading] = {}
     with Project() as sources:
         for source in find([str(folder / path) for path in paths or [""]]):
             with source.open(lambda _: None):
                 sources.add(source)
-            found[str(Path(source.path).relative_to(folder))] = Judged([], [], [])
+            found[str(Path(source.path).relative_to(folder))] = Reading([], [], [])
         for each, work in zip(found.values(), sources.read(), strict=True):
             assert callable(work)
-            for part in map(judged_batch, work()):
+            for part in map(read_batch, work()):
                 each.functions.extend(part.functions)
                 each.events.extend(part.events)
                 each.rejects.extend(part.rejects)
@@ -361,7 +361,7 @@ def test_imports(tmp_path: Path, imports: str, written: str, expected: str) -> N
         "lib/b.sol": LIBRARY,
         "unrelated.sol": "struct Far { bool no; } struct Near { bool no; }",
     }
-    assert project(tmp_path, files)["a.sol"] == Judged([f"f({expected})"], [], [])
+    assert project(tmp_path, files)["a.sol"] == Reading([f"f({expected})"], [], [])
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_what_is_not_imported_is_not_known(tmp_path: Path, imports: str) -> None
         "a.sol": f"{imports} contract C {{ function f(Far f) external {{}} }}", "lib/b.sol": LIBRARY,
         "x/twice.sol": LIBRARY, "y/twice.sol": LIBRARY,
     }  # fmt: skip
-    assert project(tmp_path, files)["a.sol"] == Judged([], [], [("f(Far)", "unknown_type")])
+    assert project(tmp_path, files)["a.sol"] == Reading([], [], [("f(Far)", "unknown_type")])
 
 
 def test_inheritance_across_files(tmp_path: Path) -> None:
@@ -417,7 +417,7 @@ def test_libraries_of_other_files(tmp_path: Path) -> None:
         "a.sol": 'import "./b.sol"; library L { function f(Far f, Id i) external {} function g(Id i) external {} }',
         "b.sol": LIBRARY,
     }
-    assert project(tmp_path, files)["a.sol"] == Judged(["g(bytes32)"], [], [("f(Far,bytes32)", "unknown_type")])
+    assert project(tmp_path, files)["a.sol"] == Reading(["g(bytes32)"], [], [("f(Far,bytes32)", "unknown_type")])
 
 
 def test_files_that_are_not_given(tmp_path: Path) -> None:
@@ -451,7 +451,7 @@ def test_imports_in_a_circle_and_in_a_chain(tmp_path: Path) -> None:
     files = {f"f{n}.sol": f'import "./f{n + 1}.sol"; import "./f0.sol";' for n in range(1000)}
     files["f0.sol"] += "contract C { function f(Last l) external {} function g(Never n) external {} }"
     files["f1000.sol"] = "type Last is bool;"
-    assert project(tmp_path, files)["f0.sol"] == Judged(["f(bool)"], [], [("g(Never)", "unknown_type")])
+    assert project(tmp_path, files)["f0.sol"] == Reading(["f(bool)"], [], [("g(Never)", "unknown_type")])
 
 
 def test_structs_within_themselves() -> None:
@@ -525,7 +525,7 @@ _TOKENS = (
 @settings(deadline=None)  # the first one waits for the compiled kernels
 @given(st.lists(st.sampled_from(_TOKENS), max_size=60).map(" ".join))
 def test_any_text_is_read(source: str) -> None:
-    """No order of words breaks the reader, and every text that it finds can be judged."""
+    """No order of words breaks the reader, and every text that it finds can be canonicalised."""
     declared(source)
 
 
@@ -575,7 +575,7 @@ def test_a_line_of_any_length(tmp_path: Path) -> None:
 # OpenZeppelin: sources beside what the compiler made of them.
 
 
-def accepted(found: Judged) -> set[str]:
+def accepted(found: Reading) -> set[str]:
     """Functions and errors as they are, events with their keyword."""
     return {*found.functions, *(f"event {text}" for text in found.events)}
 
@@ -588,7 +588,7 @@ def test_corpus_is_found_whole(tmp_path: Path) -> None:
     assert [reject for each in found.values() for reject in each.rejects] == []
     from_sources = set().union(*map(accepted, found.values()))
     abis = {
-        path.name: accepted(judged(abi_entries(json.loads(path.read_bytes())["abi"])))
+        path.name: accepted(read_entries(abi_entries(json.loads(path.read_bytes())["abi"])))
         for path in (CORPORA / "artifacts").glob("*.json")
     }
     assert sum(map(len, abis.values())) == 3473
@@ -604,5 +604,5 @@ def test_corpus_contract_by_contract() -> None:
     for path in (CORPORA / "artifacts").glob("*.json"):
         artifact = json.loads(path.read_bytes())
         name = "solidity/" + artifact["sourceName"].removeprefix("contracts/")
-        abis.setdefault(name, set()).update(accepted(judged(abi_entries(artifact["abi"]))))
+        abis.setdefault(name, set()).update(accepted(read_entries(abi_entries(artifact["abi"]))))
     assert {name: accepted(found[name]) - abi for name, abi in abis.items()} == {name: set() for name in abis}
