@@ -1,8 +1,8 @@
 """A second machine's steps: mirror a directory, export the copy in every shape, import each into a new one.
 
-``python -m tests.second_machine [WAREHOUSE]`` takes a warehouse of yours, or all of the real corpora; the suite
+``python -m tests.second_machine [WAREHOUSE]`` takes the given warehouse, or all of the real corpora; the suite
 takes the samples. Every row is compared with the first warehouse's: texts and hashes in the order of the ids
-(of the trees, whose order is their names', as a set), ids and times where the shape carries them.
+(as a set for the trees of files, which are ordered by name), ids and times if the shape has them.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _WHOLE = "SELECT id, created_at, text_signature, hex_signature FROM {view} ORDER
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """An export: its file, what else the commands are told, what of the first warehouse must come back.
+    """An export: its file, further options, and the query whose rows must come back.
 
-    ``read`` reads ids and times from the file by another program's hand, where they are in it.
+    ``read`` is a query by which DuckDB reads ids and times from the file, if the shape has them.
     """
 
     format: str
@@ -75,15 +75,15 @@ SHAPES = (
 
 
 def run_sigdir(*arguments: str) -> None:
-    """The command as a process of its own, to its good end."""
+    """Run the command in a subprocess; it must succeed."""
     done = subprocess.run(
         [*command_line(), *arguments], cwd=ROOT, env=environment(ROOT), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 
 
-def carried(warehouse: Path, folder: Path, command: Callable[..., None] = run_sigdir) -> Iterator[str]:
-    """Carry a warehouse's rows through all of it, below ``folder``; gives a line a step. Raises AssertionError."""
+def round_trips(house: Path, folder: Path, command: Callable[..., None] = run_sigdir) -> Iterator[str]:
+    """Mirror, export and import a warehouse below ``folder``; yields a line per step, raises AssertionError."""
 
     def timed(*arguments: str | Path) -> float:
         began = time.perf_counter()
@@ -93,23 +93,23 @@ def carried(warehouse: Path, folder: Path, command: Callable[..., None] = run_si
     copy = folder / "mirror"
     with serving(warehouse, workers=1) as server:
         seconds = timed("mirror", f"http://{HOST}:{server.port}", "--rate", "1000", "--warehouse", copy)
-    rows = compared(warehouse, copy, COLLECTIONS, _ROWS)
+    rows = compare(house, copy, COLLECTIONS, _ROWS)
     yield f"{'mirror':<34}{rows:>10,} rows{seconds:>8.1f} s"
     for shape in SHAPES:
         target, again = folder / shape.file, folder / f"{shape.file}.warehouse"
         only = ["--collection", shape.collections[0]] if len(shape.collections) == 1 else []
         out = timed("export", shape.format, target, *shape.more, *only, "--warehouse", copy)
         back = timed("import", target, *only, "--warehouse", again)
-        rows = compared(warehouse, again, shape.collections, shape.query)
+        rows = compare(house, again, shape.collections, shape.query)
         if shape.read:
-            as_written(copy, target, shape)
+            check_ids_and_times(copy, target, shape)
         name = " ".join((shape.format, *shape.more[1:], *shape.collections[: 1 if only else 0]))
         yield f"{name:<34}{rows:>10,} rows{out:>8.1f} s out{back:>8.1f} s back"
 
 
-def compared(warehouse: Path, other: Path, collections: tuple[Collection, ...], query: str) -> int:
-    """The rows of both, which must be the same; of collections that were left out there must be none."""
-    first, second = sigdir.open(warehouse), sigdir.open(other)
+def compare(house: Path, other: Path, collections: tuple[Collection, ...], query: str) -> int:
+    """The number of rows, which must be the same in both; left-out collections must be empty."""
+    first, second = sigdir.open(house), sigdir.open(other)
     rows = 0
     for collection in COLLECTIONS:
         if collection not in collections:
@@ -123,8 +123,8 @@ def compared(warehouse: Path, other: Path, collections: tuple[Collection, ...], 
     return rows
 
 
-def as_written(copy: Path, file: Path, shape: Shape) -> None:
-    """Ids and times of an exported file, read by DuckDB, are the table's."""
+def check_ids_and_times(copy: Path, file: Path, shape: Shape) -> None:
+    """Assert that DuckDB reads the table's ids and times from an exported file."""
     read = shape.read.format(file=str(file).replace("'", "''"))
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
@@ -135,13 +135,13 @@ def as_written(copy: Path, file: Path, shape: Shape) -> None:
 
 
 def main() -> None:
-    """Carry a warehouse, or the real corpora, through it in a temporary folder, and tell how long each step took."""
+    """Try a warehouse, or the real corpora, in a temporary folder and print how long each step took."""
     with tempfile.TemporaryDirectory(prefix="sigdir-second-machine-") as name:
         folder = Path(name)
         warehouse = Path(sys.argv[1]) if len(sys.argv) > 1 else folder / "warehouse"
         if len(sys.argv) < 2:
-            run_sigdir("import", str(CORPORA), "--warehouse", str(warehouse), "--quiet")
-        for line in carried(warehouse, folder):
+            run_sigdir("import", str(CORPORA), "--warehouse", str(house), "--quiet")
+        for line in round_trips(house, folder):
             print(line, flush=True)
 
 

@@ -1,6 +1,6 @@
-"""docs/cookbook.md: each query runs as it is, and gives what Python computes from the same rows.
+"""docs/cookbook.md: each query runs as printed and gives what Python computes from the same rows.
 
-On the bundled sample, and on the real corpora if they are there.
+The rows are those of the bundled sample, and of the real corpora if they are present.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ ORACLES: list[Callable[[Rows, Answer], None]] = [
 
 
 def test_the_page_has_twenty_questions_and_their_times() -> None:
-    """They are numbered in order and have SQL; the table has a line for each heading."""
+    """The questions are numbered in order and have SQL; the table of times has a line for each heading."""
     assert [question.number for question in QUESTIONS] == list(range(1, len(ORACLES) + 1))
     table = re.findall(r"^\| (\d+)\. (.+?) \| [\d,]+ \| [\d.]+ \|$", PAGE.read_text(), re.MULTILINE)
     assert table == [(str(question.number), question.title) for question in QUESTIONS]
@@ -261,6 +261,6 @@ def test_the_page_has_twenty_questions_and_their_times() -> None:
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: str(question.number))
-def test_an_answer_is_what_python_finds(rows: Rows, question: Question) -> None:
-    """The query of the page, compared with a loop over the same rows."""
+def test_each_query_gives_what_python_finds(rows: Rows, question: Question) -> None:
+    """Each query of the page gives the result of a Python loop over the same rows."""
     ORACLES[question.number - 1](rows, rows.warehouse.sql(question.query).rows())

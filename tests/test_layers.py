@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import ROOT
 
 LAYERS = ("signatures", "warehouse", "pipeline", "serve", "cli")
-"""From the bottom; a layer may import itself and those in front of it."""
+"""From the bottom; a layer may import itself and the layers listed earlier."""
 
 OWNERS = {
     "deltalake": ("sigdir/warehouse/log.py",),
@@ -22,10 +22,10 @@ OWNERS = {
     "granian": ("sigdir/serve/servers/",),
     "waitress": ("sigdir/serve/servers/",),
 }
-"""Where a dependency may be imported, by the beginnings of paths."""
+"""The path prefixes under which a dependency may be imported."""
 
 APP_USERS = ("sigdir/serve/servers/",)
-"""Who may import sigdir.serve.app inside of serve."""
+"""The only path prefix of serve that may import sigdir.serve.app."""
 
 
 @cache
@@ -40,7 +40,7 @@ def modules() -> dict[str, ast.Module]:
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
-    """The full names that a tree imports, inside of functions too: `a.b` for `from a import b`."""
+    """The full names that a tree imports, inside of functions too; `from a import b` gives `a.b`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -67,7 +67,7 @@ def violations(path: str, tree: ast.Module) -> Iterator[str]:
 
 
 def third_party_names(tree: ast.Module) -> set[str]:
-    """The local names of what a module imports from other packages than ours."""
+    """The local names of everything that a module imports from other packages."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -102,13 +102,13 @@ def _root(node: ast.expr) -> str:
 
 
 def test_every_layer_is_searched() -> None:
-    """A wrong path would make the tests below pass over nothing."""
+    """Modules of every layer are found; a wrong path would let the tests below pass without any module."""
     assert {path.split("/")[1] for path in modules() if path.count("/") > 1} == set(LAYERS)
 
 
 @pytest.mark.parametrize("layer", ["", *LAYERS])
 def test_imports_run_downwards_by_full_names(layer: str) -> None:
-    """Layers, the owners of dependencies, and serve.app."""
+    """No module imports a higher layer, a dependency that it does not own, or serve.app outside of the servers."""
     found = [
         violation
         for path, tree in modules().items()
@@ -119,6 +119,7 @@ def test_imports_run_downwards_by_full_names(layer: str) -> None:
 
 
 def test_nothing_of_a_dependency_is_replaced() -> None:
+    """No module assigns to or deletes an attribute of another package."""
     found = {replacement for path, tree in modules().items() for replacement in replacements(path, tree)}
     assert found == set()
 
@@ -140,6 +141,7 @@ def test_nothing_of_a_dependency_is_replaced() -> None:
     ],
 )
 def test_a_wrong_import_is_found(path: str, source: str) -> None:
+    """Each of these imports is reported."""
     assert list(violations(path, ast.parse(source)))
 
 
@@ -154,4 +156,5 @@ def test_a_wrong_import_is_found(path: str, source: str) -> None:
     ],
 )
 def test_a_replacement_is_found(source: str) -> None:
+    """Each of these assignments and deletions is reported."""
     assert list(replacements("a.py", ast.parse(source)))

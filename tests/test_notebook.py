@@ -16,7 +16,7 @@ from tests.conftest import (
 )
 
 NOTEBOOK = ROOT / "docs" / "analytics.ipynb"
-# In a process of its own, because the client of a kernel gives warnings that are not ours.
+# The notebook runs in a subprocess because the kernel's client gives warnings of its own.
 RUN = """
 import sys, nbformat
 from nbclient import NotebookClient

@@ -1,11 +1,11 @@
-"""What a fresh folder gets by mirroring, exporting and importing is what the first one had."""
+"""A mirrored, exported and imported warehouse has the rows of the first one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from tests.conftest import ROOT, import_files
-from tests.second_machine import SHAPES, carried
+from tests.second_machine import SHAPES, round_trips
 from tests.warehouse.support import call_command
 
 
@@ -15,9 +15,9 @@ def in_this_process(*arguments: str) -> None:
 
 
 def test_the_samples_come_back_through_every_shape(tmp_path: Path) -> None:
-    """`python -m tests.second_machine` does the same with the whole real corpus."""
+    """The rows of the samples survive each shape; `python -m tests.second_machine` tries the real corpora."""
     more = tmp_path / "more.txt"
     more.write_text("transfer(address,uint256)\nmany_msg_babbage(bytes1)\nf((uint256,bool)[3],$a())\n")
-    import_files([more], tmp_path / "warehouse")
-    import_files([ROOT / "samples"], tmp_path / "warehouse")
-    assert len(list(carried(tmp_path / "warehouse", tmp_path, in_this_process))) == 1 + len(SHAPES)
+    import_files([more], tmp_path / "house")
+    import_files([ROOT / "samples"], tmp_path / "house")
+    assert len(list(round_trips(tmp_path / "house", tmp_path, in_this_process))) == 1 + len(SHAPES)

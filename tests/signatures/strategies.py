@@ -1,9 +1,9 @@
 """Declarations as people write them, composed from parts: valid ones with the canonical text they
 must become, broken ones with the reason and column of their reject.
 
-A part is a list of tokens beside its canonical text, and a declaration is its parts one behind the
-other with any white space between. So what is expected is put together from the parts and never
-read from the written form: nothing here shares a line with the grammar under test.
+A part is a list of tokens and its canonical text. A declaration joins parts with any white space
+between them. The expected text is composed from the parts and never read from the written form:
+nothing here shares code with the grammar under test.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXACT = (
     *(f"bytes{n}" for n in range(1, 33)),
     *(f"{sign}{n}" for sign in ("uint", "int") for n in INTEGER_WIDTHS),
 )  # fmt: skip
-"""The type words that are canonical as they stand, but for the fixed-point ones."""
+"""The type words that are canonical as written, without the fixed-point types."""
 
 VISIBILITY = (
     "external", "public", "internal", "private", "pure", "view", "payable", "nonpayable", "constant",
@@ -43,7 +43,7 @@ _GAPS = ("", " ", "  ", "\t", "\n", "\r\n", " \v\f ")
 
 
 class Part(NamedTuple):
-    """A piece of a declaration: what is written, token by token, and what it must become."""
+    """A piece of a declaration: its tokens as written, and its canonical text."""
 
     tokens: tuple[str, ...]
     canonical: str
@@ -51,25 +51,25 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Valid:
-    """A declaration that must be accepted, whatever collection the input names."""
+    """A declaration that must be accepted, whatever kind the input declares."""
 
     written: str
     canonical: str
     keyword: str
     """`function`, `event`, `error`, or nothing."""
     event_like: bool
-    """Whether `indexed` or `anonymous` stands in it."""
+    """Whether it contains `indexed` or `anonymous`."""
 
-    def collection(self, said: int, default: int) -> int:
-        """The collection it belongs to: by its keyword, by the input's word, by its own look."""
+    def collection(self, declared_kind: int, default: int) -> int:
+        """The collection it belongs to, from its keyword, else the declared kind, else its own form."""
         if self.keyword:
             return EVENTS if self.keyword == "event" else FUNCTIONS
-        return said or (EVENTS if self.event_like else default)
+        return declared_kind or (EVENTS if self.event_like else default)
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A declaration that must be rejected, whatever collection the input names."""
+    """A declaration that must be rejected, whatever kind the input declares."""
 
     written: str
     reason: str
@@ -84,7 +84,7 @@ class Spaced(NamedTuple):
 
 
 def spaced(tokens: list[str], gaps: list[str], apart: int = -1) -> Spaced:
-    """Write tokens with gaps around them; two words, and the token ``apart``, get at least a space."""
+    """Write tokens with gaps around them. Two words are at least a space apart, and so is the token ``apart``."""
     text, columns = gaps[0], []
     for number, token in enumerate(tokens):
         if number:
@@ -107,7 +107,7 @@ names = st.one_of(
     words.filter(lambda word: word not in ("function", "event")),
     st.sampled_from(["constructor", "fallback", "receive", "error", "returns", "indexed", "storage", "anonymous"]),
 )
-"""Names of declarations: any identifier but the two keywords that some collection refuses."""
+"""Names of declarations: any identifier except the two keywords that a collection rejects."""
 
 parameter_names = words.filter(lambda word: word not in _RESERVED)
 
@@ -155,12 +155,12 @@ def _array_types(draw: st.DrawFn, elements: st.SearchStrategy[Part]) -> Part:
 
 @st.composite
 def _parameters(draw: st.DrawFn, types: st.SearchStrategy[Part], *, indexed: bool = False) -> Part:
-    """A type with what may stand behind it, in any order."""
+    """A type and what may follow it, in any order."""
     tokens, canonical = draw(types)
-    behind = ["indexed"] if indexed else []
-    behind += draw(st.lists(st.sampled_from(["memory", "calldata", "payable"]), max_size=1))
-    behind += draw(st.lists(parameter_names, max_size=1))
-    return Part((*tokens, *draw(st.permutations(behind))), canonical)
+    following = ["indexed"] if indexed else []
+    following += draw(st.lists(st.sampled_from(["memory", "calldata", "payable"]), max_size=1))
+    following += draw(st.lists(parameter_names, max_size=1))
+    return Part((*tokens, *draw(st.permutations(following))), canonical)
 
 
 def _listed(parts: list[Part]) -> Part:
@@ -171,7 +171,7 @@ def _listed(parts: list[Part]) -> Part:
 
 @st.composite
 def _tuple_types(draw: st.DrawFn, members: st.SearchStrategy[Part]) -> Part:
-    """A tuple in one of its spellings: bare or with the word, its members named or not, or empty."""
+    """A tuple with or without the word `tuple`, its members named or not, possibly empty."""
     tokens, canonical = _listed(draw(st.lists(_parameters(members), max_size=3)))
     return Part(("tuple", *tokens) if draw(st.booleans()) else tokens, canonical)
 
@@ -184,7 +184,7 @@ _indexed_parameter = _parameters(types, indexed=True)
 
 @st.composite
 def _tails(draw: st.DrawFn, keyword: str) -> tuple[str, ...]:
-    """What may follow the list of a function, or of a bare signature."""
+    """What may follow the parameter list of a function or of a bare signature."""
     known = st.sampled_from(VISIBILITY)
     known = st.one_of(known, parameter_names) if keyword else known
     tokens: list[str] = []
@@ -214,7 +214,7 @@ def valid(draw: st.DrawFn) -> Valid:
     if keyword in ("", "function") and not anonymous:
         tail += draw(_tails(keyword))
     tail += draw(st.sampled_from([(), (";",)]))
-    # Behind a bare signature a word must stand apart.
+    # After a bare signature a space must come first.
     apart = len(head) if tail and tail[0] != ";" and not keyword else -1
     text = spaced([*head, *tail], draw(gap_lists), apart).text
     return Valid(text, name + canonical, keyword, indexed > 0 or anonymous)
@@ -227,9 +227,9 @@ BAD_WIDTHS = (
 )  # fmt: skip
 
 END = -1
-"""The fault is noticed where the text ends."""
+"""The error is noticed where the text ends."""
 
-# What goes wrong in the place of a parameter: tokens, reason, the token where it is noticed.
+# Bad parameters: tokens, reason, index of the token where the error is noticed.
 _BAD_PARAMETERS: list[tuple[tuple[str, ...], str, int]] = [
     *(((word,), "unknown_type", 0) for word in UNKNOWN_TYPES),
     *(((word,), "bad_width", 0) for word in BAD_WIDTHS),
@@ -264,7 +264,7 @@ _BAD_PARAMETERS: list[tuple[tuple[str, ...], str, int]] = [
     (("(", ")", "9"), "bad_name", 2),
 ]
 
-# What goes wrong at either end of a declaration `f(bool)`: tokens, reason, the token where it is noticed.
+# Bad beginnings and ends of a declaration `f(bool)`: tokens, reason, index of the token where the error is noticed.
 _BAD_ENDS: list[tuple[tuple[str, ...], str, int]] = [
     (("f",), "bad_entry", END),
     (("f", ")"), "unbalanced", 1),
@@ -297,7 +297,7 @@ _BAD_ENDS: list[tuple[tuple[str, ...], str, int]] = [
 
 @st.composite
 def broken(draw: st.DrawFn) -> Broken:
-    """A declaration with one fault, anywhere in it."""
+    """A declaration with one error, anywhere in it."""
     kind = draw(st.sampled_from(["parameter", "parameter", "parameter", "end", "cut", "indexed"]))
     if kind == "end":
         tokens, reason, noticed = draw(st.sampled_from(_BAD_ENDS))
@@ -309,15 +309,15 @@ def broken(draw: st.DrawFn) -> Broken:
     if kind == "cut":  # the list is never closed
         written = spaced(head, draw(gap_lists))
         return Broken(written.text, "unbalanced", written.columns[END])
-    fault, reason, noticed = draw(st.sampled_from(_BAD_PARAMETERS))
+    bad, reason, noticed = draw(st.sampled_from(_BAD_PARAMETERS))
     rest = draw(st.sampled_from([(), (")",), (")", ")"), (",", "bool", ")")]))
-    written = spaced([*head, *fault, *rest], draw(gap_lists))
+    written = spaced([*head, *bad, *rest], draw(gap_lists))
     return Broken(written.text, reason, written.columns[len(head) + noticed])
 
 
 @st.composite
 def _opened(draw: st.DrawFn) -> list[str]:
-    """A valid declaration up to the place of some parameter, any number of tuples deep."""
+    """A valid declaration up to some parameter, which may be inside of tuples."""
     tokens = [*draw(st.sampled_from([(), ("function",), ("event",), ("error",)])), draw(names)]
     for depth in range(draw(st.integers(1, 3))):
         if depth and draw(st.booleans()):
@@ -344,11 +344,11 @@ _EDITS = [bytes([byte]) for byte in b"()[],;. \t\n0123x8aefnst$_{\x00\x7f\xc3\xa
 
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
-    """A valid declaration with one to three bytes taken out, put in or changed."""
+    """A valid declaration with one to three bytes removed, inserted or changed."""
     text = bytearray(draw(valid()).written.encode())
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(text)))
-        width = draw(st.integers(0, 1))  # of what is replaced
+        width = draw(st.integers(0, 1))  # bytes replaced
         put = draw(st.one_of(st.just(b""), st.sampled_from(_EDITS), st.binary(max_size=1)))
         text[at : at + width] = put
     return bytes(text)

@@ -1,4 +1,4 @@
-"""Calldata and texts to values: what eth-abi encodes is what is decoded, and whatever else comes is told, not raised."""
+"""Decoding calldata: values that eth-abi encodes come back, and any other data gives a reason, never an exception."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def word(value: int) -> bytes:
     return value.to_bytes(32, "big", signed=value < 0)
 
 
-def only(arguments: bytes, text: str) -> DecodeAttempt:
-    [candidate] = decode(SELECTOR + arguments, [text])
-    return candidate
+def attempt_of(arguments: bytes, text: str) -> DecodeAttempt:
+    [attempt] = decode(SELECTOR + arguments, [text])
+    return attempt
 
 
 def values_of(type: Type) -> st.SearchStrategy[Any]:
@@ -32,8 +32,8 @@ def values_of(type: Type) -> st.SearchStrategy[Any]:
     if type.members is not None:
         return st.tuples(*map(values_of, type.members))
     if type.element is not None:
-        most = 3 if type.length is None else type.length
-        return st.lists(values_of(type.element), min_size=type.length or 0, max_size=most).map(tuple)
+        longest = 3 if type.length is None else type.length
+        return st.lists(values_of(type.element), min_size=type.length or 0, max_size=longest).map(tuple)
     word = type.text
     if word in ("bool", "string"):
         return st.booleans() if word == "bool" else st.text(max_size=40)
@@ -51,7 +51,7 @@ def values_of(type: Type) -> st.SearchStrategy[Any]:
 
 
 def is_small(text: str) -> bool:
-    """Few enough of everything to make values of; eth-abi knows neither empty tuples nor the function type."""
+    """Whether the type has at most 50 elements and no empty tuple, which eth-abi does not know."""
     try:
         parameters = parameter_types(f"f({text})")
     except ValueError:
@@ -80,10 +80,10 @@ def calls(draw: st.DrawFn) -> tuple[list[str], tuple[Any, ...]]:
 
 @settings(deadline=None)
 @given(calls())
-def test_what_was_encoded_is_decoded(call: tuple[list[str], tuple[Any, ...]]) -> None:
-    """Any values of any types come back, the data is found to be exact, and JSON can have them."""
+def test_encoded_values_are_decoded(call: tuple[list[str], tuple[Any, ...]]) -> None:
+    """Any values of any types come back, the attempt is exact, and JSON can represent them."""
     kinds, values = call
-    found = only(encode([for_eth_abi(kind) for kind in kinds], values), f"f({','.join(kinds)})")
+    found = attempt_of(encode([for_eth_abi(kind) for kind in kinds], values), f"f({','.join(kinds)})")
     assert found.values == values
     assert (found.exact, found.left_over) == (True, 0)
     assert [type.text for type in found.types] == kinds
@@ -93,15 +93,15 @@ def test_what_was_encoded_is_decoded(call: tuple[list[str], tuple[Any, ...]]) ->
 
 @settings(deadline=None)
 @given(calls(), st.data())
-def test_any_data_is_decoded_or_told_why_not(call: tuple[list[str], tuple[Any, ...]], data: st.DataObject) -> None:
-    """Bytes cut, added, changed and drawn at will raise nothing, and exact is what encodes to the same bytes."""
+def test_any_data_is_decoded_or_has_a_reason(call: tuple[list[str], tuple[Any, ...]], data: st.DataObject) -> None:
+    """Changed and random data raises nothing; an attempt is exact if its values encode to the same bytes."""
     kinds, values = call
     encoded = bytearray(encode([for_eth_abi(kind) for kind in kinds], values))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(encoded)))
         encoded[at : at + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=40))
     for arguments in (bytes(encoded), data.draw(st.binary(max_size=300))):
-        found = only(arguments, f"f({','.join(kinds)})")
+        found = attempt_of(arguments, f"f({','.join(kinds)})")
         if found.values is None:
             assert found.reason in REASONS
             assert found.detail
@@ -112,7 +112,7 @@ def test_any_data_is_decoded_or_told_why_not(call: tuple[list[str], tuple[Any, .
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "reason", "told"),
+    ("text", "arguments", "reason", "detail"),
     [
         ("f(uint256)", b"", SHORT, "32 bytes wanted at byte 4, and the data has 4"),
         ("f(uint8)", word(256), PADDING, "the word at byte 4"),
@@ -135,15 +135,15 @@ def test_any_data_is_decoded_or_told_why_not(call: tuple[list[str], tuple[Any, .
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_the_reason_why_a_text_does_not_decode(text: str, arguments: bytes, reason: str, told: str) -> None:
-    """The kind, and the place, counted from the selector's first byte."""
-    found = only(arguments, text)
+def test_the_reason_why_a_text_does_not_decode(text: str, arguments: bytes, reason: str, detail: str) -> None:
+    """An attempt that fails has a reason and a detail; positions count from the selector's first byte."""
+    found = attempt_of(arguments, text)
     assert (found.values, found.reason) == (None, reason)
-    assert told in found.detail
+    assert detail in found.detail
 
 
-def test_the_best_comes_first() -> None:
-    """Exact, then all of the data in another layout, then by what is left over, then what does not decode."""
+def test_the_best_attempt_comes_first() -> None:
+    """Exact attempts first, then by the bytes left over; texts that do not decode come last."""
     arguments = word(64) + word(0) + word(0)
     texts = ["f(bool)", "f(uint256)", "f(string)", "f(uint256,uint256,uint256)", "f(bytes)", "f(uint256,uint256)"]
     found = decode(SELECTOR + arguments, texts)
@@ -158,25 +158,25 @@ def test_the_best_comes_first() -> None:
 
 
 def _layer(count: int, inner: bytes) -> bytes:
-    """An array whose offsets all lead to the same place behind them."""
+    """An array whose offsets all point to the same place, right after them."""
     return word(count) + word(32 * count) * count + inner
 
 
-def test_offsets_that_share_their_target_cost_no_more_than_is_allowed() -> None:
-    """3,000 words that stand for 10^9 values, for as many texts as there are; what comes before them is decoded."""
+def test_offsets_that_share_their_target_stop_at_the_work_limit() -> None:
+    """3,000 words that stand for 10^9 values stop at the work limit; the text that comes first is decoded."""
     arguments = word(32) + _layer(1000, _layer(1000, _layer(1000, b"")))
     found = decode(SELECTOR + arguments, ["f(uint256)", *["f(uint256[][][])"] * 50])
     assert [one.reason for one in found] == ["", *[WORK] * 50]
 
 
-def test_static_tuples_in_each_other_cost_no_more_than_is_allowed() -> None:
-    """eth-abi reads them twice at each level, 32,768 times in all here."""
+def test_nested_static_tuples_stop_at_the_work_limit() -> None:
+    """eth-abi reads them twice at each level, which would be 32,768 times here."""
     text = f"f({'(' * (MAX_DEPTH - 1)}uint8[4000]{')' * (MAX_DEPTH - 1)})"
-    assert only(word(7) * 4000, text).reason == WORK
+    assert attempt_of(word(7) * 4000, text).reason == WORK
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "0 bytes; a selector has 4"),
         ("0x", "0 bytes; a selector has 4"),
@@ -187,18 +187,20 @@ def test_static_tuples_in_each_other_cost_no_more_than_is_allowed() -> None:
         ("00" * (MAX_BYTES + 1), f"at most {MAX_BYTES} are decoded"),
     ],
 )
-def test_what_is_no_calldata_is_refused(text: str, told: str) -> None:
+def test_bad_calldata_is_refused(text: str, message: str) -> None:
+    """The error names the number of bytes, or the bad digit and its position."""
     with pytest.raises(BadCalldata) as caught:
         calldata(text)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_calldata_may_be_written_in_lines() -> None:
+def test_calldata_may_have_white_space_and_an_upper_case_prefix() -> None:
+    """White space between the digits is skipped, and 0X is read like 0x."""
     assert calldata(" 0XA9059cbb\n00 01\r\n") == SELECTOR + b"\0\1"
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "told"),
+    ("kind", "value", "expected"),
     [
         ("uint48", 2**48 - 1, 2**48 - 1), ("int48", -1, -1), ("uint56", 1, "1"), ("int256", -(2**255), str(-(2**255))),
         ("bool", True, True), ("bytes2", b"\0\xff", "0x00ff"), ("bytes", b"", "0x"), ("string", "é\0", "é\0"),
@@ -206,7 +208,7 @@ def test_calldata_may_be_written_in_lines() -> None:
         ("(uint8,uint64[])[1]", ((1, (2, 3)),), [[1, ["2", "3"]]]),
     ],
 )  # fmt: skip
-def test_the_kind_of_a_json_value_depends_on_its_type(kind: str, value: Any, told: Any) -> None:
-    """Never on the value: what fits in 48 bits is always a number, what may be wider is always text."""
+def test_the_kind_of_a_json_value_depends_on_its_type(kind: str, value: Any, expected: Any) -> None:
+    """Integers of at most 48 bits are numbers and wider ones are text, whatever the value is."""
     [type] = parameter_types(f"f({kind})")
-    assert as_json(type, value) == told
+    assert as_json(type, value) == expected

@@ -1,4 +1,4 @@
-"""The grammar: examples, every reject with its column, and the two forms held equal."""
+"""The grammar: examples, every reject with its column, and the plain form compared with the compiled one."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from tests.signatures.strategies import (
 Array = npt.NDArray[Any]
 
 COMBINATIONS = list(product([UNKNOWN, FUNCTIONS, EVENTS], [FUNCTIONS, EVENTS]))
-"""Every collection that an input may name, with every default."""
+"""Every kind that an input may declare, with every default."""
 
 
-class Verdict(NamedTuple):
-    """What became of one text; a reject has no text, an accepted row no reason and column 0."""
+class Outcome(NamedTuple):
+    """The result for one text: a reject has no text, an accepted row has no reason and column 0."""
 
     text: str
     collection: int
@@ -56,50 +56,54 @@ class Verdict(NamedTuple):
     column: int
 
 
-def one(text: str | bytes, said: int = UNKNOWN, default: int = FUNCTIONS) -> Verdict:
-    """The verdict of the grammar as plain Python. A reject's collection is not told: 0."""
+def one(text: str | bytes, declared_kind: int = UNKNOWN, default: int = FUNCTIONS) -> Outcome:
+    """The outcome by the grammar in plain Python. A reject's collection is unknown: 0."""
     try:
-        signature = normalise(text, said, default)
+        signature = normalise(text, declared_kind, default)
     except GrammarError as error:
-        return Verdict("", UNKNOWN, error.reason, error.column)
-    return Verdict(signature.text, signature.collection, "", 0)
+        return Outcome("", UNKNOWN, error.reason, error.column)
+    return Outcome(signature.text, signature.collection, "", 0)
 
 
 _BETWEEN = b")"
-"""Stands between the texts of a batch: what is read past an end would close a list."""
+"""Separates the texts of a batch: a read past an end would close a list and show."""
 
 
 def columns(texts: list[bytes]) -> tuple[Array, Array, Array]:
-    """Texts as the kernel wants them: data, starts, ends."""
+    """Texts in the form that the kernel takes: data, starts, ends."""
     sizes = np.fromiter(map(len, texts), np.int32, len(texts))
     ends = np.cumsum(sizes + len(_BETWEEN), dtype=np.int32) - np.int32(len(_BETWEEN))
     return np.frombuffer(_BETWEEN.join(texts), np.uint8), ends - sizes, ends
 
 
-def rows(texts: list[bytes], said: int | list[int] = UNKNOWN, default: int = FUNCTIONS) -> list[Verdict]:
-    """The result of the grammar as compiled; each may name its own collection."""
-    named = np.full(len(texts), said, np.uint8) if isinstance(said, int) else np.array(said, np.uint8)
+def rows(texts: list[bytes], declared_kind: int | list[int] = UNKNOWN, default: int = FUNCTIONS) -> list[Outcome]:
+    """The outcomes by the compiled grammar; each text may have its own declared kind."""
+    named = (
+        np.full(len(texts), declared_kind, np.uint8)
+        if isinstance(declared_kind, int)
+        else np.array(declared_kind, np.uint8)
+    )
     data, starts, ends = columns(texts)
-    return verdicts_of(normalise_rows(data, starts, ends, named, default))
+    return outcomes_of(normalise_rows(data, starts, ends, named, default))
 
 
-def verdicts_of(result: Normalised) -> list[Verdict]:
+def outcomes_of(result: Normalised) -> list[Outcome]:
     bounds = result.offsets.tolist()
     texts = [result.data[a:b].tobytes().decode() for a, b in pairwise(bounds)]
     reasons = [REASONS[code] for code in result.reasons.tolist()]
-    return list(map(Verdict, texts, result.collections.tolist(), reasons, result.columns.tolist()))
+    return list(map(Outcome, texts, result.collections.tolist(), reasons, result.columns.tolist()))
 
 
-def without_reject_collection(result: list[Verdict]) -> list[Verdict]:
-    """What ``one`` can tell: it raises, so a reject has no collection."""
-    return [verdict._replace(collection=UNKNOWN) if verdict.reason else verdict for verdict in result]
+def without_reject_collection(result: list[Outcome]) -> list[Outcome]:
+    """Outcomes as ``one`` gives them: it raises, so a reject has no collection."""
+    return [outcome._replace(collection=UNKNOWN) if outcome.reason else outcome for outcome in result]
 
 
-def both(text: str | bytes, said: int = UNKNOWN, default: int = FUNCTIONS) -> Verdict:
-    """The verdict on one text, after looking that both forms give the same."""
-    alone = one(text, said, default)
+def both(text: str | bytes, declared_kind: int = UNKNOWN, default: int = FUNCTIONS) -> Outcome:
+    """The outcome for one text, after checking that both forms give the same."""
+    alone = one(text, declared_kind, default)
     raw = text.encode() if isinstance(text, str) else text
-    assert without_reject_collection(rows([raw], said, default)) == [alone]
+    assert without_reject_collection(rows([raw], declared_kind, default)) == [alone]
     return alone
 
 
@@ -112,7 +116,7 @@ def is_utf8(text: bytes) -> bool:
 
 
 def label(value: object) -> str:
-    """A parameter as part of a test's name; some texts are long."""
+    """A parameter as part of a test's name, cut because some texts are long."""
     return repr(value)[:60]
 
 
@@ -205,9 +209,9 @@ ACCEPTED: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize(("written", "canonical"), ACCEPTED, ids=label)
 def test_accepted(written: str, canonical: str) -> None:
-    """A written form becomes its canonical text, in whatever collection."""
-    for said, default in COMBINATIONS:
-        assert both(written, said, default).text == canonical
+    """A written form becomes its canonical text, whatever kind the input declares."""
+    for declared_kind, default in COMBINATIONS:
+        assert both(written, declared_kind, default).text == canonical
 
 
 REJECTED: list[tuple[str, str, int]] = [
@@ -299,7 +303,7 @@ REJECTED: list[tuple[str, str, int]] = [
     ("event E(uint indexed,uint indexed,uint indexed,uint indexed)", "too_many_indexed", 7),
     ("event  E(bool indexed a,bool indexed b,bool indexed c,bool indexed d,bool e);", "too_many_indexed", 8),
     ("event E(" + "bool indexed," * 4 + "bool indexed) anonymous", "too_many_indexed", 7),
-    # what is no entry, or goes on where it should end
+    # not an entry, or text after its end
     ("f", "bad_entry", 2),
     ("f ", "bad_entry", 3),
     ("function f", "bad_entry", 11),
@@ -324,13 +328,13 @@ REJECTED: list[tuple[str, str, int]] = [
 
 @pytest.mark.parametrize(("written", "reason", "column"), REJECTED, ids=label)
 def test_rejected(written: str, reason: str, column: int) -> None:
-    """A reject has its reason and the column where it was noticed, in whatever collection."""
-    for said, default in COMBINATIONS:
-        assert both(written, said, default) == Verdict("", UNKNOWN, reason, column)
+    """A reject has its reason and the column where it was noticed, whatever kind the input declares."""
+    for declared_kind, default in COMBINATIONS:
+        assert both(written, declared_kind, default) == Outcome("", UNKNOWN, reason, column)
 
 
 def test_every_reason_of_the_grammar_is_in_the_table() -> None:
-    """Each reason that the grammar gives is shown by an example; the last three are the readers'."""
+    """Every reason that the grammar gives has an example; the three excluded ones come from readers."""
     assert {reason for _, reason, _ in REJECTED} == set(REASONS) - {"", "encoding", "placeholder", "hash_mismatch"}
 
 
@@ -340,16 +344,16 @@ FOUR_INDEXED = "E(uint indexed,uint indexed,uint indexed,uint indexed)"
 
 
 @pytest.mark.parametrize(
-    ("written", "said", "default", "collection"),
+    ("written", "declared_kind", "default", "collection"),
     [
         # the declaration's own keyword comes first
         *((f"function f({words})", *pair, FUNCTIONS) for pair in COMBINATIONS for words in ("", "uint indexed")),
         *(("error f()", *pair, FUNCTIONS) for pair in COMBINATIONS),
         *(("event f()", *pair, EVENTS) for pair in COMBINATIONS),
-        # then the input's word
+        # then the declared kind
         *((written, FUNCTIONS, EVENTS, FUNCTIONS) for written in ("f()", "f(uint indexed)", "f() anonymous", "f(int)")),
         *((written, EVENTS, FUNCTIONS, EVENTS) for written in ("f()", "f(uint indexed)", "f() anonymous", "f() view")),
-        # then the look, and the default last
+        # then the form of the text, and last the default
         *(
             (written, UNKNOWN, FUNCTIONS, EVENTS)
             for written in ("f(uint indexed a)", "f() anonymous", "f(bool indexed)")
@@ -357,34 +361,34 @@ FOUR_INDEXED = "E(uint indexed,uint indexed,uint indexed,uint indexed)"
         *((written, UNKNOWN, default, default) for written in ("f()", "f(int)") for default in (FUNCTIONS, EVENTS)),
     ],
 )
-def test_collection(written: str, said: int, default: int, collection: int) -> None:
-    """The collection comes from the keyword, then the input's word, then the look, then the default."""
-    assert both(written, said, default).collection == collection
+def test_collection(written: str, declared_kind: int, default: int, collection: int) -> None:
+    """The collection comes from the keyword, then the declared kind, then the form of the text, then the default."""
+    assert both(written, declared_kind, default).collection == collection
 
 
 @pytest.mark.parametrize(
-    ("written", "said", "default", "expected"),
+    ("written", "declared_kind", "default", "expected"),
     [
-        ("function(uint)", FUNCTIONS, EVENTS, Verdict("", UNKNOWN, "bad_name", 1)),
-        ("function(uint)", UNKNOWN, FUNCTIONS, Verdict("", UNKNOWN, "bad_name", 1)),
-        ("function(uint256)", FUNCTIONS, FUNCTIONS, Verdict("", UNKNOWN, "bad_name", 1)),
-        ("function(uint256)", EVENTS, FUNCTIONS, Verdict("function(uint256)", EVENTS, "", 0)),
-        ("function()", UNKNOWN, EVENTS, Verdict("function()", EVENTS, "", 0)),
-        ("event function()", UNKNOWN, FUNCTIONS, Verdict("function()", EVENTS, "", 0)),
-        (" event()", EVENTS, FUNCTIONS, Verdict("", UNKNOWN, "bad_name", 2)),
-        ("event()", UNKNOWN, EVENTS, Verdict("", UNKNOWN, "bad_name", 1)),
-        ("event()", FUNCTIONS, EVENTS, Verdict("event()", FUNCTIONS, "", 0)),
-        ("event(uint indexed)", UNKNOWN, FUNCTIONS, Verdict("", UNKNOWN, "bad_name", 1)),
-        ("function event(uint)", UNKNOWN, EVENTS, Verdict("event(uint256)", FUNCTIONS, "", 0)),
+        ("function(uint)", FUNCTIONS, EVENTS, Outcome("", UNKNOWN, "bad_name", 1)),
+        ("function(uint)", UNKNOWN, FUNCTIONS, Outcome("", UNKNOWN, "bad_name", 1)),
+        ("function(uint256)", FUNCTIONS, FUNCTIONS, Outcome("", UNKNOWN, "bad_name", 1)),
+        ("function(uint256)", EVENTS, FUNCTIONS, Outcome("function(uint256)", EVENTS, "", 0)),
+        ("function()", UNKNOWN, EVENTS, Outcome("function()", EVENTS, "", 0)),
+        ("event function()", UNKNOWN, FUNCTIONS, Outcome("function()", EVENTS, "", 0)),
+        (" event()", EVENTS, FUNCTIONS, Outcome("", UNKNOWN, "bad_name", 2)),
+        ("event()", UNKNOWN, EVENTS, Outcome("", UNKNOWN, "bad_name", 1)),
+        ("event()", FUNCTIONS, EVENTS, Outcome("event()", FUNCTIONS, "", 0)),
+        ("event(uint indexed)", UNKNOWN, FUNCTIONS, Outcome("", UNKNOWN, "bad_name", 1)),
+        ("function event(uint)", UNKNOWN, EVENTS, Outcome("event(uint256)", FUNCTIONS, "", 0)),
     ],
 )
-def test_keyword_as_name(written: str, said: int, default: int, expected: Verdict) -> None:
-    """Only the keyword of its own collection is no name."""
-    assert both(written, said, default) == expected
+def test_keyword_as_name(written: str, declared_kind: int, default: int, expected: Outcome) -> None:
+    """A keyword is rejected as a name in its own collection and accepted in the other."""
+    assert both(written, declared_kind, default) == expected
 
 
 @pytest.mark.parametrize(
-    ("written", "said", "default", "reason"),
+    ("written", "declared_kind", "default", "reason"),
     [
         (FOUR_INDEXED, UNKNOWN, FUNCTIONS, "too_many_indexed"),
         (FOUR_INDEXED, EVENTS, FUNCTIONS, "too_many_indexed"),
@@ -397,49 +401,49 @@ def test_keyword_as_name(written: str, said: int, default: int, expected: Verdic
         ("E(uint indexed,uint indexed,uint indexed,uint)", EVENTS, FUNCTIONS, ""),
     ],
 )
-def test_indexed_parameters_of_an_event(written: str, said: int, default: int, reason: str) -> None:
+def test_indexed_parameters_of_an_event(written: str, declared_kind: int, default: int, reason: str) -> None:
     """An event may have three indexed parameters, an anonymous one four, a function any number."""
-    assert both(written, said, default).reason == reason
+    assert both(written, declared_kind, default).reason == reason
 
 
-@pytest.mark.parametrize("said", [FUNCTIONS, EVENTS])
-def test_a_reject_stays_in_the_collection_that_the_input_named(said: int) -> None:
-    """The collection that an input names holds for its rejects, as long as no keyword says otherwise."""
-    other = EVENTS if said == FUNCTIONS else FUNCTIONS
+@pytest.mark.parametrize("declared_kind", [FUNCTIONS, EVENTS])
+def test_a_reject_stays_in_the_declared_collection(declared_kind: int) -> None:
+    """A reject belongs to the collection of its declared kind unless a keyword names another."""
+    other = EVENTS if declared_kind == FUNCTIONS else FUNCTIONS
     texts = [text for text, _, _ in REJECTED if not text.startswith(("function", "event", "error"))]
-    result = rows([text.encode() for text in texts], said, other)
-    assert [text[:40] for text, verdict in zip(texts, result, strict=True) if verdict.collection != said] == []
+    result = rows([text.encode() for text in texts], declared_kind, other)
+    assert [text[:40] for text, outcome in zip(texts, result, strict=True) if outcome.collection != declared_kind] == []
 
 
 # Length and depth.
 
 
 def test_longest_text() -> None:
-    """A text of 65,536 bytes is read, one byte more is not; spaces count."""
+    """A text of 65,536 bytes, spaces included, is read; one byte more is not."""
     name = "f" * (MAX_TEXT_BYTES - len("(uint256)"))
     assert both(f"{name}(uint256)").text == f"{name}(uint256)"
-    assert both(f"f{name}(uint256)") == Verdict("", UNKNOWN, "too_long", MAX_TEXT_BYTES + 1)
+    assert both(f"f{name}(uint256)") == Outcome("", UNKNOWN, "too_long", MAX_TEXT_BYTES + 1)
     short = f"g{' ' * (MAX_TEXT_BYTES - len('g(bool)'))}(bool)"
     assert both(short).text == "g(bool)"
-    assert both(short + " ") == Verdict("", UNKNOWN, "too_long", MAX_TEXT_BYTES + 1)
+    assert both(short + " ") == Outcome("", UNKNOWN, "too_long", MAX_TEXT_BYTES + 1)
 
 
 def test_longest_canonical_text() -> None:
-    """The canonical text is held to the same length, the aliases spelled out."""
+    """The canonical text, with its aliases spelled out, has the same length limit."""
     name = "f" * (MAX_TEXT_BYTES - len("(uint256)"))
     assert both(f"{name}(uint)").text == f"{name}(uint256)"
-    assert both(f"f{name}(uint)") == Verdict("", UNKNOWN, "too_long", MAX_TEXT_BYTES + 1)
+    assert both(f"f{name}(uint)") == Outcome("", UNKNOWN, "too_long", MAX_TEXT_BYTES + 1)
 
 
 def test_aliases_that_double_a_text_fit() -> None:
-    """The text that grows most has room, also when it is then rejected, and spoils no neighbour."""
+    """The text that grows most has room, even if it is then rejected, and its neighbours are unaffected."""
     most = b"f(" + b"fixed," * ((MAX_TEXT_BYTES - 8) // 6) + b"fixed)"
     half = b"f(" + b"ufixed," * 4_000 + b"fixed)"
     unclosed = b"f(" + b"(fixed," * 9_000
     texts = [most, half, unclosed, b"g(fixed)", half, b"g(int)"]
     result = rows(texts)
     assert without_reject_collection(result) == [one(text) for text in texts]
-    assert [verdict.reason for verdict in result] == ["too_long", "", "unbalanced", "", "", ""]
+    assert [outcome.reason for outcome in result] == ["too_long", "", "unbalanced", "", "", ""]
     assert len(result[1].text) == len("f(fixed128x18)") + len("ufixed128x18,") * 4_000
 
 
@@ -452,11 +456,11 @@ def test_aliases_that_double_a_text_fit() -> None:
     ],
 )
 def test_nesting_has_no_limit_but_the_length(depth: int, written: tuple[str, str], canonical: tuple[str, str]) -> None:
-    """Tuples nest as deep as a text is long: no recursion in either form."""
+    """Only the text's length limits how deep tuples nest: neither form recurses."""
     text = f"f({written[0] * depth}int{written[1] * depth})"
     assert both(text).text == f"f({canonical[0] * depth}int256{canonical[1] * depth})"
-    assert both(text[:-1]) == Verdict("", UNKNOWN, "unbalanced", len(text))
-    assert both(text + ")") == Verdict("", UNKNOWN, "unbalanced", len(text) + 1)
+    assert both(text[:-1]) == Outcome("", UNKNOWN, "unbalanced", len(text))
+    assert both(text + ")") == Outcome("", UNKNOWN, "unbalanced", len(text) + 1)
     assert both(f"f({written[0] * 100_000}{written[1] * 100_000})")[2:] == ("too_long", MAX_TEXT_BYTES + 1)
 
 
@@ -472,45 +476,45 @@ def test_function_type_nests_as_deep() -> None:
 @settings(deadline=None, max_examples=200)
 @given(valid())
 def test_valid_declarations_become_their_canonical_text(declaration: Valid) -> None:
-    """A declaration put together from valid parts becomes the text put together from theirs."""
-    for said, default in COMBINATIONS:
-        collection = declaration.collection(said, default)
-        assert both(declaration.written, said, default) == Verdict(declaration.canonical, collection, "", 0)
+    """A declaration composed from valid parts becomes the text composed from their canonical texts."""
+    for declared_kind, default in COMBINATIONS:
+        collection = declaration.collection(declared_kind, default)
+        assert both(declaration.written, declared_kind, default) == Outcome(declaration.canonical, collection, "", 0)
 
 
 @settings(deadline=None, max_examples=200)
 @given(broken())
 def test_broken_declarations_are_rejected_where_they_break(declaration: Broken) -> None:
-    """A declaration with one faulty part is rejected for it, at its column."""
-    for said, default in COMBINATIONS:
-        verdict = both(declaration.written, said, default)
-        assert verdict == Verdict("", UNKNOWN, declaration.reason, declaration.column)
+    """A declaration with one bad part is rejected for its reason, at its column."""
+    for declared_kind, default in COMBINATIONS:
+        outcome = both(declaration.written, declared_kind, default)
+        assert outcome == Outcome("", UNKNOWN, declaration.reason, declaration.column)
 
 
 @settings(deadline=None, max_examples=100)
 @given(batches())
 def test_both_forms_agree_on_any_text(texts: list[bytes]) -> None:
-    """Text, collection, reason and column are the same from the plain grammar and the compiled one."""
+    """The plain and the compiled grammar give the same text, collection, reason and column."""
     read = [text for text in texts if is_utf8(text)]
-    for said, default in COMBINATIONS:
-        expected = [one(text, said, default) for text in read]
-        assert without_reject_collection(rows(read, said, default)) == expected
+    for declared_kind, default in COMBINATIONS:
+        expected = [one(text, declared_kind, default) for text in read]
+        assert without_reject_collection(rows(read, declared_kind, default)) == expected
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(any_text(), st.sampled_from([UNKNOWN, FUNCTIONS, EVENTS])), min_size=1, max_size=10))
-def test_each_row_names_its_own_collection(entries: list[tuple[bytes, int]]) -> None:
-    """The collections that the rows of one batch name do not mix."""
-    read = [(text, said) for text, said in entries if is_utf8(text)]
-    result = rows([text for text, _ in read], [said for _, said in read], EVENTS)
-    assert without_reject_collection(result) == [one(text, said, EVENTS) for text, said in read]
+def test_each_row_has_its_own_declared_kind(entries: list[tuple[bytes, int]]) -> None:
+    """The declared kinds of the rows of one batch do not mix."""
+    read = [(text, declared_kind) for text, declared_kind in entries if is_utf8(text)]
+    result = rows([text for text, _ in read], [declared_kind for _, declared_kind in read], EVENTS)
+    assert without_reject_collection(result) == [one(text, declared_kind, EVENTS) for text, declared_kind in read]
 
 
 @settings(deadline=None, max_examples=60)
 @given(batches(), st.sampled_from(COMBINATIONS))
 def test_a_batch_equals_its_rows_one_by_one(texts: list[bytes], combination: tuple[int, int]) -> None:
-    """A verdict depends on the row alone: alone, or among others, it is the same."""
-    assert rows(texts, *combination) == [verdict for text in texts for verdict in rows([text], *combination)]
+    """A row has the same outcome alone and among others."""
+    assert rows(texts, *combination) == [outcome for text in texts for outcome in rows([text], *combination)]
 
 
 @settings(deadline=None, max_examples=60)
@@ -525,7 +529,7 @@ def test_order_of_rows_does_not_matter(data: st.DataObject, texts: list[bytes], 
 @settings(deadline=None, max_examples=200)
 @given(any_text(), st.sampled_from(COMBINATIONS))
 def test_normalising_twice_changes_nothing(text: bytes, combination: tuple[int, int]) -> None:
-    """A canonical text is its own canonical text, in the collection it was found to belong to."""
+    """A canonical text normalises to itself and stays in its collection."""
     first = one(text, *combination)
     if not first.reason:
         assert both(first.text, first.collection) == first
@@ -548,7 +552,7 @@ def test_no_rows() -> None:
 
 
 def test_error_shows_reason_column_and_text() -> None:
-    """The sentence has what a person needs to find the fault."""
+    """The message shows the reason, the fragment, its column and the text."""
     with pytest.raises(GrammarError) as caught:
         normalise("f(bool,uint7)")
     assert (caught.value.reason, caught.value.column) == ("bad_width", 8)
@@ -556,7 +560,7 @@ def test_error_shows_reason_column_and_text() -> None:
 
 
 def test_error_cuts_a_long_text() -> None:
-    """An error is no longer than a person reads."""
+    """A message about a long text stays below 300 characters."""
     with pytest.raises(GrammarError) as caught:
         normalise("f(" + "uint," * 1_000)
     assert len(str(caught.value)) < 300
@@ -566,14 +570,14 @@ def test_error_cuts_a_long_text() -> None:
 # One text by the compiled grammar.
 
 
-def alone(text: str, collection: int) -> Verdict:
-    """The verdict on a text by itself, after looking that the digest is its own."""
+def alone(text: str, collection: int) -> Outcome:
+    """The outcome for one text by the compiled grammar, after checking its digest."""
     try:
         canonical, digest = canonicalise_one(text, collection)
     except GrammarError as error:
-        return Verdict("", UNKNOWN, error.reason, error.column)
+        return Outcome("", UNKNOWN, error.reason, error.column)
     assert digest == keccak256(canonical.encode())
-    return Verdict(canonical, collection, "", 0)
+    return Outcome(canonical, collection, "", 0)
 
 
 @settings(deadline=None)
@@ -585,20 +589,20 @@ def alone(text: str, collection: int) -> Verdict:
 @example(b"f(uint indexed a)", FUNCTIONS)
 @example(b"f(" + b"uint," * 9_000 + b"uint)", FUNCTIONS)
 @example(b"f(" + b"uint," * 14_000 + b"uint)", FUNCTIONS)
-def test_one_text_is_judged_as_plain_python_judges_it(raw: bytes, collection: int) -> None:
-    """The canonical text and its digest, or the same error; what belongs to the other collection is bad."""
+def test_canonicalise_one_agrees_with_plain_python(raw: bytes, collection: int) -> None:
+    """Both give the same canonical text or the same error; a declaration of the other collection is a bad name."""
     text = raw.decode(errors="replace")
     expected = one(text, collection, collection)
     if not expected.reason and expected.collection != collection:
-        expected = Verdict("", UNKNOWN, "bad_name", 1)
+        expected = Outcome("", UNKNOWN, "bad_name", 1)
     assert alone(text, collection) == expected
 
 
-# Through the judge: encoding, declared hashes, and that nothing gets lost.
+# Whole batches: encoding, declared hashes, and that nothing gets lost.
 
 
-def judged(entries: list[Entry], default: int = FUNCTIONS) -> BatchResult:
-    """The result on one batch."""
+def batch_result(entries: list[Entry], default: int = FUNCTIONS) -> BatchResult:
+    """The result of canonicalising one batch."""
     (batch,) = pack(entries, 0)
     return canonicalise(batch, default)
 
@@ -622,20 +626,22 @@ def accepted(result: BatchResult) -> dict[int, list[tuple[str, bytes]]]:
 
 @settings(deadline=None, max_examples=80)
 @given(batches(), st.sampled_from(COMBINATIONS))
-def test_judge_says_of_each_candidate_what_the_grammar_says(texts: list[bytes], combination: tuple[int, int]) -> None:
-    """Every candidate is accepted with its hash or rejected with its reason, in order, whatever its bytes."""
-    said, default = combination
-    found = judged([Entry(text, line, said) for line, text in enumerate(texts, 1)], default)
-    result = [one(text, said, default) for text in texts]
+def test_a_batch_gives_each_candidate_the_outcome_of_the_grammar(
+    texts: list[bytes], combination: tuple[int, int]
+) -> None:
+    """Every candidate is accepted with its hash or rejected with its reason, in input order, whatever its bytes."""
+    declared_kind, default = combination
+    found = batch_result([Entry(text, line, declared_kind) for line, text in enumerate(texts, 1)], default)
+    result = [one(text, declared_kind, default) for text in texts]
     assert found.read == len(texts)
     assert [reject[:3] for reject in rejects(found)] == [
-        (line, verdict.reason, verdict.column) for line, verdict in enumerate(result, 1) if verdict.reason
+        (line, outcome.reason, outcome.column) for line, outcome in enumerate(result, 1) if outcome.reason
     ]
     expected: dict[int, list[tuple[str, bytes]]] = {FUNCTIONS: [], EVENTS: []}
-    for verdict in result:
-        if not verdict.reason:
-            digest = keccak256(verdict.text.encode())
-            expected[verdict.collection].append((verdict.text, digest if verdict.collection == EVENTS else digest[:4]))
+    for outcome in result:
+        if not outcome.reason:
+            digest = keccak256(outcome.text.encode())
+            expected[outcome.collection].append((outcome.text, digest if outcome.collection == EVENTS else digest[:4]))
     assert accepted(found) == expected
 
 
@@ -654,16 +660,16 @@ def test_judge_says_of_each_candidate_what_the_grammar_says(texts: list[bytes], 
     ],
 )
 def test_encoding(text: bytes, column: int, shown: str) -> None:
-    """What is not UTF-8 is rejected before it is read, at its first bad byte, and shown escaped."""
-    assert one(text) == Verdict("", UNKNOWN, "encoding", column)
-    found = judged([Entry(b"f(uint)", 1), Entry(text, 2), Entry("g(é)".encode(), 3), Entry(b"h()", 4)])
+    """Text that is not UTF-8 is rejected at its first bad byte, before it is parsed, and shown escaped."""
+    assert one(text) == Outcome("", UNKNOWN, "encoding", column)
+    found = batch_result([Entry(b"f(uint)", 1), Entry(text, 2), Entry("g(é)".encode(), 3), Entry(b"h()", 4)])
     assert rejects(found) == [(2, "encoding", column, shown), (3, "unknown_type", 3, "g(é)")]
     assert [text for text, _ in accepted(found)[FUNCTIONS]] == ["f(uint256)", "h()"]
 
 
 def test_a_lone_surrogate_is_no_text() -> None:
     """A str that cannot be written as UTF-8 is rejected like the bytes it would be."""
-    assert one("f(\ud800)") == Verdict("", UNKNOWN, "encoding", 3)
+    assert one("f(\ud800)") == Outcome("", UNKNOWN, "encoding", 3)
 
 
 TRANSFER = b"transfer(address to, uint value)"
@@ -671,66 +677,70 @@ TRANSFER_DIGEST = bytes.fromhex("a9059cbb2ab09eb219583f4a59a5d0623ade346d962bcd4
 
 
 def changed(digest: bytes, at: int) -> bytes:
-    """A digest with one bit of one byte turned."""
+    """A digest with one bit of one byte flipped."""
     return digest[:at] + bytes([digest[at] ^ 1]) + digest[at + 1 :]
 
 
-@pytest.mark.parametrize("said", [FUNCTIONS, EVENTS])
+@pytest.mark.parametrize("declared_kind", [FUNCTIONS, EVENTS])
 @pytest.mark.parametrize("width", [4, 32])
-def test_declared_hash_is_checked_to_its_last_byte(width: int, said: int) -> None:
-    """A declared hash is that of the canonical text, 4 or 32 bytes of it, or the row is rejected."""
+def test_declared_hash_is_checked_to_its_last_byte(width: int, declared_kind: int) -> None:
+    """A row is rejected unless its declared hash, of 4 or 32 bytes, is that of its canonical text."""
     right = TRANSFER_DIGEST[:width]
     declared = [right, *(changed(right, at) for at in range(width)), b"", bytes(width), right]
-    found = judged([Entry(TRANSFER, line, said, value) for line, value in enumerate(declared, 1)])
+    found = batch_result([Entry(TRANSFER, line, declared_kind, value) for line, value in enumerate(declared, 1)])
     good = [1, width + 2, width + 4]
     bad = [line for line in range(1, len(declared) + 1) if line not in good]
     assert rejects(found) == [(line, "hash_mismatch", 0, TRANSFER.decode()) for line in bad]
-    assert [text for text, _ in accepted(found)[said]] == ["transfer(address,uint256)"] * len(good)
+    assert [text for text, _ in accepted(found)[declared_kind]] == ["transfer(address,uint256)"] * len(good)
 
 
-def test_declared_hashes_of_two_widths_stand_in_one_batch() -> None:
-    """4 bytes, 32 bytes and none are told apart row by row."""
+def test_one_batch_may_have_declared_hashes_of_two_widths() -> None:
+    """Declared hashes of 4 bytes, of 32 bytes and missing ones are checked row by row."""
     digest = keccak256(b"E(uint256)")
     entries = [Entry(b"E(uint)", 1, EVENTS, digest), Entry(b"E(uint)", 2, EVENTS, changed(digest, 4))]
     entries += [Entry(b"E(uint)", 3, EVENTS, digest[:4]), Entry(b"E(uint)", 4, EVENTS, changed(digest, 3)[:4])]
     entries += [Entry(b"E(uint)", 5, EVENTS)]
-    assert [line for line, *_ in rejects(judged(entries))] == [2, 4]
+    assert [line for line, *_ in rejects(batch_result(entries))] == [2, 4]
 
 
 def test_a_reject_of_the_grammar_keeps_its_reason_beside_a_wrong_hash() -> None:
     """A text that cannot be normalised has no hash that could be wrong."""
-    found = judged([Entry(b"f(uint7)", 1, UNKNOWN, b"\0\0\0\0"), Entry(b"", 2, UNKNOWN, keccak256(b""))])
+    found = batch_result([Entry(b"f(uint7)", 1, UNKNOWN, b"\0\0\0\0"), Entry(b"", 2, UNKNOWN, keccak256(b""))])
     assert [reject[:3] for reject in rejects(found)] == [(1, "bad_width", 3), (2, "empty", 1)]
 
 
-def test_a_reader_s_fault_comes_before_all_else() -> None:
-    """What a reader refused is not read: not its encoding, its text, its hash."""
+def test_a_reason_from_the_reader_comes_first() -> None:
+    """The encoding, the text and the hash of an entry that its reader rejected are not checked."""
     entries = [Entry(b"f()", 1, UNKNOWN, b"", PLACEHOLDER), Entry(b"\xff", 2, UNKNOWN, b"\1\2\3\4", BAD_ENTRY)]
     entries += [Entry(b"g()", 3, UNKNOWN, b"", OK), Entry(b"\xff", 4)]
-    found = judged(entries)
+    found = batch_result(entries)
     assert [reject[:3] for reject in rejects(found)] == [(1, "placeholder", 0), (2, "bad_entry", 0), (4, "encoding", 1)]
     assert [text for text, _ in accepted(found)[FUNCTIONS]] == ["g()"]
 
 
-@pytest.mark.parametrize("said", [FUNCTIONS, EVENTS])
-def test_every_reject_of_a_batch_is_in_the_collection_that_its_input_named(said: int) -> None:
-    """Rejects for encoding and by readers are filed where their input said, like any other."""
-    other = EVENTS if said == FUNCTIONS else FUNCTIONS
-    entries = [Entry(b"f(", 1, said), Entry(b"\xff", 2, said), Entry(b"f()", 3, said, b"", PLACEHOLDER)]
-    entries += [Entry(b" ", 4, said), Entry(b"f()", 5, said, b"\0\0\0\0")]
-    found = judged(entries, other).rejected.collections.to_pylist()
-    assert [Collection.of_name(name).code for name in found] == [said] * len(entries)
+@pytest.mark.parametrize("declared_kind", [FUNCTIONS, EVENTS])
+def test_every_reject_of_a_batch_is_in_its_declared_collection(declared_kind: int) -> None:
+    """Rejects for encoding and by readers are in the collection of their declared kind, like any other."""
+    other = EVENTS if declared_kind == FUNCTIONS else FUNCTIONS
+    entries = [
+        Entry(b"f(", 1, declared_kind),
+        Entry(b"\xff", 2, declared_kind),
+        Entry(b"f()", 3, declared_kind, b"", PLACEHOLDER),
+    ]
+    entries += [Entry(b" ", 4, declared_kind), Entry(b"f()", 5, declared_kind, b"\0\0\0\0")]
+    found = batch_result(entries, other).rejected.collections.to_pylist()
+    assert [Collection.of_name(name).code for name in found] == [declared_kind] * len(entries)
 
 
 def test_a_reject_is_shown_up_to_the_longest_text() -> None:
-    """Of a text that is too long, as much is kept as could have been read."""
+    """The shown text of a reject is cut at the longest text that can be read."""
     long = b"f" * (MAX_TEXT_BYTES + 10)
-    ((line, reason, column, text),) = rejects(judged([Entry(long, 7)]))
+    ((line, reason, column, text),) = rejects(batch_result([Entry(long, 7)]))
     assert (line, reason, column, text) == (7, "too_long", MAX_TEXT_BYTES + 1, "f" * MAX_TEXT_BYTES)
 
 
 def test_candidates_need_not_name_anything() -> None:
-    """A batch without collections, hashes and faults is judged by its texts and the default."""
+    """A batch without declared kinds, hashes and reader reasons is canonicalised by its texts and the default."""
     data, starts, ends = columns([b"f(uint)", b"g(", b"E(bool indexed)"])
     batch = Candidates(data, starts, ends, np.arange(1, 4), 5)
     for default in (FUNCTIONS, EVENTS):
@@ -770,24 +780,24 @@ WIRE: list[tuple[int, str, str]] = [
     (FUNCTIONS, "wire((uint,int)[2][])", "wire((uint256,int256)[2][])"),
     (FUNCTIONS, "wire(((uint)),(address,(bool,bytes))[])", "wire(((uint256)),(address,(bool,bytes))[])"),
     (FUNCTIONS, "wire(())", "wire(())"),
-    # wider than the contract, on purpose
+    # accepted although the contract does not require it
     (FUNCTIONS, "$wire(uint)", "$wire(uint256)"),
     (FUNCTIONS, "function wire(uint) external view returns (bool);", "wire(uint256)"),
     (FUNCTIONS, "wire(tuple(uint a,int b) c)", "wire((uint256,int256))"),
     (FUNCTIONS, "wire(uint [ ] a)", "wire(uint256[])"),
-    # otherwise than the contract, on purpose: as solc hashes it
+    # differs from the contract on purpose: as solc hashes it
     (FUNCTIONS, "wire(function)", "wire(function)"),
 ]
 
 
-@pytest.mark.parametrize(("said", "written", "canonical"), WIRE)
-def test_wire_contract_accepts(said: int, written: str, canonical: str) -> None:
-    """What the original service normalises, this one normalises to the same text."""
-    assert both(written, said, said) == Verdict(canonical, said, "", 0)
+@pytest.mark.parametrize(("declared_kind", "written", "canonical"), WIRE)
+def test_wire_contract_accepts(declared_kind: int, written: str, canonical: str) -> None:
+    """A text that the original service normalises becomes the same text here."""
+    assert both(written, declared_kind, declared_kind) == Outcome(canonical, declared_kind, "", 0)
 
 
 @pytest.mark.parametrize(
-    ("said", "written"),
+    ("declared_kind", "written"),
     [
         (FUNCTIONS, "foo"),
         (FUNCTIONS, "12345"),
@@ -822,14 +832,15 @@ def test_wire_contract_accepts(said: int, written: str, canonical: str) -> None:
         (EVENTS, "Wire(uint indexed a, uint indexed b, uint indexed c, uint indexed d)"),
     ],
 )
-def test_wire_contract_refuses(said: int, written: str) -> None:
-    """What the original service calls an unknown format is a reject."""
-    assert both(written, said, said).reason
+def test_wire_contract_rejects(declared_kind: int, written: str) -> None:
+    """A text that the original service calls an unknown format is rejected here."""
+    assert both(written, declared_kind, declared_kind).reason
 
 
 @pytest.mark.parametrize(
-    ("said", "written", "collection"), [(EVENTS, "function Wire(uint256)", FUNCTIONS), (FUNCTIONS, "event W()", EVENTS)]
+    ("declared_kind", "written", "collection"),
+    [(EVENTS, "function Wire(uint256)", FUNCTIONS), (FUNCTIONS, "event W()", EVENTS)],
 )
-def test_wire_contract_tells_the_other_keyword(said: int, written: str, collection: int) -> None:
-    """A declaration of the other kind is told as such, so that its POST can be refused."""
-    assert both(written, said, said).collection == collection
+def test_wire_contract_detects_the_other_keyword(declared_kind: int, written: str, collection: int) -> None:
+    """A declaration of the other kind is detected, so that its POST can be rejected."""
+    assert both(written, declared_kind, declared_kind).collection == collection

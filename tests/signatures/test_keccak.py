@@ -1,4 +1,4 @@
-"""The keccak-256 kernel against pycryptodome, and that no row feels another."""
+"""The keccak-256 kernel against pycryptodome: no row depends on another."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def column_digests(column: pa.StringArray) -> list[bytes]:
 
 
 def bytes_of(size: int, seed: int) -> bytes:
-    """Some bytes, the same at every run."""
+    """Pseudo-random bytes, the same at every run."""
     return np.random.default_rng(seed).integers(0, 256, size, np.uint8).tobytes()
 
 
@@ -67,7 +67,7 @@ def bytes_of(size: int, seed: int) -> bytes:
     ],
 )
 def test_known_vectors(text: bytes, digest: str) -> None:
-    """Published digests come out, from the kernel and from the function for one text."""
+    """The kernel and the function for one text give the published digests."""
     assert digests([text])[0].hex() == digest
     assert keccak256(text).hex() == digest
 
@@ -79,7 +79,7 @@ def test_known_vectors(text: bytes, digest: str) -> None:
         (b"balanceOf(address)", "70a08231"),
         (b"approve(address,uint256)", "095ea7b3"),
         (b"supportsInterface(bytes4)", "01ffc9a7"),
-        (b"f(function)", "d6cd4974"),  # as solc 0.8.37 has it
+        (b"f(function)", "d6cd4974"),  # as solc 0.8.37 gives it
     ],
 )
 def test_known_selectors(text: bytes, selector: str) -> None:
@@ -88,12 +88,12 @@ def test_known_selectors(text: bytes, selector: str) -> None:
 
 
 def test_padding_is_not_that_of_sha3() -> None:
-    """Ethereum's hash is the original Keccak: SHA3-256 pads otherwise and differs."""
+    """Ethereum's hash is the original Keccak: SHA3-256 pads differently, so its digests differ."""
     assert digests([b""]) != [hashlib.sha3_256(b"").digest()]
 
 
 def test_every_length_up_to_a_thousand() -> None:
-    """Each length from 0 to 1,000 is padded right, in one batch and alone."""
+    """Each length from 0 to 1,000 has the right padding, in one batch and alone."""
     texts = [bytes_of(size, size) for size in range(1001)]
     expected = [oracle(text) for text in texts]
     assert digests(texts) == expected
@@ -102,20 +102,20 @@ def test_every_length_up_to_a_thousand() -> None:
 
 @pytest.mark.parametrize("filling", [b"\x00", b"\x01", b"\x80", b"\xff"])
 def test_bytes_that_look_like_padding(filling: bytes) -> None:
-    """Texts made of the bytes that padding is made of are not taken for it."""
+    """Texts that consist of padding bytes are hashed as text."""
     texts = [filling * size for size in range(2 * RATE + 2)]
     assert digests(texts) == [oracle(text) for text in texts]
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 3, 7, 8, 9, 20, 481, 1000])
 def test_many_blocks(blocks: int) -> None:
-    """Around each whole number of blocks the last one is padded right."""
+    """Lengths around a whole number of blocks have the right padding."""
     texts = [bytes_of(blocks * RATE + over, blocks) for over in (-2, -1, 0, 1, 2)]
     assert digests(texts) == [oracle(text) for text in texts]
 
 
 def test_one_long_text_among_short_ones() -> None:
-    """Texts that are done early keep their digests while a neighbour goes on."""
+    """Short texts keep their digests while a longer neighbour is still hashed."""
     texts = [bytes_of(size, size) for size in (0, 5, 135, 136, 500_000, 137, 272, 1, 65_536, 30)]
     expected = [oracle(text) for text in texts]
     for turn in range(len(texts)):  # each text in each lane
@@ -124,7 +124,7 @@ def test_one_long_text_among_short_ones() -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, WIDTH - 1, WIDTH, WIDTH + 1, 2 * WIDTH, 7, 8, 9, 1000])
 def test_batch_sizes(rows: int) -> None:
-    """A batch may have any number of rows, whole groups of lanes or not."""
+    """A batch may have any number of rows, also one that is no multiple of the lanes."""
     sizes = np.random.default_rng(rows).integers(0, 300, rows).tolist()
     texts = [bytes_of(size, row) for row, size in enumerate(sizes)]
     assert digests(texts) == [oracle(text) for text in texts]
@@ -133,7 +133,7 @@ def test_batch_sizes(rows: int) -> None:
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.one_of(st.binary(max_size=40), st.integers(0, 600).map(lambda n: bytes_of(n, n))), max_size=40))
 def test_mixed_lengths(texts: list[bytes]) -> None:
-    """Any texts in any mixture of lengths have pycryptodome's digests, whatever the offsets' type."""
+    """Texts of mixed lengths have pycryptodome's digests, with 32-bit and 64-bit offsets."""
     expected = [oracle(text) for text in texts]
     assert digests(texts) == expected
     assert digests(texts, np.int32) == expected
@@ -141,7 +141,7 @@ def test_mixed_lengths(texts: list[bytes]) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_random_batches(seed: int) -> None:
-    """Large batches with the lengths of real texts, and some far longer, agree with pycryptodome."""
+    """Large batches with the lengths of real texts, and some far longer ones, have pycryptodome's digests."""
     random = np.random.default_rng(seed)
     sizes = np.minimum(random.lognormal(3.3, 0.9, 4_000), 20_000).astype(np.int64).tolist()
     texts = [random.integers(0, 256, size, np.uint8).tobytes() for size in sizes]
@@ -151,7 +151,7 @@ def test_random_batches(seed: int) -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.data(), st.lists(st.binary(max_size=300), min_size=1, max_size=30))
 def test_order_never_changes_a_hash(data: st.DataObject, texts: list[bytes]) -> None:
-    """Rows in another order have the same digests in that order; alone they have them too."""
+    """Each row has the same digest in any order and alone."""
     order = data.draw(st.permutations(range(len(texts))))
     found = digests(texts)
     assert digests([texts[row] for row in order]) == [found[row] for row in order]
@@ -159,7 +159,7 @@ def test_order_never_changes_a_hash(data: st.DataObject, texts: list[bytes]) -> 
 
 
 def test_rows_may_begin_anywhere_in_the_data() -> None:
-    """Bytes before the first offset and behind the last belong to no row."""
+    """Bytes outside of the first and last offset belong to no row."""
     data = bytes_of(1_000, 1)
     offsets = np.array([137, 137, 140, 300, 800])
     found = keccak256_rows(np.frombuffer(data, np.uint8), offsets)
@@ -168,7 +168,7 @@ def test_rows_may_begin_anywhere_in_the_data() -> None:
 
 
 def test_data_is_not_written_to() -> None:
-    """The kernel leaves the text as it was, writable or not."""
+    """The kernel does not change its input, writable or not."""
     data = np.frombuffer(bytes_of(700, 2), np.uint8)
     writable = data.copy()
     offsets = np.array([0, 10, 400, 700])
@@ -182,12 +182,12 @@ TEXTS = ["", "transfer(address,uint256)", "é" * 100, "f()", "", "x" * 135, "x" 
 
 
 def test_column() -> None:
-    """An Arrow column is hashed row by row, in UTF-8."""
+    """An Arrow column is hashed row by row as UTF-8."""
     assert column_digests(pa.array(TEXTS)) == [oracle(text.encode()) for text in TEXTS]
 
 
 def test_slices_of_a_column() -> None:
-    """A slice of a column, which keeps the whole's buffers and an offset, has its own rows' digests."""
+    """A slice, which shares the column's buffers at an offset, has the digests of its own rows."""
     column = pa.array(TEXTS * 3)
     expected = [oracle(text.encode()) for text in TEXTS * 3]
     for first in range(len(column) + 1):
@@ -196,7 +196,7 @@ def test_slices_of_a_column() -> None:
 
 
 def test_slice_of_a_slice() -> None:
-    """Offsets add up."""
+    """The offset of a slice of a slice is the sum of both."""
     column = pa.array(TEXTS)
     assert column_digests(column[2:][3:][:2]) == [oracle(text.encode()) for text in TEXTS[5:7]]
 
@@ -213,13 +213,13 @@ def test_slice_of_a_slice() -> None:
     ids=["made empty", "empty slice", "slice at the end", "no chunks", "empty table"],
 )
 def test_empty_columns(column: pa.StringArray) -> None:
-    """A column without rows has no digests, whatever buffers it has."""
+    """A column without rows has no digests, whatever its buffers are."""
     assert column_digests(column) == []
 
 
 @pytest.mark.parametrize("rows", [1, 7, 8, 9, 100])
 def test_columns_of_empty_texts(rows: int) -> None:
-    """Empty texts have the empty text's digest, also where a column has no bytes at all."""
+    """Empty texts have the empty text's digest, also in a column without any bytes."""
     bounds = pa.array([0] * (rows + 1), pa.int32()).buffers()[1]
     for column in (
         pa.array([""] * rows),
@@ -229,8 +229,8 @@ def test_columns_of_empty_texts(rows: int) -> None:
         assert column_digests(column) == [oracle(b"")] * rows
 
 
-def test_columns_out_of_arrow_s_own_functions() -> None:
-    """Filtered, taken, joined and cast columns are columns like any other."""
+def test_columns_made_by_arrow_functions() -> None:
+    """Filtered, taken, concatenated and cast columns have the digests of their rows."""
     column = pa.array(TEXTS)
     expected = [oracle(text.encode()) for text in TEXTS]
     assert column_digests(column.filter(pa.array([row % 2 == 0 for row in range(len(TEXTS))]))) == expected[::2]
@@ -242,6 +242,6 @@ def test_columns_out_of_arrow_s_own_functions() -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.text(max_size=60), max_size=30), st.integers(0, 30), st.integers(0, 30))
 def test_any_slice_of_any_column(texts: list[str], first: int, rows: int) -> None:
-    """Whatever the texts and the slice, the digests are those of the slice's texts."""
+    """Any slice of any column has the digests of its texts."""
     part = pa.array(texts, pa.string()).slice(min(first, len(texts)), rows)
     assert column_digests(part) == [oracle(text.encode()) for text in part.to_pylist()]

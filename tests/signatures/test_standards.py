@@ -1,4 +1,4 @@
-"""The list of canonical texts: every entry is what its selector is, and says where it is from."""
+"""The list of canonical texts: every entry has the right selector and names its source."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def selector(text: str) -> str:
 
 
 def test_each_text_has_its_selector() -> None:
-    """An entry under a wrong selector would hide the right text."""
+    """The selector of each entry is that of its text: a wrong one would hide the right text."""
     wrong = [(written, text) for written, text, _ in LINES if text != NO_TEXT and selector(text) != written]
     assert wrong == []
 
 
 def test_each_text_is_canonical_and_each_entry_names_its_source() -> None:
-    """What the store never holds could not be found, and an entry that nobody can check is none."""
+    """Each text is canonical, because the table holds no other, and each entry names a source to check it by."""
     assert [
         text for _, text, _ in LINES if text != NO_TEXT and normalise(text, declared_kind=FUNCTIONS).text != text
     ] == []
@@ -37,7 +37,7 @@ def test_each_text_is_canonical_and_each_entry_names_its_source() -> None:
 
 
 def test_each_selector_is_listed_once() -> None:
-    """Of two texts one would be hidden."""
+    """No selector has two entries: one of their texts would be hidden."""
     assert len({line[0] for line in LINES}) == len(LINES) == len(canonical())
 
 
@@ -54,7 +54,7 @@ def test_the_samples_functions_and_errors_are_listed() -> None:
 
 
 def test_another_text_of_a_listed_selector_is_filtered() -> None:
-    """Only a listed selector filters, and never its own text."""
+    """Other texts of a listed selector are filtered; its own text and unlisted selectors are not."""
     transfer = bytes.fromhex("a9059cbb")
     assert is_filtered(transfer, "many_msg_babbage(bytes1)")
     assert not is_filtered(transfer, "transfer(address,uint256)")

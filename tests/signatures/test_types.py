@@ -1,4 +1,4 @@
-"""The parser of type lists: cutting, the tree, its bounds, and where an error points."""
+"""The parser of type lists: splitting, the tree, its limits, and the column of an error."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ lists = st.lists(types.map(lambda part: part.canonical), min_size=1, max_size=6)
 
 
 @given(lists)
-def test_a_list_is_cut_into_its_types(parts: list[str]) -> None:
-    """Types joined by commas are cut back into the same types."""
+def test_a_list_is_split_into_its_types(parts: list[str]) -> None:
+    """Types joined by commas are split into the same types."""
     assert split_types(",".join(parts)) == parts
 
 
 @given(lists)
 def test_the_tree_has_the_texts_of_its_types(parts: list[str]) -> None:
-    """The tree's types are written as they were, unless a tuple is empty or an array's length too long."""
+    """The tree keeps the text of each type. Empty tuples and lengths of 19 digits are errors, so they are left out."""
     parameters = ",".join(parts)
     assume(not re.search(r"\(\)|\d{19}", parameters))
     assert [type.text for type in parameter_types(f"f({parameters})")] == parts
 
 
-def test_depth_has_no_bound_where_a_list_is_only_cut() -> None:
-    """A list nested 30,000 deep, the most that a text can have, is cut at its outer commas."""
+def test_splitting_has_no_limit_of_depth() -> None:
+    """A list nested 30,000 deep, about the most that fits in a text, is split at its outer commas."""
     deep = "(" * 30_000 + ")" * 30_000
     assert split_types(f"bool,{deep},{deep}[]") == ["bool", deep, f"{deep}[]"]
 
 
 def test_the_tree_of_a_nested_type() -> None:
-    """Tuples have members, arrays an element and a length, None where it is open."""
+    """Tuples have members; arrays have an element and a length, which is None for a dynamic array."""
     word, flag = Type("uint256"), Type("bool")
     pair = Type("(uint256,bool)", (word, flag), depth=1)
     three = Type("(uint256,bool)[3]", element=pair, length=3, depth=2)
@@ -57,8 +57,8 @@ def test_the_tree_of_a_nested_type() -> None:
         ("f(" + "bool," * 2000 + "bool)", "a text of 10007 characters; at most 8192 are decoded"),
     ],
 )
-def test_an_error_says_what_and_where(text: str, message: str) -> None:
-    """The message has the problem, its column and the text; it is an error of ours and a ValueError."""
+def test_an_error_shows_the_problem_and_its_column(text: str, message: str) -> None:
+    """The message has the problem, its column and the text; the error is a SigdirError and a ValueError."""
     with pytest.raises(BadTypeList) as caught:
         parameter_types(text)
     assert str(caught.value).startswith(message)
@@ -68,7 +68,7 @@ def test_an_error_says_what_and_where(text: str, message: str) -> None:
 
 @pytest.mark.parametrize(("text", "column"), [("a)", 2), ("a)(b", 2), ("a,(b", 4)])
 def test_parentheses_must_match(text: str, column: int) -> None:
-    """A parenthesis that closes none, or is not closed, is an error."""
+    """A parenthesis without its partner is an error at its column."""
     with pytest.raises(BadTypeList) as caught:
         split_types(text)
     assert caught.value.column == column
