@@ -1,11 +1,11 @@
 """Power loss, simulated: a command's system calls are traced and replayed on a disk that forgets.
 
-The disk of this model keeps what was synced and is free to keep or to lose everything else: a file's
-bytes are safe once the file was synced, a name (made, renamed or removed) once its folder was. Power can
-be cut in front of any call; ``Disk.restore`` then writes what the next start finds.
+The disk of this model keeps everything that was synced and may keep or lose everything else. A file's
+bytes are safe once the file is synced; a name (made, renamed or removed) is safe once its folder is
+synced. Power can be cut before any call; ``Disk.restore`` then writes the files that the next start finds.
 
-What is written through a mapping is not in a trace: a file mapped for writing has its real bytes from its
-sync on, and only its size before.
+A trace does not show writes through a mapping. A file that is mapped for writing has its size until its
+sync, and its real bytes from then on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Literal
 import pytest
 
 Kept = Literal["synced", "names", "some"]
-"""What outlives a cut besides what was synced: nothing, all names, or what chance says."""
+"""What survives a power cut besides synced data: nothing, all names, or a random part."""
 
 _CALLS = (
     "openat,open,creat,write,pwrite64,writev,pwritev,pwritev2,lseek,ftruncate,truncate,fallocate,fsync,fdatasync,"
@@ -68,9 +68,9 @@ def _plain(escaped: str) -> str:
 
 
 def trace(command: Sequence[str], root: Path, folder: Path, environment: dict[str, str], cwd: Path) -> list[Call]:
-    """Run a command and give the calls of all its threads by time: those on ``root``, and what it tells.
+    """Run a command; the calls of all its threads on ``root`` and its writes to standard output, by time.
 
-    ``folder`` is for the trace. Skips the test where nothing can be traced.
+    ``folder`` takes the trace. Skips the test where nothing can be traced.
     """
     strace = shutil.which("strace")
     if strace is None:
@@ -99,7 +99,7 @@ def _call(line: str) -> Call | None:
 
 
 def _split(arguments: str) -> list[str]:
-    """At commas; strings are in hex digits, so only brackets can hide one."""
+    """Split at commas. Strings are in hex digits, so only brackets can contain a comma."""
     parts, depth, start = [], 0, 0
     for at, character in enumerate(arguments):
         if character in "[{":
@@ -121,27 +121,27 @@ class File:
 
 @dataclass(slots=True, eq=False)
 class Folder:
-    """``names`` as processes see them, and as they are on the disk."""
+    """The names as processes see them, and as they are on the disk."""
 
     names: dict[str, File | Folder] = field(default_factory=dict)
     synced: dict[str, File | Folder] = field(default_factory=dict)
 
 
 class Disk:
-    """One folder's files and names, as they are and as they would be without power."""
+    """The files and names of one folder, as processes see them and as they were synced."""
 
     def __init__(self, root: Path) -> None:
-        """What is below the folder now is taken to be synced; the folder's own name too."""
+        """Everything in the folder now counts as synced, and so does the folder's own name."""
         self._root = root
         self._tree = _load(root) if root.is_dir() else Folder()
         self._offsets: dict[tuple[int, str], int] = {}
-        self.told = b""
+        self.output = b""
         """What was written to standard output."""
         self.named_early: list[str] = []
-        """What was given its name by a rename or a link before its bytes were synced."""
+        """Paths that a rename or a link gave their name before their bytes were synced."""
 
     def replay(self, calls: Sequence[Call]) -> Iterator[Call]:
-        """Carry out the calls, giving those that sync, name or tell something just before they are carried out."""
+        """Apply the calls. Yields each call that syncs or names something just before it is applied."""
         finals = _load(self._root)  # the real bytes of mapped files, which are written once and kept
         for call in calls:
             if call.name in ("fsync", "fdatasync"):
@@ -149,26 +149,26 @@ class Disk:
                     yield call
                     self._sync(call, finals)
                 continue
-            carry_out: Callable[[Call], None] | None = getattr(self, f"_{call.name.rstrip('0123456789')}", None)
-            assert carry_out is not None, f"the model does not know {call.name}"
+            apply: Callable[[Call], None] | None = getattr(self, f"_{call.name.rstrip('0123456789')}", None)
+            assert apply is not None, f"the model does not know {call.name}"
             if call.name in _NAMING:
                 yield call
-            carry_out(call)
+            apply(call)
 
     def unsync(self, path: Path) -> None:
-        """Take it that this name, which is there, was not synced."""
+        """Forget that this existing name was synced."""
         place = self._place(str(path))
         assert place is not None
         del place[0].synced[place[1]]
 
     def moments(self, calls: Sequence[Call]) -> int:
-        """How many moments ``replay`` gives."""
+        """The number of calls that ``replay`` yields."""
         syncs = [call for call in calls if call.name in ("fsync", "fdatasync")]
         synced = sum(self._inside(call.file(0)[1]) is not None for call in syncs)
         return synced + sum(call.name in _NAMING for call in calls)
 
     def _inside(self, path: str) -> str | None:
-        """The path below the root; None where it is elsewhere or has no name any more."""
+        """The path relative to the root; None for a path elsewhere or a deleted file."""
         root = str(self._root)
         if path == root:
             return ""
@@ -186,7 +186,7 @@ class Disk:
         return node if isinstance(node, File) else None
 
     def _place(self, path: str) -> tuple[Folder, str] | None:
-        """The folder that a path's name is in, and the name."""
+        """The folder of a path, and its name there."""
         inside = self._inside(path)
         if not inside:
             return None
@@ -213,7 +213,7 @@ class Disk:
     def _write(self, call: Call) -> None:
         number, path = call.file(0)
         if number == 1:
-            self.told += call.bytes_of(1)
+            self.output += call.bytes_of(1)
         file = self._file(path)
         if file is not None:
             at = self._offsets.get((number, path), 0)
@@ -315,7 +315,7 @@ class Disk:
     # The next start.
 
     def restore(self, root: Path, kept: Kept, chance: random.Random) -> None:
-        """Write what is found once the power is back."""
+        """Write the files that the next start finds."""
         _restore(self._tree, root, kept, chance)
 
 
@@ -343,7 +343,7 @@ def _load(root: Path) -> Folder:
 
 
 def _real(tree: Folder, path: str) -> bytes:
-    """The real bytes of a file, also where the last part of its folder's name has lost a dot since."""
+    """The real bytes of a file, also if its folder was renamed from a name with a leading dot."""
     node: File | Folder = tree
     for name in path.split("/"):
         assert isinstance(node, Folder)
@@ -363,7 +363,7 @@ def _restore(folder: Folder, root: Path, kept: Kept, chance: random.Random) -> N
 
 
 def _bytes(file: File, kept: Kept, chance: random.Random) -> bytes:
-    """What is left of a file: its bytes as synced, as written, as synced but of the new size, or sector by sector."""
+    """A file after the cut: its bytes as synced, as written, as synced with the new size, or a mix of sectors."""
     synced = file.synced if file.synced is not None else b""
     now = bytes(file.data)
     if kept != "some" or synced == now:

@@ -1,7 +1,4 @@
-"""What the tests of the warehouse share: imports by hand, what a reader sees, whole-folder checks.
-
-Texts are hashed with SHA-256 here: the warehouse is told how to hash, and must not care.
-"""
+"""Shared by the tests of the warehouse: imports step by step, the rows that readers see, checks of whole folders."""
 
 from __future__ import annotations
 
@@ -40,6 +37,7 @@ from sigdir.warehouse.batch import Batch, Progress
 from sigdir.warehouse.dedupe import new_rows
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.files import RunFolder, make_folder
+from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Published, Publisher
@@ -52,13 +50,14 @@ from sigdir.warehouse.staging import StagedRow, Staging
 
 REPOSITORY = Path(__file__).parents[2]
 SAFETY_SECONDS = 120
-"""After this long a subprocess is taken to hang. No test expects anything to be faster."""
+"""A subprocess that takes longer is taken to hang. No test measures speed with it."""
 
 BACKUP_POINTS = ("brought", "logged", "replaced", "mirrored")
-"""Where a backup can be killed by name, in its order."""
+"""The failpoints of a backup, in the order in which it reaches them."""
 
 Batches = Sequence[Sequence[str]]
-
+Content = dict[Collection, list[dict[str, Any]]]
+"""The rows of a version, in the snapshot's order."""
 
 Digest = Callable[[pa.StringArray], npt.NDArray[np.uint8]]
 """A text column to digests, uint8 of shape (rows, 32)."""
@@ -68,22 +67,17 @@ def digest_of(text: str) -> bytes:
     return keccak256(text.encode())
 
 
-def digest(text: pa.StringArray) -> npt.NDArray[np.uint8]:
-    """What an import hashes a column of texts to."""
-    return keccak256_column(text)
-
-
 def names(prefix: str, rows: int) -> list[str]:
-    """Texts that are all different, in an order that is not the alphabet's."""
+    """Distinct texts, not in alphabetical order."""
     return [f"{prefix}{number}(uint256)" for number in range(rows)]
 
 
 def cut(texts: Sequence[str], rows: int) -> list[Sequence[str]]:
-    """Texts in batches of so many rows."""
+    """Split texts into batches of this many rows."""
     return [texts[first : first + rows] for first in range(0, len(texts), rows)]
 
 
-def make_spill(folder: Path, collection: Collection, batches: Batches, digest: Digest = digest) -> Spill:
+def make_spill(folder: Path, collection: Collection, batches: Batches, digest: Digest = keccak256_column) -> Spill:
     spill = Spill(folder, collection)
     for batch in batches:
         text = pa.array(batch, pa.string())
@@ -93,7 +87,7 @@ def make_spill(folder: Path, collection: Collection, batches: Batches, digest: D
 
 
 def write_rejects(path: Path, texts: Sequence[str], collection: Collection = SIGNATURES) -> Path:
-    """A finished rejects file: one bad_name a text, from consecutive lines of in.txt."""
+    """Write a rejects file: a bad_name for each text, from consecutive lines of in.txt."""
     writer = RejectsWriter(path)
     rows = [
         {"collection": collection, "text": text, "reason": "bad_name", "position": 1, "file": "in.txt", "line": line}
@@ -105,7 +99,7 @@ def write_rejects(path: Path, texts: Sequence[str], collection: Collection = SIG
 
 
 class Run:
-    """An import by hand. On entry the batch is spilled, the lock taken and the batch deduped."""
+    """An import step by step. Entering it spills the batch, takes the lock and dedupes the batch."""
 
     def __init__(
         self,
@@ -114,7 +108,7 @@ class Run:
         events: Batches = (),
         *,
         threads: int = 2,
-        digest: Digest = digest,
+        digest: Digest = keccak256_column,
     ) -> None:
         self.paths = paths
         self.batches: Mapping[Collection, Batches] = {SIGNATURES: signatures, EVENT_SIGNATURES: events}
@@ -169,7 +163,7 @@ class Run:
 def publish(
     paths: Paths, signatures: Sequence[str] = (), events: Sequence[str] = (), rejects: Sequence[str] = ()
 ) -> Published:
-    """Import texts, all steps in one."""
+    """Import texts in one step."""
     with Run(paths, cut(signatures, 100), cut(events, 100)) as run:
         return run.publish(rejects=rejects)
 
@@ -180,37 +174,48 @@ def log_actions(paths: Paths, version: int) -> list[dict[str, Any]]:
 
 
 def fold(paths: Paths) -> Published:
-    """Publish nothing but the staged rows."""
+    """Publish the staged rows alone."""
     with RunFolder(paths.tmp) as run, Publisher(paths, wait=False) as publisher:
         checked = {c: publisher.snapshot.high_water[c].id for c in COLLECTIONS}
         return publisher.publish(run.name, {}, checked, lambda: {"kind": "fold"})
 
 
 def stage(paths: Paths, collection: Collection, *texts: str) -> list[StagedRow]:
-    """POST texts that are in neither the table nor staging."""
+    """Stage texts as POSTs would. None of them may be in the table or in staging."""
     make_folder(paths.root)
     staging = Staging(paths.staging)
-    floor = read_snapshot(paths).high_water[collection]
+    high_water = read_snapshot(paths).high_water[collection]
     rows = []
     for text in texts:
         with staging.exclusive() as transaction:
-            row = transaction.stage(collection, text, digest_of(text), floor)
+            row = transaction.stage(collection, text, digest_of(text), high_water)
         assert row is not None
         rows.append(row)
     staging.close()
     return rows
 
 
-# Looking at a warehouse.
+# The content of a warehouse.
 
 
 def table_of(snapshot: Snapshot, collection: Collection) -> pa.Table:
-    """All rows of a collection, read from the files themselves in the snapshot's order."""
+    """All rows of a collection, read from its files in the snapshot's order."""
     tables = []
     for file in snapshot.files[collection]:
         with pq.ParquetFile(file.path) as parquet:
             tables.append(parquet.read())
     return pa.concat_tables([FILE_SCHEMA.empty_table(), *tables])
+
+
+def content_of(paths: Paths, version: int | None = None) -> Content:
+    """The rows of a version, read from its files."""
+    snapshot = read_snapshot(paths, version)
+    return {collection: table_of(snapshot, collection).to_pylist() for collection in COLLECTIONS}
+
+
+def served_texts(view: View, collection: Collection) -> list[str]:
+    """All texts that a server has of a collection, in its order."""
+    return [segment.text_at(row) for segment in view.segments[collection] for row in range(segment.rows)]
 
 
 def staged_table(collection: Collection, rows: Sequence[StagedRow]) -> pa.Table:
@@ -228,10 +233,10 @@ def staged_table(collection: Collection, rows: Sequence[StagedRow]) -> pa.Table:
 
 
 def visible(paths: Paths, staging: Staging | None = None) -> dict[Collection, pa.Table]:
-    """What a reader sees: a snapshot and the staged rows above its watermark.
+    """The rows that a reader sees: a snapshot and the staged rows above its high water.
 
-    Staging is read first. The other way round, a commit between the two would take rows away from
-    staging that the older snapshot does not have.
+    Staging is read first. In the other order a commit between the two could remove rows from staging
+    that the older snapshot does not have.
     """
     own = staging or Staging(paths.staging)
     with own.reading() as transaction:
@@ -258,7 +263,7 @@ def places(table: pa.Table) -> dict[str, tuple[int, int]]:
 
 
 def staged_rows(paths: Paths, collection: Collection) -> list[StagedRow]:
-    """What is in staging, folded or not."""
+    """All rows in staging, folded or not."""
     staging = Staging(paths.staging)
     with staging.reading() as transaction:
         rows = transaction.rows(collection, 0)
@@ -267,17 +272,17 @@ def staged_rows(paths: Paths, collection: Collection) -> list[StagedRow]:
 
 
 def assert_sound(table: pa.Table) -> None:
-    """Ids and times rise from row to row; each text is there once."""
+    """Assert that ids and times rise from row to row and each text occurs once."""
     assert (np.diff(table["id"].to_numpy()) > 0).all()
     assert (np.diff(table["created_at"].cast(pa.int64()).to_numpy()) > 0).all()
     assert pc.count_distinct(table["text_signature"]).as_py() == table.num_rows
 
 
-def assert_sequences_beyond(paths: Paths) -> None:
-    """What is handed out next lies above all that a reader sees."""
-    seen = visible(paths)
+def assert_sequences_ahead(paths: Paths) -> None:
+    """Assert that the next ids and times lie above all that a reader sees."""
+    tables = visible(paths)
     staging = Staging(paths.staging)
-    for collection, table in seen.items():
+    for collection, table in tables.items():
         if table.num_rows:
             with staging.exclusive() as transaction:
                 place = transaction.reserve(collection, 1, read_snapshot(paths).high_water[collection])
@@ -287,20 +292,20 @@ def assert_sequences_beyond(paths: Paths) -> None:
 
 
 def assert_clean(paths: Paths) -> None:
-    """Every file is one that the newest version names; no run is left over."""
+    """Assert that the newest version names every file, and that no run or folded row is left over."""
     snapshot = read_snapshot(paths)
     named = {file.path for files in snapshot.files.values() for file in files}
     assert set(paths.table.glob("collection=*/*")) == named
-    told = [entry for entry in history(paths) if "import" in entry and entry["totals"]["rejected"]]
-    rejects = {paths.rejects_file(entry["run"]) for entry in told}
+    entries = [entry for entry in history(paths) if "import" in entry and entry["totals"]["rejected"]]
+    rejects = {paths.rejects_file(entry["run"]) for entry in entries}
     assert set(paths.rejects.glob("*")) == rejects
     assert list(paths.tmp.glob("*")) == []
     staging = Staging(paths.staging)
     with staging.reading() as transaction:
         assert transaction.unfinished() == []
         for collection in COLLECTIONS:
-            floor = snapshot.high_water[collection].id
-            assert transaction.rows(collection, 0) == transaction.rows(collection, floor)
+            high_water = snapshot.high_water[collection].id
+            assert transaction.rows(collection, 0) == transaction.rows(collection, high_water)
     staging.close()
 
 
@@ -309,30 +314,30 @@ def assert_clean(paths: Paths) -> None:
 
 @contextmanager
 def other_process(workers: int = 1) -> Iterator[ProcessPoolExecutor]:
-    """Processes that share nothing with this one."""
+    """A pool of processes that share nothing with this one."""
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield pool
 
 
 def stage_all(path: Path, collection: Collection, wanted: list[str]) -> list[tuple[int, int, str]]:
-    """Stage each text by itself; the rows that were new. For a process of its own."""
+    """Stage each text by itself and return the new rows. Runs in another process."""
     staging = Staging(path)
-    floor = Snapshot().high_water[collection]
+    high_water = Snapshot().high_water[collection]
     done = []
     for text in wanted:
         with staging.exclusive() as transaction:
-            row = transaction.stage(collection, text, digest_of(text), floor)
+            row = transaction.stage(collection, text, digest_of(text), high_water)
         if row is not None:
             done.append((row.id, row.created_at, row.text))
     staging.close()
     return done
 
 
-def enter_publisher(root: Path, wait: bool, said: Path) -> str:
-    """Become the publisher: the version that is there then, or the error. For a process of its own."""
+def enter_publisher(root: Path, wait: bool, message_file: Path) -> str:
+    """Become the publisher and return the version then, or the error. Runs in another process."""
 
     def on_wait(text: str) -> None:
-        said.write_text(text)
+        message_file.write_text(text)
 
     try:
         with Publisher(Paths(root), wait=wait, on_wait=on_wait) as publisher:
@@ -342,7 +347,7 @@ def enter_publisher(root: Path, wait: bool, said: Path) -> str:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's environment without what the command reads of it."""
+    """This process's environment without the project's settings."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("SIGDIR_")}
     return plain | {"PYTHONPATH": str(REPOSITORY)} | more
 
@@ -354,7 +359,7 @@ def command(*arguments: str | Path) -> list[str]:
 def run_command(
     *arguments: str | Path, timeout: float = SAFETY_SECONDS, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own."""
+    """Run the command in a subprocess."""
     return subprocess.run(
         command(*arguments),
         cwd=REPOSITORY, env=environment(**variables),
@@ -363,7 +368,7 @@ def run_command(
 
 
 def call_command(*arguments: str | Path) -> click.testing.Result:
-    """The command in this process, which takes a fifth of the time."""
+    """Run the command in this process, which takes a fifth of the time."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
         return click.testing.CliRunner().invoke(main, [str(argument) for argument in arguments])
@@ -371,8 +376,8 @@ def call_command(*arguments: str | Path) -> click.testing.Result:
         signal.signal(signal.SIGTERM, handler)
 
 
-def assert_told_in_one_line(result: click.testing.Result) -> None:
-    """The command ended with status 2 and one line on standard error."""
+def assert_fails_in_one_line(result: click.testing.Result) -> None:
+    """Assert that the command ended with status 2 and one line on standard error."""
     assert isinstance(result.exception, SystemExit), repr(result.exception)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.stderr
     assert result.stderr.startswith("Error: ")
@@ -382,7 +387,7 @@ def assert_told_in_one_line(result: click.testing.Result) -> None:
 
 
 class Disk:
-    """A file system in memory, of a size that can be changed."""
+    """A file system in memory whose size can be changed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -408,21 +413,21 @@ class Disk:
 
     def unmount(self) -> None:
         if subprocess.run(["umount", str(self.path)], check=False, capture_output=True).returncode:
-            # A failed command may hold files open until it is collected.
+            # A failed command may hold files open until its frames are collected.
             subprocess.run(["umount", "--lazy", str(self.path)], check=True, timeout=SAFETY_SECONDS)
 
 
 @contextmanager
 def small_disk(path: Path) -> Iterator[Disk]:
-    """Mount one for the length of the block; the test is skipped where that is not allowed."""
+    """A disk that is mounted within the block. Skips the test where mounting is not allowed."""
     if os.geteuid() != 0:
-        pytest.skip("needs root: a full disk is tried on a tmpfs of its own")
+        pytest.skip("needs root: a full disk is a tmpfs that the test mounts")
     path.mkdir()
     disk = Disk(path)
     try:
         disk.mount()
     except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"a full disk is tried on a tmpfs, which cannot be mounted here: {error}")
+        pytest.skip(f"a full disk is a tmpfs, which cannot be mounted here: {error}")
     try:
         yield disk
     finally:

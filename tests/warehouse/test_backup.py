@@ -44,9 +44,9 @@ from tests.serve.support import (
 from tests.warehouse.support import (
     BACKUP_POINTS,
     assert_clean,
-    assert_sequences_beyond,
+    assert_fails_in_one_line,
+    assert_sequences_ahead,
     assert_sound,
-    assert_told_in_one_line,
     call_command,
     fold,
     places,
@@ -129,7 +129,7 @@ def test_a_backup_is_the_same_warehouse(paths: Paths, copy: Paths, link: bool) -
     report = backup(paths, copy, link)
     assert (report.version, report.rows, report.staged) == (3, 5, 2)
     assert_same(paths, copy)
-    assert_sequences_beyond(copy)
+    assert_sequences_ahead(copy)
     assert (report.copied, report.linked) == ((0, 5) if link else (5, 0))
 
 
@@ -336,7 +336,7 @@ def test_a_first_backup_that_was_cut_short_says_so(paths: Paths, copy: Paths, po
     assert killed.returncode == -signal.SIGKILL
     for command in (["stats"], ["verify"], ["fold"], ["sql", "SELECT 1"], ["import", "--quiet", "samples"]):
         result = call_command(*command, "--warehouse", copy.root)
-        assert_told_in_one_line(result)
+        assert_fails_in_one_line(result)
         assert f"{copy.root} is an unfinished backup" in result.stderr
     add_more(paths, "more")
     backup(paths, copy)
@@ -374,7 +374,7 @@ def assert_refused(paths: Paths, copy: Paths, why: str) -> None:
     """In one line, and nothing in the folder is changed."""
     before = {path: path.read_bytes() for path in copy.root.rglob("*") if path.is_file() and path != copy.lock}
     result = call_command("backup", copy.root, "--warehouse", paths.root)
-    assert_told_in_one_line(result)
+    assert_fails_in_one_line(result)
     assert why in result.stderr
     assert before == {path: path.read_bytes() for path in copy.root.rglob("*") if path in before}
 
@@ -427,11 +427,11 @@ def test_a_folder_that_is_not_apart_is_refused(paths: Paths, where: str) -> None
 
 def test_where_no_warehouse_is_nothing_is_made(tmp_path: Path, copy: Paths) -> None:
     result = call_command("backup", copy.root, "--warehouse", tmp_path / "nowhere")
-    assert_told_in_one_line(result)
+    assert_fails_in_one_line(result)
     assert "there is no such folder" in result.stderr
     (tmp_path / "nowhere").mkdir()
     result = call_command("backup", copy.root, "--warehouse", tmp_path / "nowhere")
-    assert_told_in_one_line(result)
+    assert_fails_in_one_line(result)
     assert "there is no warehouse here" in result.stderr
     assert not copy.root.exists()
     assert list((tmp_path / "nowhere").iterdir()) == []
@@ -447,7 +447,7 @@ def test_a_lost_data_file_is_named(paths: Paths, copy: Paths) -> None:
     """A copy without it would only look like one."""
     file = read_snapshot(paths).files[SIGNATURES][0].path
     file.unlink()
-    assert_told_in_one_line(result := call_command("backup", copy.root, "--warehouse", paths.root))
+    assert_fails_in_one_line(result := call_command("backup", copy.root, "--warehouse", paths.root))
     assert str(file) in result.stderr
     with pytest.raises(UnreadableWarehouse, match="unfinished backup"):
         read_snapshot(copy)

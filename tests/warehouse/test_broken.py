@@ -23,8 +23,8 @@ from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging import Staging
 from tests.warehouse.support import (
     Disk,
+    assert_fails_in_one_line,
     assert_sound,
-    assert_told_in_one_line,
     call_command,
     names,
     publish,
@@ -138,10 +138,10 @@ def test_a_fold_on_a_full_disk_is_told_and_comes_with_room(tmp_path: Path) -> No
         rows = [row.text for row in stage(paths, SIGNATURES, *names("posted", 20))]
         disk.resize(disk.used() + 4)
         fill(disk.path / "filler")
-        assert_told_in_one_line(call_command("fold", "--warehouse", paths.root))
+        assert_fails_in_one_line(call_command("fold", "--warehouse", paths.root))
         before = handles()
         for _ in range(20):
-            assert_told_in_one_line(call_command("fold", "--warehouse", paths.root))
+            assert_fails_in_one_line(call_command("fold", "--warehouse", paths.root))
         assert handles() <= before
         disk.resize(1024)
         assert texts(visible(paths)[SIGNATURES]) == names("a", 10) + rows
@@ -181,7 +181,7 @@ def test_a_read_only_folder_is_read_and_not_written(tmp_path: Path) -> None:
         assert call_command("stats", "--warehouse", paths.root).exit_code == 0
         for arguments in (["import", str(lines), "--quiet"], ["fold"]):
             result = call_command(*arguments, "--warehouse", paths.root)
-            assert_told_in_one_line(result)
+            assert_fails_in_one_line(result)
             assert str(paths.root) in result.stderr
             assert "ead-only" in result.stderr
 
@@ -195,7 +195,7 @@ def test_an_empty_log_entry_is_damage(paths: Paths, number: int) -> None:
     paths.log_entry(number).write_bytes(b"")
     with pytest.raises(UnreadableWarehouse, match=f"{number}.json is empty"):
         read_snapshot(paths)
-    assert_told_in_one_line(call_command("stats", "--warehouse", paths.root))
+    assert_fails_in_one_line(call_command("stats", "--warehouse", paths.root))
 
 
 def truncated(file: Path) -> None:

@@ -1,4 +1,4 @@
-"""Compaction: the same rows in fewer files, whoever looks, publishes or kills meanwhile."""
+"""Compaction: the same rows in fewer files, with readers, publishers and kills at the same time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import signal
 import sqlite3
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,12 +56,14 @@ from sigdir.warehouse.staging import Staging
 from tests.warehouse.support import (
     REPOSITORY,
     SAFETY_SECONDS,
+    Content,
     Disk,
-    assert_sequences_beyond,
+    assert_fails_in_one_line,
+    assert_sequences_ahead,
     assert_sound,
-    assert_told_in_one_line,
     call_command,
     command,
+    content_of,
     environment,
     fold,
     log_actions,
@@ -70,28 +71,20 @@ from tests.warehouse.support import (
     places,
     publish,
     run_command,
-    small_disk,
+    served_texts,
     stage,
     staged_rows,
-    table_of,
     texts,
     visible,
 )
 
 POINTS = ("compact_begun", "compact_written", "compact_committed")
-"""Where a compaction can be killed by name; the version is there at the last alone."""
-
-Content = dict[Collection, list[dict[str, Any]]]
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths(tmp_path / "warehouse")
+"""The failpoints of a compaction; the new version exists at the last one only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A warehouse of many files, with rows staged, in a folder that is copied for each test."""
+    """A warehouse of many files, with staged rows, whose folder is copied for each test."""
 
     root: Path
     version: int
@@ -104,8 +97,8 @@ class Base:
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
-    """Imports with rejects and folds, of one and of both collections; staged rows at the end."""
-    paths = Paths(tmp_path_factory.mktemp("base") / "warehouse")
+    """Imports with rejects, folds of one and of both collections, and staged rows."""
+    paths = Paths(tmp_path_factory.mktemp("base") / "house")
     publish(paths, names("first", 250), names("First", 30), rejects=["1bad("])
     for number in range(8):
         stage(paths, SIGNATURES, *names(f"posted{number}_", number + 1))
@@ -118,21 +111,15 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
     return Base(paths.root, read_snapshot(paths).version, content_of(paths))
 
 
-def content_of(paths: Paths, version: int | None = None) -> Content:
-    """The rows of a version, as the files have them."""
-    snapshot = read_snapshot(paths, version)
-    return {collection: table_of(snapshot, collection).to_pylist() for collection in COLLECTIONS}
-
-
-def files_of(paths: Paths) -> dict[Collection, int]:
+def file_counts(paths: Paths) -> dict[Collection, int]:
     return {collection: len(files) for collection, files in read_snapshot(paths).files.items()}
 
 
 def segments_of(reader: Reader, collection: Collection) -> pa.Table:
-    """All that a server sees of a collection."""
+    """The rows of a collection that a server has."""
     view = reader.refreshed()
     segments = view.segments[collection]
-    found = [segment.text_at(row) for segment in segments for row in range(segment.rows)]
+    found = served_texts(view, collection)
     assert view.count(collection) == len(found)
     columns = {
         "id": np.concatenate([segment.ids[: segment.rows] for segment in segments]),
@@ -144,7 +131,7 @@ def segments_of(reader: Reader, collection: Collection) -> pa.Table:
 
 
 def assert_nothing_left(paths: Paths) -> None:
-    """Every data file is one that some version names, and no run is unfinished."""
+    """Assert that some version names every data file, and that no run is unfinished."""
     named = set()
     for version in range(read_snapshot(paths).version + 1):
         named |= {paths.table / action["add"]["path"] for action in log_actions(paths, version) if "add" in action}
@@ -155,11 +142,11 @@ def assert_nothing_left(paths: Paths) -> None:
     staging.close()
 
 
-# What is merged.
+# The choice of files.
 
 
 def files_with(rows: Sequence[int]) -> list[DataFile]:
-    """Files of so many rows, one after another."""
+    """Files with these numbers of rows, one after another."""
     edges = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)]).tolist()
     return [
         DataFile(Path(f"{number}.parquet"), SIGNATURES, last - first, 10, first + 1, last, last)
@@ -168,7 +155,7 @@ def files_with(rows: Sequence[int]) -> list[DataFile]:
 
 
 def merged(files: Files, pieces: Sequence[Files]) -> list[DataFile]:
-    """The files after a compaction. Each piece must be a run of neighbours, none in two pieces."""
+    """The files after a compaction. Asserts that each piece is a run of neighbours and no file is in two pieces."""
     left = list(files)
     for piece in pieces:
         at = left.index(piece[0])
@@ -186,10 +173,10 @@ sizes = st.lists(
 
 
 @given(sizes, st.sampled_from([small, everything, due]))
-def test_neighbours_are_merged_into_files_that_are_not_too_large(
+def test_neighbours_are_merged_into_files_of_bounded_size(
     rows: list[int], choose: Callable[[Files], list[Files]]
 ) -> None:
-    """Whatever is chosen: at least two files, side by side, of FILE_ROWS rows at most."""
+    """Every choice merges at least two neighbours, into a file of at most FILE_ROWS rows."""
     files = files_with(rows)
     pieces = choose(files)
     assert all(len(piece) >= 2 and sum(file.rows for file in piece) <= FILE_ROWS for piece in pieces)
@@ -199,26 +186,26 @@ def test_neighbours_are_merged_into_files_that_are_not_too_large(
 
 
 @given(sizes, st.sampled_from([small, everything]))
-def test_once_is_enough(rows: list[int], choose: Callable[[Files], list[Files]]) -> None:
-    """After a compaction there is nothing to compact."""
+def test_a_second_compaction_finds_nothing(rows: list[int], choose: Callable[[Files], list[Files]]) -> None:
+    """After a compaction no files are left to merge."""
     files = files_with(rows)
     assert choose(merged(files, choose(files))) == []
 
 
 @given(sizes)
-def test_small_files_alone_are_merged_unless_all_are(rows: list[int]) -> None:
-    """No large file is written again by default or by a server, and no two small neighbours stay."""
+def test_only_small_files_are_merged_by_default(rows: list[int]) -> None:
+    """The default and the server's choice rewrite no large file; no two small neighbours that fit together stay."""
     files = files_with(rows)
     for choose in (small, due):
         assert all(file.rows < SMALL_ROWS for piece in choose(files) for file in piece)
     after = merged(files, small(files))
-    beside = [pair for pair in pairwise(after) if max(file.rows for file in pair) < SMALL_ROWS]
-    assert all(sum(file.rows for file in pair) > FILE_ROWS for pair in beside)
+    neighbours = [pair for pair in pairwise(after) if max(file.rows for file in pair) < SMALL_ROWS]
+    assert all(sum(file.rows for file in pair) > FILE_ROWS for pair in neighbours)
 
 
 @pytest.mark.parametrize("rows_of_a_fold", [1, 30, 2000])
 def test_folds_for_days_leave_few_files_and_little_work(rows_of_a_fold: int) -> None:
-    """The figures of the module: 27 files a collection beside the large ones, each row written few times."""
+    """The figures of the module hold: at most 27 small files per collection, each row written a few times."""
     files: list[DataFile] = []
     written = most = 0
     folds = 5000
@@ -238,8 +225,8 @@ def test_folds_for_days_leave_few_files_and_little_work(rows_of_a_fold: int) -> 
 
 
 @pytest.mark.parametrize("choose", [small, everything])
-def test_every_row_stays_as_it_is(base: Base, tmp_path: Path, choose: Callable[[Files], list[Files]]) -> None:
-    """In the files, in SQL and for a server: ids, times, texts, hashes, import numbers, order."""
+def test_no_row_changes(base: Base, tmp_path: Path, choose: Callable[[Files], list[Files]]) -> None:
+    """Ids, times, texts, hashes, import numbers and order stay the same in the files, in SQL and for a server."""
     paths = base.copy(tmp_path)
     query = "SELECT * FROM {} ORDER BY id"
     before = [sigdir.open(paths.root).sql(query.format(v)).rows() for v in ("signatures", "event_signatures")]
@@ -250,7 +237,7 @@ def test_every_row_stays_as_it_is(base: Base, tmp_path: Path, choose: Callable[[
     done = compact(paths, choose)
     assert done is not None
     assert (done.snapshot.version, done.snapshot) == (base.version + 1, read_snapshot(paths))
-    assert files_of(paths) == {SIGNATURES: 1, EVENT_SIGNATURES: 1}
+    assert file_counts(paths) == {SIGNATURES: 1, EVENT_SIGNATURES: 1}
     assert content_of(paths) == base.content
     after = [sigdir.open(paths.root).sql(query.format(v)).rows() for v in ("signatures", "event_signatures")]
     assert after == before
@@ -261,11 +248,11 @@ def test_every_row_stays_as_it_is(base: Base, tmp_path: Path, choose: Callable[[
     fresh.close()
     assert {collection: staged_rows(paths, collection) for collection in COLLECTIONS} == staged
     assert_nothing_left(paths)
-    assert_sequences_beyond(paths)
+    assert_sequences_ahead(paths)
 
 
-def test_publishing_goes_on_behind_a_compaction(base: Base, tmp_path: Path) -> None:
-    """Staged rows keep their ids when they are folded; new texts are new, old ones are known."""
+def test_publishing_continues_after_a_compaction(base: Base, tmp_path: Path) -> None:
+    """Folded rows keep their ids, new texts get new rows, and old texts are duplicates."""
     paths = base.copy(tmp_path)
     before = {collection: places(table) for collection, table in visible(paths).items()}
     compact(paths)
@@ -281,8 +268,8 @@ def test_publishing_goes_on_behind_a_compaction(base: Base, tmp_path: Path) -> N
     assert_nothing_left(paths)
 
 
-def test_old_versions_read_as_they_were(paths: Paths) -> None:
-    """Files stay until they are vacuumed, so --as-of sees what it saw."""
+def test_old_versions_keep_their_rows(paths: Paths) -> None:
+    """Files stay until they are vacuumed, so --as-of reads the same rows."""
     contents = []
     for number in range(6):
         publish(paths, names(f"f{number}_", 3), [f"E{number}()"])
@@ -294,8 +281,8 @@ def test_old_versions_read_as_they_were(paths: Paths) -> None:
         assert sigdir.open(paths.root, version).count(SIGNATURES) == len(content[SIGNATURES])
 
 
-def test_nothing_to_compact_is_no_version(paths: Paths, tmp_path: Path) -> None:
-    """Nothing there, one file, and once more after a compaction."""
+def test_nothing_to_compact_makes_no_version(paths: Paths) -> None:
+    """Compacting a missing folder, one file, or a compacted table makes no version."""
     assert compact(paths) is None
     assert not paths.root.exists()
     publish(paths, ["f()"], ["E()"])
@@ -308,17 +295,17 @@ def test_nothing_to_compact_is_no_version(paths: Paths, tmp_path: Path) -> None:
 
 
 def test_a_collection_of_one_file_is_left_alone(paths: Paths) -> None:
-    """The other's merge does not write it again."""
+    """A merge in one collection does not rewrite the only file of the other."""
     publish(paths, ["f()"], ["E()"])
     publish(paths, ["g()"])
     (event_file,) = read_snapshot(paths).files[EVENT_SIGNATURES]
     compact(paths)
     assert read_snapshot(paths).files[EVENT_SIGNATURES] == (event_file,)
-    assert files_of(paths) == {SIGNATURES: 1, EVENT_SIGNATURES: 1}
+    assert file_counts(paths) == {SIGNATURES: 1, EVENT_SIGNATURES: 1}
 
 
 def test_a_large_file_is_cut_into_row_groups(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More rows than are held in memory at a time, from files that do not end where a group does."""
+    """The merged file has full row groups, whatever the sizes of the merged files and of the reads are."""
     monkeypatch.setattr("sigdir.warehouse.parquet.ROW_GROUP_ROWS", 100)
     monkeypatch.setattr("sigdir.warehouse.compact.ROW_GROUP_ROWS", 40)
     for number in range(4):
@@ -332,11 +319,11 @@ def test_a_large_file_is_cut_into_row_groups(paths: Paths, monkeypatch: pytest.M
     assert content_of(paths) == before
 
 
-# What is told.
+# Reports.
 
 
-def test_history_tells_of_a_compaction_and_imports_do_not(base: Base, tmp_path: Path) -> None:
-    """The commit has its own account; imports, sources, rejects and counts are what they were."""
+def test_history_has_a_compaction_and_imports_do_not(base: Base, tmp_path: Path) -> None:
+    """The commit has its own entry; imports, sources, rejects and counts are unchanged."""
     paths = base.copy(tmp_path)
     queries = [
         "SELECT * FROM imports ORDER BY import_id",
@@ -347,14 +334,14 @@ def test_history_tells_of_a_compaction_and_imports_do_not(base: Base, tmp_path: 
     before = [warehouse.sql(query).rows() for query in queries]
     stats = json.loads(call_command("stats", "--json", "--warehouse", paths.root).stdout)
     compact(paths)
-    warehouse = sigdir.open(paths.root)
-    assert [warehouse.sql(query).rows() for query in queries] == before
-    told = warehouse.history()[-1]
-    assert (told["kind"], told["version"]) == ("compact", base.version + 1)
-    assert told["collections"][SIGNATURES] == {
+    house = sigdir.open(paths.root)
+    assert [house.sql(query).rows() for query in queries] == before
+    entry = house.history()[-1]
+    assert (entry["kind"], entry["version"]) == ("compact", base.version + 1)
+    assert entry["collections"][SIGNATURES] == {
         "files_before": 17, "files_after": 1, "rows": len(base.content[SIGNATURES])
     }  # fmt: skip
-    assert {"import", "totals", "sources", "folded"}.isdisjoint(told)
+    assert {"import", "totals", "sources", "folded"}.isdisjoint(entry)
     after = json.loads(call_command("stats", "--json", "--warehouse", paths.root).stdout)
     for collection in COLLECTIONS:
         assert after["collections"][collection] | {"files": 0, "bytes": 0} == stats["collections"][collection] | {
@@ -364,7 +351,7 @@ def test_history_tells_of_a_compaction_and_imports_do_not(base: Base, tmp_path: 
 
 
 def test_the_log_says_that_no_data_changed(base: Base, tmp_path: Path) -> None:
-    """Followers of the table's changes need not read the rows again; the watermarks are carried on."""
+    """Every action has dataChange false, so tailers skip its rows; the high water stays."""
     paths = base.copy(tmp_path)
     before = read_snapshot(paths)
     compact(paths)
@@ -378,7 +365,7 @@ def test_the_log_says_that_no_data_changed(base: Base, tmp_path: Path) -> None:
 
 
 def test_another_reader_of_the_table_sees_the_same_rows(base: Base, tmp_path: Path) -> None:
-    """deltalake's own list of files, and a checkpoint on top."""
+    """deltalake lists the same files, and its checkpoint changes no row."""
     paths = base.copy(tmp_path)
     compact(paths)
     table = DeltaTable(paths.table)
@@ -389,7 +376,7 @@ def test_another_reader_of_the_table_sees_the_same_rows(base: Base, tmp_path: Pa
 
 
 def test_checkpoints_are_written_beside_the_commit(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By whoever makes the version, without holding up POST; what is read is the same, the log stays whole."""
+    """The committer writes every third checkpoint without blocking POSTs; rows and history are the same."""
     monkeypatch.setattr(log, "CHECKPOINT_VERSIONS", 3)
     real = DeltaTable.create_checkpoint
     written = []
@@ -413,13 +400,14 @@ def test_checkpoints_are_written_beside_the_commit(paths: Paths, monkeypatch: py
     assert read_snapshot(paths).high_water[EVENT_SIGNATURES].id == 3
 
 
-def test_the_command_tells_what_it_did(base: Base, tmp_path: Path) -> None:
+def test_the_command_reports_its_version_and_files(base: Base, tmp_path: Path) -> None:
+    """The report has the version and the file counts; without work it says that there is nothing to compact."""
     paths = base.copy(tmp_path)
     done = call_command("compact", "--json", "--warehouse", paths.root)
     assert done.exit_code == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["version"] == base.version + 1
-    assert told["collections"][EVENT_SIGNATURES]["files_before"] == 5
+    report = json.loads(done.stdout)
+    assert report["version"] == base.version + 1
+    assert report["collections"][EVENT_SIGNATURES]["files_before"] == 5
     again = call_command("compact", "--warehouse", paths.root)
     assert (again.exit_code, again.stdout) == (0, "nothing to compact\n")
     assert json.loads(call_command("compact", "--json", "--warehouse", paths.root).stdout)["version"] is None
@@ -430,8 +418,8 @@ def test_the_command_tells_what_it_did(base: Base, tmp_path: Path) -> None:
 # Servers.
 
 
-def test_indexes_are_there_before_the_version(base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a server reads, no request waits for an index; where none does, none is built."""
+def test_indexes_are_built_before_the_commit(base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a server uses the folder, each new file has its index at the commit; otherwise none is built."""
     paths = base.copy(tmp_path)
     compact(paths)
     assert not paths.cache.exists()
@@ -439,25 +427,25 @@ def test_indexes_are_there_before_the_version(base: Base, tmp_path: Path, monkey
     make_folder(paths.cache)
     seen: list[Path] = []
 
-    def look(name: str) -> None:
+    def check(name: str) -> None:
         if name == "compact_committed":
             snapshot = read_snapshot(paths)
             seen.extend(paths.index(c, file.path) for c in COLLECTIONS for file in snapshot.files[c])
             assert all(folder.is_dir() for folder in seen)
 
-    monkeypatch.setattr("sigdir.warehouse.failpoints.reach", look)
+    monkeypatch.setattr("sigdir.warehouse.failpoints.reach", check)
     compact(paths)
     assert len(seen) == 2
 
 
-def test_a_server_s_files_may_go_while_it_maps_them(
+def test_a_server_retries_when_its_files_are_vacuumed(
     base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A version that was compacted and vacuumed between the look at the log and the files is let go."""
+    """A reader whose files are compacted and vacuumed after it read the log takes the newer version."""
     paths = base.copy(tmp_path)
     calls: list[int] = []
 
-    class Late(LogTailer):
+    class OvertakenTailer(LogTailer):
         def newest(self) -> Snapshot:
             snapshot = super().newest()
             if not calls:
@@ -468,7 +456,7 @@ def test_a_server_s_files_may_go_while_it_maps_them(
             calls.append(snapshot.version)
             return snapshot
 
-    monkeypatch.setattr("sigdir.warehouse.index.view.LogTailer", Late)
+    monkeypatch.setattr("sigdir.warehouse.index.view.LogTailer", OvertakenTailer)
     reader = Reader(paths)
     assert calls == [base.version, base.version + 1]
     for collection in COLLECTIONS:
@@ -476,8 +464,8 @@ def test_a_server_s_files_may_go_while_it_maps_them(
     reader.close()
 
 
-def test_a_missing_file_of_the_newest_version_is_told(base: Base, tmp_path: Path) -> None:
-    """That is damage, and asking again would not end."""
+def test_a_missing_file_of_the_newest_version_is_an_error(base: Base, tmp_path: Path) -> None:
+    """A missing file of the newest version is damage: the reader raises instead of retrying for ever."""
     paths = base.copy(tmp_path)
     read_snapshot(paths).files[SIGNATURES][3].path.unlink()
     with pytest.raises(UnreadableWarehouse, match="parquet"):
@@ -485,20 +473,20 @@ def test_a_missing_file_of_the_newest_version_is_told(base: Base, tmp_path: Path
 
 
 def test_a_server_folds_and_merges_by_itself(paths: Paths) -> None:
-    """Ten small files become one in the round that makes the tenth; a busy lock ends a round quietly."""
-    rounds = Upkeep(paths)
-    rounds.run_once()
+    """The round that makes the tenth small file merges them; a round with a busy lock does nothing."""
+    upkeep = Upkeep(paths)
+    upkeep.run_once()
     for number in range(GATHER):
         stage(paths, SIGNATURES, f"posted{number}()")
-        rounds.run_once()
-        assert files_of(paths)[SIGNATURES] == (number + 1) % GATHER + number // (GATHER - 1)
+        upkeep.run_once()
+        assert file_counts(paths)[SIGNATURES] == (number + 1) % GATHER + number // (GATHER - 1)
     assert [entry["kind"] for entry in sigdir.open(paths.root).history()] == ["fold"] * GATHER + ["compact"]
     assert texts(visible(paths)[SIGNATURES]) == [f"posted{number}()" for number in range(GATHER)]
     stage(paths, SIGNATURES, "posted()")
     with Publisher(paths):
-        rounds.run_once()
+        upkeep.run_once()
     assert len(staged_rows(paths, SIGNATURES)) == 1
-    rounds.run_once()
+    upkeep.run_once()
     assert staged_rows(paths, SIGNATURES) == []
 
 
@@ -507,27 +495,27 @@ def test_a_server_folds_and_merges_by_itself(paths: Paths) -> None:
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_a_point_changes_no_row(base: Base, tmp_path: Path, point: str) -> None:
-    """The version is there or not, staging is as it was, and the next publisher clears up."""
+    """The version exists or not, staging is unchanged, and the next publisher removes the leftovers."""
     paths = base.copy(tmp_path)
     make_folder(paths.cache)
-    seen = visible(paths)
+    before = visible(paths)
     killed = run_command("compact", "--warehouse", paths.root, SIGDIR_FAILPOINT=point)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     published = point == "compact_committed"
     assert read_snapshot(paths).version == base.version + published
     assert content_of(paths) == base.content
-    assert visible(paths) == seen
+    assert visible(paths) == before
     done = compact(paths)
     assert (done is None) == published
     publish(paths, ["new()"])
     assert_nothing_left(paths)
-    assert texts(visible(paths)[SIGNATURES]) == [*texts(seen[SIGNATURES]), "new()"]
+    assert texts(visible(paths)[SIGNATURES]) == [*texts(before[SIGNATURES]), "new()"]
     assert content_of(paths, base.version) == base.content
-    assert_sequences_beyond(paths)
+    assert_sequences_ahead(paths)
 
 
 def test_a_damaged_file_is_named_and_nothing_changes(base: Base, tmp_path: Path) -> None:
-    """A flipped byte, a file that is cut, one that is missing: never merged, and nothing is left behind."""
+    """A file with a flipped byte, a truncated one or a missing one stops the compaction, which leaves no files."""
     damages: list[Callable[[Path], None]] = [flip, cut_off, Path.unlink]
     for number, damage in enumerate(damages):
         paths = base.copy(tmp_path / str(number))
@@ -538,7 +526,7 @@ def test_a_damaged_file_is_named_and_nothing_changes(base: Base, tmp_path: Path)
         assert read_snapshot(paths).version == base.version
         assert_nothing_left(paths)
         result = call_command("compact", "--warehouse", paths.root)
-        assert_told_in_one_line(result)
+        assert_fails_in_one_line(result)
         assert file.name in result.stderr
 
 
@@ -552,14 +540,8 @@ def cut_off(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-200])
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    with small_disk(tmp_path / "disk") as mounted:
-        yield mounted
-
-
-def test_a_full_disk_is_told_and_left_as_it_was(base: Base, disk: Disk) -> None:
-    """Status 2 with one line, the room given back at once; with room it works."""
+def test_a_full_disk_ends_the_command_in_one_line(base: Base, disk: Disk) -> None:
+    """The command ends with status 2 and frees its space at once; with enough room it succeeds."""
     paths = base.copy(disk.path)
     make_folder(paths.cache)
     free = 4
@@ -569,7 +551,7 @@ def test_a_full_disk_is_told_and_left_as_it_was(base: Base, disk: Disk) -> None:
         result = call_command("compact", "--warehouse", paths.root)
         if result.exit_code == 0:
             break
-        assert_told_in_one_line(result)
+        assert_fails_in_one_line(result)
         assert read_snapshot(paths).version == base.version
         named = {file.path for files in read_snapshot(paths).files.values() for file in files}
         assert set(paths.table.glob("collection=*/*")) == named
@@ -582,11 +564,11 @@ def test_a_full_disk_is_told_and_left_as_it_was(base: Base, disk: Disk) -> None:
     assert_nothing_left(paths)
 
 
-# Several at once.
+# Concurrency.
 
 
 def test_a_compactor_with_a_stale_snapshot_is_refused(base: Base, tmp_path: Path) -> None:
-    """Should the lock fail, the log refuses who missed a commit: rows cannot double."""
+    """If the lock fails, the log refuses the compactor that missed a commit: no row is doubled."""
     paths = base.copy(tmp_path)
     stale = read_snapshot(paths)
     publish(paths, ["new()"])
@@ -598,18 +580,18 @@ def test_a_compactor_with_a_stale_snapshot_is_refused(base: Base, tmp_path: Path
 
 
 def test_one_of_two_compactions_at_once_is_refused(base: Base, tmp_path: Path) -> None:
-    """Both upon the same version, without a lock: the log takes one."""
+    """Two compactions of the same version without a lock: the log takes one."""
     paths = base.copy(tmp_path)
     for number in range(5):
         publish(paths, [f"new{number}()"])
         snapshot = read_snapshot(paths)
         marks = {collection: snapshot.high_water[collection].id for collection in COLLECTIONS}
         replaced = snapshot.files[SIGNATURES][-1:]
-        together = threading.Barrier(2)
+        barrier = threading.Barrier(2)
         won: list[str] = []
 
         def work(run: str) -> None:
-            together.wait()  # noqa: B023 - joined within the round
+            barrier.wait()  # noqa: B023 - joined within the round
             try:
                 log.append(paths, snapshot.version, [], marks, {"run": run}, replaced)  # noqa: B023
                 won.append(run)  # noqa: B023
@@ -639,7 +621,7 @@ def finished(process: subprocess.Popen[str]) -> str:
 
 
 def test_compactors_and_importers_in_processes(base: Base, tmp_path: Path) -> None:
-    """One of two compactors finds nothing left to do, or what came between; no row is lost or doubled."""
+    """Two compactors, an import and a fold run at once: no row is lost or doubled."""
     paths = base.copy(tmp_path)
     before = {collection: places(table) for collection, table in visible(paths).items()}
     lines = tmp_path / "lines.txt"
@@ -665,8 +647,8 @@ def test_compactors_and_importers_in_processes(base: Base, tmp_path: Path) -> No
     assert content_of(paths, base.version) == base.content
 
 
-def test_a_second_compactor_does_not_wait_if_told_so(base: Base, tmp_path: Path) -> None:
-    """Status 3 and the holder's name, as for an import."""
+def test_no_wait_ends_a_second_compactor(base: Base, tmp_path: Path) -> None:
+    """With --no-wait the command ends with status 3 and names the holder, like an import."""
     paths = base.copy(tmp_path)
     with Publisher(paths):
         result = call_command("compact", "--no-wait", "--warehouse", paths.root)
@@ -674,8 +656,8 @@ def test_a_second_compactor_does_not_wait_if_told_so(base: Base, tmp_path: Path)
     assert "is held by process" in result.stderr
 
 
-def test_a_reader_sees_every_row_once_while_files_come_and_go(paths: Paths) -> None:
-    """Pages walked while rows are folded, merged and vacuumed: whole, in order, nothing missing."""
+def test_a_reader_sees_every_row_once_while_files_change(paths: Paths) -> None:
+    """A thread that reads during folds, compactions and vacuums sees every row once, in id order."""
     publish(paths, names("old", 300))
     acknowledged = set(names("old", 300))
     reader = Reader(paths)
@@ -689,13 +671,13 @@ def test_a_reader_sees_every_row_once_while_files_come_and_go(paths: Paths) -> N
                 expected = set(acknowledged)
                 view = reader.current()
                 segments = view.segments[SIGNATURES]
-                found = [segment.text_at(row) for segment in segments for row in range(segment.rows)]
+                found = served_texts(view, SIGNATURES)
                 assert len(found) == len(set(found)) == view.count(SIGNATURES)
                 assert expected <= set(found)
                 ids = np.concatenate([segment.ids[: segment.rows] for segment in segments])
                 assert (np.diff(ids) > 0).all()
                 looks.add((view.snapshot.version, len(segments)))
-        except BaseException as error:  # noqa: BLE001 - told by the test
+        except BaseException as error:  # noqa: BLE001 - the test asserts it
             failures.append(error)
 
     watcher = threading.Thread(target=watch)

@@ -1,4 +1,4 @@
-"""Which rows are new: against a plain Python set, in every arrangement of known rows."""
+"""Which rows are new, compared with a plain Python set for known rows in files, in staging and in the batch."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from sigdir.signatures.collections import (
     Collection,
 )
 from sigdir.signatures.columns import Rows
+from sigdir.signatures.keccak import keccak256_column
 from sigdir.warehouse import dedupe, parquet
 from sigdir.warehouse.dedupe import new_rows
 from sigdir.warehouse.errors import UnreadableWarehouse
@@ -35,7 +36,6 @@ from sigdir.warehouse.staging import StagedRow
 from tests.warehouse.support import (
     Digest,
     cut,
-    digest,
     digest_of,
     make_spill,
     publish,
@@ -43,7 +43,7 @@ from tests.warehouse.support import (
 
 THREADS = 2
 
-# Where a text is known from, and where the map of hashes is used.
+# Where a text is known from; and with or without the map of hashes.
 NEW, FILE_1, FILE_2, FILE_3, STAGED = range(5)
 MAPS = [pytest.param(1 << 30, id="with the map"), pytest.param(0, id="without the map")]
 
@@ -60,9 +60,9 @@ def text_of(number: int) -> str:
 
 
 def data_file(
-    path: Path, collection: Collection, wanted: Sequence[str], first_id: int = 1, digest: Digest = digest
+    path: Path, collection: Collection, wanted: Sequence[str], first_id: int = 1, digest: Digest = keccak256_column
 ) -> DataFile:
-    """A file of the table with these texts, in row groups as usual."""
+    """A data file with these texts, in row groups as usual."""
     text = pa.array(wanted, pa.string())
     hashes = digest(text)[:, : collection.hash_bytes]
     ids = np.arange(first_id, first_id + len(wanted), dtype=np.int64)
@@ -74,9 +74,9 @@ def data_file(
 
 
 def snapshot_of(
-    folder: Path, collection: Collection, contents: Sequence[Sequence[str]], digest: Digest = digest
+    folder: Path, collection: Collection, contents: Sequence[Sequence[str]], digest: Digest = keccak256_column
 ) -> Snapshot:
-    """A snapshot of files with these texts; a file without texts is left out."""
+    """A snapshot with a file for each sequence of texts that is not empty."""
     files = []
     first_id = 1
     for number, wanted in enumerate(contents):
@@ -92,7 +92,7 @@ def staged_rows(wanted: Sequence[str]) -> list[StagedRow]:
 
 
 def first_of_each(batch: Sequence[int], known: set[int]) -> list[bool]:
-    """The oracle."""
+    """The expected flags: True for the first occurrence of each unknown number."""
     seen = set(known)
     flags = []
     for number in batch:
@@ -117,7 +117,7 @@ def test_new_rows_equal_a_set(
     batch: list[int],
     batch_rows: int,
 ) -> None:
-    """A row is new where its text is in no file, not staged, and not earlier in the batch."""
+    """A row is new if its text is in no file, not staged, and not earlier in the batch."""
     held = [[text_of(n) for n, place in enumerate(places) if place == where] for where in range(5)]
     known = {n for n, place in enumerate(places) if place != NEW}
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as name:
@@ -131,7 +131,7 @@ def test_new_rows_equal_a_set(
 
 
 def test_the_first_occurrence_wins(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """Of a text that comes again and again, across batches, only the first row is kept."""
+    """Only the first row of a repeated text is kept, also across batches."""
     batch = ["a()", "b()", "a()", "a()", "c()", "b()", "a()", "d()", "d()"]
     spill = make_spill(tmp_path, SIGNATURES, cut(batch, 2))
     keep = new_rows(spill, Snapshot(), [], engine, THREADS)
@@ -139,13 +139,13 @@ def test_the_first_occurrence_wins(engine: duckdb.DuckDBPyConnection, tmp_path: 
 
 
 def test_a_batch_without_rows_has_no_flags(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """Nothing is asked where there is nothing to ask about."""
+    """An empty batch gives no flags."""
     spill = make_spill(tmp_path, EVENT_SIGNATURES, [])
     snapshot = snapshot_of(tmp_path, EVENT_SIGNATURES, [["E()"]])
     assert new_rows(spill, snapshot, staged_rows(["F()"]), engine, THREADS).tolist() == []
 
 
-def test_the_collections_do_not_know_each_other(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_the_collections_are_deduped_separately(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """A text of signatures is new in event-signatures."""
     paths = Paths(tmp_path / "warehouse")
     publish(paths, signatures=["x()"], events=["y()"])
@@ -159,7 +159,7 @@ def test_the_collections_do_not_know_each_other(engine: duckdb.DuckDBPyConnectio
 @pytest.mark.parametrize("map_rows", MAPS)
 @pytest.mark.parametrize("known_from", ["nowhere", "a file", "staging", "both"])
 @pytest.mark.parametrize("collection", COLLECTIONS)
-def test_keys_that_agree_in_their_first_half_are_told_apart(
+def test_keys_with_the_same_first_half_are_different(
     engine: duckdb.DuckDBPyConnection,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -167,7 +167,7 @@ def test_keys_that_agree_in_their_first_half_are_told_apart(
     known_from: str,
     map_rows: int,
 ) -> None:
-    """Eight bytes in common make no duplicate; sixteen do."""
+    """Texts whose keys agree in eight bytes are no duplicates; those that agree in sixteen are."""
     monkeypatch.setattr(dedupe, "_MAP_ROWS", map_rows)
     keys = {"a()": 1, "b()": 2, "c()": 3, "d()": 4}
 
@@ -190,8 +190,8 @@ def test_keys_that_agree_in_their_first_half_are_told_apart(
     assert keep.tolist() == first_of_each([order.index(text) for text in batch], known)
 
 
-def test_rows_and_keys_made_by_hand_are_told_apart(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """The second half of the key decides, also where it differs in one bit of the last byte."""
+def test_the_second_half_of_a_key_decides(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """Keys that differ in one bit of the last byte are different."""
     keys = np.array([[7, 1], [7, 1 | 1 << 63], [7, 1], [8, 1], [7, 1 | 1 << 63]], np.uint64)
     spill = Spill(tmp_path, SIGNATURES)
     spill.append(Rows(pa.array(["a()", "b()", "a()", "c()", "b()"]), np.zeros((5, 4), np.uint8), keys))
@@ -200,7 +200,7 @@ def test_rows_and_keys_made_by_hand_are_told_apart(engine: duckdb.DuckDBPyConnec
 
 
 def test_rows_are_found_by_their_digest(tmp_path: Path) -> None:
-    """``rows_with`` gives every row of the texts, none for the others, and tells half keys apart."""
+    """``rows_with`` gives all rows with these digests, and none that agrees in half of the key only."""
     spill = make_spill(tmp_path, SIGNATURES, cut(["a()", "b()", "a()", "c()", "b()"], 2))
     assert spill.rows_with([digest_of("a()"), digest_of("x()")]).tolist() == [0, 2]
     assert spill.rows_with([digest_of("b()"), digest_of("c()")]).tolist() == [1, 3, 4]
@@ -218,7 +218,7 @@ LIMIT = "48MB"
 
 @pytest.fixture(scope="module")
 def digests() -> npt.NDArray[np.uint8]:
-    """A digest for each number: hashing two million texts one by one is not what is tested."""
+    """A random digest for each number: hashing two million texts is not tested here."""
     return np.random.default_rng(7).integers(0, 256, (DIFFERENT, 32), np.uint8)
 
 
@@ -268,7 +268,7 @@ def test_a_batch_that_does_not_fit_memory_is_deduped_on_disk(
     large_snapshot: Snapshot,
     map_rows: int,
 ) -> None:
-    """Two million rows within 48 MB give what a set gives, and without a disk to spill to nothing."""
+    """Two million rows within 48 MB give the flags of a set; without a disk to spill to they give an error."""
     monkeypatch.setattr(dedupe, "_MAP_ROWS", map_rows)
 
     def number_digest(text: pa.StringArray) -> npt.NDArray[np.uint8]:

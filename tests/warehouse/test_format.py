@@ -26,7 +26,7 @@ from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging import Staging
 from tests.warehouse.support import (
-    assert_told_in_one_line,
+    assert_fails_in_one_line,
     call_command,
     fold,
     other_process,
@@ -129,7 +129,7 @@ def test_a_staging_file_of_another_warehouse_is_refused(paths: Paths, tmp_path: 
     shutil.copy(other.staging, paths.staging)
     for command in (["fold"], ["import", "--quiet", "samples"]):
         result = call_command(*command, "--warehouse", paths.root)
-        assert_told_in_one_line(result)
+        assert_fails_in_one_line(result)
         assert f"{paths.staging} belongs to another warehouse" in result.stderr
     paths.identity.unlink()
     assert staged_rows(paths, SIGNATURES) == rows
@@ -149,7 +149,7 @@ def test_a_newer_format_is_refused_by_every_command(paths: Paths, command: list[
             file.unlink()
     before = {path for path in paths.root.rglob("*") if path.name != "publish.lock"}
     result = call_command(*command, "--warehouse", paths.root)
-    assert_told_in_one_line(result)
+    assert_fails_in_one_line(result)
     assert f"format {FORMAT + 1}; this version reads format {FORMAT}" in result.stderr
     assert {path for path in paths.root.rglob("*") if path.name != "publish.lock"} - {paths.tmp} == before - {paths.tmp}
 
@@ -160,7 +160,7 @@ def test_a_newer_format_is_refused_by_a_backup_of_it_and_into_it(paths: Paths, t
     for newer in (copy, paths.root):
         write_identity(Paths(newer), Identity(FORMAT + 1, read_identity(paths).id))
         result = call_command("backup", copy, "--warehouse", paths.root)
-        assert_told_in_one_line(result)
+        assert_fails_in_one_line(result)
         assert f"{newer} has format {FORMAT + 1}" in result.stderr
 
 

@@ -1,7 +1,7 @@
-"""Power that goes at any moment: what was acknowledged is on the disk, and the rest is no obstacle.
+"""Power loss at any moment: acknowledged rows are on the disk, and the next command works.
 
-Each test traces a real command or writer and cuts the power in front of every call that syncs or names
-something; see ``tests.warehouse.power`` for what a disk may forget.
+Each test traces a real command or writer and cuts the power before calls that sync or name something.
+``tests.warehouse.power`` describes what a disk may lose.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from sigdir.pipeline.progress import Reporter
-from sigdir.pipeline.run import Options, run_import
 from sigdir.serve.texts import canonical_text
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import (
@@ -33,6 +31,7 @@ from sigdir.warehouse.files import make_folder
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
+from tests.conftest import import_files
 from tests.warehouse.power import (
     Call,
     Disk,
@@ -46,14 +45,15 @@ from tests.warehouse.support import (
     environment,
     places,
     run_command,
+    served_texts,
     texts,
     visible,
 )
 
 CUTS = 12
-"""Of the moments at which power is cut, at most so many are looked at, spread over all of them."""
+"""About this many of the moments are tried, evenly spread, and the last ones."""
 
-# Stages each text by itself, as a server's worker does, and says each row once it is stored.
+# Stages each text by itself, as a server's worker does, and prints each row once it is stored.
 POSTS = """
 import json, sys
 from pathlib import Path
@@ -79,19 +79,15 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class Required:
     """What the disk must have: rows with their ids and times, and texts."""
 
     rows: Mapping[Collection, Mapping[str, Place]]
     texts: Mapping[Collection, set[str]]
 
 
-def imported(root: Path, *files: Path) -> None:
-    run_import(Options([str(file) for file in files], root), Reporter())
-
-
 def post(root: Path, collection: Collection, *wanted: str) -> None:
-    """POST texts as a server does."""
+    """Store texts as a server does."""
     reader = Reader(Paths(root))
     writer = Writer(Paths(root), reader)
     assert None not in writer.store([canonical_text(collection, text) for text in wanted])
@@ -101,7 +97,7 @@ def post(root: Path, collection: Collection, *wanted: str) -> None:
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """A folder in memory, where the system has one."""
+    """A folder in memory, if the system has one."""
     shared = "/dev/shm"  # noqa: S108
     with TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as folder:
         yield Path(folder)
@@ -115,65 +111,64 @@ def lines_file(folder: Path, name: str, rows: int) -> Path:
     return path
 
 
-def owed_now(root: Path) -> Owed:
-    """All rows that are there, if any are."""
+def required_now(root: Path) -> Required:
+    """All rows that the warehouse has now."""
     tables = visible(Paths(root)) if root.is_dir() else {}
-    return Owed({c: places(tables[c]) if c in tables else {} for c in COLLECTIONS}, {c: set() for c in COLLECTIONS})
+    return Required({c: places(tables[c]) if c in tables else {} for c in COLLECTIONS}, {c: set() for c in COLLECTIONS})
 
 
-def posted(told: bytes) -> Owed:
-    """The rows that a writer has said so far."""
+def posted(output: bytes) -> Required:
+    """The rows that the writer has printed so far."""
     rows: dict[Collection, dict[str, Place]] = {c: {} for c in COLLECTIONS}
-    for line in told.splitlines(keepends=True):
-        if line.startswith(b"[") and line.endswith(b"\n"):  # other processes may say something too
+    for line in output.splitlines(keepends=True):
+        if line.startswith(b"[") and line.endswith(b"\n"):  # other processes may print too
             collection, text, id, created_at = json.loads(line)
             rows[collection][text] = (id, created_at)
-    return Owed(rows, {c: set() for c in COLLECTIONS})
+    return Required(rows, {c: set() for c in COLLECTIONS})
 
 
-def assert_kept(root: Path, owed: Owed) -> None:
-    """All that is owed is there, once and as it was, for a reader and for a server."""
+def assert_kept(root: Path, required: Required) -> None:
+    """Assert that a reader and a server have every required row once, with its id and time."""
     paths = Paths(root)
     make_folder(root)
     tables = visible(paths)
     for collection, table in tables.items():
         assert_sound(table)
         where = places(table)
-        assert owed.rows[collection].items() <= where.items()
-        assert owed.texts[collection] <= where.keys()
+        assert required.rows[collection].items() <= where.items()
+        assert required.texts[collection] <= where.keys()
     reader = Reader(paths)
     view = reader.current()
     for collection, table in tables.items():
         assert view.count(collection) == table.num_rows
         ids = [segment.ids[: segment.rows] for segment in view.segments[collection]]
         assert np.concatenate([np.empty(0, np.int64), *ids]).tolist() == table["id"].to_pylist()
-        found = [segment.text_at(row) for segment in view.segments[collection] for row in range(segment.rows)]
-        assert found == texts(table)
+        assert served_texts(view, collection) == texts(table)
     reader.close()
 
 
 def cut_power(
-    disk: Disk, calls: list[Call], memory: Path, owed: Callable[[bytes], Owed], then: Callable[[Path], None]
+    disk: Disk, calls: list[Call], memory: Path, required: Callable[[bytes], Required], go_on: Callable[[Path], object]
 ) -> None:
-    """Cut the power before call after call, see what is left each time, and go on from there with ``then``.
+    """Cut the power before call after call, check what is left each time, and run ``go_on`` on it.
 
-    ``memory`` is where that is put; on a real disk most of the time would be its syncs.
+    ``memory`` is the folder for it; on a real disk its syncs would take most of the time.
     """
     moments = disk.moments(calls)
     every = max(1, moments // CUTS)
     chance = random.Random(7)
 
-    def look(number: int) -> None:
+    def check(number: int) -> None:
         kept: Kept
-        # The strictest disk each time, and one of the others; going on from there is a third of the cost.
+        # Always the strictest disk and one of the others. go_on, every fifth time, takes a third of the time.
         for kept in ("synced", ("names", "some")[number % 2]):
             parent = memory / f"cut-{number}-{kept}"
             disk.restore(parent, kept, chance)
             try:
-                assert_kept(parent / "warehouse", owed(disk.told))
+                assert_kept(parent / "house", required(disk.output))
                 if number % 5 == 0:
-                    then(parent / "warehouse")
-                    assert_kept(parent / "warehouse", owed(disk.told))
+                    go_on(parent / "house")
+                    assert_kept(parent / "house", required(disk.output))
             except Exception as error:
                 error.add_note(f"power cut at call {number} of {moments}, kept: {kept}; in {parent}")
                 raise
@@ -182,28 +177,28 @@ def cut_power(
     number = 0
     for number, _ in enumerate(disk.replay(calls)):
         if number % every == 0 or number > moments - 4:
-            look(number)
-    look(number + 1)
-    assert [path for path in disk.named_early if "/warehouse/tmp/" not in path] == []
+            check(number)
+    check(number + 1)
+    assert [path for path in disk.named_early if "/house/tmp/" not in path] == []
 
 
-def test_posts_outlive_the_power(tmp_path: Path, memory: Path) -> None:
-    """From the first row of a folder that was not there on."""
-    root = tmp_path / "parent" / "warehouse"
+def test_posts_survive_power_loss(tmp_path: Path, memory: Path) -> None:
+    """Every acknowledged row is kept, from the first row of a new folder on."""
+    root = tmp_path / "parent" / "house"
     root.parent.mkdir()
     disk = Disk(root.parent)
     calls = trace([sys.executable, "-c", POSTS, str(root)], root.parent, tmp_path / "trace", environment(), REPOSITORY)
     lines = lines_file(tmp_path, "posted", 20)
-    cut_power(disk, calls, memory, posted, lambda root: imported(root, lines))
-    assert len(posted(disk.told).rows[SIGNATURES]) == 6
+    cut_power(disk, calls, memory, posted, lambda root: import_files([lines], root))
+    assert len(posted(disk.output).rows[SIGNATURES]) == 6
 
 
-def import_case(folder: Path, rows: int, prepare: Callable[[Path], None]) -> tuple[Disk, list[Call], Path, Owed]:
-    """A warehouse prepared, an import into it traced: the disk, the calls, the file, what was owed before."""
-    root = folder / "parent" / "warehouse"
+def import_case(folder: Path, rows: int, prepare: Callable[[Path], None]) -> tuple[Disk, list[Call], Path, Required]:
+    """Trace an import into a prepared warehouse: the disk, the calls, the imported file, the earlier rows."""
+    root = folder / "parent" / "house"
     root.mkdir(parents=True)
     prepare(root)
-    before = owed_now(root)
+    before = required_now(root)
     disk = Disk(root.parent)
     lines = lines_file(folder, "more", rows)
     calls = trace(
@@ -214,14 +209,14 @@ def import_case(folder: Path, rows: int, prepare: Callable[[Path], None]) -> tup
 
 
 @pytest.mark.parametrize("served", [False, True], ids=["plain", "served"])
-def test_an_import_outlives_the_power(tmp_path: Path, memory: Path, served: bool) -> None:
-    """What was there stays, the import is whole once it has said so, and can be run again until then."""
+def test_an_import_survives_power_loss(tmp_path: Path, memory: Path, served: bool) -> None:
+    """Earlier rows stay; a reported import is whole, and an unreported one can be run again."""
 
     def prepare(root: Path) -> None:
-        imported(root, lines_file(tmp_path, "old", 300))
+        import_files([lines_file(tmp_path, "old", 300)], root)
         post(root, SIGNATURES, "posted(uint256)", "more7(uint256)")
         if not served:
-            shutil.rmtree(Paths(root).cache)  # without it nobody builds an index
+            shutil.rmtree(Paths(root).cache)  # without it no index is built
 
     disk, calls, lines, before = import_case(tmp_path, 500, prepare)
     all_texts = {
@@ -229,58 +224,58 @@ def test_an_import_outlives_the_power(tmp_path: Path, memory: Path, served: bool
         EVENT_SIGNATURES: {f"More{n}(address)" for n in range(50)},
     }
 
-    def owed(told: bytes) -> Owed:
-        return Owed(before.rows, all_texts) if b'"totals"' in told else before
+    def required(output: bytes) -> Required:
+        return Required(before.rows, all_texts) if b'"totals"' in output else before
 
-    cut_power(disk, calls, memory, owed, lambda root: imported(root, lines))
-    assert owed(disk.told).texts == all_texts
+    cut_power(disk, calls, memory, required, lambda root: import_files([lines], root))
+    assert required(disk.output).texts == all_texts
 
 
-def test_the_first_import_outlives_the_power(tmp_path: Path, memory: Path) -> None:
-    """Also where nothing was there before, not even the log."""
+def test_the_first_import_survives_power_loss(tmp_path: Path, memory: Path) -> None:
+    """The same holds in a folder without a log."""
     disk, calls, lines, before = import_case(tmp_path, 100, lambda root: root.rmdir())
 
-    def owed(told: bytes) -> Owed:
-        texts = {f"more{n}(uint256)" for n in range(100)} if b'"totals"' in told else set()
-        return Owed(before.rows, {SIGNATURES: texts, EVENT_SIGNATURES: set()})
+    def required(output: bytes) -> Required:
+        texts = {f"more{n}(uint256)" for n in range(100)} if b'"totals"' in output else set()
+        return Required(before.rows, {SIGNATURES: texts, EVENT_SIGNATURES: set()})
 
-    cut_power(disk, calls, memory, owed, lambda root: imported(root, lines))
+    cut_power(disk, calls, memory, required, lambda root: import_files([lines], root))
 
 
-def test_a_fold_outlives_the_power(tmp_path: Path, memory: Path) -> None:
+def test_a_fold_survives_power_loss(tmp_path: Path, memory: Path) -> None:
     """A POSTed row is on the disk before, while and after it moves into the table."""
-    root = tmp_path / "parent" / "warehouse"
-    imported(root, lines_file(tmp_path, "old", 300))
+    root = tmp_path / "parent" / "house"
+    import_files([lines_file(tmp_path, "old", 300)], root)
     post(root, SIGNATURES, *(f"posted{n}(uint256)" for n in range(50)))
     post(root, EVENT_SIGNATURES, "Posted(address)")
-    before = owed_now(root)
+    before = required_now(root)
     disk = Disk(root.parent)
     calls = trace(command("fold", "--warehouse", root), root.parent, tmp_path / "trace", environment(), REPOSITORY)
-    cut_power(disk, calls, memory, lambda _: before, lambda root: discard(fold(Paths(root))))
-    assert b"published" in disk.told
+    cut_power(disk, calls, memory, lambda _: before, lambda root: fold(Paths(root)))
+    assert b"published" in disk.output
 
 
 def test_a_version_whose_publisher_died_is_synced_before_its_rows_leave_staging(tmp_path: Path, memory: Path) -> None:
-    """A kill between naming a version and syncing its name, a fold by the next process, and then no power."""
-    root = tmp_path / "parent" / "warehouse"
-    imported(root, lines_file(tmp_path, "old", 20))
+    """A publisher is killed between naming a version and syncing the name; then power fails in the next fold."""
+    root = tmp_path / "parent" / "house"
+    import_files([lines_file(tmp_path, "old", 20)], root)
     post(root, SIGNATURES, *(f"posted{n}(uint256)" for n in range(20)))
-    before = owed_now(root)
+    before = required_now(root)
     assert run_command("fold", "--warehouse", root, SIGDIR_FAILPOINT="committed").returncode < 0
     disk = Disk(root.parent)
     disk.unsync(Paths(root).log_entry(2))
     calls = trace(command("fold", "--warehouse", root), root.parent, tmp_path / "trace", environment(), REPOSITORY)
-    cut_power(disk, calls, memory, lambda _: before, lambda root: discard(fold(Paths(root))))
-    assert b"nothing to fold" in disk.told
+    cut_power(disk, calls, memory, lambda _: before, lambda root: fold(Paths(root)))
+    assert b"nothing to fold" in disk.output
 
 
-def test_a_checkpoint_outlives_the_power(tmp_path: Path, memory: Path) -> None:
-    """It is read instead of the log's entries, so half of one would be worse than none."""
-    root = tmp_path / "parent" / "warehouse"
+def test_a_checkpoint_survives_power_loss(tmp_path: Path, memory: Path) -> None:
+    """A checkpoint is whole or absent. It replaces the log's entries, so half of one would lose rows."""
+    root = tmp_path / "parent" / "house"
     for number in range(2):
-        imported(root, lines_file(tmp_path, f"old{number}", 20))
+        import_files([lines_file(tmp_path, f"old{number}", 20)], root)
     post(root, SIGNATURES, "posted(uint256)")
-    before = owed_now(root)
+    before = required_now(root)
     disk = Disk(root.parent)
     script = (
         "import sys; from pathlib import Path; from sigdir.warehouse import log, publish;"
@@ -288,11 +283,7 @@ def test_a_checkpoint_outlives_the_power(tmp_path: Path, memory: Path) -> None:
         " log.CHECKPOINT_VERSIONS = 3; print(publish.fold(Paths(Path(sys.argv[1]))))"
     )
     calls = trace([sys.executable, "-c", script, str(root)], root.parent, tmp_path / "trace", environment(), REPOSITORY)
-    cut_power(disk, calls, memory, lambda _: before, lambda root: discard(fold(Paths(root))))
+    cut_power(disk, calls, memory, lambda _: before, lambda root: fold(Paths(root)))
     log = Paths(root).log
     assert len(list(log.glob("*3.checkpoint*"))) == 1
     assert json.loads((log / "_last_checkpoint").read_bytes())["version"] == 3
-
-
-def discard(value: object) -> None:
-    """For its effect alone."""

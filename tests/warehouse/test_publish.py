@@ -1,4 +1,4 @@
-"""The publish protocol on real folders: what is visible when, who may publish, what a version holds."""
+"""The publish protocol on real folders: when rows become visible, who may publish, what a version contains."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,12 @@ from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.staging import Staging
 from tests.warehouse.support import (
     SAFETY_SECONDS,
+    Content,
     Run,
     assert_clean,
-    assert_sequences_beyond,
+    assert_sequences_ahead,
     assert_sound,
+    content_of,
     cut,
     digest_of,
     enter_publisher,
@@ -53,6 +55,7 @@ from tests.warehouse.support import (
     other_process,
     places,
     publish,
+    served_texts,
     stage,
     staged_rows,
     table_of,
@@ -62,13 +65,8 @@ from tests.warehouse.support import (
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths(tmp_path / "warehouse")
-
-
-@pytest.fixture
 def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of about 40 rows, so that an import of hundreds has several."""
+    """Files of about 40 rows, so that an import of hundreds of rows has several."""
     monkeypatch.setattr(batch, "FILE_ROWS", 40)
 
 
@@ -89,8 +87,8 @@ def test_a_fresh_nested_folder_is_made(tmp_path: Path) -> None:
     assert_clean(paths)
 
 
-def test_both_collections_come_in_one_version(paths: Paths) -> None:
-    """Texts keep the order of the input, hashes the width of their collection, ids start at 1."""
+def test_one_version_has_the_rows_of_both_collections(paths: Paths) -> None:
+    """Texts keep their input order, hashes have the width of their collection, ids start at 1."""
     publish(paths, names("f", 250), names("E", 120))
     snapshot = read_snapshot(paths)
     assert (snapshot.version, snapshot.count(SIGNATURES), snapshot.count(EVENT_SIGNATURES)) == (1, 250, 120)
@@ -105,8 +103,8 @@ def test_both_collections_come_in_one_version(paths: Paths) -> None:
         assert_sound(table)
 
 
-def test_the_rows_of_an_import_end_now(paths: Paths) -> None:
-    """created_at is the time of the import, to the microsecond, in rows and in the snapshot."""
+def test_the_last_row_of_an_import_has_the_time_of_the_import(paths: Paths) -> None:
+    """created_at lies within the import, to the microsecond, in the row and in the snapshot."""
     before = time.time_ns() // 1000
     publish(paths, names("f", 100))
     snapshot = read_snapshot(paths)
@@ -116,20 +114,20 @@ def test_the_rows_of_an_import_end_now(paths: Paths) -> None:
 
 
 def test_nothing_is_visible_before_the_commit(paths: Paths) -> None:
-    """While files are written, and up to the last moment, a reader has the old version."""
+    """A reader has the old version while files are written and up to the commit."""
     publish(paths, ["old()"])
     seen: list[tuple[str, int, list[str]]] = []
     reader = Staging(paths.staging)
 
-    def look(what: str) -> None:
-        seen.append((what, version(paths), texts(visible(paths, reader)[SIGNATURES])))
+    def look(moment: str) -> None:
+        seen.append((moment, version(paths), texts(visible(paths, reader)[SIGNATURES])))
 
     with Run(paths, [["new()"]]) as run:
-        told = run.summary
+        original = run.summary
 
         def summary() -> dict[str, Any]:
             look("before the commit")
-            return told()
+            return original()
 
         run.summary = summary  # type: ignore[method-assign]
         run.publish(progress=lambda _: look("writing"))
@@ -143,7 +141,7 @@ def test_nothing_is_visible_before_the_commit(paths: Paths) -> None:
 
 
 def test_several_files_keep_the_order(paths: Paths, many_files: None) -> None:
-    """Files written at once follow each other in ids, times and texts without a gap."""
+    """Files that are written in parallel continue each other's ids, times and texts without a gap."""
     with Run(paths, cut(names("f", 300), 10), threads=3) as run:
         run.publish()
     snapshot = read_snapshot(paths)
@@ -161,7 +159,7 @@ def test_several_files_keep_the_order(paths: Paths, many_files: None) -> None:
     "sizes", [(5, 0, 5), (0, 5), (5, 0), (0, 0, 10), (20, 0, 20, 20, 20), (20, 20, 0, 0, 20, 20, 0)]
 )
 def test_a_batch_without_rows_shifts_nothing(paths: Paths, many_files: None, sizes: tuple[int, ...]) -> None:
-    """A block of input without a candidate leaves ids inside the reserved range."""
+    """Ids stay within the reserved range if a block of the input has no candidate."""
     at = 0
     batches = []
     for size in sizes:
@@ -175,8 +173,8 @@ def test_a_batch_without_rows_shifts_nothing(paths: Paths, many_files: None, siz
     assert texts(table) == [*(f"f{number}()" for number in range(at)), "next()"]
 
 
-def test_the_log_tells_ids_and_times_of_each_file(paths: Paths, many_files: None) -> None:
-    """numRecords, size and the least and greatest id and created_at are what the file has."""
+def test_the_log_has_the_statistics_of_each_file(paths: Paths, many_files: None) -> None:
+    """numRecords, size and the least and greatest id and created_at are those of the file."""
     stage(paths, SIGNATURES, "posted()", "posted2()")
     with Run(paths, cut(names("f", 100), 10), [["E()"]]) as run:
         run.publish()
@@ -199,7 +197,7 @@ def test_the_log_tells_ids_and_times_of_each_file(paths: Paths, many_files: None
 
 
 def assert_snapshot_matches_files(paths: Paths) -> None:
-    """The figures of a snapshot, which come from the log, are those of the files."""
+    """Assert that the figures of a snapshot, which come from the log, are those of the files."""
     snapshot = read_snapshot(paths)
     for collection in COLLECTIONS:
         for file in snapshot.files[collection]:
@@ -211,8 +209,8 @@ def assert_snapshot_matches_files(paths: Paths) -> None:
             assert ids == sorted(ids)
 
 
-def test_a_file_says_how_it_is_sorted_and_made(paths: Paths) -> None:
-    """Readers elsewhere find statistics of ids and times, and a bloom filter on selectors."""
+def test_a_file_has_statistics_for_other_readers(paths: Paths) -> None:
+    """The Parquet metadata has the least and greatest id, time and hash."""
     publish(paths, names("f", 10))
     with pq.ParquetFile(read_snapshot(paths).files[SIGNATURES][0].path) as file:
         group = file.metadata.row_group(0)
@@ -226,7 +224,7 @@ def test_a_file_says_how_it_is_sorted_and_made(paths: Paths) -> None:
 
 
 def test_staged_rows_fold_with_an_import(paths: Paths) -> None:
-    """Ids and times stay, import_id is 0, the file is sorted and lies below the import's."""
+    """Folded rows keep id and time, have import_id 0, and come before the rows of the import."""
     publish(paths, ["old()"])
     posted = stage(paths, SIGNATURES, "z()", "a()", "m()")
     event = stage(paths, EVENT_SIGNATURES, "E()")
@@ -247,7 +245,7 @@ def test_staged_rows_fold_with_an_import(paths: Paths) -> None:
 
 
 def test_a_fold_alone_is_a_version_and_no_import(paths: Paths) -> None:
-    """Folding counts rows in, takes no import number, and is not among the imports."""
+    """A fold makes a version, takes no import number, and is not among the imports."""
     posted = stage(paths, SIGNATURES, "a()", "b()")
     assert fold(paths).import_id == 0
     warehouse = sigdir.open(paths.root)
@@ -258,8 +256,8 @@ def test_a_fold_alone_is_a_version_and_no_import(paths: Paths) -> None:
     assert_clean(paths)
 
 
-def test_a_staged_text_is_no_news_to_an_import(paths: Paths) -> None:
-    """A text POSTed before the import keeps its id; the import's row is a duplicate."""
+def test_a_staged_text_is_a_duplicate_in_an_import(paths: Paths) -> None:
+    """A text that was POSTed before the import keeps its id and is not imported again."""
     (row,) = stage(paths, SIGNATURES, "f3(uint256)")
     publish(paths, names("f", 5))
     table = table_of(read_snapshot(paths), SIGNATURES)
@@ -268,7 +266,7 @@ def test_a_staged_text_is_no_news_to_an_import(paths: Paths) -> None:
 
 
 def test_an_import_of_nothing_but_rejects_is_kept(paths: Paths) -> None:
-    """Its rejects file is named by a version that adds no rows."""
+    """A version without new rows names the rejects file."""
     publish(paths, ["f()"])
     done = publish(paths, rejects=["1bad(", "2bad("])
     assert (done.snapshot.version, done.import_id, done.snapshot.count(SIGNATURES)) == (2, 2, 1)
@@ -277,7 +275,7 @@ def test_an_import_of_nothing_but_rejects_is_kept(paths: Paths) -> None:
     assert_clean(paths)
 
 
-# Rows POSTed while an import is under way.
+# Rows that are POSTed during an import.
 
 
 @pytest.mark.parametrize(
@@ -292,7 +290,7 @@ def test_an_import_of_nothing_but_rejects_is_kept(paths: Paths) -> None:
     ],
 )
 def test_a_text_posted_between_dedupe_and_publish_keeps_its_id(paths: Paths, many_files: None, late: list[int]) -> None:
-    """The POSTed row was acknowledged, so the row of the batch is the one to go."""
+    """The row of the batch is dropped, because the POSTed row was acknowledged."""
     batch = names("f", 300)
     with Run(paths, cut(batch, 10)) as run:
         posted = stage(paths, SIGNATURES, *(batch[number] for number in late))
@@ -307,12 +305,12 @@ def test_a_text_posted_between_dedupe_and_publish_keeps_its_id(paths: Paths, man
     entry = sigdir.open(paths.root).history()[-1]
     assert (entry["rows"][SIGNATURES], entry["totals"]["imported"]) == (len(left), len(left))
     assert_snapshot_matches_files(paths)
-    assert_sequences_beyond(paths)
+    assert_sequences_ahead(paths)
     assert_clean(paths)
 
 
 def test_a_late_row_takes_an_event_out_of_the_batch_too(paths: Paths) -> None:
-    """Both collections are looked through, each for its own texts."""
+    """A late row removes its text from the batch of its own collection only."""
     with Run(paths, [["x()", "y()"]], [["x()", "y()"]]) as run:
         stage(paths, EVENT_SIGNATURES, "y()")
         run.publish()
@@ -321,7 +319,7 @@ def test_a_late_row_takes_an_event_out_of_the_batch_too(paths: Paths) -> None:
 
 
 def test_rows_staged_after_the_reservation_stay_staged(paths: Paths, many_files: None) -> None:
-    """Their ids lie above the watermark; a text of the batch among them leaves the batch."""
+    """Rows staged after the reservation lie above the high water; their texts leave the batch."""
     batch = names("f", 300)
     posted: list[Any] = []
     guard = threading.Lock()
@@ -347,7 +345,7 @@ def test_rows_staged_after_the_reservation_stay_staged(paths: Paths, many_files:
 
 
 def test_a_late_row_that_is_all_of_the_batch(paths: Paths) -> None:
-    """The batch's only file goes, and the version holds no row of the import."""
+    """If a late row is the whole batch, its file is dropped and the version has no row of the import."""
 
     def post(_: int) -> None:
         stage(paths, SIGNATURES, "f()")
@@ -359,8 +357,8 @@ def test_a_late_row_that_is_all_of_the_batch(paths: Paths) -> None:
     assert_clean(paths)
 
 
-def test_rows_that_keep_coming_do_not_keep_a_publish_from_ending(paths: Paths, many_files: None) -> None:
-    """A text of the batch POSTed during each rewrite: looked up again, at last while POST waits."""
+def test_a_publish_ends_although_rows_keep_coming(paths: Paths, many_files: None) -> None:
+    """A text of the batch is POSTed during each rewrite; the last lookup runs while POSTs wait."""
     batch = names("f", 100)
     wanted = iter(["f15(uint256)", "f35(uint256)", "f55(uint256)", "f75(uint256)"])
     posted: list[Any] = []
@@ -368,7 +366,7 @@ def test_rows_that_keep_coming_do_not_keep_a_publish_from_ending(paths: Paths, m
     ticks: list[int] = []
 
     def post(_: int) -> None:
-        # The first time while writing, then once in each file that is written again.
+        # Once while files are written, then once for each file that is rewritten.
         with guard:
             ticks.append(1)
             if len(ticks) == 1 or len(ticks) > 10:
@@ -385,11 +383,11 @@ def test_rows_that_keep_coming_do_not_keep_a_publish_from_ending(paths: Paths, m
     assert_clean(paths)
 
 
-# Readers meanwhile.
+# Readers during a publish.
 
 
 def test_a_reader_sees_every_text_once_at_each_point(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Snapshot plus staged rows above its watermark is whole, whenever it is looked at."""
+    """The snapshot and the staged rows above its high water are whole at every failpoint."""
     publish(paths, ["old()"])
     posted = stage(paths, SIGNATURES, "posted()")
     old = ["old()", "posted()"]
@@ -424,11 +422,12 @@ def server_look(paths: Paths) -> Callable[[], pa.Table]:
     reader = Reader(paths)
 
     def look() -> pa.Table:
-        segments = reader.current().segments[SIGNATURES]
+        view = reader.current()
+        segments = view.segments[SIGNATURES]
         columns = {
             "id": np.concatenate([segment.ids[: segment.rows] for segment in segments]),
             "created_at": np.concatenate([segment.created_at[: segment.rows] for segment in segments]),
-            "text_signature": [segment.text_at(row) for segment in segments for row in range(segment.rows)],
+            "text_signature": served_texts(view, SIGNATURES),
         }
         return pa.table(columns)
 
@@ -439,7 +438,7 @@ def server_look(paths: Paths) -> Callable[[], pa.Table]:
 def test_a_reader_loses_no_row_while_others_publish_and_post(
     paths: Paths, open_look: Callable[[Paths], Callable[[], pa.Table]]
 ) -> None:
-    """A thread that looks all the time sees what was acknowledged before, each text once."""
+    """A thread that reads all the time sees every acknowledged text, each once."""
     publish(paths, ["old()"])
     look = open_look(paths)
     acknowledged = {"old()"}
@@ -455,7 +454,7 @@ def test_a_reader_loses_no_row_while_others_publish_and_post(
                 assert_sound(table)
                 assert expected <= set(texts(table))
                 looks.append(table.num_rows)
-        except BaseException as error:  # noqa: BLE001 - told by the test
+        except BaseException as error:  # noqa: BLE001 - the test asserts it
             failures.append(error)
 
     watcher = threading.Thread(target=watch)
@@ -478,13 +477,13 @@ def test_a_reader_loses_no_row_while_others_publish_and_post(
 # Publishers.
 
 
-def test_a_second_publisher_is_told_who_holds_the_lock(paths: Paths, tmp_path: Path) -> None:
-    """Where it may not wait it fails with Busy, which names this process, and changes nothing."""
+def test_a_second_publisher_learns_who_holds_the_lock(paths: Paths, tmp_path: Path) -> None:
+    """A publisher that may not wait fails with Busy, which names the holder, and changes nothing."""
     publish(paths, ["f()"])
     with Publisher(paths), other_process() as pool:
-        said = pool.submit(enter_publisher, paths.root, False, tmp_path / "said").result(SAFETY_SECONDS)
-        assert said.startswith(f"Busy: {paths.lock} is held by process {os.getpid()} since 20")
-        assert "\n" not in said
+        error = pool.submit(enter_publisher, paths.root, False, tmp_path / "message").result(SAFETY_SECONDS)
+        assert error.startswith(f"Busy: {paths.lock} is held by process {os.getpid()} since 20")
+        assert "\n" not in error
         with pytest.raises(Busy, match=f"process {os.getpid()}"), Publisher(paths, wait=False):
             pass
     assert version(paths) == 1
@@ -492,25 +491,24 @@ def test_a_second_publisher_is_told_who_holds_the_lock(paths: Paths, tmp_path: P
         assert publisher.snapshot.version == 1
 
 
-def test_a_second_publisher_waits_and_goes_on_from_there(paths: Paths, tmp_path: Path) -> None:
-    """It says whom it waits for, and then publishes on what the first has made."""
-    said = tmp_path / "said"
+def test_a_second_publisher_waits_for_the_first(paths: Paths, tmp_path: Path) -> None:
+    """It reports whom it waits for, and then starts from the version of the first."""
+    message_file = tmp_path / "message"
     with other_process() as pool:
         with Run(paths, [["f()"]]) as run:
-            second = pool.submit(enter_publisher, paths.root, True, said)
-            while not said.exists() or not said.read_text():
+            second = pool.submit(enter_publisher, paths.root, True, message_file)
+            while not message_file.exists() or not message_file.read_text():
                 time.sleep(0.02)
                 assert not second.done()
-            assert (
-                said.read_text() == f"waiting: {paths.lock} is held by process {os.getpid()} " + said.read_text()[-26:]
-            )
+            message = message_file.read_text()
+            assert message == f"waiting: {paths.lock} is held by process {os.getpid()} " + message[-26:]
             run.publish()
             assert not second.done()
         assert second.result(SAFETY_SECONDS) == "1"
 
 
 def test_a_publisher_with_a_stale_snapshot_publishes_nothing(paths: Paths) -> None:
-    """Should the lock fail (its file was deleted), the log refuses the one who missed a commit."""
+    """If the lock fails because its file was deleted, the log refuses the publisher that missed a commit."""
     publish(paths, ["old()"])
     stage(paths, SIGNATURES, "posted()")
     with Run(paths, [["mine()", "stale()"]]) as stale:
@@ -530,12 +528,12 @@ def test_a_publisher_with_a_stale_snapshot_publishes_nothing(paths: Paths) -> No
 
 
 def test_one_of_two_commits_at_once_is_refused(paths: Paths) -> None:
-    """The log takes one commit a version: two publishers without a lock cannot both win."""
+    """The log takes one commit per version, so only one of two publishers without a lock succeeds."""
     publish(paths, ["old()"])
     for number in range(10):
         snapshot = read_snapshot(paths)
         watermarks = {c: snapshot.high_water[c].id + 5 for c in COLLECTIONS}
-        together = threading.Barrier(2)
+        barrier = threading.Barrier(2)
 
         def work(run: str, base: Snapshot, marks: dict[Collection, int], start: threading.Barrier) -> str | None:
             start.wait()
@@ -546,14 +544,14 @@ def test_one_of_two_commits_at_once_is_refused(paths: Paths) -> None:
             return run
 
         with ThreadPoolExecutor(2) as pool:
-            done = [pool.submit(work, f"{who}{number}", snapshot, watermarks, together) for who in "ab"]
+            done = [pool.submit(work, f"{who}{number}", snapshot, watermarks, barrier) for who in "ab"]
         (winner,) = {future.result() for future in done} - {None}
         assert version(paths) == snapshot.version + 1
         assert sigdir.open(paths.root).history()[-1]["run"] == winner
 
 
 def test_a_publish_that_fails_leaves_nothing(paths: Paths) -> None:
-    """Nothing is visible, ids are not handed out again, files go with the next publish."""
+    """Nothing becomes visible, ids are not reused, and the next publish removes the files."""
     publish(paths, ["old()"])
     before = visible(paths)[SIGNATURES].to_pylist()
 
@@ -575,22 +573,21 @@ def test_a_publish_that_fails_leaves_nothing(paths: Paths) -> None:
 # Versions.
 
 
-def test_every_old_version_reads_as_it_was(paths: Paths, many_files: None) -> None:
-    """Imports, folds and rewrites add versions and change none."""
-    kept: list[dict[str, Any]] = []
+def test_old_versions_never_change(paths: Paths, many_files: None) -> None:
+    """Imports, folds and rewrites add versions; each version keeps its rows, counts and history."""
+    contents: list[Content] = []
     for number in range(4):
         stage(paths, SIGNATURES, f"posted{number}()")
         stage(paths, EVENT_SIGNATURES, f"Posted{number}()")
         with Run(paths, cut(names(f"f{number}_", 60), 10), [names("E", number)]) as run:
             stage(paths, SIGNATURES, f"f{number}_30(uint256)")
             run.publish()
-        snapshot = read_snapshot(paths)
-        kept.append({c: table_of(snapshot, c).to_pylist() for c in COLLECTIONS})
-    for number, content in enumerate(kept, 1):
-        warehouse = sigdir.open(paths.root, number)
-        assert warehouse.version == number
-        assert {c: table_of(warehouse.snapshot, c).to_pylist() for c in COLLECTIONS} == content
-        assert warehouse.sql("SELECT count(*), max(id) FROM signatures").rows() == [
+        contents.append(content_of(paths))
+    for number, content in enumerate(contents, 1):
+        house = sigdir.open(paths.root, number)
+        assert house.version == number
+        assert {c: table_of(house.snapshot, c).to_pylist() for c in COLLECTIONS} == content
+        assert house.sql("SELECT count(*), max(id) FROM signatures").rows() == [
             (len(content[SIGNATURES]), content[SIGNATURES][-1]["id"])
         ]
         assert [entry["version"] for entry in warehouse.history()] == list(range(1, number + 1))
@@ -598,7 +595,7 @@ def test_every_old_version_reads_as_it_was(paths: Paths, many_files: None) -> No
 
 
 def test_history_lists_sources_and_counts(paths: Paths) -> None:
-    """Each commit tells its import: number, sources with their sums, totals, rows, folded rows."""
+    """Each commit has its import's number, sources with their sums, totals, rows and folded rows."""
     publish(paths, ["a()", "b()"], ["E()"])
     stage(paths, SIGNATURES, "posted()")
     publish(paths, ["b()", "c()"], rejects=["1bad("])
@@ -616,7 +613,7 @@ def test_history_lists_sources_and_counts(paths: Paths) -> None:
 
 
 def test_a_checkpoint_changes_nothing(paths: Paths) -> None:
-    """Read from a checkpoint, files, watermarks, times and history are the same, and publishing goes on."""
+    """A checkpoint gives the same files, high water, times and history, and publishing continues."""
     stage(paths, SIGNATURES, "posted()")
     publish(paths, names("f", 30), ["E()"])
     publish(paths, names("g", 30))
@@ -636,8 +633,8 @@ def test_a_checkpoint_changes_nothing(paths: Paths) -> None:
 # Without the staging file.
 
 
-def test_a_lost_staging_file_costs_no_id(paths: Paths) -> None:
-    """Ids, times and import numbers go on behind what the table has."""
+def test_no_id_is_reused_after_a_lost_staging_file(paths: Paths) -> None:
+    """Ids, times and import numbers continue after those of the table."""
     publish(paths, names("f", 30), names("E", 3))
     publish(paths, names("g", 5))
     for file in paths.root.glob("staging.sqlite*"):
@@ -650,8 +647,8 @@ def test_a_lost_staging_file_costs_no_id(paths: Paths) -> None:
     assert stage(paths, SIGNATURES, "posted()")[0].id == 41
 
 
-def test_a_staging_file_from_a_backup_costs_no_id(paths: Paths, tmp_path: Path) -> None:
-    """An older file in its place repeats no id, no time and no import number."""
+def test_no_id_is_reused_after_restoring_an_older_staging_file(paths: Paths, tmp_path: Path) -> None:
+    """An older staging file repeats no id, no time and no import number."""
     publish(paths, names("f", 3))
     stage(paths, SIGNATURES, "posted()")
     backup = sqlite3.connect(tmp_path / "backup.sqlite")
@@ -669,16 +666,12 @@ def test_a_staging_file_from_a_backup_costs_no_id(paths: Paths, tmp_path: Path) 
     assert done.import_id == 4
 
 
-# Readers elsewhere.
+# Other readers.
 
 
-def folders() -> Iterator[str]:
-    yield from ("warehouse", "with space", "it's", "w[1]", "st*r", "id=7", "ünï", "100%")
-
-
-@pytest.mark.parametrize("folder", list(folders()))
+@pytest.mark.parametrize("folder", ["plain", "with space", "it's", "w[1]", "st*r", "id=7", "ünï", "100%"])
 def test_other_readers_see_the_same_rows(tmp_path: Path, folder: str) -> None:
-    """Delta readers and plain Parquet readers agree with the views, whatever the folder is called."""
+    """Delta readers and the views agree with the files, whatever the name of the folder."""
     paths = Paths(tmp_path / folder)
     stage(paths, SIGNATURES, "posted()")
     publish(paths, names("f", 150), names("E", 20))
@@ -695,8 +688,8 @@ def test_other_readers_see_the_same_rows(tmp_path: Path, folder: str) -> None:
     assert warehouse.count(SIGNATURES) == 166
 
 
-def test_a_folder_that_the_log_cannot_be_kept_in_is_refused(tmp_path: Path) -> None:
-    """The library of the log takes %20 in a path for a space; better no import than half of one."""
+def test_a_folder_with_a_percent_escape_is_refused(tmp_path: Path) -> None:
+    """The Delta library reads %20 in a path as a space, so publishing there would lose rows."""
     paths = Paths(tmp_path / "p%20c")
     with pytest.raises(UnreadableWarehouse, match="%") as caught:
         publish(paths, ["f()"])
@@ -705,7 +698,7 @@ def test_a_folder_that_the_log_cannot_be_kept_in_is_refused(tmp_path: Path) -> N
 
 
 def test_duckdb_reads_the_files_by_name(paths: Paths) -> None:
-    """read_parquet over the snapshot's list gives the rows, the partition's name as a column too."""
+    """read_parquet over the snapshot's files gives the rows, with the partition as a column."""
     publish(paths, names("f", 150), names("E", 20))
     publish(paths, names("g", 15))
     snapshot = read_snapshot(paths)
@@ -723,11 +716,11 @@ def test_duckdb_reads_the_files_by_name(paths: Paths) -> None:
         assert found["created_at"].cast(pa.int64()).to_pylist() == own["created_at"].cast(pa.int64()).to_pylist()
 
 
-# Below the protocol.
+# Batches.
 
 
 def test_batch_counts_its_kept_rows(tmp_path: Path) -> None:
-    """A Batch has as many rows as flags are set."""
+    """The rows of a Batch are those whose flag is set."""
     with RunFolder(tmp_path / "tmp") as run:
         spill = make_spill(run.path, SIGNATURES, [["a()", "b()", "c()"]])
         assert Batch(spill, np.array([True, False, True])).rows == 2

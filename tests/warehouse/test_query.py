@@ -25,7 +25,7 @@ from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import Database
 from tests.warehouse.support import (
     Run,
-    assert_told_in_one_line,
+    assert_fails_in_one_line,
     call_command,
     digest_of,
     names,
@@ -438,7 +438,7 @@ def test_the_command_is_confined_unless_told(own: Paths) -> None:
     outside.write_text("secret\n7\n")
     query = f"SELECT secret FROM '{outside}'"
     arguments = ["sql", "--warehouse", str(own.root), "--format", "csv", query]
-    assert_told_in_one_line(call_command(*arguments))
+    assert_fails_in_one_line(call_command(*arguments))
     lifted = call_command(*arguments, "--unsafe")
     assert (lifted.exit_code, lifted.stdout.split()) == (0, ["secret", "7"])
     told = " ".join(call_command("sql", "--help").stdout.split())
@@ -611,7 +611,7 @@ def test_commands_tell_a_damaged_log_in_one_line(
 ) -> None:
     """Status 2 and no traceback."""
     damage(own)
-    assert_told_in_one_line(call_command(*arguments, "--warehouse", own.root))
+    assert_fails_in_one_line(call_command(*arguments, "--warehouse", own.root))
 
 
 @pytest.mark.parametrize("damage", DATA_DAMAGES)
@@ -619,7 +619,7 @@ def test_commands_tell_a_damaged_file_in_one_line(own: Paths, damage: Callable[[
     """Status 2 and no traceback."""
     damage(own)
     query = "SELECT max(text_signature) FROM signatures"
-    assert_told_in_one_line(call_command("sql", query, "--warehouse", own.root))
+    assert_fails_in_one_line(call_command("sql", query, "--warehouse", own.root))
 
 
 @pytest.mark.parametrize("damage", [*DATA_DAMAGES, shortened_log_entry, table_of_others])
@@ -631,7 +631,7 @@ def test_an_import_into_a_damaged_warehouse_changes_nothing(
     before = sorted(path.name for path in own.log.iterdir())
     lines = tmp_path / "lines.txt"
     lines.write_text("fresh()\nf1(uint256)\n")
-    assert_told_in_one_line(call_command("import", lines, "--quiet", "--warehouse", own.root))
+    assert_fails_in_one_line(call_command("import", lines, "--quiet", "--warehouse", own.root))
     assert sorted(path.name for path in own.log.iterdir()) == before
 
 

@@ -1,4 +1,4 @@
-"""The sequences and the staging table, with several handles and processes on one real file."""
+"""The sequences and the staging table, with several handles and processes on one file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.warehouse.support import (
     stage_all,
 )
 
-NO_FLOOR = HighWaterMark()
+NOTHING_PUBLISHED = HighWaterMark()
 HOUR = 3_600_000_000
 
 
@@ -63,23 +63,25 @@ def now() -> int:
 
 
 def stage(
-    staging: Staging, text: str, collection: Collection = SIGNATURES, floor: HighWaterMark = NO_FLOOR
+    staging: Staging, text: str, collection: Collection = SIGNATURES, high_water: HighWaterMark = NOTHING_PUBLISHED
 ) -> StagedRow | None:
     with staging.exclusive() as transaction:
-        return transaction.stage(collection, text, digest_of(text), floor)
+        return transaction.stage(collection, text, digest_of(text), high_water)
 
 
 def staged(
-    staging: Staging, text: str, collection: Collection = SIGNATURES, floor: HighWaterMark = NO_FLOOR
+    staging: Staging, text: str, collection: Collection = SIGNATURES, high_water: HighWaterMark = NOTHING_PUBLISHED
 ) -> StagedRow:
-    row = stage(staging, text, collection, floor)
+    row = stage(staging, text, collection, high_water)
     assert row is not None
     return row
 
 
-def reserve(staging: Staging, rows: int, collection: Collection = SIGNATURES, floor: HighWaterMark = NO_FLOOR) -> Range:
+def reserve(
+    staging: Staging, rows: int, collection: Collection = SIGNATURES, high_water: HighWaterMark = NOTHING_PUBLISHED
+) -> Range:
     with staging.exclusive() as transaction:
-        return transaction.reserve(collection, rows, floor)
+        return transaction.reserve(collection, rows, high_water)
 
 
 def rows_of(staging: Staging, collection: Collection = SIGNATURES, above: int = 0) -> list[StagedRow]:
@@ -91,8 +93,8 @@ def rows_of(staging: Staging, collection: Collection = SIGNATURES, above: int = 
 
 
 @pytest.mark.parametrize("others", [0, 1, 5])
-def test_a_commit_whose_process_died_before_it_told_of_it_is_noticed(staging: Staging, path: Path, others: int) -> None:
-    """Rows that another has committed, without a sign of it to us, keep their ids, and ours lie above them."""
+def test_a_commit_of_a_killed_process_is_noticed(staging: Staging, path: Path, others: int) -> None:
+    """Rows that another process committed before it died keep their ids, and ours lie above them."""
     first = staged(staging, "first()")
     with sqlite3.connect(path) as killed:
         for number in range(others):
@@ -106,45 +108,47 @@ def test_a_commit_whose_process_died_before_it_told_of_it_is_noticed(staging: St
     assert last.created_at > rows_of(staging)[-2].created_at
 
 
-def test_handles_that_take_turns_never_give_an_id_twice(staging: Staging, path: Path) -> None:
-    """Whoever wrote last, the next id and time are above it, rows together or alone, staged or reserved."""
+def test_handles_in_turn_never_give_an_id_twice(staging: Staging, path: Path) -> None:
+    """The next id lies above all earlier ones, whichever handle wrote last, for staged and reserved rows."""
     other = Staging(path)
     seen = [0]
     for turn in range(12):
         handle = (staging, other)[(turn // 2) % 2]
         with handle.exclusive() as transaction:
             if turn % 5 == 4:
-                seen += [transaction.reserve(SIGNATURES, 10, NO_FLOOR).first_id + 9]
+                seen += [transaction.reserve(SIGNATURES, 10, NOTHING_PUBLISHED).first_id + 9]
             else:
                 texts = [
                     NewText(SIGNATURES, f"t{turn}x{n}()", digest_of(f"t{turn}x{n}()")) for n in range(turn % 3 + 1)
                 ]
-                seen += [row.id for row in transaction.stage_all([*texts, texts[0]], {SIGNATURES: NO_FLOOR}) if row]
+                seen += [
+                    row.id for row in transaction.stage_all([*texts, texts[0]], {SIGNATURES: NOTHING_PUBLISHED}) if row
+                ]
     other.close()
     assert seen == sorted(set(seen))
 
 
-def test_a_batch_that_has_a_text_twice_stores_it_once(staging: Staging) -> None:
-    """None stands in the place of a text that was there, or came before in the same batch."""
+def test_a_text_that_a_batch_has_twice_is_stored_once(staging: Staging) -> None:
+    """The result is None for a text that was staged before or comes earlier in the batch."""
     stage(staging, "known()")
     texts = [f"n{number}()" for number in range(STAGED_TOGETHER + 5)]
     names = ["known()", *texts, texts[3], texts[-1]]
     with staging.exclusive() as transaction:
         rows = transaction.stage_all(
-            [NewText(SIGNATURES, name, digest_of(name)) for name in names], {SIGNATURES: NO_FLOOR}
+            [NewText(SIGNATURES, name, digest_of(name)) for name in names], {SIGNATURES: NOTHING_PUBLISHED}
         )
     assert [row and row.text for row in rows] == [None, *texts, None, None]
     assert [row for row in rows if row] == rows_of(staging)[1:]
 
 
 def test_ids_and_times_rise_strictly(staging: Staging) -> None:
-    """Each row gets an id and a time above all before it, however fast they come."""
+    """Each row gets an id and a time above all earlier ones, however fast rows arrive."""
     rows = [staged(staging, f"f{number}()") for number in range(200)]
     assert [row.id for row in rows] == list(range(1, 201))
     assert all(one.created_at < next_.created_at for one, next_ in pairwise(rows))
 
 
-def test_collections_have_sequences_of_their_own(staging: Staging) -> None:
+def test_each_collection_has_its_own_sequence(staging: Staging) -> None:
     """Rows of one collection use up no ids of the other."""
     reserve(staging, 1000, SIGNATURES)
     assert staged(staging, "E()", EVENT_SIGNATURES).id == 1
@@ -153,7 +157,7 @@ def test_collections_have_sequences_of_their_own(staging: Staging) -> None:
 
 
 def test_a_range_ends_now_where_it_can(staging: Staging) -> None:
-    """A large import dates its rows back, so that the clock of later rows stays right."""
+    """A large import dates its rows back, so later rows get the time of the clock."""
     before = now()
     place = reserve(staging, HOUR)
     assert before <= place.first_created_at + place.rows - 1 <= now()
@@ -162,8 +166,8 @@ def test_a_range_ends_now_where_it_can(staging: Staging) -> None:
     assert before <= row.created_at <= now()
 
 
-def test_a_range_that_cannot_end_now_begins_behind_the_last(staging: Staging) -> None:
-    """Where the past is taken, times run ahead of the clock, and never back."""
+def test_a_range_that_cannot_end_now_begins_after_the_last_row(staging: Staging) -> None:
+    """If the past times are in use, times run ahead of the clock, never backwards."""
     one = reserve(staging, HOUR)
     two = reserve(staging, HOUR)
     assert two.first_id == one.first_id + HOUR
@@ -173,45 +177,45 @@ def test_a_range_that_cannot_end_now_begins_behind_the_last(staging: Staging) ->
 
 
 def test_times_rise_when_the_clock_is_set_back(staging: Staging) -> None:
-    """Times that lie in the future, as after a clock was set back, are passed, not repeated."""
+    """After a clock was set back, new times lie above the stored ones, which are in the future."""
     future = now() + 24 * HOUR
-    assert staged(staging, "f()", floor=HighWaterMark(0, future)).created_at == future + 1
+    assert staged(staging, "f()", high_water=HighWaterMark(0, future)).created_at == future + 1
     assert staged(staging, "g()").created_at == future + 2
     place = reserve(staging, 1000)
     assert place.first_created_at == future + 3
     assert staged(staging, "h()").created_at == future + 1003
 
 
-def test_reserving_nothing_gives_where_the_next_would_lie(staging: Staging) -> None:
-    """An empty range takes no id; a fold is one."""
+def test_reserving_no_rows_gives_the_next_id(staging: Staging) -> None:
+    """An empty range, as of a fold, takes no id."""
     row = staged(staging, "f()")
     place = reserve(staging, 0)
     assert (place.first_id, place.rows) == (row.id + 1, 0)
     assert staged(staging, "g()").id == row.id + 1
 
 
-def test_a_lost_file_hands_out_nothing_that_the_table_has(path: Path) -> None:
-    """With the high_water of the table, a new staging file goes on where the lost one stopped."""
+def test_a_lost_file_gives_no_id_that_the_table_has(path: Path) -> None:
+    """With the high water of the table, a new staging file continues where the lost one stopped."""
     future = now() + HOUR
     fresh = Staging(path)
-    row = staged(fresh, "f()", floor=HighWaterMark(500, future))
+    row = staged(fresh, "f()", high_water=HighWaterMark(500, future))
     assert (row.id, row.created_at) == (501, future + 1)
-    place = reserve(fresh, 10, floor=HighWaterMark(500, future))
+    place = reserve(fresh, 10, high_water=HighWaterMark(500, future))
     assert (place.first_id, place.first_created_at) == (502, future + 2)
     assert staged(fresh, "E()", EVENT_SIGNATURES, HighWaterMark(7, 0)).id == 8
     fresh.close()
 
 
-def test_a_floor_below_the_sequence_changes_nothing(staging: Staging) -> None:
-    """The floor of an older snapshot does not set a sequence back."""
+def test_a_high_water_below_the_sequence_changes_nothing(staging: Staging) -> None:
+    """The high water of an older snapshot does not set a sequence back."""
     reserve(staging, 100)
-    assert staged(staging, "f()", floor=HighWaterMark(50, 1)).id == 101
+    assert staged(staging, "f()", high_water=HighWaterMark(50, 1)).id == 101
 
 
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(COLLECTIONS),
-        st.one_of(st.none(), st.integers(0, 2000)),  # stage one row, or reserve so many
+        st.one_of(st.none(), st.integers(0, 2000)),  # None stages one row, a number reserves that many
         st.builds(HighWaterMark, st.integers(0, 3000), st.integers(0, 2 * 10**15)),
     ),
     max_size=30,
@@ -220,27 +224,27 @@ STEPS = st.lists(
 
 @settings(deadline=None, max_examples=30)
 @given(STEPS)
-def test_nothing_is_handed_out_twice(steps: list[tuple[Collection, int | None, HighWaterMark]]) -> None:
-    """Under any mix of rows, ranges and high_water, ids and times lie above all before and the floor."""
+def test_no_id_or_time_is_given_twice(steps: list[tuple[Collection, int | None, HighWaterMark]]) -> None:
+    """For any mix of rows, ranges and high water, ids and times lie above all earlier ones and the high water."""
     last: dict[Collection, tuple[int, int]] = dict.fromkeys(COLLECTIONS, (0, 0))
     with tempfile.TemporaryDirectory() as folder:
         staging = Staging(Path(folder) / "staging.sqlite")
-        for number, (collection, rows, floor) in enumerate(steps):
+        for number, (collection, rows, high_water) in enumerate(steps):
             if rows is None:
-                row = staged(staging, f"f{number}()", collection, HighWaterMark(0, floor.created_at))
+                row = staged(staging, f"f{number}()", collection, HighWaterMark(0, high_water.created_at))
                 place = Range(row.id, row.created_at, 1)
             else:
-                place = reserve(staging, rows, collection, floor)
-                assert place.first_id > floor.id
+                place = reserve(staging, rows, collection, high_water)
+                assert place.first_id > high_water.id
             last_id, last_created_at = last[collection]
             assert place.first_id > last_id
-            assert place.first_created_at > max(last_created_at, floor.created_at)
+            assert place.first_created_at > max(last_created_at, high_water.created_at)
             last[collection] = place.first_id + place.rows - 1, place.first_created_at + place.rows - 1
         staging.close()
 
 
 def test_import_numbers_rise(staging: Staging) -> None:
-    """Each lies above the last that was handed out and the last that the table has."""
+    """Each lies above the last given number and the last published one."""
     numbers = []
     for published in (0, 0, 41, 41, 7):
         with staging.exclusive() as transaction:
@@ -252,7 +256,7 @@ def test_import_numbers_rise(staging: Staging) -> None:
 
 
 def test_a_text_is_staged_once(staging: Staging) -> None:
-    """A second POST of a text changes nothing, in its own collection only."""
+    """A second POST of a text changes nothing; the other collection may have the text too."""
     row = staged(staging, "f()")
     assert stage(staging, "f()") is None
     assert rows_of(staging) == [row]
@@ -271,8 +275,8 @@ def test_rows_come_in_id_order_within_bounds(staging: Staging) -> None:
         assert transaction.rows(EVENT_SIGNATURES, 0) == []
 
 
-def test_forgetting_takes_the_folded_rows_only(staging: Staging) -> None:
-    """Rows above the watermark and those of the other collection stay; ids are not used again."""
+def test_forgetting_removes_only_folded_rows(staging: Staging) -> None:
+    """Rows above the high water and those of the other collection stay; ids are not reused."""
     for text in ("a()", "b()", "c()"):
         staged(staging, text)
         staged(staging, text, EVENT_SIGNATURES)
@@ -286,7 +290,7 @@ def test_forgetting_takes_the_folded_rows_only(staging: Staging) -> None:
 
 
 def test_unfinished_runs_are_remembered(path: Path, staging: Staging) -> None:
-    """A run is unfinished from its beginning to its end, also for a handle opened later."""
+    """A run is unfinished from its begin to its end, also for a handle that is opened later."""
     with staging.exclusive() as transaction:
         transaction.begin_publish("one")
         transaction.begin_publish("one")
@@ -304,11 +308,11 @@ def test_unfinished_runs_are_remembered(path: Path, staging: Staging) -> None:
 
 
 def test_a_transaction_that_raises_leaves_nothing(staging: Staging) -> None:
-    """Rows, ids, import numbers and unfinished runs are all as before."""
+    """Rows, ids, import numbers and unfinished runs are unchanged."""
     kept = staged(staging, "f()")
     with pytest.raises(RuntimeError), staging.exclusive() as transaction:  # noqa: PT012 - the error comes last
-        transaction.stage(SIGNATURES, "g()", digest_of("g()"), NO_FLOOR)
-        transaction.reserve(SIGNATURES, 1000, NO_FLOOR)
+        transaction.stage(SIGNATURES, "g()", digest_of("g()"), NOTHING_PUBLISHED)
+        transaction.reserve(SIGNATURES, 1000, NOTHING_PUBLISHED)
         transaction.reserve_import(0)
         transaction.begin_publish("run")
         transaction.forget(SIGNATURES, kept.id)
@@ -321,7 +325,7 @@ def test_a_transaction_that_raises_leaves_nothing(staging: Staging) -> None:
 
 
 def test_a_reader_sees_one_state(path: Path, staging: Staging) -> None:
-    """Commits of others neither wait for a reader nor change what it has begun to read."""
+    """Commits do not wait for a reader, and a reader does not see commits that come after its begin."""
     staged(staging, "a()")
     reader = Staging(path)
     with reader.reading() as transaction:
@@ -333,7 +337,7 @@ def test_a_reader_sees_one_state(path: Path, staging: Staging) -> None:
 
 
 def test_a_second_process_sees_what_is_committed(path: Path, staging: Staging) -> None:
-    """A row staged here is known there, and one staged there is seen here."""
+    """Two processes see each other's staged rows."""
     row = staged(staging, "f()")
     with other_process() as pool:
         done = pool.submit(stage_all, path, SIGNATURES, ["f()", "g()"]).result()
@@ -342,7 +346,7 @@ def test_a_second_process_sees_what_is_committed(path: Path, staging: Staging) -
 
 
 def test_two_processes_lose_and_repeat_nothing(path: Path, staging: Staging) -> None:
-    """Staging at once, with half of the texts in common, each text gets one id, in order."""
+    """Two processes stage at once, with half of the texts in common: each text gets one id, in order."""
     common = [f"f{number}()" for number in range(100)]
     wanted = [[*common, *(f"{who}{number}()" for number in range(100))] for who in "ab"]
     with other_process(2) as pool:
@@ -358,13 +362,13 @@ def _stage_one_and_die_with_a_second(path: Path) -> None:
     staging = Staging(path)
     staged(staging, "kept()")
     with staging.exclusive() as transaction:
-        transaction.stage(SIGNATURES, "lost()", digest_of("lost()"), NO_FLOOR)
-        transaction.reserve(SIGNATURES, 1000, NO_FLOOR)
+        transaction.stage(SIGNATURES, "lost()", digest_of("lost()"), NOTHING_PUBLISHED)
+        transaction.reserve(SIGNATURES, 1000, NOTHING_PUBLISHED)
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_killed_process_leaves_whole_transactions(path: Path, staging: Staging) -> None:
-    """What was committed survives kill -9; what was not is gone and blocks nobody."""
+    """Committed rows survive kill -9; an open transaction is gone and blocks nobody."""
     process = multiprocessing.get_context("spawn").Process(target=_stage_one_and_die_with_a_second, args=(path,))
     process.start()
     process.join()
@@ -377,7 +381,7 @@ def test_a_killed_process_leaves_whole_transactions(path: Path, staging: Staging
 
 
 def test_many_may_open_a_new_file_at_once(tmp_path: Path) -> None:
-    """Workers that start together on an empty folder all get in, and share one sequence."""
+    """Workers that start together on an empty folder all open it and share one sequence."""
     failures: list[BaseException] = []
 
     def work(path: Path, text: str, together: threading.Barrier) -> None:
@@ -386,7 +390,7 @@ def test_many_may_open_a_new_file_at_once(tmp_path: Path) -> None:
             staging = Staging(path)
             staged(staging, text)
             staging.close()
-        except BaseException as error:  # noqa: BLE001 - told by the test
+        except BaseException as error:  # noqa: BLE001 - the test asserts it
             failures.append(error)
 
     for number in range(20):
@@ -404,7 +408,7 @@ def test_many_may_open_a_new_file_at_once(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_refused(path: Path) -> None:
-    """A file of a later version of this program is left alone, with both numbers told."""
+    """A file of a newer format is refused with an error that has both format numbers."""
     Staging(path).close()
     connection = sqlite3.connect(path)
     connection.execute("UPDATE about SET format = ?", (FORMAT + 1,))
@@ -418,7 +422,7 @@ def test_a_newer_format_is_refused(path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"x" * 1000, b"no database " * 1000])
 def test_a_file_that_is_no_database_is_refused(path: Path, content: bytes) -> None:
-    """Foreign content is told in one line and not overwritten."""
+    """Other content gives an error of one line and is not overwritten."""
     path.write_bytes(content)
     with pytest.raises(UnreadableWarehouse, match=path.name) as caught:
         Staging(path)
@@ -426,18 +430,18 @@ def test_a_file_that_is_no_database_is_refused(path: Path, content: bytes) -> No
     assert path.read_bytes() == content
 
 
-def test_every_floor_of_an_empty_table_is_zero() -> None:
-    """The high_water that are handed out where nothing was published hold nobody back."""
+def test_the_high_water_of_an_empty_table_is_zero() -> None:
+    """NO_HIGH_WATER has zeros for each collection, so any sequence lies above it."""
     assert {collection: HighWaterMark(0, 0) for collection in COLLECTIONS} == NO_HIGH_WATER
 
 
-def test_a_full_disk_refuses_rows_and_no_more(tmp_path: Path) -> None:
-    """What was staged stays, and the same handle stages again when there is room."""
+def test_a_full_disk_refuses_new_rows_only(tmp_path: Path) -> None:
+    """Staged rows stay, and the same handle stages again once there is room."""
     with small_disk(tmp_path / "disk") as disk:
         staging = Staging(disk.path / "staging.sqlite")
         kept = [staged(staging, f"f{number}()") for number in range(20)]
         disk.resize(disk.used() + 16)
-        with pytest.raises((UnreadableWarehouse, sqlite3.OperationalError), match="full"):  # noqa: PT012 - as long as it fits
+        with pytest.raises((UnreadableWarehouse, sqlite3.OperationalError), match="full"):  # noqa: PT012 - until the disk is full
             while True:
                 kept.append(staged(staging, f"g{len(kept)}(" + "uint256," * 40 + "uint256)"))
         assert rows_of(staging) == kept
@@ -464,7 +468,7 @@ def _stage_with_little_room(disk: Disk) -> None:
 
 
 def test_a_full_disk_kills_no_process(tmp_path: Path) -> None:
-    """Whichever page it is that does not fit, the one who wants it gets an error, and no signal."""
+    """The writer gets an error, never a signal, whichever page does not fit."""
     with small_disk(tmp_path / "disk") as disk:
         process = multiprocessing.get_context("spawn").Process(target=_stage_with_little_room, args=(disk,))
         process.start()

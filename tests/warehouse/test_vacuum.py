@@ -1,4 +1,4 @@
-"""Vacuum: what the window's versions need stays, what is told is what goes, and nothing is lost."""
+"""Vacuum: files of the window's versions stay, the dry run lists what a real run removes, no row is lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,12 @@ from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.vacuum import Vacuumed, vacuum
 from tests.warehouse.support import (
-    assert_sequences_beyond,
+    Content,
+    assert_fails_in_one_line,
+    assert_sequences_ahead,
     assert_sound,
-    assert_told_in_one_line,
     call_command,
+    content_of,
     enter_publisher,
     fold,
     log_actions,
@@ -47,21 +49,19 @@ from tests.warehouse.support import (
     places,
     publish,
     run_command,
+    served_texts,
     stage,
-    table_of,
     visible,
 )
 
 NOTHING = timedelta(0)
 DAY = timedelta(days=1)
 
-Content = dict[Collection, list[dict[str, Any]]]
-
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
-    """A warehouse of eight versions: rounds of two imports and a compaction, and an import at the end."""
-    paths = Paths(tmp_path / "warehouse")
+    """A warehouse of eight versions: twice two imports and a compaction, then an import."""
+    paths = Paths(tmp_path / "house")
     for number in range(2):
         publish(paths, names(f"a{number}_", 4), [f"A{number}()"], rejects=[f"{number}bad("])
         publish(paths, names(f"b{number}_", 4), [f"B{number}()"])
@@ -71,13 +71,8 @@ def paths(tmp_path: Path) -> Paths:
     return paths
 
 
-def content_of(paths: Paths, version: int | None = None) -> Content:
-    snapshot = read_snapshot(paths, version)
-    return {collection: table_of(snapshot, collection).to_pylist() for collection in COLLECTIONS}
-
-
 def contents_of(paths: Paths) -> dict[int, Content]:
-    """Of each version that is there."""
+    """The rows of each version."""
     return {version: content_of(paths, version) for version in range(read_snapshot(paths).version + 1)}
 
 
@@ -86,7 +81,7 @@ def files_below(folder: Path) -> set[Path]:
 
 
 def age(paths: Paths, days: dict[int, float]) -> None:
-    """Make versions so many days old, as the log tells it, and all data files a month."""
+    """Make versions this many days old in the log, and all data files a month old."""
     for version, old in days.items():
         actions = log_actions(paths, version)
         for action in actions:
@@ -98,7 +93,7 @@ def age(paths: Paths, days: dict[int, float]) -> None:
 
 
 def assert_readable(paths: Paths, contents: dict[int, Content], done: Vacuumed) -> None:
-    """The versions that are said to be whole are as they were; what is wanting in others is told."""
+    """Assert that versions of the window have their rows and older ones are refused as vacuumed."""
     for version, content in contents.items():
         if version >= done.oldest:
             assert content_of(paths, version) == content
@@ -110,44 +105,44 @@ def assert_readable(paths: Paths, contents: dict[int, Content], done: Vacuumed) 
 # The window.
 
 
-def test_what_is_told_is_what_goes(paths: Paths) -> None:
-    """A dry run changes nothing, and lists each file and byte that a real run then removes."""
+def test_a_dry_run_lists_what_a_real_run_removes(paths: Paths) -> None:
+    """A dry run changes nothing and lists each file and byte that a real run then removes."""
     Reader(paths).close()
     (paths.cache / "signatures-gone").mkdir()
     (paths.tmp / "dead").mkdir(parents=True)
     (paths.tmp / "dead" / "spill").write_bytes(bytes(1000))
     before = files_below(paths.root)
-    seen, contents = visible(paths), contents_of(paths)
-    told = vacuum(paths, NOTHING, dry_run=True)
+    rows, contents = visible(paths), contents_of(paths)
+    planned = vacuum(paths, NOTHING, dry_run=True)
     assert files_below(paths.root) - {paths.tmp / "dead" / "lock"} == before
     assert contents_of(paths) == contents
 
     done = vacuum(paths, NOTHING)
-    assert done == told
+    assert done == planned
     gone = before - files_below(paths.root)
     assert gone == {file for waste in done.waste for file in before if file.is_relative_to(waste.path)}
     assert done.size >= 1000 + sum(w.size for w in done.waste if w.kind == "data") > 1000
     assert {waste.kind for waste in done.waste} == {"data", "run", "index"}
-    assert visible(paths) == seen
+    assert visible(paths) == rows
     assert_readable(paths, contents, done)
     assert vacuum(paths, NOTHING) == Vacuumed(done.oldest, done.newest, ())
-    assert_sequences_beyond(paths)
+    assert_sequences_ahead(paths)
 
 
 @pytest.mark.parametrize(
     ("days", "oldest"),
     [
         ({}, 0),
-        ({1: 9, 2: 8, 3: 6}, 0),  # until six days ago version 2 was the newest
-        ({1: 10, 2: 9, 3: 8}, 3),  # and here version 3 has replaced it before the window
-        ({1: 10, 2: 9, 3: 8, 4: 7.5}, 3),  # version 3 has the files of 4 but for those that came
+        ({1: 9, 2: 8, 3: 6}, 0),  # version 2 was the newest until six days ago
+        ({1: 10, 2: 9, 3: 8}, 3),  # version 3 replaced it before the window
+        ({1: 10, 2: 9, 3: 8, 4: 7.5}, 3),  # version 4 only adds files to those of version 3
         ({1: 10, 2: 9, 3: 8, 4: 7.5, 5: 7.4, 6: 6}, 3),
         ({1: 10, 2: 9, 3: 8, 4: 7.5, 5: 7.4, 6: 7.1}, 6),
         (dict.fromkeys(range(1, 8), 30), 6),
     ],
 )
 def test_versions_of_the_window_stay_whole(paths: Paths, days: dict[int, float], oldest: int) -> None:
-    """Whatever was the newest at some time in the last week can be read, and what it takes no more than."""
+    """Every version that was the newest at some time of the last week stays whole; no further file stays."""
     age(paths, days)
     contents = contents_of(paths)
     done = vacuum(paths)
@@ -159,8 +154,8 @@ def test_versions_of_the_window_stay_whole(paths: Paths, days: dict[int, float],
     assert set(paths.table.glob("collection=*/*")) == named
 
 
-def test_a_second_vacuum_with_a_longer_window_knows_what_is_gone(paths: Paths) -> None:
-    """The window says what is kept, the disk says what is readable."""
+def test_a_longer_window_brings_no_version_back(paths: Paths) -> None:
+    """After a vacuum with a short window, a longer one reports the versions that are still readable."""
     contents = contents_of(paths)
     assert vacuum(paths, NOTHING).oldest == 6
     done = vacuum(paths, DAY)
@@ -169,8 +164,8 @@ def test_a_second_vacuum_with_a_longer_window_knows_what_is_gone(paths: Paths) -
 
 
 def test_the_history_stays(paths: Paths) -> None:
-    """Imports, their sources and rejects, and what each commit says, whatever is vacuumed."""
-    warehouse = sigdir.open(paths.root)
+    """A vacuum keeps the imports, their sources and rejects, and the entry of each commit."""
+    house = sigdir.open(paths.root)
     queries = [
         "SELECT * FROM imports ORDER BY 1",
         "SELECT * FROM rejects ORDER BY 1",
@@ -184,29 +179,29 @@ def test_the_history_stays(paths: Paths) -> None:
     assert list(paths.rejects.iterdir())
 
 
-def test_an_old_version_is_refused_in_a_line_that_says_why(paths: Paths) -> None:
-    """--as-of of a vacuumed version names it and vacuum; the others work."""
+def test_a_vacuumed_version_is_refused_in_one_line(paths: Paths) -> None:
+    """The error for --as-of with a vacuumed version names the version and vacuum; kept versions work."""
     vacuum(paths, NOTHING)
     for arguments in (["sql", "SELECT 1"], ["stats"]):
         result = call_command(*arguments, "--as-of", "4", "--warehouse", paths.root)
-        assert_told_in_one_line(result)
+        assert_fails_in_one_line(result)
         assert "version 4 of" in result.stderr
         assert "vacuum" in result.stderr
         assert call_command(*arguments, "--as-of", "6", "--warehouse", paths.root).exit_code == 0
 
 
-def test_damage_is_not_taken_for_vacuum(paths: Paths) -> None:
-    """A file that the newest version lacks is missing, not vacuumed."""
+def test_damage_is_not_reported_as_vacuum(paths: Paths) -> None:
+    """A missing file of the newest version is reported as missing."""
     read_snapshot(paths).files[SIGNATURES][0].path.unlink()
     with pytest.raises(UnreadableWarehouse, match="No such file"):
         sigdir.open(paths.root, 7).sql("SELECT sum(id) FROM signatures").rows()
 
 
-# What dead processes left.
+# Leftovers of dead processes.
 
 
-def test_files_that_no_version_names_go_when_they_are_old(paths: Paths) -> None:
-    """A young one might be another's who has lost the lock's file; an old one is nobody's."""
+def test_old_files_that_no_version_names_are_removed(paths: Paths) -> None:
+    """A young file stays, because a publisher whose lock file was deleted may still need it."""
     young, old = (paths.data_file(SIGNATURES, run, 1) for run in ("young", "old"))
     commit = paths.log / "00000000000000000008.json#1"
     for file in (young, old, commit):
@@ -214,15 +209,15 @@ def test_files_that_no_version_names_go_when_they_are_old(paths: Paths) -> None:
     hours_ago = time.time() - 2 * 3600
     for file in (old, commit):
         os.utime(file, (hours_ago, hours_ago))
-    told = vacuum(paths, DAY, dry_run=True)
-    assert [(waste.kind, waste.path, waste.size) for waste in told.waste] == [("log", commit, 6), ("data", old, 6)]
-    assert vacuum(paths, DAY) == told
+    planned = vacuum(paths, DAY, dry_run=True)
+    assert [(waste.kind, waste.path, waste.size) for waste in planned.waste] == [("log", commit, 6), ("data", old, 6)]
+    assert vacuum(paths, DAY) == planned
     assert (young.exists(), old.exists(), commit.exists()) == (True, False, False)
     assert read_snapshot(paths).version == 7
 
 
-def test_living_imports_keep_their_folders(paths: Paths) -> None:
-    """A folder whose lock is held is somebody's."""
+def test_running_imports_keep_their_folders(paths: Paths) -> None:
+    """A run folder whose lock is held stays."""
     with RunFolder(paths.tmp) as living:
         (living.path / "spill").write_bytes(b"rows")
         assert vacuum(paths, NOTHING, dry_run=True).waste
@@ -231,7 +226,7 @@ def test_living_imports_keep_their_folders(paths: Paths) -> None:
 
 
 def test_indexes_of_the_newest_version_stay(paths: Paths) -> None:
-    """Those of files that were replaced go, though the files stay for the window."""
+    """The indexes of replaced files are removed, though the files stay within the window."""
     make_folder(paths.cache)
     old = read_snapshot(paths, 5).files[SIGNATURES][-1]
     build_index(paths.cache, SIGNATURES, old.path, old.rows)
@@ -243,23 +238,23 @@ def test_indexes_of_the_newest_version_stay(paths: Paths) -> None:
     assert old.path.exists()
 
 
-def test_a_kill_in_the_middle_is_made_good_by_the_next(paths: Paths) -> None:
-    """Files go one by one; the versions that are kept need none of them."""
+def test_the_next_vacuum_finishes_a_killed_one(paths: Paths) -> None:
+    """After a kill between two removals, the kept versions are whole and the next run removes the rest."""
     contents = contents_of(paths)
-    told = vacuum(paths, NOTHING, dry_run=True)
+    planned = vacuum(paths, NOTHING, dry_run=True)
     killed = run_command("vacuum", "--keep", "0s", "--warehouse", paths.root, SIGDIR_FAILPOINT="vacuum_removing")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     left = vacuum(paths, NOTHING)
-    assert len(left.waste) == len(told.waste) - 1
-    assert left.oldest == told.oldest
+    assert len(left.waste) == len(planned.waste) - 1
+    assert left.oldest == planned.oldest
     assert_readable(paths, contents, left)
 
 
 # The lock.
 
 
-def test_nothing_goes_while_another_publishes(paths: Paths, tmp_path: Path) -> None:
-    """Who may not wait is told who holds the lock; who may wait goes on when it is free."""
+def test_nothing_is_removed_while_another_publishes(paths: Paths, tmp_path: Path) -> None:
+    """Without waiting, vacuum fails as busy while another holds the lock, and runs once it is free."""
     with Publisher(paths):
         with pytest.raises(Busy):
             vacuum(paths, NOTHING, wait=False)
@@ -267,12 +262,12 @@ def test_nothing_goes_while_another_publishes(paths: Paths, tmp_path: Path) -> N
         assert (result.exit_code, result.stderr.count("\n")) == (3, 1)
     assert vacuum(paths, NOTHING, wait=False).waste
     with other_process() as process:
-        assert process.submit(enter_publisher, paths.root, False, tmp_path / "said").result() == "7"
+        assert process.submit(enter_publisher, paths.root, False, tmp_path / "message").result() == "7"
 
 
-def test_where_nothing_was_published_there_is_nothing_to_do(tmp_path: Path) -> None:
-    """No folder, and one with nothing but staged rows."""
-    paths = Paths(tmp_path / "warehouse")
+def test_without_versions_nothing_is_removed(tmp_path: Path) -> None:
+    """A missing folder and one with only staged rows have nothing to vacuum."""
+    paths = Paths(tmp_path / "new")
     assert vacuum(paths) == Vacuumed(-1, -1, ())
     assert not paths.root.exists()
     stage(paths, SIGNATURES, "f()")
@@ -282,46 +277,54 @@ def test_where_nothing_was_published_there_is_nothing_to_do(tmp_path: Path) -> N
 
 
 def test_a_log_that_cannot_be_read_stops_it(paths: Paths) -> None:
-    """Nothing goes where it is not known what is needed."""
+    """If the log cannot be read, nothing is removed."""
     before = files_below(paths.table) - {paths.log_entry(6)}
     paths.log_entry(6).write_text("{")
     result = call_command("vacuum", "--keep", "0s", "--warehouse", paths.root)
-    assert_told_in_one_line(result)
+    assert_fails_in_one_line(result)
     assert files_below(paths.table) >= before
 
 
 # The command.
 
 
-def test_the_command_tells_files_bytes_and_versions(paths: Paths) -> None:
+def test_the_command_reports_files_bytes_and_versions(paths: Paths) -> None:
+    """The dry run and the real run report the same files, bytes and readable versions."""
     dry = call_command("vacuum", "--keep", "0s", "--dry-run", "--json", "--warehouse", paths.root)
-    told = json.loads(dry.stdout)
-    assert (told["dry_run"], told["keep_seconds"], told["oldest_version"], told["newest_version"]) == (True, 0, 6, 7)
-    assert told["bytes"] == sum(entry["bytes"] for entry in told["removed"])
-    assert all(Path(entry["path"]).exists() for entry in told["removed"])
+    report = json.loads(dry.stdout)
+    assert (report["dry_run"], report["keep_seconds"], report["oldest_version"], report["newest_version"]) == (
+        True,
+        0,
+        6,
+        7,
+    )
+    assert report["bytes"] == sum(entry["bytes"] for entry in report["removed"])
+    assert all(Path(entry["path"]).exists() for entry in report["removed"])
     shown = call_command("vacuum", "--keep", "0s", "--dry-run", "--warehouse", paths.root).stdout
-    assert f"{len(told['removed'])} data files" in shown
+    assert f"{len(report['removed'])} data files" in shown
     assert "would be removed" in shown
     assert "versions 6 to 7 would be readable" in shown
     done = call_command("vacuum", "--keep", "0s", "--warehouse", paths.root)
     assert done.stdout == shown.replace("would be removed", "removed").replace("would be", "are")
-    assert not any(Path(entry["path"]).exists() for entry in told["removed"])
+    assert not any(Path(entry["path"]).exists() for entry in report["removed"])
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("0s", 0), ("90s", 90), ("15m", 900), ("36h", 129_600), ("7d", 604_800), ("2w", 1_209_600)]
 )
 def test_a_window_is_a_number_and_a_unit(text: str, seconds: int) -> None:
+    """A duration is a whole number with s, m, h, d or w."""
     assert Duration().convert(text, None, None).total_seconds() == seconds
 
 
 @pytest.mark.parametrize("text", ["", "7", "d", "-1d", "1.5d", "7 d", "7D", "9999999d", "7days"])
 def test_another_window_is_refused(text: str) -> None:
+    """Any other text is an error of the option."""
     with pytest.raises(click.BadParameter, match="is not a duration"):
         Duration().convert(text, None, None)
 
 
-# Anything in any order.
+# Random sequences of commands.
 
 steps = st.one_of(
     st.tuples(st.just("import"), st.integers(0, 12), st.integers(0, 5)),
@@ -332,15 +335,15 @@ steps = st.one_of(
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(steps, min_size=5, max_size=14))
-def test_rows_outlive_whatever_is_done(done: list[tuple[Any, ...]]) -> None:
-    """Against a plain model: the texts that were taken in, each at the place where it was first seen."""
+def test_rows_survive_any_sequence_of_commands(commands: list[tuple[Any, ...]]) -> None:
+    """Compared with a plain model: each text that was taken in keeps the id and time of its first row."""
     with ExitStack() as stack:
         paths = Paths(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "warehouse")
         known: dict[Collection, dict[str, tuple[int, int] | None]] = {c: {} for c in COLLECTIONS}
         contents: dict[int, Content] = {}
         oldest = 0
-        reader = stack.enter_context(_closing(Reader(paths)))
-        for name, *arguments in done:
+        reader = stack.enter_context(closing(Reader(paths)))
+        for name, *arguments in commands:
             if name == "import":
                 first, count = arguments
                 wanted = [f"f{number}()" for number in range(first, first + count)]
@@ -366,27 +369,16 @@ def test_rows_outlive_whatever_is_done(done: list[tuple[Any, ...]]) -> None:
                 assert content_of(paths, version if version >= 0 else None) == content or version == -1
 
 
-class _closing:  # noqa: N801 - as contextlib has it, typed
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-
-    def __enter__(self) -> Reader:
-        return self._reader
-
-    def __exit__(self, *_: object) -> None:
-        self._reader.close()
-
-
 def _vacuumed(paths: Paths, dry_run: bool) -> int:
-    told = vacuum(paths, NOTHING, dry_run=True)
+    planned = vacuum(paths, NOTHING, dry_run=True)
     if dry_run:
         return 0
-    assert vacuum(paths, NOTHING) == told
-    return told.oldest
+    assert vacuum(paths, NOTHING) == planned
+    return planned.oldest
 
 
 def _compare(paths: Paths, reader: Reader, known: dict[Collection, dict[str, tuple[int, int] | None]]) -> None:
-    """What is visible is what is known, at the same places as before; a server sees the same."""
+    """Assert that a reader and a server have the known texts, with the same ids and times as before."""
     view = reader.refreshed()
     for collection, table in visible(paths).items():
         assert_sound(table)
@@ -395,6 +387,4 @@ def _compare(paths: Paths, reader: Reader, known: dict[Collection, dict[str, tup
         for text, place in found.items():
             assert known[collection][text] in (None, place)
             known[collection][text] = place
-        segments = view.segments[collection]
-        served = [segment.text_at(row) for segment in segments for row in range(segment.rows)]
-        assert served == list(found)
+        assert served_texts(view, collection) == list(found)

@@ -1,7 +1,7 @@
-"""`sigdir verify`: clean where all is well, also while others work, and a finding for each kind of damage.
+"""`sigdir verify`: clean for a sound warehouse, also during writes, and a finding for each kind of damage.
 
-Each damage is done to real files of a copied warehouse. Readers are tried on the same files: they say which
-file is damaged, and never give other rows.
+The tests damage real files of a copied warehouse. Readers of the same files name the damaged file and
+never give wrong rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from sigdir.signatures.collections import (
     SIGNATURES,
     Collection,
 )
-from sigdir.signatures.keccak import keccak256_column
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import run_name
 from sigdir.warehouse.index.build import build_index, open_index, segment_of
@@ -42,25 +41,19 @@ from tests.conftest import import_files
 from tests.warehouse.support import (
     REPOSITORY,
     SAFETY_SECONDS,
-    assert_told_in_one_line,
+    assert_fails_in_one_line,
     call_command,
     command,
+    digest_of,
     environment,
+    stage,
 )
 
 COLUMNS = FILE_SCHEMA.names
 INDEX_FILES = ("ids.npy", "created_at.npy", "offsets.npy", "text", "hash.npy", "hashes.npy")
 
 
-def stage(paths: Paths, collection: Collection, *wanted: str) -> None:
-    """POST texts, hashed as the server hashes them."""
-    floor = read_snapshot(paths).high_water[collection]
-    with closing(Staging(paths.staging)) as staging, staging.exclusive() as transaction:
-        for text, digest in zip(wanted, keccak256_column(pa.array(wanted, pa.string())), strict=True):
-            assert transaction.stage(collection, text, digest.tobytes(), floor) is not None
-
-
-def look(paths: Paths) -> tuple[int, dict[str, Any]]:
+def run_verify(paths: Paths) -> tuple[int, dict[str, Any]]:
     """Exit status and report of the command."""
     result = call_command("verify", "--json", "--quiet", "--warehouse", paths.root)
     assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
@@ -70,8 +63,8 @@ def look(paths: Paths) -> tuple[int, dict[str, Any]]:
 
 
 def assert_found(paths: Paths, what: str, where: str, why: str = "") -> dict[str, Any]:
-    """There is a finding of this kind in this file; returns it."""
-    status, report = look(paths)
+    """Assert that there is a finding of this kind in this file, and return it."""
+    status, report = run_verify(paths)
     found = [f for f in report["findings"] if f["what"] == what and where in f["where"] and why in f["why"]]
     assert status == 1
     assert found, report["findings"]
@@ -81,7 +74,7 @@ def assert_found(paths: Paths, what: str, where: str, why: str = "") -> dict[str
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two imports with rejects, a fold with rows of both collections, rows in staging, an index of each file."""
+    """Two imports with rejects, a fold of both collections, staged rows, and an index of each file."""
     folder = tmp_path_factory.mktemp("verify")
     paths = Paths(folder / "warehouse")
     for name, rows in (("old", 400), ("new", 200)):
@@ -119,13 +112,13 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(content)
 
 
-# All is well.
+# A sound warehouse.
 
 
 def test_a_sound_warehouse_is_clean(paths: Paths) -> None:
-    """Every row is counted, and nothing is changed."""
+    """A sound warehouse has no findings, all rows are counted, and no file is changed."""
     before = {path: path.read_bytes() for path in paths.root.rglob("*.parquet")}
-    status, report = look(paths)
+    status, report = run_verify(paths)
     assert (status, report["findings"], report["notes"]) == (0, [], [])
     assert report["rows"] == {SIGNATURES: 602, EVENT_SIGNATURES: 61}
     assert report["staged"] == {SIGNATURES: 2, EVENT_SIGNATURES: 1}
@@ -133,40 +126,42 @@ def test_a_sound_warehouse_is_clean(paths: Paths) -> None:
     assert {path: path.read_bytes() for path in paths.root.rglob("*.parquet")} == before
 
 
-def test_the_command_says_so(paths: Paths) -> None:
+def test_the_command_reports_clean(paths: Paths) -> None:
+    """The last line of the report ends with clean."""
     result = call_command("verify", "--warehouse", paths.root)
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-1].endswith("clean")
 
 
-def test_a_warehouse_with_nothing_but_staged_rows_is_clean(tmp_path: Path) -> None:
+def test_a_warehouse_with_only_staged_rows_is_clean(tmp_path: Path) -> None:
+    """Before the first version, staged rows are checked and counted."""
     own = Paths(tmp_path / "new")
-    own.root.mkdir()
     stage(own, SIGNATURES, "waiting(uint256)")
-    status, report = look(own)
+    status, report = run_verify(own)
     assert (status, report["version"], report["staged"][SIGNATURES]) == (0, -1, 1)
 
 
-def test_without_a_folder_nothing_can_be_checked(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    """The command fails in one line and makes no folder."""
     result = call_command("verify", "--quiet", "--warehouse", tmp_path / "nowhere")
-    assert_told_in_one_line(result)
+    assert_fails_in_one_line(result)
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_staged_rows_that_were_folded_already_are_no_finding(paths: Paths) -> None:
-    """As after a kill between the commit and the deletion, or a fold while verify looks."""
+def test_folded_rows_in_staging_are_no_finding(paths: Paths) -> None:
+    """A kill after the commit, or a fold during verify, leaves folded rows in staging."""
     with closing(sqlite3.connect(paths.staging)) as connection:
         rows = connection.execute("SELECT * FROM staged").fetchall()
         fold(paths)
         connection.executemany("INSERT INTO staged VALUES (?, ?, ?, ?, ?)", rows)
         connection.commit()
-    status, report = look(paths)
+    status, report = run_verify(paths)
     assert (status, report["findings"]) == (0, [])
     assert report["staged"] == {SIGNATURES: 0, EVENT_SIGNATURES: 0}
 
 
-def test_it_is_clean_while_others_write(tmp_path: Path) -> None:
-    """One process imports again and again, another folds, rows are staged; each look finds nothing."""
+def test_verify_is_clean_while_others_write(tmp_path: Path) -> None:
+    """Verify finds nothing while one process imports, another folds, and rows are staged."""
     own = Paths(tmp_path / "busy")
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(f"first{n}(uint256)" for n in range(1000)))
@@ -181,18 +176,18 @@ def test_it_is_clean_while_others_write(tmp_path: Path) -> None:
             )  # fmt: skip
             try:
                 while importer.poll() is None:
-                    status, report = look(own)
+                    status, report = run_verify(own)
                     assert (status, report["findings"]) == (0, [])
             finally:
                 assert importer.wait(SAFETY_SECONDS) == 0
-    status, report = look(own)
+    status, report = run_verify(own)
     assert status == 0
     assert report["rows"][SIGNATURES] + report["staged"][SIGNATURES] == 1000 + 2 * 3050
 
 
 @contextmanager
 def folding(paths: Paths) -> Iterator[None]:
-    """A process that folds all the time."""
+    """A process that folds twenty times a second, within the block."""
     process = subprocess.Popen(
         command("fold", "--every", "0.05", "--warehouse", paths.root), cwd=REPOSITORY, env=environment()
     )
@@ -209,7 +204,7 @@ def folding(paths: Paths) -> Iterator[None]:
 
 @pytest.mark.parametrize("number", range(len(COLUMNS)), ids=COLUMNS)
 def test_a_flipped_byte_of_a_column_is_found(paths: Paths, number: int) -> None:
-    """The file's own digest tells it, and the page's checksum which column it is."""
+    """The digest of the file shows the damage, and the checksum of the page shows its column."""
     file = data_file(paths)
     chunk = pq.read_metadata(file.path).row_group(0).column(number)
     flip(file.path, (chunk.dictionary_page_offset or chunk.data_page_offset) + chunk.total_compressed_size - 3)
@@ -218,24 +213,24 @@ def test_a_flipped_byte_of_a_column_is_found(paths: Paths, number: int) -> None:
 
 
 def test_any_flipped_byte_is_found(paths: Paths) -> None:
-    """Also where no page's checksum reaches: page headers, blooms, the footer."""
+    """A flipped byte is found also outside of the checksums of pages: in page headers, blooms and the footer."""
     file = data_file(paths, -1)
     good = file.path.read_bytes()
     for at in range(0, len(good), len(good) // 12):
         flip(file.path, at)
-        assert_some(paths, file.path)
+        assert_some_finding(paths, file.path)
         file.path.write_bytes(good)
-    assert look(paths)[0] == 0
+    assert run_verify(paths)[0] == 0
 
 
-def assert_some(paths: Paths, path: Path) -> None:
-    status, report = look(paths)
+def assert_some_finding(paths: Paths, path: Path) -> None:
+    status, report = run_verify(paths)
     assert status == 1
     assert any(path.name in finding["where"] for finding in report["findings"])
 
 
-def test_a_server_never_maps_other_rows_from_a_damaged_file(paths: Paths) -> None:
-    """Wherever the byte is flipped: the same rows, or an error that names the file."""
+def test_a_server_never_maps_wrong_rows_from_a_damaged_file(paths: Paths) -> None:
+    """Wherever a byte is flipped, the columns are the same or the error names the file."""
     file = data_file(paths)
     good = file.path.read_bytes()
     cache = paths.root / "cache of its own"
@@ -251,19 +246,19 @@ def test_a_server_never_maps_other_rows_from_a_damaged_file(paths: Paths) -> Non
     for at in range(0, len(good), 61):
         flip(file.path, at)
         try:
-            told = ""
+            message = ""
             assert columns() == whole
         except UnreadableWarehouse as error:
-            told = str(error)
+            message = str(error)
             refused += 1
-        assert index.exists() == (not told)
-        assert not told or str(file.path) in told
+        assert index.exists() == (not message)
+        assert not message or str(file.path) in message
         file.path.write_bytes(good)
     assert refused > len(good) // 61 // 4
 
 
 def test_a_file_with_fewer_rows_than_the_log_says_is_not_mapped(paths: Paths) -> None:
-    """The columns would end in rows of zeros."""
+    """A file with fewer rows than the log says is refused: its columns would end in rows of zeros."""
     file, other = data_file(paths), data_file(paths, 1)
     shutil.copy(other.path, file.path)
     with pytest.raises(UnreadableWarehouse, match=f"{file.path} has {other.rows} rows, and the log says {file.rows}"):
@@ -272,6 +267,7 @@ def test_a_file_with_fewer_rows_than_the_log_says_is_not_mapped(paths: Paths) ->
 
 @pytest.mark.parametrize("length", [0, 3, 0.5, -1], ids=["empty", "3 bytes", "half", "a byte short"])
 def test_a_truncated_file_is_found(paths: Paths, length: float) -> None:
+    """A file of any shorter length is a finding."""
     file = data_file(paths)
     content = file.path.read_bytes()
     file.path.write_bytes(content[: int(length * len(content)) if length == 0.5 else int(length)])
@@ -279,13 +275,14 @@ def test_a_truncated_file_is_found(paths: Paths, length: float) -> None:
 
 
 def test_a_missing_file_is_found(paths: Paths) -> None:
+    """A missing data file is a finding that says so."""
     file = data_file(paths, 1)
     file.path.unlink()
     assert_found(paths, "file", file.path.name, "missing")
 
 
 def rewrite(paths: Paths, change: Callable[[dict[str, list[Any]]], None], number: int = 0) -> Path:
-    """Write a data file again with other rows: a sound file that says something wrong."""
+    """Write a data file again with changed rows: an intact file with wrong values."""
     file = data_file(paths, number)
     columns = pq.read_table(file.path).to_pydict()
     change(columns)
@@ -327,7 +324,7 @@ def copied(name: str, row: int, other: int) -> Callable[[dict[str, list[Any]]], 
     ],
 )
 def test_a_row_that_breaks_an_invariant_is_found(paths: Paths, change: Any, what: str, row: str) -> None:
-    """The row and its id are told."""
+    """The finding has the row and its id."""
     path = rewrite(paths, change)
     found = assert_found(paths, what, "" if what == "import" else path.name)
     assert found["row"] == row
@@ -335,14 +332,15 @@ def test_a_row_that_breaks_an_invariant_is_found(paths: Paths, change: Any, what
 
 
 def test_ids_that_do_not_rise_from_file_to_file_are_found(paths: Paths) -> None:
+    """A file whose first id lies below the last id of the file before it is a finding."""
     path = rewrite(paths, put("id", 0, 400), number=1)
     assert_found(paths, "order", path.name, "does not rise")
 
 
-def test_a_text_that_is_there_twice_is_found(paths: Paths) -> None:
-    """In two files, or in the table and in staging; the other place is told."""
+def test_a_text_that_occurs_twice_is_found(paths: Paths) -> None:
+    """A text in two files, or in the table and in staging, is a finding that names the other place."""
     text = "old5(uint256)"
-    digest = keccak256_column(pa.array([text]))[0].tobytes()
+    digest = digest_of(text)
 
     def change(columns: dict[str, list[Any]]) -> None:
         columns["text_signature"][3], columns["hash"][3] = text, digest[:4]
@@ -360,7 +358,9 @@ def test_a_text_that_is_there_twice_is_found(paths: Paths) -> None:
     assert_found(paths, "twice", "staging.sqlite", text)
 
 
-def test_many_rows_with_one_fault_are_one_line(paths: Paths) -> None:
+def test_many_rows_with_one_problem_are_one_line(paths: Paths) -> None:
+    """400 rows with a wrong hash are one finding, with 399 more counted."""
+
     def change(columns: dict[str, list[Any]]) -> None:
         columns["hash"] = [b"1234"] * len(columns["hash"])
 
@@ -371,11 +371,11 @@ def test_many_rows_with_one_fault_are_one_line(paths: Paths) -> None:
     assert sum(line.startswith("hash: ") for line in lines) == 1
 
 
-# The log, the accounts, the rejects.
+# The log, the entries of commits, the rejects.
 
 
 def edit_log(paths: Paths, version: int, change: Callable[[dict[str, Any]], None]) -> Path:
-    """Change a commit's account of itself."""
+    """Change the summary that a commit has of itself."""
     path = paths.log_entry(version)
     actions = [json.loads(line) for line in path.read_text().splitlines()]
     for action in actions:
@@ -398,13 +398,14 @@ def edit_log(paths: Paths, version: int, change: Callable[[dict[str, Any]], None
     ],
     ids=["totals", "source", "rows", "no totals", "number"],
 )
-def test_an_account_that_does_not_add_up_is_found(paths: Paths, change: Any, what: str) -> None:
+def test_a_summary_that_does_not_add_up_is_found(paths: Paths, change: Any, what: str) -> None:
+    """Wrong totals, sources, rows or import numbers of a commit are findings."""
     edit_log(paths, 1, change)
     assert_found(paths, what, "_delta_log")
 
 
-def test_a_watermark_below_the_highest_id_is_found(paths: Paths) -> None:
-    """Staged rows would be folded a second time."""
+def test_a_high_water_below_the_highest_id_is_found(paths: Paths) -> None:
+    """Such a high water is a finding: staged rows would be folded a second time."""
     path = paths.log_entry(3)
     actions = [json.loads(line) for line in path.read_text().splitlines()]
     for action in actions:
@@ -415,8 +416,8 @@ def test_a_watermark_below_the_highest_id_is_found(paths: Paths) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe"])
-def test_a_log_that_cannot_be_read_is_told(paths: Paths, content: bytes) -> None:
-    """With status 1 or 2, and the place."""
+def test_an_unreadable_log_is_reported(paths: Paths, content: bytes) -> None:
+    """The command ends with status 1 or 2 and names the log."""
     paths.log_entry(2).write_bytes(content)
     result = call_command("verify", "--quiet", "--warehouse", paths.root)
     assert result.exit_code in (1, 2)
@@ -425,8 +426,8 @@ def test_a_log_that_cannot_be_read_is_told(paths: Paths, content: bytes) -> None
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_a_lost_log_entry_is_told(paths: Paths, version: int) -> None:
-    """The last one too, without which the table is whole, only older."""
+def test_a_lost_log_entry_is_reported(paths: Paths, version: int) -> None:
+    """Any lost entry is reported, also the last one, without which the log reads as an older version."""
     paths.log_entry(version).unlink()
     result = call_command("verify", "--quiet", "--warehouse", paths.root)
     assert result.exit_code in (1, 2)
@@ -435,7 +436,8 @@ def test_a_lost_log_entry_is_told(paths: Paths, version: int) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "flipped", "another"])
-def test_rejects_that_are_not_as_written_are_found(paths: Paths, damage: str) -> None:
+def test_damaged_rejects_are_found(paths: Paths, damage: str) -> None:
+    """A missing rejects file, a flipped byte, and the file of another import are findings."""
     first, second = sorted(paths.rejects.glob("*"))
     if damage == "missing":
         first.unlink()
@@ -464,12 +466,14 @@ def test_rejects_that_are_not_as_written_are_found(paths: Paths, damage: str) ->
     ],
 )
 def test_damaged_staging_is_found(paths: Paths, change: str, what: str) -> None:
+    """Each wrong value in the staging file is a finding of its kind."""
     with closing(sqlite3.connect(paths.staging)) as connection:
         connection.executescript(change)
     assert_found(paths, what, "staging.sqlite")
 
 
 def test_a_staging_file_with_a_damaged_page_is_found(paths: Paths) -> None:
+    """A staging file whose pages are zeros is a finding."""
     with closing(sqlite3.connect(paths.staging)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     content = bytearray(paths.staging.read_bytes())
@@ -479,7 +483,7 @@ def test_a_staging_file_with_a_damaged_page_is_found(paths: Paths) -> None:
 
 
 def test_a_lost_staging_file_is_found(paths: Paths) -> None:
-    """The table outlives it, but POSTed rows may be gone with it."""
+    """A lost or new staging file is a finding: POSTed rows may be lost with it."""
     for file in paths.root.glob("staging.sqlite*"):
         file.unlink()
     assert_found(paths, "staging", "staging.sqlite", "lost")
@@ -488,23 +492,23 @@ def test_a_lost_staging_file_is_found(paths: Paths) -> None:
     assert_found(paths, "sequence", "staging.sqlite", "lost")
 
 
-# Indexes, and what is left over.
+# Indexes and leftovers.
 
 
 @pytest.mark.parametrize("name", INDEX_FILES)
-def test_a_damaged_index_is_found_and_its_cure_is_told(paths: Paths, name: str) -> None:
-    """Servers answer from it, so it is a finding; removed, it is built again."""
+def test_a_damaged_index_is_found_with_its_remedy(paths: Paths, name: str) -> None:
+    """A damaged index is a finding with the command that removes it, because servers answer from it."""
     file = data_file(paths)
     folder = paths.cache / index_name(SIGNATURES, file.path)
     flip(folder / name, (folder / name).stat().st_size - 3)
     found = assert_found(paths, "index", folder.name)
     assert f"rm -r {folder}" in found["why"]
     shutil.rmtree(folder)
-    assert look(paths)[0] == 0
+    assert run_verify(paths)[0] == 0
 
 
 def test_an_index_of_another_file_is_found(paths: Paths) -> None:
-    """It fits in its numbers, not in its rows."""
+    """An index with the right number of rows and other values is a finding."""
     file = data_file(paths)
     folder = paths.cache / index_name(SIGNATURES, file.path)
     segment = open_index(folder, file.rows)
@@ -514,8 +518,8 @@ def test_an_index_of_another_file_is_found(paths: Paths) -> None:
     assert_found(paths, "index", folder.name, "does not fit")
 
 
-def test_left_overs_are_notes(paths: Paths) -> None:
-    """Nothing is wrong with them: they belong to nothing."""
+def test_leftovers_are_notes(paths: Paths) -> None:
+    """Files and folders that no version and no run needs are notes, not findings."""
     orphan = paths.data_file(SIGNATURES, run_name(), 1)
     shutil.copy(data_file(paths).path, orphan)
     (paths.cache / "signatures-gone-0001").mkdir()
@@ -524,15 +528,16 @@ def test_left_overs_are_notes(paths: Paths) -> None:
     dead = paths.tmp / run_name()
     dead.mkdir(parents=True)
     (dead / "lock").touch()
-    status, report = look(paths)
+    status, report = run_verify(paths)
     assert (status, report["findings"]) == (0, [])
     named = {Path(note["where"]).name for note in report["notes"]}
     assert named == {orphan.name, "signatures-gone-0001", rejects.name, dead.name}
 
 
-def test_the_file_of_a_running_publish_is_no_left_over(paths: Paths) -> None:
+def test_the_file_of_a_running_publish_is_no_leftover(paths: Paths) -> None:
+    """A data file of an unfinished run is not in the notes."""
     run = run_name()
     with closing(Staging(paths.staging)) as staging, staging.exclusive() as transaction:
         transaction.begin_publish(run)
     shutil.copy(data_file(paths).path, paths.data_file(SIGNATURES, run, 1))
-    assert look(paths)[1]["notes"] == []
+    assert run_verify(paths)[1]["notes"] == []
