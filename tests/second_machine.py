@@ -82,7 +82,7 @@ def run_sigdir(*arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def round_trips(house: Path, folder: Path, command: Callable[..., None] = run_sigdir) -> Iterator[str]:
+def round_trips(warehouse: Path, folder: Path, command: Callable[..., None] = run_sigdir) -> Iterator[str]:
     """Mirror, export and import a warehouse below ``folder``; yields a line per step, raises AssertionError."""
 
     def timed(*arguments: str | Path) -> float:
@@ -93,23 +93,23 @@ def round_trips(house: Path, folder: Path, command: Callable[..., None] = run_si
     copy = folder / "mirror"
     with serving(warehouse, workers=1) as server:
         seconds = timed("mirror", f"http://{HOST}:{server.port}", "--rate", "1000", "--warehouse", copy)
-    rows = compare(house, copy, COLLECTIONS, _ROWS)
+    rows = compare(warehouse, copy, COLLECTIONS, _ROWS)
     yield f"{'mirror':<34}{rows:>10,} rows{seconds:>8.1f} s"
     for shape in SHAPES:
         target, again = folder / shape.file, folder / f"{shape.file}.warehouse"
         only = ["--collection", shape.collections[0]] if len(shape.collections) == 1 else []
         out = timed("export", shape.format, target, *shape.more, *only, "--warehouse", copy)
         back = timed("import", target, *only, "--warehouse", again)
-        rows = compare(house, again, shape.collections, shape.query)
+        rows = compare(warehouse, again, shape.collections, shape.query)
         if shape.read:
             check_ids_and_times(copy, target, shape)
         name = " ".join((shape.format, *shape.more[1:], *shape.collections[: 1 if only else 0]))
         yield f"{name:<34}{rows:>10,} rows{out:>8.1f} s out{back:>8.1f} s back"
 
 
-def compare(house: Path, other: Path, collections: tuple[Collection, ...], query: str) -> int:
+def compare(warehouse: Path, other: Path, collections: tuple[Collection, ...], query: str) -> int:
     """The number of rows, which must be the same in both; left-out collections must be empty."""
-    first, second = sigdir.open(house), sigdir.open(other)
+    first, second = sigdir.open(warehouse), sigdir.open(other)
     rows = 0
     for collection in COLLECTIONS:
         if collection not in collections:
@@ -140,8 +140,8 @@ def main() -> None:
         folder = Path(name)
         warehouse = Path(sys.argv[1]) if len(sys.argv) > 1 else folder / "warehouse"
         if len(sys.argv) < 2:
-            run_sigdir("import", str(CORPORA), "--warehouse", str(house), "--quiet")
-        for line in round_trips(house, folder):
+            run_sigdir("import", str(CORPORA), "--warehouse", str(warehouse), "--quiet")
+        for line in round_trips(warehouse, folder):
             print(line, flush=True)
 
 

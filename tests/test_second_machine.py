@@ -18,6 +18,6 @@ def test_the_samples_come_back_through_every_shape(tmp_path: Path) -> None:
     """The rows of the samples survive each shape; `python -m tests.second_machine` tries the real corpora."""
     more = tmp_path / "more.txt"
     more.write_text("transfer(address,uint256)\nmany_msg_babbage(bytes1)\nf((uint256,bool)[3],$a())\n")
-    import_files([more], tmp_path / "house")
-    import_files([ROOT / "samples"], tmp_path / "house")
-    assert len(list(round_trips(tmp_path / "house", tmp_path, in_this_process))) == 1 + len(SHAPES)
+    import_files([more], tmp_path / "warehouse")
+    import_files([ROOT / "samples"], tmp_path / "warehouse")
+    assert len(list(round_trips(tmp_path / "warehouse", tmp_path, in_this_process))) == 1 + len(SHAPES)

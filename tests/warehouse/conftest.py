@@ -14,7 +14,7 @@ from tests.warehouse.support import Disk, small_disk
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
     """The paths of a warehouse that does not exist yet."""
-    return Paths(tmp_path / "house")
+    return Paths(tmp_path / "warehouse")
 
 
 @pytest.fixture

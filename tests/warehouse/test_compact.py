@@ -98,7 +98,7 @@ class Base:
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
     """Imports with rejects, folds of one and of both collections, and staged rows."""
-    paths = Paths(tmp_path_factory.mktemp("base") / "house")
+    paths = Paths(tmp_path_factory.mktemp("base") / "warehouse")
     publish(paths, names("first", 250), names("First", 30), rejects=["1bad("])
     for number in range(8):
         stage(paths, SIGNATURES, *names(f"posted{number}_", number + 1))
@@ -334,9 +334,9 @@ def test_history_has_a_compaction_and_imports_do_not(base: Base, tmp_path: Path)
     before = [warehouse.sql(query).rows() for query in queries]
     stats = json.loads(call_command("stats", "--json", "--warehouse", paths.root).stdout)
     compact(paths)
-    house = sigdir.open(paths.root)
-    assert [house.sql(query).rows() for query in queries] == before
-    entry = house.history()[-1]
+    warehouse = sigdir.open(paths.root)
+    assert [warehouse.sql(query).rows() for query in queries] == before
+    entry = warehouse.history()[-1]
     assert (entry["kind"], entry["version"]) == ("compact", base.version + 1)
     assert entry["collections"][SIGNATURES] == {
         "files_before": 17, "files_after": 1, "rows": len(base.content[SIGNATURES])

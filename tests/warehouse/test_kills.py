@@ -192,8 +192,8 @@ def test_a_kill_at_a_point_loses_and_doubles_nothing(base: Base, tmp_path: Path,
     assert_texts(paths, base.expected)
     assert_clean(paths)
     assert_sequences_ahead(paths)
-    house = sigdir.open(paths.root)
-    rejected = house.sql("SELECT text FROM rejects WHERE import_id = ?", [report["rejects_in_import"]]).rows()
+    warehouse = sigdir.open(paths.root)
+    rejected = warehouse.sql("SELECT text FROM rejects WHERE import_id = ?", [report["rejects_in_import"]]).rows()
     assert sorted(rejected) == [("2bad(",), ("3bad(",)]
     imports = warehouse.sql("SELECT import_id FROM imports").rows()
     assert len(set(imports)) == len(imports) == 3
@@ -202,12 +202,12 @@ def test_a_kill_at_a_point_loses_and_doubles_nothing(base: Base, tmp_path: Path,
 @pytest.mark.parametrize("point", ["reserved", "written", "committed"])
 def test_a_kill_of_the_first_import_leaves_a_usable_folder(base: Base, tmp_path: Path, point: str) -> None:
     """The import can be run again in a folder that had no log before."""
-    paths = Paths(tmp_path / "deep" / "house")
+    paths = Paths(tmp_path / "deep" / "warehouse")
     killed = run_command("import", base.lines, "--warehouse", paths.root, SIGDIR_FAILPOINT=point)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     import_files([base.lines], paths.root)
-    house = sigdir.open(paths.root)
-    assert (house.version, house.count(SIGNATURES), house.count(EVENT_SIGNATURES)) == (1, 2100, 40)
+    warehouse = sigdir.open(paths.root)
+    assert (warehouse.version, warehouse.count(SIGNATURES), warehouse.count(EVENT_SIGNATURES)) == (1, 2100, 40)
     for table in visible(paths).values():
         assert_sound(table)
     assert_clean(paths)
@@ -406,7 +406,7 @@ def test_an_import_that_fails_closes_its_files(tmp_path: Path) -> None:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         with pytest.raises(BadInput):
-            import_files([lines], tmp_path / "house")
+            import_files([lines], tmp_path / "warehouse")
         gc.collect()
     assert [str(warning.message) for warning in warned] == []
     assert list((tmp_path / "warehouse" / "tmp").iterdir()) == []

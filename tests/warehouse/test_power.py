@@ -165,10 +165,10 @@ def cut_power(
             parent = memory / f"cut-{number}-{kept}"
             disk.restore(parent, kept, chance)
             try:
-                assert_kept(parent / "house", required(disk.output))
+                assert_kept(parent / "warehouse", required(disk.output))
                 if number % 5 == 0:
-                    go_on(parent / "house")
-                    assert_kept(parent / "house", required(disk.output))
+                    go_on(parent / "warehouse")
+                    assert_kept(parent / "warehouse", required(disk.output))
             except Exception as error:
                 error.add_note(f"power cut at call {number} of {moments}, kept: {kept}; in {parent}")
                 raise
@@ -179,12 +179,12 @@ def cut_power(
         if number % every == 0 or number > moments - 4:
             check(number)
     check(number + 1)
-    assert [path for path in disk.named_early if "/house/tmp/" not in path] == []
+    assert [path for path in disk.named_early if "/warehouse/tmp/" not in path] == []
 
 
 def test_posts_survive_power_loss(tmp_path: Path, memory: Path) -> None:
     """Every acknowledged row is kept, from the first row of a new folder on."""
-    root = tmp_path / "parent" / "house"
+    root = tmp_path / "parent" / "warehouse"
     root.parent.mkdir()
     disk = Disk(root.parent)
     calls = trace([sys.executable, "-c", POSTS, str(root)], root.parent, tmp_path / "trace", environment(), REPOSITORY)
@@ -195,7 +195,7 @@ def test_posts_survive_power_loss(tmp_path: Path, memory: Path) -> None:
 
 def import_case(folder: Path, rows: int, prepare: Callable[[Path], None]) -> tuple[Disk, list[Call], Path, Required]:
     """Trace an import into a prepared warehouse: the disk, the calls, the imported file, the earlier rows."""
-    root = folder / "parent" / "house"
+    root = folder / "parent" / "warehouse"
     root.mkdir(parents=True)
     prepare(root)
     before = required_now(root)
@@ -244,7 +244,7 @@ def test_the_first_import_survives_power_loss(tmp_path: Path, memory: Path) -> N
 
 def test_a_fold_survives_power_loss(tmp_path: Path, memory: Path) -> None:
     """A POSTed row is on the disk before, while and after it moves into the table."""
-    root = tmp_path / "parent" / "house"
+    root = tmp_path / "parent" / "warehouse"
     import_files([lines_file(tmp_path, "old", 300)], root)
     post(root, SIGNATURES, *(f"posted{n}(uint256)" for n in range(50)))
     post(root, EVENT_SIGNATURES, "Posted(address)")
@@ -257,7 +257,7 @@ def test_a_fold_survives_power_loss(tmp_path: Path, memory: Path) -> None:
 
 def test_a_version_whose_publisher_died_is_synced_before_its_rows_leave_staging(tmp_path: Path, memory: Path) -> None:
     """A publisher is killed between naming a version and syncing the name; then power fails in the next fold."""
-    root = tmp_path / "parent" / "house"
+    root = tmp_path / "parent" / "warehouse"
     import_files([lines_file(tmp_path, "old", 20)], root)
     post(root, SIGNATURES, *(f"posted{n}(uint256)" for n in range(20)))
     before = required_now(root)
@@ -271,7 +271,7 @@ def test_a_version_whose_publisher_died_is_synced_before_its_rows_leave_staging(
 
 def test_a_checkpoint_survives_power_loss(tmp_path: Path, memory: Path) -> None:
     """A checkpoint is whole or absent. It replaces the log's entries, so half of one would lose rows."""
-    root = tmp_path / "parent" / "house"
+    root = tmp_path / "parent" / "warehouse"
     for number in range(2):
         import_files([lines_file(tmp_path, f"old{number}", 20)], root)
     post(root, SIGNATURES, "posted(uint256)")

@@ -584,10 +584,10 @@ def test_old_versions_never_change(paths: Paths, many_files: None) -> None:
             run.publish()
         contents.append(content_of(paths))
     for number, content in enumerate(contents, 1):
-        house = sigdir.open(paths.root, number)
-        assert house.version == number
-        assert {c: table_of(house.snapshot, c).to_pylist() for c in COLLECTIONS} == content
-        assert house.sql("SELECT count(*), max(id) FROM signatures").rows() == [
+        warehouse = sigdir.open(paths.root, number)
+        assert warehouse.version == number
+        assert {c: table_of(warehouse.snapshot, c).to_pylist() for c in COLLECTIONS} == content
+        assert warehouse.sql("SELECT count(*), max(id) FROM signatures").rows() == [
             (len(content[SIGNATURES]), content[SIGNATURES][-1]["id"])
         ]
         assert [entry["version"] for entry in warehouse.history()] == list(range(1, number + 1))

@@ -61,7 +61,7 @@ DAY = timedelta(days=1)
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
     """A warehouse of eight versions: twice two imports and a compaction, then an import."""
-    paths = Paths(tmp_path / "house")
+    paths = Paths(tmp_path / "warehouse")
     for number in range(2):
         publish(paths, names(f"a{number}_", 4), [f"A{number}()"], rejects=[f"{number}bad("])
         publish(paths, names(f"b{number}_", 4), [f"B{number}()"])
@@ -165,7 +165,7 @@ def test_a_longer_window_brings_no_version_back(paths: Paths) -> None:
 
 def test_the_history_stays(paths: Paths) -> None:
     """A vacuum keeps the imports, their sources and rejects, and the entry of each commit."""
-    house = sigdir.open(paths.root)
+    warehouse = sigdir.open(paths.root)
     queries = [
         "SELECT * FROM imports ORDER BY 1",
         "SELECT * FROM rejects ORDER BY 1",
