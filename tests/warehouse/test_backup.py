@@ -1,7 +1,6 @@
-"""`sigdir backup`: a whole and consistent copy while others write, however it is cut short.
+"""`sigdir backup`: a complete and consistent copy during writes, also after an interruption.
 
-What was acknowledged before a backup began is looked for in the copy, with the id and time that it was
-acknowledged with.
+The copy must have every row that was acknowledged before the backup began, with the same id and time.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def paths(tmp_path: Path) -> Paths:
 
 
 def mirrored(paths: Paths, spool: bytes) -> None:
-    """What a mirror goes on from."""
+    """The files from which a mirror continues."""
     folder = paths.mirror("example.org-5d41402abc4b")
     make_folder(folder)
     (folder / "signatures.ndjson").write_bytes(spool)
@@ -91,7 +90,7 @@ def copy(tmp_path: Path) -> Paths:
 
 
 def assert_same(paths: Paths, copy: Paths) -> None:
-    """The copy has the same rows with the same ids and times, the same past, and is in good order."""
+    """Assert that the copy has the same rows, ids, times, history, rejects and mirrors, and is clean."""
     here, there = visible(paths), visible(copy)
     for collection in COLLECTIONS:
         assert there[collection].equals(here[collection])
@@ -106,7 +105,7 @@ def assert_same(paths: Paths, copy: Paths) -> None:
 
 
 def assert_verified(folder: Path) -> dict[str, Any]:
-    """``sigdir verify`` finds nothing."""
+    """Assert that ``sigdir verify`` finds nothing; its report."""
     result = call_command("verify", "--json", "--quiet", "--warehouse", folder)
     report: dict[str, Any] = json.loads(result.stdout)
     assert (result.exit_code, report["findings"]) == (0, [])
@@ -126,6 +125,7 @@ def add_more(paths: Paths, name: str) -> None:
 
 @pytest.mark.parametrize("link", [False, True], ids=["", "linked"])
 def test_a_backup_is_the_same_warehouse(paths: Paths, copy: Paths, link: bool) -> None:
+    """Copied or linked, a backup has all rows, and its next ids lie above them."""
     report = backup(paths, copy, link)
     assert (report.version, report.rows, report.staged) == (3, 5, 2)
     assert_same(paths, copy)
@@ -134,21 +134,23 @@ def test_a_backup_is_the_same_warehouse(paths: Paths, copy: Paths, link: bool) -
 
 
 def test_a_linked_file_is_the_same_file(paths: Paths, copy: Paths) -> None:
-    """Data files only: everything that is ever written again is copied."""
+    """Only data files are linked; every file that can be written again is copied."""
     backup(paths, copy, link=True)
     for file in copy.root.rglob("*"):
         if file.is_file():
             assert (file.stat().st_nlink > 1) == (file.suffix == ".parquet"), file
 
 
-def test_old_versions_are_in_it(paths: Paths, copy: Paths) -> None:
+def test_a_backup_has_old_versions(paths: Paths, copy: Paths) -> None:
+    """Every version reads the same in the copy."""
     backup(paths, copy)
     for version in range(4):
         here, there = (sigdir.open(p.root, version).count(SIGNATURES) for p in (paths, copy))
         assert here == there
 
 
-def test_the_next_backup_brings_what_is_new(paths: Paths, copy: Paths) -> None:
+def test_the_next_backup_copies_only_new_files(paths: Paths, copy: Paths) -> None:
+    """A second backup copies the new files alone, and a third one none."""
     first = backup(paths, copy)
     add_more(paths, "more")
     second = backup(paths, copy)
@@ -160,7 +162,8 @@ def test_the_next_backup_brings_what_is_new(paths: Paths, copy: Paths) -> None:
     assert_same(paths, copy)
 
 
-def test_nothing_but_staged_rows(tmp_path: Path, copy: Paths) -> None:
+def test_a_warehouse_with_only_staged_rows_is_backed_up(tmp_path: Path, copy: Paths) -> None:
+    """Staged rows are copied before there is a version."""
     own = Paths(tmp_path / "new")
     stage(own, SIGNATURES, "waiting(uint256)")
     report = backup(own, copy)
@@ -168,8 +171,8 @@ def test_nothing_but_staged_rows(tmp_path: Path, copy: Paths) -> None:
     assert staged_rows(copy, SIGNATURES) == staged_rows(own, SIGNATURES)
 
 
-def test_a_restored_copy_goes_on(paths: Paths, copy: Paths) -> None:
-    """It is a warehouse: it takes rows and imports, and what it hands out lies above what it holds."""
+def test_a_restored_copy_takes_writes(paths: Paths, copy: Paths) -> None:
+    """A copy takes rows, folds and imports, gives ids above its own, and can be backed up."""
     backup(paths, copy)
     add_more(copy, "restored")
     seen = visible(copy)
@@ -181,8 +184,8 @@ def test_a_restored_copy_goes_on(paths: Paths, copy: Paths) -> None:
     assert_same(copy, other)
 
 
-def test_a_checkpoint_comes_along(paths: Paths, copy: Paths) -> None:
-    """With the entries before and behind it."""
+def test_a_checkpoint_is_copied(paths: Paths, copy: Paths) -> None:
+    """A backup copies a checkpoint and the log entries around it."""
     backup(paths, copy)
     add_more(paths, "more")
     DeltaTable(paths.table).create_checkpoint()
@@ -192,33 +195,34 @@ def test_a_checkpoint_comes_along(paths: Paths, copy: Paths) -> None:
     assert_same(paths, copy)
 
 
-def test_the_command_tells_the_numbers(paths: Paths, copy: Paths) -> None:
+def test_the_command_reports_its_numbers(paths: Paths, copy: Paths) -> None:
+    """The report has the version, rows, staged rows and files, as JSON and as text."""
     result = call_command("backup", copy.root, "--json", "--warehouse", paths.root)
     assert result.exit_code == 0
-    told = json.loads(result.stdout)
-    assert (told["version"], told["rows"], told["staged"], told["copied"]) == (3, 5, 2, 5)
+    report = json.loads(result.stdout)
+    assert (report["version"], report["rows"], report["staged"], report["copied"]) == (3, 5, 2, 5)
     result = call_command("backup", copy.root, "--warehouse", paths.root)
     assert result.exit_code == 0
     assert "version 3, 5 rows and 2 staged" in result.stdout
     assert "0 files copied (0.0 MB), 0 linked, 5 there already" in result.stdout
 
 
-# Others write meanwhile.
+# Writes during a backup.
 
 
-@pytest.mark.parametrize("moment", ["before", "behind"])
-def test_rows_that_are_folded_while_it_copies_are_in_it_once(
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_rows_that_are_folded_during_a_backup_are_in_it_once(
     paths: Paths, copy: Paths, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """At the worst moments: just before the look at the log, and just behind it."""
+    """A fold right before or right after the backup reads the log neither loses nor doubles a row."""
     acknowledged = visible(paths)
 
-    def folded_meanwhile(own: Paths) -> Snapshot:
-        seen = read_snapshot(own)
+    def read_and_fold(own: Paths) -> Snapshot:
+        snapshot = read_snapshot(own)
         fold(own)
-        return seen if moment == "behind" else read_snapshot(own)
+        return snapshot if moment == "after" else read_snapshot(own)
 
-    monkeypatch.setattr(backup_module, "read_snapshot", folded_meanwhile)
+    monkeypatch.setattr(backup_module, "read_snapshot", read_and_fold)
     backup(paths, copy)
     monkeypatch.undo()
     for collection in COLLECTIONS:
@@ -226,12 +230,13 @@ def test_rows_that_are_folded_while_it_copies_are_in_it_once(
         assert places(held) == places(acknowledged[collection])
         assert_sound(held)
     assert_clean(copy)
-    assert bool(staged_rows(copy, SIGNATURES)) == (moment == "behind")
+    assert bool(staged_rows(copy, SIGNATURES)) == (moment == "after")
     backup(paths, copy)
     assert_same(paths, copy)
 
 
-def test_what_comes_while_files_are_copied_waits_for_the_next_one(paths: Paths, copy: Paths) -> None:
+def test_rows_that_arrive_during_a_backup_are_in_the_next_one(paths: Paths, copy: Paths) -> None:
+    """A backup has the rows from its begin; later ones come with the next backup."""
     before = visible(paths)
     done: list[int] = []
 
@@ -251,7 +256,7 @@ def test_what_comes_while_files_are_copied_waits_for_the_next_one(paths: Paths, 
 
 
 class Client(threading.Thread):
-    """POSTs one text after another and notes each that was acknowledged."""
+    """POSTs one text after another and records each acknowledged row."""
 
     def __init__(self, port: int, name: str) -> None:
         super().__init__()
@@ -286,8 +291,8 @@ def posting(port: int) -> Iterator[list[Client]]:
             client.join()
 
 
-def test_a_backup_of_a_server_under_load_has_everything_that_was_acknowledged(tmp_path: Path, copy: Paths) -> None:
-    """Rows are POSTed and folded, a file is imported, and backups go on into one folder."""
+def test_a_backup_of_a_server_under_load_has_every_acknowledged_row(tmp_path: Path, copy: Paths) -> None:
+    """Backups into one folder while rows are POSTed and folded and a file is imported have all earlier rows."""
     warehouse = tmp_path / "warehouse"
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(f"imported{n}(uint256)" for n in range(20_000)))
@@ -326,12 +331,12 @@ def test_a_backup_of_a_server_under_load_has_everything_that_was_acknowledged(tm
         assert request(restored.port, "GET", f"{SIGNATURES_PATH}{all_rows[-1]['id']}/").json() == all_rows[-1]
 
 
-# Cut short.
+# Interrupted backups.
 
 
 @pytest.mark.parametrize("point", ["brought", "replaced"])
-def test_a_first_backup_that_was_cut_short_says_so(paths: Paths, copy: Paths, point: str) -> None:
-    """No command takes it for a warehouse; the next backup into it finishes it."""
+def test_an_interrupted_first_backup_is_refused(paths: Paths, copy: Paths, point: str) -> None:
+    """No command opens an unfinished backup; the next backup into the folder finishes it."""
     killed = run_command("backup", copy.root, "--warehouse", paths.root, SIGDIR_FAILPOINT=point)
     assert killed.returncode == -signal.SIGKILL
     for command in (["stats"], ["verify"], ["fold"], ["sql", "SELECT 1"], ["import", "--quiet", "samples"]):
@@ -344,8 +349,8 @@ def test_a_first_backup_that_was_cut_short_says_so(paths: Paths, copy: Paths, po
 
 
 @pytest.mark.parametrize("point", BACKUP_POINTS)
-def test_a_later_backup_that_was_cut_short_opens(paths: Paths, copy: Paths, point: str) -> None:
-    """At the state before, or at a later one: nothing is missing, nothing there twice."""
+def test_an_interrupted_later_backup_opens(paths: Paths, copy: Paths, point: str) -> None:
+    """It has the earlier or a later state, with no row missing or doubled."""
     backup(paths, copy)
     before = visible(copy)
     add_more(paths, "more")
@@ -354,24 +359,24 @@ def test_a_later_backup_that_was_cut_short_opens(paths: Paths, copy: Paths, poin
     assert killed.returncode == -signal.SIGKILL
     kept = copy.root.with_name("kept")
     shutil.copytree(copy.root, kept)
-    seen, now = visible(Paths(kept)), visible(paths)
+    held, now = visible(Paths(kept)), visible(paths)
     for collection in COLLECTIONS:
-        assert_sound(seen[collection])
-        assert places(before[collection]).items() <= places(seen[collection]).items()
-        assert places(seen[collection]).items() <= places(now[collection]).items()
+        assert_sound(held[collection])
+        assert places(before[collection]).items() <= places(held[collection]).items()
+        assert places(held[collection]).items() <= places(now[collection]).items()
     assert (read_snapshot(Paths(kept)).version == 3) == (point == "brought")
     found = verify(Paths(kept), 1, "64MB", lambda *_: None, lambda _: None).findings
-    # A log that is newer than staging is the one thing that shows.
+    # Verify may find one thing only: a log that is newer than staging.
     assert {finding.what for finding in found} == ({"sequence"} if point == "logged" else set())
     backup(paths, copy)
     assert_same(paths, copy)
 
 
-# What is refused.
+# Refusals.
 
 
 def assert_refused(paths: Paths, copy: Paths, why: str) -> None:
-    """In one line, and nothing in the folder is changed."""
+    """Assert that the backup fails in one line and changes nothing in the folder."""
     before = {path: path.read_bytes() for path in copy.root.rglob("*") if path.is_file() and path != copy.lock}
     result = call_command("backup", copy.root, "--warehouse", paths.root)
     assert_fails_in_one_line(result)
@@ -379,7 +384,8 @@ def assert_refused(paths: Paths, copy: Paths, why: str) -> None:
     assert before == {path: path.read_bytes() for path in copy.root.rglob("*") if path in before}
 
 
-def test_a_folder_of_something_else_is_refused(paths: Paths, copy: Paths) -> None:
+def test_a_folder_with_other_files_is_refused(paths: Paths, copy: Paths) -> None:
+    """A folder that is neither empty nor a backup stays as it is."""
     make_folder(copy.root)
     (copy.root / "letter.txt").write_text("dear")
     assert_refused(paths, copy, f"{copy.root} is neither empty nor a backup")
@@ -387,11 +393,13 @@ def test_a_folder_of_something_else_is_refused(paths: Paths, copy: Paths) -> Non
 
 
 def test_another_warehouse_is_refused(paths: Paths, copy: Paths) -> None:
+    """A warehouse with another id is never overwritten."""
     publish(copy, ["other(uint256)"])
     assert_refused(paths, copy, f"{copy.root} is another warehouse")
 
 
 def test_the_backup_of_another_warehouse_is_refused(paths: Paths, copy: Paths, tmp_path: Path) -> None:
+    """Neither is a backup of another warehouse."""
     other = Paths(tmp_path / "other")
     publish(other, ["other(uint256)"])
     backup(other, copy)
@@ -411,7 +419,7 @@ USES: dict[str, Callable[[Paths], object]] = {
 def test_a_copy_that_was_written_to_is_refused(
     paths: Paths, copy: Paths, use: Callable[[Paths], object], goes_on: bool
 ) -> None:
-    """It has rows of its own by then, which a backup would take away."""
+    """A copy that was written to may have rows of its own, which a backup would remove."""
     backup(paths, copy)
     use(copy)
     if goes_on:
@@ -421,11 +429,13 @@ def test_a_copy_that_was_written_to_is_refused(
 
 @pytest.mark.parametrize("where", [".", "below", ".."])
 def test_a_folder_that_is_not_apart_is_refused(paths: Paths, where: str) -> None:
+    """The warehouse itself, a folder in it and a folder around it are refused."""
     assert_refused(paths, Paths(paths.root / where), "is not apart from")
     assert not (paths.root / "below").exists()
 
 
-def test_where_no_warehouse_is_nothing_is_made(tmp_path: Path, copy: Paths) -> None:
+def test_a_missing_warehouse_is_an_error(tmp_path: Path, copy: Paths) -> None:
+    """The command fails in one line and makes no folder."""
     result = call_command("backup", copy.root, "--warehouse", tmp_path / "nowhere")
     assert_fails_in_one_line(result)
     assert "there is no such folder" in result.stderr
@@ -437,14 +447,15 @@ def test_where_no_warehouse_is_nothing_is_made(tmp_path: Path, copy: Paths) -> N
     assert list((tmp_path / "nowhere").iterdir()) == []
 
 
-def test_a_second_backup_into_a_folder_is_told_who_is_at_it(paths: Paths, copy: Paths) -> None:
+def test_a_second_backup_into_a_folder_names_the_first(paths: Paths, copy: Paths) -> None:
+    """While a backup holds the lock of the folder, another one fails and names its process."""
     backup(paths, copy)
     with FileLock(copy.lock):
         assert_refused(paths, copy, f"{copy.lock} is held by process {os.getpid()}")
 
 
 def test_a_lost_data_file_is_named(paths: Paths, copy: Paths) -> None:
-    """A copy without it would only look like one."""
+    """A lost data file ends the backup, and the copy stays unfinished."""
     file = read_snapshot(paths).files[SIGNATURES][0].path
     file.unlink()
     assert_fails_in_one_line(result := call_command("backup", copy.root, "--warehouse", paths.root))

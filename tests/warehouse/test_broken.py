@@ -1,4 +1,4 @@
-"""Storage that is full, read-only or damaged: told in a line, nothing is spoilt, and it works once it is mended."""
+"""Full, read-only or damaged storage: an error of one line, no damage, and normal work once it is repaired."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from tests.warehouse.support import (
     names,
     publish,
     run_command,
+    served_texts,
     small_disk,
     stage,
     texts,
@@ -45,15 +46,15 @@ def paths(tmp_path: Path) -> Paths:
     return paths
 
 
-def handles() -> int:
+def open_handles() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
 # A full disk.
 
 
-def test_a_lock_is_had_and_let_go_on_a_full_disk(tmp_path: Path) -> None:
-    """Who holds it cannot be noted, and that is all; it used to be held for ever."""
+def test_a_lock_works_on_a_full_disk(tmp_path: Path) -> None:
+    """A lock is acquired and released although its holder cannot be written to the file."""
     with small_disk(tmp_path / "disk") as disk:
         filler = disk.path / "filler"
         lock = FileLock(disk.path / "lock")
@@ -75,7 +76,7 @@ def fill(path: Path) -> None:
 
 
 def index_with_little_room(disk: Disk, paths: Paths) -> None:
-    """Build an index with a page more of room each time, until it fits."""
+    """Build an index with 20 KiB more room each time, until it fits."""
     (file,) = read_snapshot(paths).files[SIGNATURES][-1:]
     for kibibytes in range(0, 1000, 20):
         cache = disk.path / str(kibibytes)
@@ -93,8 +94,8 @@ def index_with_little_room(disk: Disk, paths: Paths) -> None:
     assert kibibytes > 0
 
 
-def test_a_full_disk_kills_nobody_who_builds_an_index(tmp_path: Path, paths: Paths) -> None:
-    """Its columns are mapped: writing to a page that has no room on the disk would be a SIGBUS."""
+def test_building_an_index_on_a_full_disk_kills_no_process(tmp_path: Path, paths: Paths) -> None:
+    """The columns are mapped, and writing to a page without room on the disk would be a SIGBUS."""
     publish(paths, names("c", 5000))
     with small_disk(tmp_path / "disk") as disk:
         process = multiprocessing.get_context("spawn").Process(target=index_with_little_room, args=(disk, paths))
@@ -103,8 +104,8 @@ def test_a_full_disk_kills_nobody_who_builds_an_index(tmp_path: Path, paths: Pat
         assert process.exitcode == 0
 
 
-def test_an_import_beside_a_server_on_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
-    """It builds the server's index too: that may fail for itself, but must not take the import with it."""
+def test_an_import_beside_a_server_on_a_full_disk_fails_in_one_line(tmp_path: Path) -> None:
+    """The import builds the server's index too; if only the index fails, the import still succeeds."""
     lines = tmp_path / "lines.txt"
     lines.write_text("".join(f"{name}\n" for name in names("new", 3000)))
     with small_disk(tmp_path / "disk") as disk:
@@ -130,8 +131,8 @@ def test_an_import_beside_a_server_on_a_full_disk_is_told_in_one_line(tmp_path: 
         assert outcomes == {0, 2}
 
 
-def test_a_fold_on_a_full_disk_is_told_and_comes_with_room(tmp_path: Path) -> None:
-    """The rows stay where they are; and one that tries for hours does not run out of handles."""
+def test_a_fold_on_a_full_disk_fails_until_there_is_room(tmp_path: Path) -> None:
+    """The rows stay staged, and repeated attempts leave no open handles."""
     with small_disk(tmp_path / "disk") as disk:
         paths = Paths(disk.path / "warehouse")
         publish(paths, names("a", 10))
@@ -139,10 +140,10 @@ def test_a_fold_on_a_full_disk_is_told_and_comes_with_room(tmp_path: Path) -> No
         disk.resize(disk.used() + 4)
         fill(disk.path / "filler")
         assert_fails_in_one_line(call_command("fold", "--warehouse", paths.root))
-        before = handles()
+        before = open_handles()
         for _ in range(20):
             assert_fails_in_one_line(call_command("fold", "--warehouse", paths.root))
-        assert handles() <= before
+        assert open_handles() <= before
         disk.resize(1024)
         assert texts(visible(paths)[SIGNATURES]) == names("a", 10) + rows
         assert call_command("fold", "--warehouse", paths.root).exit_code == 0
@@ -151,15 +152,15 @@ def test_a_fold_on_a_full_disk_is_told_and_comes_with_room(tmp_path: Path) -> No
 
 
 def test_a_publisher_that_cannot_begin_leaves_nothing_open(paths: Paths) -> None:
-    """Neither the lock nor a handle."""
+    """A publisher that fails at its begin leaves neither the lock nor a handle."""
     entry = paths.log_entry(2)
     content = entry.read_bytes()
     entry.write_bytes(b"")
-    before = handles()
+    before = open_handles()
     for _ in range(5):
         with pytest.raises(UnreadableWarehouse, match="empty"), Publisher(paths, wait=False):
             pass
-    assert handles() <= before
+    assert open_handles() <= before
     entry.write_bytes(content)
     publish(paths, ["later()"])
 
@@ -168,7 +169,7 @@ def test_a_publisher_that_cannot_begin_leaves_nothing_open(paths: Paths) -> None
 
 
 def test_a_read_only_folder_is_read_and_not_written(tmp_path: Path) -> None:
-    """SQL works; what would write says in one line which path it cannot."""
+    """SQL works; commands that write fail in one line that names the path."""
     lines = tmp_path / "lines.txt"
     lines.write_text("new()\n")
     with small_disk(tmp_path / "disk") as disk:
@@ -191,7 +192,7 @@ def test_a_read_only_folder_is_read_and_not_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_an_empty_log_entry_is_damage(paths: Paths, number: int) -> None:
-    """To the log's library it is a version without changes, and its rows would be gone without a word."""
+    """An empty entry is an error. To the Delta library it is a version without changes, and its rows would vanish."""
     paths.log_entry(number).write_bytes(b"")
     with pytest.raises(UnreadableWarehouse, match=f"{number}.json is empty"):
         read_snapshot(paths)
@@ -213,15 +214,14 @@ def removed(file: Path) -> None:
 @pytest.mark.parametrize("damage", [truncated, emptied, removed])
 @pytest.mark.parametrize("column", ["ids.npy", "created_at.npy", "offsets.npy", "hash.npy", "hashes.npy", "text"])
 def test_a_damaged_index_is_built_again(paths: Paths, column: str, damage: Callable[[Path], None]) -> None:
-    """Whatever file of it has lost bytes: nobody gets a wrong row, or none."""
+    """An index with a truncated, empty or missing file is rebuilt, so readers get the right rows."""
     Reader(paths).close()
     for folder in paths.cache.iterdir():
         if folder.is_dir():
             damage(folder / column)
     reader = Reader(paths)
     view = reader.current()
-    found = [segment.text_at(row) for segment in view.segments[SIGNATURES] for row in range(segment.rows)]
-    assert found == names("a", 300) + names("b", 100)
+    assert served_texts(view, SIGNATURES) == names("a", 300) + names("b", 100)
     table = visible(paths)[SIGNATURES]
     assert_sound(table)
     for text, hash in zip(texts(table), table["hash"].to_pylist(), strict=True):
@@ -231,7 +231,7 @@ def test_a_damaged_index_is_built_again(paths: Paths, column: str, damage: Calla
 
 @pytest.mark.parametrize("damage", [truncated, emptied, removed])
 def test_a_reader_names_the_damaged_data_file(paths: Paths, damage: Callable[[Path], None]) -> None:
-    """In one line, and not as an error of the Parquet library."""
+    """The error is ours, of one line, and names the file."""
     file = read_snapshot(paths).files[SIGNATURES][0].path
     damage(file)
     with pytest.raises(UnreadableWarehouse) as caught:
@@ -241,7 +241,7 @@ def test_a_reader_names_the_damaged_data_file(paths: Paths, damage: Callable[[Pa
 
 
 def test_a_staging_file_that_breaks_while_it_is_open_is_named(paths: Paths) -> None:
-    """By who reads from it and by who writes to it."""
+    """Reading and writing transactions both raise an error that names the file."""
     stage(paths, SIGNATURES, *(f"posted{number}({'uint256,' * 60}address)" for number in range(200)))
     staging = Staging(paths.staging)
     with sqlite3.connect(paths.staging) as other:
@@ -256,15 +256,15 @@ def test_a_staging_file_that_breaks_while_it_is_open_is_named(paths: Paths) -> N
     staging.close()
 
 
-def test_a_log_that_lost_its_end_is_told(paths: Paths) -> None:
-    """What is left looks like a whole table that is older: nobody reads it or publishes upon it unwarned."""
+def test_a_log_that_lost_its_end_is_an_error(paths: Paths) -> None:
+    """Without its last entry the log reads as an older table, so readers and publishers refuse it."""
     last = read_snapshot(paths).version
     paths.log_entry(last).unlink()
-    told = f"ends at version {last - 1}, but version {last} was published"
-    with pytest.raises(UnreadableWarehouse, match=told):
+    message = f"ends at version {last - 1}, but version {last} was published"
+    with pytest.raises(UnreadableWarehouse, match=message):
         Reader(paths)
-    with pytest.raises(UnreadableWarehouse, match=told):
+    with pytest.raises(UnreadableWarehouse, match=message):
         Publisher(paths).__enter__()
     result = call_command("fold", "--warehouse", paths.root)
     assert result.exit_code == 2
-    assert told in result.output
+    assert message in result.output

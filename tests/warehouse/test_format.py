@@ -1,4 +1,4 @@
-"""The format number and the id of a warehouse: what is refused, what is upgraded, what belongs together."""
+"""The format number and the id of a warehouse: refusals, upgrades, and files that belong together."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def paths(tmp_path: Path) -> Paths:
 
 
 def make_older(paths: Paths) -> None:
-    """Take away what the versions before the id did not write."""
+    """Remove everything that versions without an id did not write."""
     paths.identity.unlink()
     with closing(sqlite3.connect(paths.staging)) as connection:
         connection.execute("ALTER TABLE about DROP COLUMN warehouse")
@@ -57,13 +57,13 @@ def make_older(paths: Paths) -> None:
 
 
 def open_staging(path: Path) -> str:
-    """Open a staging file; its warehouse's id. For a process of its own."""
+    """Open a staging file and return the id of its warehouse. Runs in another process."""
     Staging(path).close()
     return read_identity(Paths(path.parent)).id
 
 
 def test_a_warehouse_is_given_an_id_once(paths: Paths) -> None:
-    """The file and the staging file have it, and it stays."""
+    """The folder and the staging file have the same id, and it never changes."""
     before = read_identity(paths)
     assert before.format == FORMAT
     assert len(before.id) == 32
@@ -74,14 +74,15 @@ def test_a_warehouse_is_given_an_id_once(paths: Paths) -> None:
         assert connection.execute("SELECT * FROM about").fetchall() == [(FORMAT, before.id, 3)]
 
 
-def test_two_warehouses_differ(paths: Paths, tmp_path: Path) -> None:
+def test_two_warehouses_have_different_ids(paths: Paths, tmp_path: Path) -> None:
+    """Each new warehouse gets an id of its own."""
     other = Paths(tmp_path / "other")
     publish(other, ["a(uint256)"])
     assert read_identity(other).id != read_identity(paths).id
 
 
 def test_processes_that_open_a_new_warehouse_at_once_agree_on_its_id(tmp_path: Path) -> None:
-    """Whoever is first in the staging file gives it."""
+    """The first process that writes the staging file gives the id."""
     make_folder(tmp_path / "new")
     path = Paths(tmp_path / "new").staging
     with other_process(2) as pool:
@@ -90,8 +91,8 @@ def test_processes_that_open_a_new_warehouse_at_once_agree_on_its_id(tmp_path: P
     assert "" not in found
 
 
-def test_a_warehouse_of_before_the_id_opens_and_is_given_one(paths: Paths) -> None:
-    """Reading needs none; the first that writes adds it, and all rows are there."""
+def test_a_warehouse_without_an_id_opens_and_gets_one(paths: Paths) -> None:
+    """Reading needs no id; the first writer adds one, and all rows stay."""
     make_older(paths)
     assert read_snapshot(paths).count(SIGNATURES) == 2
     assert not paths.identity.exists()
@@ -101,7 +102,8 @@ def test_a_warehouse_of_before_the_id_opens_and_is_given_one(paths: Paths) -> No
     assert read_snapshot(paths).count(SIGNATURES) == 3
 
 
-def test_a_lost_file_is_made_again_with_the_id_that_staging_has(paths: Paths) -> None:
+def test_a_lost_file_is_made_again_with_the_id_of_staging(paths: Paths) -> None:
+    """Opening staging restores the lost identity file."""
     before = read_identity(paths)
     paths.identity.unlink()
     Staging(paths.staging).close()
@@ -109,6 +111,7 @@ def test_a_lost_file_is_made_again_with_the_id_that_staging_has(paths: Paths) ->
 
 
 def test_a_lost_staging_file_is_made_again_with_the_id_of_the_folder(paths: Paths) -> None:
+    """Publishing after the loss of staging keeps the id."""
     before = read_identity(paths)
     for file in paths.root.glob("staging.sqlite*"):
         file.unlink()
@@ -118,7 +121,7 @@ def test_a_lost_staging_file_is_made_again_with_the_id_of_the_folder(paths: Path
 
 @pytest.mark.parametrize("older", [False, True], ids=["", "without an id"])
 def test_a_staging_file_of_another_warehouse_is_refused(paths: Paths, tmp_path: Path, older: bool) -> None:
-    """Its rows would be folded here, or taken for folded and deleted: they stay as they are."""
+    """Its rows would be folded here, or deleted as folded; they stay as they are."""
     other = Paths(tmp_path / "other")
     stage(other, SIGNATURES, "x(uint256)")
     rows = staged_rows(other, SIGNATURES)
@@ -142,7 +145,7 @@ WRITERS = [["import", "samples"], ["fold"]]
 @pytest.mark.parametrize("command", [*READERS, *WRITERS], ids=lambda command: command[0])
 @pytest.mark.parametrize("has_staging", [True, False], ids=["", "staging lost"])
 def test_a_newer_format_is_refused_by_every_command(paths: Paths, command: list[str], has_staging: bool) -> None:
-    """In one line, with both numbers; nothing is made in the folder."""
+    """The error has one line and both numbers; no file is made in the folder."""
     write_identity(paths, Identity(FORMAT + 1, "00"))
     if not has_staging:
         for file in paths.root.glob("staging.sqlite*"):
@@ -155,6 +158,7 @@ def test_a_newer_format_is_refused_by_every_command(paths: Paths, command: list[
 
 
 def test_a_newer_format_is_refused_by_a_backup_of_it_and_into_it(paths: Paths, tmp_path: Path) -> None:
+    """The error names the folder with the newer format."""
     copy = tmp_path / "copy"
     assert call_command("backup", copy, "--warehouse", paths.root).exit_code == 0
     for newer in (copy, paths.root):
@@ -165,6 +169,7 @@ def test_a_newer_format_is_refused_by_a_backup_of_it_and_into_it(paths: Paths, t
 
 
 def test_a_newer_format_is_refused_by_a_server(paths: Paths) -> None:
+    """The server ends with status 2 and both numbers, without a traceback."""
     write_identity(paths, Identity(FORMAT + 1, "00"))
     result = run_command("serve", "--port", "0", "--workers", "1", "--fold-every", "0", "--warehouse", paths.root)
     assert result.returncode == 2
@@ -173,17 +178,16 @@ def test_a_newer_format_is_refused_by_a_server(paths: Paths) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 1}', b'{"format": "x", "id": "y"}', b"\xff"])
-def test_a_damaged_file_is_named(paths: Paths, content: bytes) -> None:
+def test_a_damaged_identity_file_is_named(paths: Paths, content: bytes) -> None:
+    """Opening a warehouse with a damaged identity file raises an error that names it."""
     paths.identity.write_bytes(content)
     with pytest.raises(UnreadableWarehouse, match="damaged") as caught:
         sigdir.open(paths.root)
     assert str(paths.identity) in str(caught.value)
 
 
-def test_an_older_format_is_brought_up_by_the_first_that_publishes(
-    paths: Paths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Readers refuse it and say how; the steps are carried out in order, once, and all rows are there."""
+def test_the_first_publisher_upgrades_an_older_format(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers refuse an older format and name the remedy; the steps run once, in order, and all rows stay."""
     own = read_identity(paths)
     write_identity(paths, Identity(FORMAT - 2, own.id))
     done: list[int] = []
@@ -208,7 +212,7 @@ def test_an_older_format_is_brought_up_by_the_first_that_publishes(
 
 
 def test_a_step_that_fails_leaves_the_older_number(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is carried out again by the next publisher."""
+    """After a failed step the number stays, and the next publisher runs the step again."""
     write_identity(paths, Identity(FORMAT - 1, read_identity(paths).id))
 
     def fail(_: Paths) -> None:

@@ -1,4 +1,4 @@
-"""The functions that SQL has of the pipeline: each is what an import would say of the same text."""
+"""The SQL functions on texts: each gives what an import computes for the same text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def hashed(text: str) -> str:
 
 
 def expected(text: str | None, default: int, digits: int) -> str | None:
-    """By one text's grammar and the slow hash."""
+    """The expected value, by the grammar in plain Python and pycryptodome."""
     try:
         found = None if text is None else normalise(text, default_kind=default)
     except GrammarError:
@@ -47,8 +47,8 @@ def canonical_of(text: str | None) -> str | None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.none() | TEXTS, min_size=1, max_size=30))
-def test_columns_are_answered_as_texts_are(texts: list[str | None]) -> None:
-    """Each row as by itself, in its place, whatever its neighbours and nulls."""
+def test_a_column_gives_the_values_of_its_texts(texts: list[str | None]) -> None:
+    """Each row has the value of its own text, whatever its neighbours and nulls are."""
     texts = [text if text is None else text.encode("utf-8", "replace").decode() for text in texts]
     column = pa.chunked_array([pa.array(texts, pa.string())])
     assert keccak256(column).to_pylist() == [text if text is None else hashed(text) for text in texts]
@@ -91,12 +91,12 @@ TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523
     ],
 )
 def test_known_answers(samples: Path, expression: str, value: str | None) -> None:
-    """As SQL says it; what is no signature, or of the other kind, is NULL and ends no query."""
+    """Known values; a bad signature or one of the other kind gives NULL, no error."""
     assert sigdir.open(samples).sql(f"SELECT {expression}").rows() == [(value,)]
 
 
-def test_functions_say_what_is_stored(samples: Path) -> None:
-    """Of every text that an import accepted, over both collections."""
+def test_functions_agree_with_the_table(samples: Path) -> None:
+    """For every imported text of both collections the functions give the stored values."""
     warehouse = sigdir.open(samples)
     for view, function in (("signatures", "selector"), ("event_signatures", "topic0")):
         query = f"""
@@ -110,7 +110,7 @@ def test_functions_say_what_is_stored(samples: Path) -> None:
 
 
 def test_long_columns_with_nulls(samples: Path) -> None:
-    """The engine calls by some thousand rows; each row's answer is its own."""
+    """The engine passes a few thousand rows per call; each row has its own value."""
     query = """
         SELECT i, selector(CASE WHEN i % 3 = 1 THEN NULL WHEN i % 7 = 2 THEN 'f(' ELSE 'f' || i || '(uint)' END)
         FROM range(20000) t(i) ORDER BY i"""

@@ -1,4 +1,4 @@
-"""One hash in all files of a view: checked against a scan of every row, however the prefixes are spread."""
+"""Lookups of one hash in all files of a view, compared with a scan of every row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAST = 2**32 - 1
 
 
 def segment_of(prefixes: list[int], width: int = 4) -> Segment:
-    """A segment with these prefixes, row by row; the last of the other bytes is the row's number."""
+    """A segment with these prefixes, row by row; in 32 bytes the last one is the row number."""
     rows = len(prefixes)
     hash = np.zeros((rows, width), np.uint8)
     hash[:, :4] = np.array(prefixes, ">u4").reshape(-1, 1).view(np.uint8)
@@ -51,7 +51,7 @@ def by_scan(segments: list[Segment], digest: bytes) -> list[tuple[int, list[int]
 prefixes = st.one_of(
     st.integers(0, _LAST),
     st.sampled_from([0, 1, 2**31, _LAST - 1, _LAST]),
-    st.integers(0, 20),  # mined: all at one end
+    st.integers(0, 20),  # mined prefixes, all at one end
     st.integers(0xA9059C00, 0xA9059CFF),
 )
 
@@ -59,7 +59,7 @@ prefixes = st.one_of(
 @settings(deadline=None)
 @given(st.lists(st.lists(prefixes, max_size=60), max_size=6), st.lists(prefixes, max_size=8), st.sampled_from([4, 32]))
 def test_a_hash_is_found_in_every_file(held: list[list[int]], others: list[int], width: int) -> None:
-    """In any number of files of any rows: all rows with a hash and no others, for hashes that exist and others."""
+    """In any number of files, a lookup finds all rows with the hash and no others, also for unknown hashes."""
     segments = [segment_of(rows, width) for rows in held]
     view = view_of(segments)
     digests = {segment.hash[row].tobytes() for segment in segments for row in range(segment.rows)}
@@ -80,7 +80,7 @@ def test_a_hash_is_found_in_every_file(held: list[list[int]], others: list[int],
     ],
 )
 def test_uneven_prefixes(shape: Any) -> None:
-    """A hundred thousand rows whose prefixes are unevenly spread: the rows are those of the sorted column."""
+    """Lookups among 100,000 unevenly spread prefixes find the rows of the sorted column."""
     order = np.sort(np.array([shape(n) for n in range(100_000)], np.uint32))
     view = view_of([segment_of(order.tolist()), segment_of([5])])
     for prefix in {0, 1, 5, 7, 2**31, 2**31 + 1, _LAST, *order[::9973].tolist()}:
@@ -91,6 +91,6 @@ def test_uneven_prefixes(shape: Any) -> None:
 
 
 def test_no_files() -> None:
-    """An empty collection has no rows, and so has one of files without rows."""
+    """An empty collection and one of empty files have no rows."""
     assert found(view_of([]), bytes(4)) == []
     assert found(view_of([segment_of([])]), bytes(4)) == []

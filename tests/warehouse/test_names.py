@@ -1,4 +1,4 @@
-"""Rows by name, and where rows came from, over a warehouse on disk."""
+"""Rows by name, and the origins of rows, over a warehouse on disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ IMPORTS = [
 
 @pytest.fixture
 def reader(warehouse: Path, tmp_path: Path) -> Iterator[Reader]:
-    """Three imports, each with a file of its own."""
+    """A reader of three imports, each with its own data file."""
     for number, lines in enumerate(IMPORTS, 1):
         path = tmp_path / f"list{number}.txt"
         path.write_text("\n".join(lines))
@@ -47,8 +47,8 @@ def by_name(view: View, name: str, limit: int = 10) -> list[str]:
 
 
 @pytest.mark.parametrize("few", [0, 1 << 14])
-def test_a_name_is_found_as_a_whole(reader: Reader, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
-    """By the order and by looking through alike: the very name, in one collection, the oldest first."""
+def test_only_the_whole_name_is_found(reader: Reader, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    """The name order and the scan find the exact name, in one collection, oldest first."""
     monkeypatch.setattr(names, "_FEW_ROWS", few)
     view = reader.current()
     assert by_name(view, "transfer") == ["transfer(address)", "transfer()", "transfer(bytes)", "transfer(uint8)"]
@@ -57,8 +57,8 @@ def test_a_name_is_found_as_a_whole(reader: Reader, monkeypatch: pytest.MonkeyPa
     assert by_name(view, "transf") == []
 
 
-def test_names_that_share_a_hash_are_told_apart(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of another name under the same hash are passed over."""
+def test_names_that_share_a_hash_are_distinguished(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of another name with the same hash are left out."""
     monkeypatch.setattr(names, "_FEW_ROWS", 0)
     whole = name_order
     key = int(whole(segment_of([Row(1, 1, "transfer()", bytes(4))]))[0]) >> 32
@@ -84,7 +84,7 @@ def origins(view: View, warehouse: Path) -> dict[str, Origin | None]:
 
 
 def test_a_row_knows_its_import(reader: Reader, warehouse: Path) -> None:
-    """Its number, label, sources and rows; folders are not told."""
+    """An origin has the import's number, label, sources and rows, and no folder names."""
     found = origins(reader.current(), warehouse)
     for number, lines in enumerate(IMPORTS, 1):
         for line in lines:
@@ -96,7 +96,7 @@ def test_a_row_knows_its_import(reader: Reader, warehouse: Path) -> None:
 
 
 def test_a_row_knows_its_import_when_files_were_merged(reader: Reader, warehouse: Path) -> None:
-    """Compaction puts rows of several imports into one file."""
+    """After a compaction put several imports into one file, each row still has its import."""
     compact(Paths(warehouse))
     merged = reader.refreshed()
     assert len(merged.segments[SIGNATURES]) == 1
@@ -108,7 +108,7 @@ def test_a_row_knows_its_import_when_files_were_merged(reader: Reader, warehouse
 
 
 def test_a_posted_row_has_no_import(reader: Reader, warehouse: Path) -> None:
-    """Neither while it is staged nor when it was folded."""
+    """A POSTed row has the origin POSTED, staged and folded."""
     with Staging(Paths(warehouse).staging).exclusive() as staging:
         staging.stage(SIGNATURES, "posted()", keccak256(b"posted()"), reader.current().snapshot.high_water[SIGNATURES])
     assert origins(reader.refreshed(), warehouse)["posted()"] == POSTED
@@ -116,8 +116,8 @@ def test_a_posted_row_has_no_import(reader: Reader, warehouse: Path) -> None:
     assert origins(reader.refreshed(), warehouse)["posted()"] == POSTED
 
 
-def test_a_row_is_shown_although_its_file_is_gone(reader: Reader, warehouse: Path) -> None:
-    """What is mapped is served; where it came from is not known."""
+def test_a_row_whose_file_is_gone_has_no_origin(reader: Reader, warehouse: Path) -> None:
+    """A mapped row is still served after its file was removed; its origin is unknown."""
     view = reader.current()
     view.snapshot.files[SIGNATURES][0].path.unlink()
     assert origins(view, warehouse)["name()"] is None

@@ -1,4 +1,4 @@
-"""SQL over a version: the views, what a query may do, and how trouble is told."""
+"""SQL over a version: the views, the limits of a query, and the errors."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ ROW_TYPES = [
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Paths:
-    """Three versions: an import with rejects, one with a fold, one of rejects only. Not to be changed."""
+    """Three versions: an import with rejects, one with a fold, one of rejects only. Tests do not change it."""
     paths = Paths(tmp_path_factory.mktemp("filled") / "warehouse")
     publish(paths, names("f", 100), names("E", 10), ["1bad(", "2bad("])
     stage(paths, SIGNATURES, "posted()")
@@ -98,13 +98,13 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 @pytest.fixture
 def own(filled: Paths, tmp_path: Path) -> Paths:
-    """A copy that may be damaged."""
+    """A copy of it that a test may change."""
     shutil.copytree(filled.root, tmp_path / "warehouse")
     return Paths(tmp_path / "warehouse")
 
 
 @pytest.fixture(params=["empty", "created", "filled"])
-def any_house(request: pytest.FixtureRequest, filled: Paths, tmp_path: Path) -> sigdir.warehouse.Warehouse:
+def any_warehouse(request: pytest.FixtureRequest, filled: Paths, tmp_path: Path) -> sigdir.warehouse.Warehouse:
     match request.param:
         case "filled":
             return sigdir.open(filled.root)
@@ -118,21 +118,21 @@ def any_house(request: pytest.FixtureRequest, filled: Paths, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_views_have_the_same_columns_everywhere(any_house: sigdir.warehouse.Warehouse, view: str) -> None:
-    """Names, order and types are the same on an empty folder and on a filled one."""
-    described = any_house.sql(f"DESCRIBE {view}").rows()
+def test_views_have_the_same_columns_everywhere(any_warehouse: sigdir.warehouse.Warehouse, view: str) -> None:
+    """Names, order and types of the columns are the same in an empty folder and in a filled one."""
+    described = any_warehouse.sql(f"DESCRIBE {view}").rows()
     assert [row[:2] for row in described] == VIEWS[view]
 
 
 @pytest.mark.parametrize("view", ["signatures", "event_signatures"])
-def test_rows_come_out_in_arrow_types(any_house: sigdir.warehouse.Warehouse, view: str) -> None:
-    """What ``arrow`` gives has the table's types: no dictionary, no local time zone."""
-    schema = any_house.sql(f"SELECT * FROM {view}").arrow().schema
+def test_results_have_the_arrow_types_of_the_table(any_warehouse: sigdir.warehouse.Warehouse, view: str) -> None:
+    """``arrow`` gives the types of the table: no dictionary, no local time zone."""
+    schema = any_warehouse.sql(f"SELECT * FROM {view}").arrow().schema
     assert list(zip(schema.names, schema.types, strict=True)) == ROW_TYPES
 
 
 def test_an_empty_folder_has_empty_views(tmp_path: Path) -> None:
-    """Queries work before the first import, and looking makes no file."""
+    """Queries work before the first import, and reading makes no file."""
     warehouse = sigdir.open(tmp_path)
     assert warehouse.version == -1
     assert [warehouse.sql(f"SELECT count(*) FROM {view}").rows() for view in VIEWS] == [[(0,)]] * 4
@@ -141,8 +141,8 @@ def test_an_empty_folder_has_empty_views(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_row_views_hold_the_table(filled: Paths) -> None:
-    """Each row of the snapshot is in its view once, with the derived columns beside it."""
+def test_the_row_views_have_the_rows_of_the_table(filled: Paths) -> None:
+    """Each row of the snapshot is in its view once, with the derived columns."""
     warehouse = sigdir.open(filled.root)
     for collection, view in ((SIGNATURES, "signatures"), (EVENT_SIGNATURES, "event_signatures")):
         found = warehouse.sql(f"SELECT * FROM {view} ORDER BY id").arrow()
@@ -152,8 +152,8 @@ def test_the_row_views_hold_the_table(filled: Paths) -> None:
     assert warehouse.count(SIGNATURES) == 151
 
 
-def test_the_imports_view_holds_the_history(filled: Paths) -> None:
-    """One row an import: number, version, label, sums, and its sources."""
+def test_the_imports_view_has_the_history(filled: Paths) -> None:
+    """One row per import: number, version, label, sums and sources."""
     warehouse = sigdir.open(filled.root)
     rows = warehouse.sql(
         "SELECT import_id, version, source, files, read, imported, duplicate, rejected, seconds,"
@@ -169,7 +169,7 @@ def test_the_imports_view_holds_the_history(filled: Paths) -> None:
     assert abs(times[-1] - datetime.now(UTC)).total_seconds() < 3600
 
 
-def test_the_rejects_view_holds_what_was_refused(filled: Paths) -> None:
+def test_the_rejects_view_has_every_reject(filled: Paths) -> None:
     """Each reject has its import, text, reason, position, file and line."""
     rows = sigdir.open(filled.root).sql("SELECT * FROM rejects ORDER BY import_id, line").rows()
     assert rows == [
@@ -180,7 +180,7 @@ def test_the_rejects_view_holds_what_was_refused(filled: Paths) -> None:
 
 
 def test_an_older_version_has_its_own_views(filled: Paths) -> None:
-    """As of a version, rows, imports, rejects and history are those of that version."""
+    """The rows, imports, rejects and history of an older version are those that it had."""
     expected = {0: (0, 0, 0, []), 1: (100, 10, 2, [1]), 2: (151, 10, 2, [1, 2]), 3: (151, 10, 3, [1, 2, 3])}
     for version, (signatures, events, rejects, imports) in expected.items():
         warehouse = sigdir.open(filled.root, version)
@@ -194,8 +194,8 @@ def test_an_older_version_has_its_own_views(filled: Paths) -> None:
         assert [entry["version"] for entry in warehouse.history()] == imports
 
 
-def test_hashes_are_written_as_the_specification_has_them(tmp_path: Path) -> None:
-    """hex_signature: 0x and lower case; bytes_signature: one character a byte, with the byte's code."""
+def test_hashes_are_written_as_in_the_specification(tmp_path: Path) -> None:
+    """hex_signature has 0x and lower case; bytes_signature has one character per byte, with the byte's code."""
     paths = Paths(tmp_path / "warehouse")
     every = np.arange(256, dtype=np.uint8)
     special = [bytes(32), b"\xff" * 32, b"'\"\\\n\r\t\0;" * 4, b"\x00\x01" * 16]
@@ -227,7 +227,7 @@ def test_hashes_are_written_as_the_specification_has_them(tmp_path: Path) -> Non
 
 
 def test_parameters_are_bound(filled: Paths) -> None:
-    """As ``?``, ``$1`` and ``$name``; what they hold is a value, never SQL."""
+    """``?``, ``$1`` and ``$name`` work, and their content is a value, never SQL."""
     warehouse = sigdir.open(filled.root)
     (row,) = warehouse.sql("SELECT text_signature FROM signatures WHERE hash = ?", [digest_of("posted()")[:4]]).rows()
     assert row == ("posted()",)
@@ -240,8 +240,8 @@ def test_parameters_are_bound(filled: Paths) -> None:
     assert warehouse.sql("SELECT ?", [None]).rows() == [(None,)]
 
 
-def test_a_result_comes_as_arrow_frame_and_tuples(filled: Paths) -> None:
-    """All three hold the same rows, times in UTC to the microsecond, in each as often as asked."""
+def test_a_result_is_an_arrow_table_a_frame_and_tuples(filled: Paths) -> None:
+    """All three have the same rows, with times in UTC to the microsecond, and can be read repeatedly."""
     warehouse = sigdir.open(filled.root)
     result = warehouse.sql("SELECT id, created_at, text_signature, hash FROM signatures ORDER BY id LIMIT 3")
     table, frame, rows = result.arrow(), result.df(), result.rows()
@@ -264,7 +264,7 @@ def test_a_result_streams(filled: Paths) -> None:
 
 
 def test_a_query_without_rows_has_its_columns(filled: Paths) -> None:
-    """In every form, also as a stream."""
+    """A result without rows has its columns in every form, also as a stream."""
     result = sigdir.open(filled.root).sql("SELECT id, hash FROM signatures WHERE id < 0")
     assert result.rows() == []
     assert result.arrow().schema.types == [pa.int64(), pa.binary()]
@@ -286,7 +286,7 @@ def test_a_query_without_rows_has_its_columns(filled: Paths) -> None:
     ],
 )
 def test_bad_sql_is_a_query_error(filled: Paths, query: str) -> None:
-    """Whether it shows when the query is read or when it runs, in every form of the result."""
+    """Errors of parsing and of running raise QueryError in every form of the result."""
     warehouse = sigdir.open(filled.root)
     for form in ("arrow", "df", "rows", "__str__"):
         with pytest.raises(QueryError):
@@ -295,13 +295,13 @@ def test_bad_sql_is_a_query_error(filled: Paths, query: str) -> None:
 
 @pytest.mark.parametrize("parameters", [[1, 2], {"other": 1}, [object()]])
 def test_parameters_that_do_not_fit_are_a_query_error(filled: Paths, parameters: list[object]) -> None:
-    """Too many, of another name, of no type that SQL has."""
+    """Too many parameters, another name, and a type that SQL does not have raise QueryError."""
     with pytest.raises(QueryError):
         sigdir.open(filled.root).sql("SELECT $1", parameters).rows()
 
 
 @pytest.mark.parametrize("format", ["table", "csv", "json", "ndjson", "parquet"])
-def test_an_error_while_rows_are_written_is_told(filled: Paths, format: str) -> None:
+def test_an_error_while_rows_are_written_ends_the_command(filled: Paths, format: str) -> None:
     """The command ends with status 2 and no traceback, in every output format."""
     query = "SELECT CASE WHEN id > 140 THEN error('boom') ELSE id END FROM signatures"
     result = call_command("sql", query, "--format", format, "--warehouse", filled.root)
@@ -314,7 +314,7 @@ def test_an_error_while_rows_are_written_is_told(filled: Paths, format: str) -> 
 
 
 def test_a_warehouse_stays_at_its_version(own: Paths) -> None:
-    """What is open does not move under its user; ``refresh`` goes to the newest version."""
+    """An open warehouse keeps its version until ``refresh``, and a pinned one keeps it then too."""
     warehouse = sigdir.open(own.root)
     pinned = sigdir.open(own.root, 1)
     publish(own, ["new()"])
@@ -327,21 +327,21 @@ def test_a_warehouse_stays_at_its_version(own: Paths) -> None:
 
 
 def test_a_relative_path_is_fixed_when_opened(own: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Changing the working directory later changes nothing."""
+    """A later change of the working directory changes nothing."""
     monkeypatch.chdir(own.root.parent)
     warehouse = sigdir.open("warehouse")
     monkeypatch.chdir("/")
     assert warehouse.sql("SELECT count(*) FROM signatures").rows() == [(151,)]
 
 
-def test_history_tells_every_commit(filled: Paths) -> None:
-    """Oldest first, with version, time and the run that made it."""
+def test_history_has_every_commit(filled: Paths) -> None:
+    """Oldest first, with version, import number and time in UTC."""
     entries = sigdir.open(filled.root).history()
     assert [(entry["version"], entry["import"]) for entry in entries] == [(1, 1), (2, 2), (3, 3)]
     assert all(entry["committed_at"].tzinfo is UTC for entry in entries)
 
 
-# What a query may touch.
+# What a query may access.
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_history_tells_every_commit(filled: Paths) -> None:
     ],
 )
 def test_a_query_reads_the_warehouse_and_nothing_else(own: Paths, query: str) -> None:
-    """Not other files, not the network, not the caller's variables, not the settings."""
+    """Other files, the network, the caller's variables and the settings are out of reach."""
     outside = own.root.parent / "outside.txt"
     outside.write_text("secret")
     (own.root / "link").symlink_to(outside)
@@ -406,7 +406,7 @@ def test_a_query_reads_the_warehouse_and_nothing_else(own: Paths, query: str) ->
     ],
 )
 def test_a_query_writes_nothing(own: Paths, query: str) -> None:
-    """Least of all into the warehouse: SQL may come from anyone."""
+    """No query writes a file, also not in the warehouse, because SQL may come from anyone."""
     file = read_snapshot(own).files[SIGNATURES][0].path
     warehouse = sigdir.open(own.root)
 
@@ -420,8 +420,8 @@ def test_a_query_writes_nothing(own: Paths, query: str) -> None:
     assert content() == before
 
 
-def test_unsafe_sql_does_what_the_engine_can(own: Paths) -> None:
-    """Who asks for it may read other files, write them, and change the settings; views are the same."""
+def test_unsafe_sql_has_the_whole_engine(own: Paths) -> None:
+    """With unsafe=True queries read and write other files and change settings; the views are the same."""
     outside = own.root.parent / "outside.csv"
     outside.write_text("secret\n7\n")
     warehouse = sigdir.open(own.root, unsafe=True)
@@ -432,17 +432,17 @@ def test_unsafe_sql_does_what_the_engine_can(own: Paths) -> None:
     assert warehouse.sql("SELECT count(*) FROM signatures").rows() == [(warehouse.count(SIGNATURES),)]
 
 
-def test_the_command_is_confined_unless_told(own: Paths) -> None:
-    """sigdir sql reads another file with --unsafe and not without, and its help says what that lifts."""
+def test_the_command_is_confined_without_unsafe(own: Paths) -> None:
+    """sigdir sql reads another file only with --unsafe, and its help says what that allows."""
     outside = own.root.parent / "outside.csv"
     outside.write_text("secret\n7\n")
     query = f"SELECT secret FROM '{outside}'"
     arguments = ["sql", "--warehouse", str(own.root), "--format", "csv", query]
     assert_fails_in_one_line(call_command(*arguments))
-    lifted = call_command(*arguments, "--unsafe")
-    assert (lifted.exit_code, lifted.stdout.split()) == (0, ["secret", "7"])
-    told = " ".join(call_command("sql", "--help").stdout.split())
-    assert "With --unsafe it does whatever DuckDB can: read and write any file that you can" in told
+    unsafe = call_command(*arguments, "--unsafe")
+    assert (unsafe.exit_code, unsafe.stdout.split()) == (0, ["secret", "7"])
+    help_text = " ".join(call_command("sql", "--help").stdout.split())
+    assert "With --unsafe it does whatever DuckDB can: read and write any file that you can" in help_text
 
 
 @pytest.mark.parametrize(
@@ -462,15 +462,15 @@ def test_the_command_is_confined_unless_told(own: Paths) -> None:
         "SELECT 1 AS copy_query_node; -- that is all",
     ],
 )
-def test_whatever_reads_may_be_asked(filled: Paths, query: str) -> None:
-    """Refusing what writes costs no way of reading."""
+def test_every_reading_statement_is_allowed(filled: Paths, query: str) -> None:
+    """Statements that only read run, also those that look like writing."""
     assert sigdir.open(filled.root).sql(query).rows()
 
 
-def test_a_query_spills_undisturbed_by_imports(own: Paths) -> None:
-    """Clearing away dead runs leaves the files alone that a living query has spilled.
+def test_an_import_keeps_the_spilled_files_of_a_query(own: Paths) -> None:
+    """Removing dead runs keeps the files that a running query has spilled.
 
-    Each row is some 60 bytes, so that two million of them do not fit the engine's memory.
+    Each row is about 60 bytes, so two million of them do not fit into the engine's memory.
     """
     database = Database(own, read_snapshot(own), memory_limit="60MB", threads=2)
     query = "SELECT range AS x, repeat('y', 40) || range AS t FROM range(2000000) ORDER BY hash(range)"
@@ -482,7 +482,7 @@ def test_a_query_spills_undisturbed_by_imports(own: Paths) -> None:
     database.close()
 
 
-# Trouble.
+# Damage.
 
 
 def missing_data_file(paths: Paths) -> None:
@@ -495,7 +495,7 @@ def shortened_data_file(paths: Paths) -> None:
 
 
 def flipped_data_file(paths: Paths) -> None:
-    """One bit of a stored hash: the engine looks at no checksum, and would find another row or none."""
+    """Flip one bit of a stored hash: without a checksum the engine would find another row or none."""
     file = read_snapshot(paths).files[SIGNATURES][0].path
     chunk = pq.read_metadata(file).row_group(0).column(FILE_SCHEMA.names.index("hash"))
     content = bytearray(file.read_bytes())
@@ -548,7 +548,7 @@ DATA_DAMAGES = [missing_data_file, shortened_data_file, flipped_data_file]
 
 
 @pytest.mark.parametrize("damage", LOG_DAMAGES)
-def test_a_log_that_cannot_be_read_is_unusable(own: Paths, damage: Callable[[Paths], None]) -> None:
+def test_an_unreadable_log_is_an_error(own: Paths, damage: Callable[[Paths], None]) -> None:
     """Opening raises UnreadableWarehouse, one line that names the folder."""
     damage(own)
     with pytest.raises(UnreadableWarehouse) as caught:
@@ -558,7 +558,7 @@ def test_a_log_that_cannot_be_read_is_unusable(own: Paths, damage: Callable[[Pat
 
 
 @pytest.mark.parametrize("damage", [*DATA_DAMAGES, missing_rejects_file])
-def test_a_damaged_file_is_told_in_one_line(own: Paths, damage: Callable[[Paths], None]) -> None:
+def test_a_damaged_file_is_an_error_of_one_line(own: Paths, damage: Callable[[Paths], None]) -> None:
     """A query raises UnreadableWarehouse or QueryError, one line that names the file."""
     damage(own)
     warehouse = sigdir.open(own.root)
@@ -567,37 +567,37 @@ def test_a_damaged_file_is_told_in_one_line(own: Paths, damage: Callable[[Paths]
     assert "\n" not in str(caught.value)
 
 
-def test_older_versions_outlive_damage_to_newer_ones(own: Paths) -> None:
-    """A version reads as it was while its own entries and files are whole."""
+def test_older_versions_survive_damage_to_newer_ones(own: Paths) -> None:
+    """A version can be read as long as its own entries and files are intact."""
     garbage_in_the_log(own)
     warehouse = sigdir.open(own.root, 1)
     assert warehouse.sql("SELECT count(*) FROM signatures").rows() == [(100,)]
 
 
 @pytest.mark.parametrize("version", [4, 1000, -1])
-def test_a_version_that_is_not_there_is_unusable(filled: Paths, tmp_path: Path, version: int) -> None:
-    """Asking for it is told with its number, also where there is no version at all."""
+def test_a_missing_version_is_an_error(filled: Paths, tmp_path: Path, version: int) -> None:
+    """The error has the number of the version, also in a folder without any version."""
     for root in (filled.root, tmp_path):
         with pytest.raises(UnreadableWarehouse, match=str(version)) as caught:
             sigdir.open(root, version)
         assert "\n" not in str(caught.value)
 
 
-def test_a_version_far_beyond_the_last_is_told_at_all(filled: Paths) -> None:
-    """A slip of the finger in --as-of is no endless loop."""
+def test_a_version_far_beyond_the_last_is_an_error(filled: Paths) -> None:
+    """A typing error in --as-of ends the command soon, with one line."""
     result = run_command("stats", "--as-of", str(2**40), "--warehouse", filled.root, timeout=20)
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
 
 
-def test_a_folder_that_is_not_there_is_no_warehouse(tmp_path: Path) -> None:
-    """A mistyped path is refused by name, not taken for a warehouse without rows, and nothing is made."""
+def test_a_missing_folder_is_no_warehouse(tmp_path: Path) -> None:
+    """A mistyped path is refused by name instead of read as empty, and no folder is made."""
     with pytest.raises(sigdir.warehouse.WarehouseError, match=f"^{tmp_path / 'missing'}: there is no such folder"):
         sigdir.open(tmp_path / "missing")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_is_no_warehouse(tmp_path: Path) -> None:
-    """A path that is no folder is refused, not taken for an empty warehouse."""
+    """A path to a file is refused instead of read as an empty warehouse."""
     path = tmp_path / "file"
     path.write_text("x")
     with pytest.raises(UnreadableWarehouse, match=str(path)):
@@ -606,17 +606,17 @@ def test_a_file_is_no_warehouse(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [["stats"], ["sql", "SELECT 1"], ["history"], ["rejects"]], ids=lambda a: a[0])
 @pytest.mark.parametrize("damage", [shortened_log_entry, table_of_others, gap_in_the_log])
-def test_commands_tell_a_damaged_log_in_one_line(
+def test_commands_report_a_damaged_log_in_one_line(
     own: Paths, damage: Callable[[Paths], None], arguments: list[str]
 ) -> None:
-    """Status 2 and no traceback."""
+    """The command ends with status 2 and no traceback."""
     damage(own)
     assert_fails_in_one_line(call_command(*arguments, "--warehouse", own.root))
 
 
 @pytest.mark.parametrize("damage", DATA_DAMAGES)
-def test_commands_tell_a_damaged_file_in_one_line(own: Paths, damage: Callable[[Paths], None]) -> None:
-    """Status 2 and no traceback."""
+def test_commands_report_a_damaged_file_in_one_line(own: Paths, damage: Callable[[Paths], None]) -> None:
+    """The command ends with status 2 and no traceback."""
     damage(own)
     query = "SELECT max(text_signature) FROM signatures"
     assert_fails_in_one_line(call_command("sql", query, "--warehouse", own.root))
@@ -626,7 +626,7 @@ def test_commands_tell_a_damaged_file_in_one_line(own: Paths, damage: Callable[[
 def test_an_import_into_a_damaged_warehouse_changes_nothing(
     own: Paths, tmp_path: Path, damage: Callable[[Paths], None]
 ) -> None:
-    """Status 2, one line, and the log is as it was."""
+    """The import ends with status 2 and one line, and the log is unchanged."""
     damage(own)
     before = sorted(path.name for path in own.log.iterdir())
     lines = tmp_path / "lines.txt"
@@ -635,8 +635,8 @@ def test_an_import_into_a_damaged_warehouse_changes_nothing(
     assert sorted(path.name for path in own.log.iterdir()) == before
 
 
-def test_a_foreign_commit_is_no_trouble(own: Paths) -> None:
-    """A commit by another tool is a version without an account of itself."""
+def test_a_foreign_commit_is_accepted(own: Paths) -> None:
+    """A commit by another tool is a version without a summary; rows and imports stay."""
     table = DeltaTable(own.table)
     table.alter.set_table_properties({"delta.appendOnly": "false"})
     warehouse = sigdir.open(own.root)

@@ -1,4 +1,4 @@
-"""The views and macros beside the rows, files of the user's own, and what is read for a query."""
+"""The derived views, the macros, the user's own files as views, and the files that a query reads."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ EVENTS = ["c()", "C(address)", "b2(bool)"]
 
 
 def by_first_letter(text: pa.StringArray) -> npt.NDArray[np.uint8]:
-    """A digest that begins with the text's first letter, four times: texts collide at will."""
+    """Digests that begin with the text's first letter, four times, so that chosen texts collide."""
     joined = b"".join(item[0].encode() * 4 + digest_of(item)[4:] for item in text.to_pylist())
     return np.frombuffer(joined, np.uint8).reshape(-1, 32)
 
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> sigdir.warehouse.Warehouse:
-    """Two imports of a few texts, whose selectors are their first letter. Not to be changed."""
+    """Two imports of a few texts whose selectors are their first letters. Tests do not change it."""
     paths = Paths(tmp_path_factory.mktemp("colliding") / "warehouse")
     for signatures, events in ((SIGNATURES[:4], EVENTS), (SIGNATURES[4:], [])):
         with Run(paths, [signatures], [events] if events else [], digest=by_first_letter) as run:
@@ -46,20 +46,20 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> sigdir.warehouse.Ware
 
 
 def test_the_views_are_listed(warehouse: sigdir.warehouse.Warehouse) -> None:
-    """SHOW TABLES names them and nothing of how they are made."""
+    """SHOW TABLES lists the views and no internal table."""
     assert warehouse.sql("SHOW TABLES").rows() == [(view,) for view in sorted(VIEWS)]
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_every_view_is_there_without_rows(tmp_path: Path, view: str) -> None:
-    """On an empty folder each has its columns, and no rows."""
+def test_every_view_exists_without_rows(tmp_path: Path, view: str) -> None:
+    """In an empty folder each view has its columns and no rows."""
     empty = sigdir.open(tmp_path)
     assert empty.sql(f"SELECT count(*) FROM {view}").rows() == [(0,)]
     assert empty.sql(f"FROM {view}").arrow().num_columns > 3
 
 
 def test_collisions_are_selectors_with_several_texts(warehouse: sigdir.warehouse.Warehouse) -> None:
-    """Each with its texts, oldest first, across imports; a selector with one text is none."""
+    """Each collision has its texts, oldest first, across imports; a selector with one text is not listed."""
     found = warehouse.sql("SELECT hex_signature, texts, text_signatures, hash FROM collisions ORDER BY hash").rows()
     assert found == [
         ("0x61616161", 3, ["a1(uint256)", "a2()", "a3()"], b"aaaa"),
@@ -68,7 +68,7 @@ def test_collisions_are_selectors_with_several_texts(warehouse: sigdir.warehouse
 
 
 def test_names_count_their_texts(warehouse: sigdir.warehouse.Warehouse) -> None:
-    """In all and in each collection; the case of letters tells names apart."""
+    """Each name has its number of texts, in all and by collection; names are case-sensitive."""
     found = warehouse.sql("SELECT name, texts, signatures, event_signatures FROM names ORDER BY name").rows()
     assert found == [
         ("C", 1, 0, 1), ("a1", 1, 1, 0), ("a2", 1, 1, 0), ("a3", 1, 1, 0), ("b1", 1, 1, 0), ("b2", 3, 2, 1),
@@ -76,8 +76,8 @@ def test_names_count_their_texts(warehouse: sigdir.warehouse.Warehouse) -> None:
     ]  # fmt: skip
 
 
-def test_parameters_are_one_a_row(warehouse: sigdir.warehouse.Warehouse) -> None:
-    """With collection, id, position and type; a tuple at the top is one; a text without any has no row."""
+def test_parameters_has_a_row_per_parameter(warehouse: sigdir.warehouse.Warehouse) -> None:
+    """A row has collection, id, position and type; a tuple is one parameter; a text without parameters has no row."""
     found = warehouse.sql("SELECT * FROM parameters ORDER BY collection, id, position").rows()
     long = SIGNATURES[4]
     assert found == [
@@ -101,8 +101,8 @@ TYPES = st.recursive(
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.lists(TYPES, max_size=5), min_size=1, max_size=20))
-def test_lists_are_cut_where_they_were_joined(lists: list[list[str]]) -> None:
-    """parameter_types gives back what a text was made of, however deep its tuples are."""
+def test_parameter_types_splits_what_was_joined(lists: list[list[str]]) -> None:
+    """parameter_types gives the types that a text was composed from, however deep its tuples are."""
     texts = [f"f{number}({','.join(types)})" for number, types in enumerate(lists)]
     query = "SELECT parameter_types(t), parameter_list(t), signature_name(t) FROM (SELECT unnest($texts) AS t)"
     found = _engine().sql(query, {"texts": texts}).rows()
@@ -114,7 +114,7 @@ _ENGINES: list[Database] = []
 
 
 def _engine() -> Database:
-    """One engine for all examples: making one takes longer than asking it."""
+    """One engine for all examples, because making one takes longer than a query."""
     if not _ENGINES:
         paths = Paths(Path("/nonexistent"))
         _ENGINES.append(Database(paths, read_snapshot(paths)))
@@ -123,7 +123,7 @@ def _engine() -> Database:
 
 @pytest.mark.parametrize("depth", [1, 11, 12, 13, 14, 400])
 def test_tuples_of_any_depth_are_one_parameter(depth: int) -> None:
-    """Also where the pattern cannot follow, and beside as many parameters as a text can have."""
+    """A tuple deeper than the pattern reaches is one parameter too, also among 10,000 others."""
     deep = "(" * depth + "bool,bool" + ")" * depth
     texts = [f"f({deep})", f"f(int8,{deep}[],bool)", f"f({deep}{',int8' * 10_000})"]
     found = _engine().sql("SELECT parameter_types(unnest($texts))", {"texts": texts}).rows()
@@ -131,16 +131,16 @@ def test_tuples_of_any_depth_are_one_parameter(depth: int) -> None:
 
 
 @pytest.mark.parametrize("macro", MACROS)
-def test_macros_of_nothing_are_nothing(macro: str) -> None:
-    """NULL in, NULL out."""
+def test_macros_of_null_are_null(macro: str) -> None:
+    """Each macro gives NULL for NULL."""
     assert _engine().sql(f"SELECT {macro}(NULL)").rows() == [(None,)]
 
 
-# What is read.
+# What a query reads.
 
 
-def test_old_entries_are_read_by_those_who_ask_for_them(tmp_path: Path) -> None:
-    """A version long merged away is looked at for imports and rejects, and for nothing else."""
+def test_old_log_entries_are_read_only_for_the_history(tmp_path: Path) -> None:
+    """After a checkpoint only imports and rejects read old entries, so only they fail on a damaged one."""
     paths = Paths(tmp_path / "warehouse")
     for number in range(8):
         publish(paths, [f"f{number}()"], rejects=[f"{number}bad("])
@@ -159,14 +159,14 @@ def test_old_entries_are_read_by_those_who_ask_for_them(tmp_path: Path) -> None:
     assert warehouse.sql("SELECT count(*) FROM signatures").rows() == [(8,)]
 
 
-def test_the_log_is_read_anew_by_each_query(warehouse: sigdir.warehouse.Warehouse) -> None:
-    """A view of the log can be joined with itself and asked again."""
+def test_a_view_of_the_log_can_be_read_repeatedly(warehouse: sigdir.warehouse.Warehouse) -> None:
+    """A view of the log can be joined with itself and queried again."""
     query = "SELECT count(*) FROM imports a JOIN imports b ON a.import_id <= b.import_id"
     assert warehouse.sql(query).rows() == warehouse.sql(query).rows() == [(3,)]
 
 
 def test_each_file_has_the_digest_of_its_commit(tmp_path: Path) -> None:
-    """Found by halving the log, also where the clock was set back while it grew."""
+    """The binary search in the log finds each digest, also if the clock was set back between commits."""
     paths = Paths(tmp_path / "warehouse")
     for number in range(9):
         publish(paths, [f"f{number}()"], [f"E{number}()"] if number % 2 else [])
@@ -195,10 +195,8 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", [*FILES, "lines.txt.gz", "rows.parquet"])
-def test_a_file_is_a_view_of_the_name_it_is_given(
-    warehouse: sigdir.warehouse.Warehouse, tmp_path: Path, name: str
-) -> None:
-    """Read as its ending says; a file of text has one column, whatever stands in its lines."""
+def test_a_file_is_a_view_with_the_given_name(warehouse: sigdir.warehouse.Warehouse, tmp_path: Path, name: str) -> None:
+    """The file name's ending selects the format; a text file has one column, whatever its lines contain."""
     file = tmp_path / "it's here" / name
     file.parent.mkdir()
     if name.endswith(".parquet"):
@@ -217,8 +215,8 @@ def test_a_file_is_a_view_of_the_name_it_is_given(
     assert mine.sql("SELECT count(*) FROM signatures").rows() == [(len(SIGNATURES),)]
 
 
-def test_a_file_that_is_named_opens_no_other(warehouse: sigdir.warehouse.Warehouse, tmp_path: Path) -> None:
-    """Neither one beside it, nor itself to be written."""
+def test_a_named_file_allows_no_other_access(warehouse: sigdir.warehouse.Warehouse, tmp_path: Path) -> None:
+    """A query may read the named file, and neither write it nor read one next to it."""
     file, other = tmp_path / "mine.csv", tmp_path / "other.csv"
     file.write_text("n\n1\n")
     other.write_text("n\n2\n")
@@ -231,8 +229,8 @@ def test_a_file_that_is_named_opens_no_other(warehouse: sigdir.warehouse.Warehou
 
 
 @pytest.mark.parametrize("name", ["signatures", "Imports", "no name", "1st", 'x"y', ""])
-def test_a_file_needs_a_name_of_its_own(warehouse: sigdir.warehouse.Warehouse, tmp_path: Path, name: str) -> None:
-    """One that SQL can write and that no view of ours has."""
+def test_a_file_needs_a_valid_unused_name(warehouse: sigdir.warehouse.Warehouse, tmp_path: Path, name: str) -> None:
+    """A name that is no SQL identifier, or that a view has, is an error."""
     file = tmp_path / "mine.csv"
     file.write_text("n\n1\n")
     with pytest.raises(QueryError, match="name"):
@@ -240,10 +238,10 @@ def test_a_file_needs_a_name_of_its_own(warehouse: sigdir.warehouse.Warehouse, t
 
 
 @pytest.mark.parametrize("content", [None, b"PAR1 but no more"])
-def test_a_file_that_cannot_be_read_is_told(
+def test_an_unreadable_file_is_an_error(
     warehouse: sigdir.warehouse.Warehouse, tmp_path: Path, content: bytes | None
 ) -> None:
-    """With its path, in one line."""
+    """The error has one line and the path of the file."""
     file = tmp_path / "mine.parquet"
     if content is not None:
         file.write_bytes(content)
@@ -252,7 +250,7 @@ def test_a_file_that_cannot_be_read_is_told(
     assert "\n" not in str(caught.value)
 
 
-def test_a_result_outlives_its_warehouse(warehouse: sigdir.warehouse.Warehouse) -> None:
-    """What opened it may be forgotten before the rows are read."""
+def test_a_result_survives_its_warehouse(warehouse: sigdir.warehouse.Warehouse) -> None:
+    """The rows can be read after the warehouse object is gone."""
     reader = sigdir.open(warehouse.paths.root).sql("SELECT id FROM signatures ORDER BY id").reader(2)
     assert pa.Table.from_batches(list(reader))["id"].to_pylist() == [1, 2, 3, 4, 5, 6, 7]

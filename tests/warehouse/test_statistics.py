@@ -1,4 +1,4 @@
-"""The statistics of a version, against loops over its rows."""
+"""The statistics of a version, compared with loops over its rows."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ TYPES = ["address", "uint256", "bytes32[]", "(bool,string)", "((int8,(bytes)[2])
 DEEP = f"deep({'(' * 15}bool{')' * 15},address)"
 
 
-def made(seed: int, rows: int) -> list[str]:
-    """Distinct texts of all kinds of names and of lists."""
+def random_texts(seed: int, rows: int) -> list[str]:
+    """Distinct texts with all kinds of names and parameter lists."""
     rng = random.Random(seed)
     texts = {f"{rng.choice(NAMES)}({','.join(rng.choices(TYPES, k=rng.randrange(6)))})" for _ in range(rows)}
     return sorted(texts)
 
 
 def crowded(text: pa.StringArray) -> npt.NDArray[np.uint8]:
-    """Digests whose first four bytes are one of few, half of them with zeros in front."""
+    """Digests with few different selectors, most of them with leading zeros."""
     digests = [digest_of(item) for item in text.to_pylist()]
     zeros = [bytes(digest[1] % 5) for digest in digests]
     joined = b"".join(
@@ -80,11 +80,11 @@ def crowded(text: pa.StringArray) -> npt.NDArray[np.uint8]:
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> sigdir.warehouse.Warehouse:
-    """Two imports with rejects, POSTed rows that were folded, names and selectors that repeat."""
+    """Two imports with rejects and folded POSTed rows; names and selectors repeat."""
     paths = Paths(tmp_path_factory.mktemp("statistics") / "warehouse")
-    with Run(paths, [made(1, 300)], [made(2, 90)], digest=crowded) as run:
+    with Run(paths, [random_texts(1, 300)], [random_texts(2, 90)], digest=crowded) as run:
         run.publish(rejects=["!", "?"])
-    publish(paths, made(3, 200), rejects=["nope"])
+    publish(paths, random_texts(3, 200), rejects=["nope"])
     stage(paths, SIGNATURES, "posted(uint256)", DEEP)
     stage(paths, EVENT_SIGNATURES, "Posted(address)")
     fold(paths)
@@ -102,7 +102,7 @@ def rows_of(warehouse: sigdir.warehouse.Warehouse, collection: Collection) -> li
 
 
 def parameters_of(text: str) -> list[str]:
-    """The parameters of a text, a tuple as the word; letter by letter."""
+    """The parameters of a text, found letter by letter; a tuple becomes the word tuple."""
     inside = text[text.index("(") + 1 : -1]
     found, depth, word = [], 0, ""
     for letter in inside:
@@ -118,7 +118,7 @@ def parameters_of(text: str) -> list[str]:
 
 
 def style_of(text: str) -> str:
-    """How a name is written, letter by letter."""
+    """The style of a name, found letter by letter."""
     name = text[: text.index("(")]
     upper, lower = any(map(str.isupper, name)), any(map(str.islower, name))
     if "$" in name:
@@ -134,15 +134,16 @@ def style_of(text: str) -> str:
     return "Capitalised" if name[0].isupper() else "camelCase"
 
 
-def splits(warehouse: sigdir.warehouse.Warehouse, whats: Any) -> dict[str, tuple[int, int]]:
-    """How often each thing that ``whats`` gives of a text comes in either collection."""
+def splits(warehouse: sigdir.warehouse.Warehouse, values_of: Any) -> dict[str, tuple[int, int]]:
+    """The number of times that ``values_of`` a text gives each value, in each collection."""
     counts = [
-        Counter(what for row in rows_of(warehouse, c) for what in whats(row["text_signature"])) for c in COLLECTIONS
+        Counter(value for row in rows_of(warehouse, c) for value in values_of(row["text_signature"]))
+        for c in COLLECTIONS
     ]
-    return {what: (counts[0][what], counts[1][what]) for what in {*counts[0], *counts[1]}}
+    return {value: (counts[0][value], counts[1][value]) for value in {*counts[0], *counts[1]}}
 
 
-def as_dict(found: Sequence[Split]) -> dict[str, tuple[int, int]]:
+def to_dict(found: Sequence[Split]) -> dict[str, tuple[int, int]]:
     assert len({split.what for split in found}) == len(found)
     return {split.what: (split.signatures, split.events) for split in found}
 
@@ -150,16 +151,16 @@ def as_dict(found: Sequence[Split]) -> dict[str, tuple[int, int]]:
 def test_parameters_are_counted_by_type_and_by_number(
     warehouse: sigdir.warehouse.Warehouse, counted: Statistics
 ) -> None:
-    """A tuple is one parameter however deep it nests, and lists count by what is at their top."""
-    assert as_dict(counted.types) == splits(warehouse, parameters_of)
-    assert as_dict(counted.parameters) == splits(warehouse, lambda text: [str(len(parameters_of(text)))])
+    """A tuple is one parameter however deep it nests, and only top-level parameters count."""
+    assert to_dict(counted.types) == splits(warehouse, parameters_of)
+    assert to_dict(counted.parameters) == splits(warehouse, lambda text: [str(len(parameters_of(text)))])
     assert [split.what for split in counted.types[:1]] == [
-        max(as_dict(counted.types).items(), key=lambda item: sum(item[1]))[0]
+        max(to_dict(counted.types).items(), key=lambda item: sum(item[1]))[0]
     ]
 
 
-def test_types_beyond_the_thirty_most_common_are_one(tmp_path: Path) -> None:
-    """A warehouse may have arrays of any size; what is rare is summed as the last entry."""
+def test_types_beyond_the_thirty_most_common_are_summed(tmp_path: Path) -> None:
+    """A warehouse may have arrays of any size, so the rare types are summed as the last entry."""
     paths = Paths(tmp_path / "warehouse")
     texts = [f"f{row}(uint256[{size}])" for size in range(1, 50) for row in range(1 + (size < 31))]
     publish(paths, texts)
@@ -169,8 +170,8 @@ def test_types_beyond_the_thirty_most_common_are_one(tmp_path: Path) -> None:
     assert {split.signatures for split in found[:-1]} == {2}
 
 
-def test_a_list_nested_beyond_all_use_counts_once(tmp_path: Path) -> None:
-    """Beyond twenty levels a parameter list is one tuple: no text makes the count slow."""
+def test_a_very_deep_list_counts_as_one_tuple(tmp_path: Path) -> None:
+    """A parameter list with more than twenty levels is one tuple, so that no text makes the count slow."""
     paths = Paths(tmp_path / "warehouse")
     publish(paths, [f"f({'(' * 9000}{')' * 9000},bool)"])
     found = statistics(sigdir.open(paths.root))
@@ -179,16 +180,16 @@ def test_a_list_nested_beyond_all_use_counts_once(tmp_path: Path) -> None:
 
 
 def test_names_are_counted_by_style(warehouse: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
-    """Every style is there, in the order of STYLES, and each row counts once."""
+    """Every style is listed, in the order of STYLES, and each row counts once."""
     expected = dict.fromkeys(STYLES, (0, 0)) | splits(warehouse, lambda text: [style_of(text)])
-    assert list(as_dict(counted.styles).items()) == [(style, expected[style]) for style in STYLES]
+    assert list(to_dict(counted.styles).items()) == [(style, expected[style]) for style in STYLES]
     both = [row["text_signature"] for c in COLLECTIONS for row in rows_of(warehouse, c)]
     assert counted.names == len({text.partition("(")[0] for text in both})
     assert counted.parameter_lists == len({text[text.index("(") :] for text in both})
 
 
 def test_selectors_are_counted_by_their_texts(warehouse: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
-    """How many selectors have two texts, three and so on, and which has most; topics stay out of it."""
+    """The numbers of selectors with two texts, three and so on, and the selector with most; topics do not count."""
     texts = Counter(row["hash"] for row in rows_of(warehouse, SIGNATURES))
     assert {each.of: each.found for each in counted.shared if each.found} == {
         of: count for of, count in Counter(texts.values()).items() if of > 1
@@ -198,7 +199,7 @@ def test_selectors_are_counted_by_their_texts(warehouse: sigdir.warehouse.Wareho
 
 
 def test_selectors_are_counted_by_leading_zeros(warehouse: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
-    """Texts whose selector begins with at least one zero digit, two and so on to eight."""
+    """The numbers of texts whose selector begins with at least one zero digit, two and so on to eight."""
     digits = [row["hash"].hex() for row in rows_of(warehouse, SIGNATURES)]
     assert [(each.of, each.found) for each in counted.zeros] == [
         (of, sum(each.startswith("0" * of) for each in digits)) for of in range(1, 9)
@@ -208,8 +209,8 @@ def test_selectors_are_counted_by_leading_zeros(warehouse: sigdir.warehouse.Ware
 
 
 @pytest.mark.parametrize("texts", [1, 2, 1000, 1_083_492, 10_000_000])
-def test_chance_is_the_binomial_one(texts: int) -> None:
-    """The expected number of selectors with so many texts, from whole numbers."""
+def test_the_expected_number_is_binomial(texts: int) -> None:
+    """The expected number of selectors with this many texts equals the formula with exact fractions."""
     for of in range(1, min(texts, 5) + 1):
         exact = float(math.comb(texts, of) / Fraction(SELECTORS) ** (of - 1)) * (1 - 1 / SELECTORS) ** (texts - of)
         assert expected_shared(texts, of) == pytest.approx(exact, rel=1e-9)
@@ -217,27 +218,27 @@ def test_chance_is_the_binomial_one(texts: int) -> None:
 
 
 def moments(warehouse: sigdir.warehouse.Warehouse) -> Iterator[tuple[datetime, Collection]]:
-    """When each row was there to be seen."""
+    """The time at which each row became visible."""
     committed = dict(warehouse.sql("SELECT import_id, committed_at FROM imports").rows())
     for collection in COLLECTIONS:
         for row in rows_of(warehouse, collection):
             yield committed.get(row["import_id"], row["created_at"]), collection
 
 
-def test_growth_is_what_was_there_by_then(warehouse: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
-    """Each point has the rows up to its time; an import's rows come with its commit."""
-    came = list(moments(warehouse))
+def test_growth_counts_the_visible_rows(warehouse: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
+    """Each point counts the rows up to its time; the rows of an import count from its commit."""
+    visible = list(moments(warehouse))
     for held in counted.growth:
-        by_then = Counter(collection for at, collection in came if at <= held.at)
+        by_then = Counter(collection for at, collection in visible if at <= held.at)
         assert (held.signatures, held.events) == (by_then[SIGNATURES], by_then[EVENT_SIGNATURES])
-    assert counted.growth[-1].signatures + counted.growth[-1].events == counted.total == len(came)
+    assert counted.growth[-1].signatures + counted.growth[-1].events == counted.total == len(visible)
     assert [held.at for held in counted.growth] == sorted({held.at for held in counted.growth})
 
 
-def test_imports_sources_and_reasons_are_the_accounts(
+def test_imports_sources_and_reasons_are_those_of_the_history(
     warehouse: sigdir.warehouse.Warehouse, counted: Statistics
 ) -> None:
-    """Read is new, known and refused, import by import and file by file."""
+    """The counts of each import and file, and of the reasons, are those of the log."""
     entries = [entry for entry in warehouse.history() if "import" in entry]
     assert [(each.import_id, each.imported, each.rejected) for each in counted.imports] == [
         (entry["import"], entry["totals"]["imported"], entry["totals"]["rejected"]) for entry in entries
@@ -251,14 +252,14 @@ def test_imports_sources_and_reasons_are_the_accounts(
 
 
 def test_an_older_version_has_its_own_numbers(warehouse: sigdir.warehouse.Warehouse) -> None:
-    """What came later is in none of the counts."""
+    """The counts of an older version include nothing later."""
     first = statistics(sigdir.open(warehouse.paths.root, 1))
     assert (first.version, first.import_count, first.reasons) == (1, 1, (("bad_name", 2),))
     assert first.total == sum(split.signatures + split.events for split in first.styles) == first.imports[0].imported
 
 
-def test_an_empty_warehouse_has_no_numbers(tmp_path: Path) -> None:
-    """Nothing to count is zeros and empty lists, and no error."""
+def test_an_empty_warehouse_has_zeros(tmp_path: Path) -> None:
+    """Without rows the statistics are zeros and empty lists, not an error."""
     found = statistics(sigdir.open(tmp_path))
     assert (found.version, found.total, found.growth, found.types, found.committed_at) == (-1, 0, (), (), None)
     assert found.rows == Split("rows", 0, 0)

@@ -1,4 +1,4 @@
-"""Rows by a template, against the same with str.format, csv and json."""
+"""Rows rendered by a template, compared with str.format, csv and json."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def expected(row: Row, pattern: str) -> str:
 
 
 def _escapes(text: str) -> str:
-    """As a JSON string has it, control characters by number."""
+    """Escaped as in a JSON string, control characters by number."""
     return "".join(f"\\u{ord(c):04x}" if c < " " else "\\" + c if c in '"\\' else c for c in text)
 
 
@@ -63,13 +63,15 @@ def _escapes(text: str) -> str:
     ],
 )
 def test_a_template_renders_as_format_does(pattern: str, width: int) -> None:
+    """A template gives the bytes of str.format for the same rows."""
     made = rows(width)
     chosen = random.Random(1).sample(range(len(made)), 100)
     rendered = Template(pattern).render(segment_of(made, width=width), np.array(chosen, np.int64))
     assert rendered.decode() == "".join(expected(made[number], pattern) for number in chosen)
 
 
-def test_what_is_written_can_be_read() -> None:
+def test_rendered_json_and_csv_read_back() -> None:
+    """json and csv read the rendered rows back."""
     made = rows(4)
     everything = np.arange(len(made))
     lines = Template('{{"t":"{text_json}","b":"{bytes_json}"}}\n').render(segment_of(made), everything).split(b"\n")
@@ -81,9 +83,11 @@ def test_what_is_written_can_be_read() -> None:
 
 
 def test_no_rows() -> None:
+    """No rows render as no bytes."""
     assert Template("{id}{text}").render(segment_of(rows(4)), np.empty(0, np.int64)) == b""
 
 
 def test_an_unknown_name() -> None:
+    """A template with an unknown field raises KeyError."""
     with pytest.raises(KeyError):
         Template("{nothing}")
