@@ -157,7 +157,7 @@ def _what(read: Callable[[], Snapshot]) -> Snapshot | str:
     "damage", [b"", b"{", b"1", b'{"add": {"path": "x"}}', b'{"remove": 1}', b'{"commitInfo": {}}']
 )
 def test_a_damaged_entry_is_an_error_that_names_its_file(tmp_path: Path, damage: bytes) -> None:
-    """Whatever of its JSON is missing or of another shape."""
+    """Any missing or malformed part of its JSON gives this error."""
     paths = Paths(tmp_path / "warehouse")
     publish(paths.root, "a")
     paths.log_entry(1).write_bytes(damage)
