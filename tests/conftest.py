@@ -1,4 +1,4 @@
-"""What all tests share: a warehouse to be, the command as users run it, an import without a process."""
+"""Fixtures of all tests: the folder of a warehouse, the command as users run it, an import in this process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sigdir.pipeline.run import Options, run_import
 ROOT = Path(__file__).parent.parent
 
 SAFETY_SECONDS = 300
-"""Ends a command that hangs; no test asks how fast one is."""
+"""The time limit of a command that hangs. No test measures speed with it."""
 
 
 # Files whose tests kill processes, drive a browser or start many servers, the longest first. `make test-quick` leaves them

@@ -119,7 +119,7 @@ def _accept(listening: socket.socket, context: ssl.SSLContext, port: int) -> Non
 
 def _relay(connection: socket.socket, context: ssl.SSLContext, port: int) -> None:
     """Hand bytes on both ways until either side has no more."""
-    # A client that hangs up is no fault of the front.
+    # A client may close its connection at any time.
     with (
         suppress(OSError),
         context.wrap_socket(connection, server_side=True) as client,

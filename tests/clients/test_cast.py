@@ -6,15 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from Crypto.Hash import keccak
 
 from sigdir.signatures.collections import EVENT_SIGNATURES
 from tests.clients.support import CAST, Front, need
 from tests.conftest import ROOT
-from tests.serve.support import Server, found, post_text
-
-TRANSFER = "transfer(address,uint256)"
-TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+from tests.serve.support import TOPIC, TRANSFER, Server, found, post_text, selector
 
 
 @pytest.fixture(autouse=True)
@@ -22,18 +18,14 @@ def _cast() -> None:
     need(CAST)
 
 
-def selector(text: str) -> str:
-    return "0x" + keccak.new(digest_bits=256, data=text.encode()).hexdigest()[:8]
-
-
 def test_4byte(front: Front) -> None:
-    """The canonical text alone, although the older one collides with it."""
+    """Only the canonical text is found, although a colliding text is older."""
     assert front.run(CAST, "4byte", "0xa9059cbb") == f"{TRANSFER}\n"
     assert front.run(CAST, "4byte", "0x23b872dd") == "transferFrom(address,address,uint256)\n"
 
 
 def test_4byte_of_an_unknown_selector(front: Front, server: Server) -> None:
-    """cast says that there is none; once it is posted, cast has it."""
+    """cast reports that there is none, and finds the text after it was POSTed."""
     text = "unknownToCast(uint8)"
     missed = front.tried(CAST, "4byte", selector(text))
     assert missed.returncode != 0
@@ -43,8 +35,8 @@ def test_4byte_of_an_unknown_selector(front: Front, server: Server) -> None:
 
 
 def test_4byte_event(front: Front) -> None:
-    """A topic."""
-    assert front.run(CAST, "4byte-event", TRANSFER_TOPIC) == "Transfer(address,address,uint256)\n"
+    """A topic is found."""
+    assert front.run(CAST, "4byte-event", f"0x{TOPIC}") == "Transfer(address,address,uint256)\n"
 
 
 def test_4byte_calldata(front: Front) -> None:
@@ -62,21 +54,21 @@ def test_decode_error(front: Front) -> None:
 
 
 def test_upload_signature(front: Front, server: Server) -> None:
-    """Functions, events and errors are stored; what is known is told as duplicated."""
-    said = front.run(
+    """Functions, events and errors are stored; known texts are reported as duplicated."""
+    printed = front.run(
         CAST, "upload-signature", "function castOne(uint256)", "event CastTwo(uint256)", "error CastThree(address)", TRANSFER
     )  # fmt: skip
-    assert f"Imported: Function castOne(uint256): {selector('castOne(uint256)')}" in said
-    assert f"Imported: Function CastThree(address): {selector('CastThree(address)')}" in said
-    assert "Imported: Event CastTwo(uint256): 0x" in said
-    assert f"Duplicated: Function {TRANSFER}: 0xa9059cbb" in said
+    assert f"Imported: Function castOne(uint256): {selector('castOne(uint256)')}" in printed
+    assert f"Imported: Function CastThree(address): {selector('CastThree(address)')}" in printed
+    assert "Imported: Event CastTwo(uint256): 0x" in printed
+    assert f"Duplicated: Function {TRANSFER}: 0xa9059cbb" in printed
     assert len(found(server.port, "castOne(uint256)")) == len(found(server.port, "CastThree(address)")) == 1
     assert len(found(server.port, "CastTwo(uint256)", EVENT_SIGNATURES)) == 1
     assert "Duplicated: Function castOne(uint256)" in front.run(CAST, "upload-signature", "castOne(uint256)")
 
 
 def test_upload_of_an_artifact(front: Front, server: Server, tmp_path: Path) -> None:
-    """A contract's JSON, as forge leaves it, by path."""
+    """cast uploads a contract's JSON, as forge writes it, by its path."""
     abi = [{"type": "function", "name": "fromArtifact", "inputs": [{"name": "a", "type": "uint8"}], "outputs": [],
             "stateMutability": "view"}]  # fmt: skip
     (tmp_path / "Contract.json").write_text(json.dumps({"abi": abi}))
@@ -87,8 +79,8 @@ def test_upload_of_an_artifact(front: Front, server: Server, tmp_path: Path) -> 
 def test_uploads_in_chunks(front: Front, server: Server) -> None:
     """cast sends a thousand at a time; all arrive."""
     texts = [f"chunk{number}(uint256)" for number in range(2100)]
-    said = front.run(CAST, "upload-signature", *texts)
-    assert said.count("Imported: Function chunk") == len(texts)
+    printed = front.run(CAST, "upload-signature", *texts)
+    assert printed.count("Imported: Function chunk") == len(texts)
     assert len(found(server.port, "chunk2099(uint256)")) == 1
 
 

@@ -35,18 +35,18 @@ def sessions() -> list[tuple[str, str]]:
 def test_a_command_prints_what_the_page_says(
     command: str, printed: str, server: Server, request: pytest.FixtureRequest
 ) -> None:
-    """With the server's own port for the page's."""
+    """The server's port stands in for the page's."""
     if command.startswith("cast "):
         need(CAST)
         front: Front = request.getfixturevalue("front")
-        said = front.run("sh", "-c", str(CAST) + command.removeprefix("cast"))
+        output = front.run("sh", "-c", str(CAST) + command.removeprefix("cast"))
     else:
         need(ROOT, "curl")
         line = command.replace(ADDRESS, f"http://127.0.0.1:{server.port}")
-        said = subprocess.run(
+        output = subprocess.run(
             ["sh", "-c", line], capture_output=True, text=True, timeout=SAFETY_SECONDS, check=True
         ).stdout
-    assert said.strip() == printed
+    assert output.strip() == printed
 
 
 def test_whatsabis_lookup(server: Server, front: Front, tmp_path: Path) -> None:
@@ -73,18 +73,18 @@ duckdb.execute(f"LOAD '{found}'")
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS)
 def test_a_program_prints_what_the_page_says(program: str, printed: str, server: Server, tmp_path: Path) -> None:
-    """With the server's own address and folder for the page's."""
+    """The server's address and folder stand in for the page's."""
     python = Path(sys.executable)
     if "import duckdb" in program and ADDRESS in program:
         need(DUCKDB)
         python, program = DUCKDB, _LOAD + program
     (tmp_path / "data").symlink_to(server.folder)
-    said = subprocess.run(
+    output = subprocess.run(
         [python, "-c", program.replace(ADDRESS, f"http://127.0.0.1:{server.port}")],
         cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False,
     )  # fmt: skip
-    assert (said.stdout, said.stderr) == (printed, "")
+    assert (output.stdout, output.stderr) == (printed, "")
 
 
 def test_all_programs_of_the_page_are_run() -> None:

@@ -36,8 +36,8 @@ def test_selectors_upload(front: Front, server: Server, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "Forged.sol").write_text(_CONTRACT)
     (tmp_path / "foundry.toml").write_text(f'[profile.default]\nsolc = "{HERE / "solc"}"\noffline = true\n')
-    said = front.run("sh", "-c", f"cd {tmp_path} && exec {FORGE} selectors upload Forged")
-    assert "Imported: Function fromForge((address,uint256)): 0x" in said
+    printed = front.run("sh", "-c", f"cd {tmp_path} && exec {FORGE} selectors upload Forged")
+    assert "Imported: Function fromForge((address,uint256)): 0x" in printed
     assert len(found(server.port, "fromForge((address,uint256))")) == 1
     assert len(found(server.port, "ForgeError((address,uint256))")) == 1
     assert len(found(server.port, "FromForge(uint256,(address,uint256))", EVENT_SIGNATURES)) == 1

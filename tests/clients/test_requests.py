@@ -1,4 +1,4 @@
-"""The plain requests of clients that cannot be run here, read as they read the answers."""
+"""The plain requests of clients that cannot be run here, with the answers read as they read them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_metamask_takes_the_oldest(server: Server) -> None:
 
 
 def test_blockscout_follows_next_to_the_end(server: Server) -> None:
-    """sig-provider asks without 0x and joins ``next`` to its host."""
+    """sig-provider sends hashes without 0x and joins ``next`` to its host."""
     host = f"http://127.0.0.1:{server.port}/"
     found: list[str] = []
     path = "/api/v1/signatures/?hex_signature=a9059cbb&page_size=1"  # one a page, to have a next one
@@ -36,7 +36,7 @@ def test_blockscout_follows_next_to_the_end(server: Server) -> None:
 
 
 def test_blockscouts_other_sources(server: Server) -> None:
-    """Its OpenChain source asks unfiltered; its older one with a bare ``all``, and imports ABIs."""
+    """Its OpenChain source sends filter=false; its older source sends a bare ``all``, and imports ABIs."""
     texts = [
         {"name": "many_msg_babbage(bytes1)", "filtered": True},
         {"name": "transfer(address,uint256)", "filtered": False},
@@ -55,7 +55,7 @@ def test_blockscouts_other_sources(server: Server) -> None:
 
 
 def test_otterscan_takes_the_first(server: Server) -> None:
-    """A file of text; what stands before the first semicolon is the method."""
+    """Otterscan reads a text file and shows the text before the first semicolon."""
     texts = get(server.port, "/signatures/23b872dd", ORIGIN).body.decode()
     assert texts.split(";")[0] == "transferFrom(address,address,uint256)"
     assert (
@@ -65,7 +65,7 @@ def test_otterscan_takes_the_first(server: Server) -> None:
 
 
 def test_older_scripts_repeat_the_parameter(server: Server) -> None:
-    """querystring.stringify gives an array's members a parameter each."""
+    """querystring.stringify sends one parameter for each member of an array."""
     found = get(server.port, "/api/v1/signatures?function=0xa9059cbb&function=0x70a08231").json()["result"]["function"]
     assert {key: [text["name"] for text in texts] for key, texts in found.items()} == {
         "0xa9059cbb": ["transfer(address,uint256)"], "0x70a08231": ["balanceOf(address)"],
@@ -73,7 +73,7 @@ def test_older_scripts_repeat_the_parameter(server: Server) -> None:
 
 
 def test_heimdall_reads_lists(server: Server) -> None:
-    """Its lookup is unfiltered, errors are functions, and what is no list ends it: also of unknown hashes."""
+    """Its lookup is unfiltered, looks errors up as functions, and needs a list for unknown hashes too."""
     path = "/signature-database/v1/lookup?filter=false"
     for kind, hash, names in (
         ("function", "0x23b872dd", ["gasprice_bit_ether(int128)", "transferFrom(address,address,uint256)"]),

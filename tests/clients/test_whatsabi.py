@@ -1,4 +1,4 @@
-"""whatsabi's own lookups under node, their built-in hosts led to our server."""
+"""whatsabi's own lookups under node, with their built-in hosts resolved to our server."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _whatsabi() -> None:
     need(WHATSABI, "node")
 
 
-def looked_up(front: Front, *asked: tuple[str, str, str]) -> Any:
-    return json.loads(front.run("node", HERE / "whatsabi.mjs", json.dumps(asked)))
+def looked_up(front: Front, *lookups: tuple[str, str, str]) -> Any:
+    return json.loads(front.run("node", HERE / "whatsabi.mjs", json.dumps(lookups)))
 
 
 def test_lookups(front: Front) -> None:
-    """In OpenChain's dialect, in 4byte's, and the two behind each other as whatsabi has them by default."""
+    """whatsabi finds texts by OpenChain's dialect, by 4byte's, and by its default, which tries one after the other."""
     assert looked_up(
         front,
         ("openchain", "function", "0xa9059cbb"), ("openchain", "event", TOPIC), ("openchain", "function", "0x00000001"),

@@ -20,10 +20,12 @@ from urllib.parse import urlencode
 import numpy as np
 from Crypto.Hash import keccak
 
+from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.index.view import View
+from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot
 from tests.conftest import (
     ROOT,
@@ -74,7 +76,7 @@ def topic(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back; ``body`` as it was sent, packed or not."""
+    """An answer; ``body`` as it was sent, compressed or not."""
 
     status: int
     headers: HTTPMessage
@@ -122,9 +124,9 @@ def post_text(port: int, text: str, path: str = SIGNATURES_PATH) -> Answer:
 
 
 def send(port: int, data: bytes, *, half_close: bool = False, method: str = "GET") -> Answer | None:
-    """Send bytes as they are; None where the server hangs up without a word."""
+    """Send bytes as they are; None if the server closes the connection without an answer."""
     with socket.create_connection((HOST, port), timeout=SAFETY_SECONDS) as connection:
-        with suppress(OSError):  # it has heard enough, and may have said so
+        with suppress(OSError):  # the server may close first, and may have answered
             connection.sendall(data)
             if half_close:
                 connection.shutdown(socket.SHUT_WR)
@@ -197,7 +199,7 @@ class Server:
         return self._errors.read_text()
 
     def errors(self) -> list[str]:
-        """What on standard error tells of a fault of the server's own."""
+        """The lines on standard error that report an error of the server itself."""
         return [line for line in self.stderr().splitlines() if line.startswith(("Traceback", "error:", "Error"))]
 
     def workers(self) -> list[int]:
@@ -247,7 +249,7 @@ def serving(
     folder: Path, *arguments: str | Path, workers: int = 2, fold_every: float = 0, command: Sequence[str] = (),
     cwd: Path = ROOT, variables: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:  # fmt: skip
-    """A server on a free port, ready when the block begins, stopped in good order at its end.
+    """A server on a free port, ready when the block begins and stopped at its end with exit status 0.
 
     ``command`` starts it instead of the usual command line, in the folder ``cwd``, with ``variables`` in its environment.
     """
@@ -262,7 +264,7 @@ def serving(
         )  # fmt: skip
     server = Server(folder, errors, process, 0)
     try:
-        server.port = until(lambda: _port(server), "the line that tells it is ready")
+        server.port = until(lambda: _port(server), "the line that the server is ready")
         assert get(server.port, "/readyz").status == 200
         yield server
         if process.poll() is None:
@@ -279,7 +281,7 @@ def _port(server: Server) -> int | None:
 
 
 def until(look: Callable[[], Found | None], what: str) -> Found:
-    """What ``look`` gives as soon as it gives something; an end to waiting, no measure of speed."""
+    """The first true result of ``look``. The time limit only ends a test that hangs."""
     deadline = time.monotonic() + SAFETY_SECONDS
     while time.monotonic() < deadline:
         seen = look()
@@ -300,6 +302,22 @@ def only(server: Server, worker: int) -> Iterator[None]:
     finally:
         for pid in others:
             os.kill(pid, signal.SIGCONT)
+
+
+# An application without a server.
+
+
+@contextmanager
+def opened(root: Path) -> Iterator[tuple[Reader, Writer]]:
+    """What an application over this warehouse reads and writes through."""
+    paths = Paths(root)
+    reader = Reader(paths)
+    writer = Writer(paths, reader)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        reader.close()
 
 
 # Rows in memory.
@@ -352,8 +370,8 @@ def view_of(segments: Sequence[Segment], collection: Collection = SIGNATURES) ->
 
 
 def record_of(row: Row) -> dict[str, Any]:
-    """The row as the contract wants it, put together with datetime and str."""
-    # A datetime counts in microseconds: no float is near.
+    """The row in the contract's form, rendered with datetime and str only."""
+    # A datetime counts microseconds, so nothing is rounded.
     from_epoch = np.datetime64(row.created_at, "us").item()
     return {
         "id": row.id,

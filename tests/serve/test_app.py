@@ -16,7 +16,6 @@ from urllib.parse import quote, unquote_to_bytes, urlencode
 
 import falcon.testing
 import pytest
-from Crypto.Hash import keccak
 from falcon.inspect import inspect_routes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,13 +25,11 @@ from sigdir.serve.http.routing import Route
 from sigdir.serve.lists import paging, resources
 from sigdir.serve.servers.access_log import AccessLog
 from sigdir.serve.settings import Settings
-from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.serve.support import (
     ABI_PATH,
+    EVENT,
     EVENTS_PATH,
     FORM,
     HOST,
@@ -40,11 +37,16 @@ from tests.serve.support import (
     LISTS,
     SIGNATURES_PATH,
     SOLIDITY_PATH,
+    SPAM,
+    TOPIC,
+    TRANSFER,
     Answer,
     Server,
+    digest,
     found,
     get,
     multipart,
+    opened,
     post,
     post_text,
     request,
@@ -56,18 +58,15 @@ from tests.serve.support import (
 WIRE = ROOT.parent / "shared" / "wire"
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 
-TRANSFER = "transfer(address,uint256)"
-SAME_HASH = "many_msg_babbage(bytes1)"
 PAGED = [f"pagedRow{number}(uint256)" for number in range(25)]
 SEED: list[tuple[Collection, str]] = [
     (SIGNATURES, TRANSFER),
-    (SIGNATURES, SAME_HASH),
+    (SIGNATURES, SPAM),
     *((SIGNATURES, text) for text in PAGED),
     (SIGNATURES, "balanceOf(address)"),
-    (EVENT_SIGNATURES, "Transfer(address,address,uint256)"),
+    (EVENT_SIGNATURES, EVENT),
     (EVENT_SIGNATURES, "Approval(address,address,uint256)"),
 ]
-TRANSFER_TOPIC = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
 LIST_ALLOW = {"GET", "POST", "HEAD", "OPTIONS"}
 DETAIL_ALLOW = {"GET", "HEAD", "OPTIONS"}
@@ -94,14 +93,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def port(server: Server) -> Iterator[int]:
-    """The server's port; afterwards the server must have nothing to say of a fault of its own."""
+    """The server's port; the test fails if the server logs an error of its own."""
     before = len(server.errors())
     yield server.port
     assert server.errors()[before:] == []
 
 
 def test_the_ready_line_names_the_pages_first(server: Server) -> None:
-    """The address is one to open in a browser; the three lines to try behind it are of the API."""
+    """The address opens in a browser; the three commands after it use the API."""
     ready, _, *tries = server.stderr().splitlines()[:5]
     address = f"http://{HOST}:{server.port}"
     assert ready == f"ready: {address}/"
@@ -120,11 +119,11 @@ def names_varied(answer: Answer) -> set[str]:
 
 def assert_record(record: dict[str, Any], text: str, collection: Collection = SIGNATURES) -> None:
     """A row in the contract's form, its hash by another implementation."""
-    digest = keccak.new(digest_bits=256, data=text.encode()).digest()[: collection.hash_bytes]
+    hash = digest(text)[: collection.hash_bytes]
     assert list(record) == ["id", "created_at", "text_signature", "hex_signature", "bytes_signature"]
     assert record["text_signature"] == text
-    assert record["hex_signature"] == "0x" + digest.hex()
-    assert record["bytes_signature"] == digest.decode("latin-1")
+    assert record["hex_signature"] == "0x" + hash.hex()
+    assert record["bytes_signature"] == hash.decode("latin-1")
     assert type(record["id"]) is int
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", record["created_at"])
     datetime.fromisoformat(record["created_at"])
@@ -135,7 +134,7 @@ def assert_record(record: dict[str, Any], text: str, collection: Collection = SI
 
 @pytest.mark.skipif(not (WIRE / "replay.py").exists(), reason=f"the recorded cases are not at {WIRE}")
 def test_every_recorded_case_passes(tmp_path: Path) -> None:
-    """All answers recorded from the original come from a fresh server too, but where we chose to differ."""
+    """All answers recorded from the original come from a fresh server too, except where we chose to differ."""
     with serving(tmp_path / "warehouse") as fresh:
         command = [sys.executable, str(WIRE / "replay.py"), f"http://{HOST}:{fresh.port}", "--seed"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False)
@@ -203,19 +202,19 @@ def test_filters(port: int, query: str, count: int) -> None:
     assert get(port, f"{SIGNATURES_PATH}?{query}").json()["count"] == count
 
 
-@pytest.mark.parametrize(("digits", "count"), [(TRANSFER_TOPIC, 1), (TRANSFER_TOPIC[:8], 1), (TRANSFER_TOPIC + "0", 0)])
+@pytest.mark.parametrize(("digits", "count"), [(TOPIC, 1), (TOPIC[:8], 1), (TOPIC + "0", 0)])
 def test_events_are_found_by_their_topic(port: int, digits: str, count: int) -> None:
     """A topic of 64 digits is exact, fewer are a part of one."""
     page = get(port, f"{EVENTS_PATH}?hex_signature=0x{digits}").json()
     assert page["count"] == count
     if count:
-        assert page["results"][0]["text_signature"] == "Transfer(address,address,uint256)"
+        assert page["results"][0]["text_signature"] == EVENT
 
 
 @pytest.mark.parametrize("page", ["0", "-1", "abc", "", "1.0", "LAST", "9" * 100, "%00", "%FF", "26", "1%20last"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_pages_that_are_not(port: int, page: str, method: str) -> None:
-    """A page that is none answers 404 in the contract's words."""
+def test_pages_that_do_not_exist(port: int, page: str, method: str) -> None:
+    """A page that does not exist is 404 with the contract's message."""
     answer = request(port, method, f"{SIGNATURES_PATH}?text_signature=pagedRow&page_size=1&page={page}")
     assert answer.status == 404
     assert answer.body == (b'{"detail":"Invalid page."}' if method == "GET" else b"")
@@ -233,7 +232,7 @@ def test_a_detail_is_the_row_of_the_list(port: int, collection: Collection) -> N
     ["0", "999999999", "99999999999999999999", "9" * 400, "-1", "abc", "1.0", "0x1", "%00", "%E2%82%AC", "%FF", "+1"],
 )
 def test_a_row_that_is_not_there(port: int, id: str) -> None:
-    """An id that does not exist, or is none, is 404 in the contract's words."""
+    """An id that does not exist, or is not a number, is 404 with the contract's message."""
     answer = get(port, f"{SIGNATURES_PATH}{id}/")
     assert (answer.status, answer.json()) == (404, {"detail": "Not found."})
     assert names_allowed(answer) == DETAIL_ALLOW
@@ -292,7 +291,7 @@ def test_an_unknown_path_is_not_found(port: int, path: str, method: str) -> None
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 def test_health(port: int, path: str) -> None:
-    """Both say that all is well; only reading is offered."""
+    """Both have the status ok; only GET and HEAD are allowed."""
     assert get(port, path).json()["status"] == "ok"
     assert request(port, "HEAD", path).status == 200
     assert request(port, "PUT", path).status == 405
@@ -304,19 +303,19 @@ def test_a_method_override_is_ignored(port: int) -> None:
     assert answer.status == 400
 
 
-ROWS_TOLD = {
+ROW_FIELDS = {
     "id": {"type": "integer", "required": False, "read_only": True, "label": "ID"},
     "created_at": {"type": "datetime", "required": False, "read_only": True, "label": "Created at"},
     "text_signature": {"type": "string", "required": True, "read_only": False, "label": "Text signature"},
     "hex_signature": {"type": "string", "required": False, "read_only": True, "label": "Hex signature"},
     "bytes_signature": {"type": "string", "required": False, "read_only": True, "label": "Bytes signature"},
 }
-COUNTERS_TOLD = {
+COUNTER_FIELDS = {
     f"num_{name}": {"type": "integer", "required": False, "read_only": True, "label": f"Num {name}"}
     for name in ("processed", "imported", "duplicates", "ignored")
 }
-ABI_TOLD = {"contract_abi": {"type": "string", "required": True, "read_only": False, "label": "Contract abi"}}
-SOLIDITY_TOLD = {
+ABI_FIELDS = {"contract_abi": {"type": "string", "required": True, "read_only": False, "label": "Contract abi"}}
+SOLIDITY_FIELDS = {
     "source_file": {"type": "file upload", "required": False, "read_only": False, "label": "Source file"},
     "source_code": {"type": "string", "required": False, "read_only": False, "label": "Source code"},
 }
@@ -325,17 +324,17 @@ SOLIDITY_TOLD = {
 @pytest.mark.parametrize(
     ("path", "name", "fields"),
     [
-        (SIGNATURES_PATH, "Signature List", ROWS_TOLD),
-        (EVENTS_PATH, "Event Signature List", ROWS_TOLD),
+        (SIGNATURES_PATH, "Signature List", ROW_FIELDS),
+        (EVENTS_PATH, "Event Signature List", ROW_FIELDS),
         (f"{SIGNATURES_PATH}1/", "Signature Instance", None),
         (f"{SIGNATURES_PATH}99999999/", "Signature Instance", None),
         (f"{EVENTS_PATH}nonsense/", "Event Signature Instance", None),
-        (ABI_PATH, "Contract Abi Import Api", ABI_TOLD | COUNTERS_TOLD),
-        (SOLIDITY_PATH, "Solidity Import Api", SOLIDITY_TOLD | COUNTERS_TOLD),
+        (ABI_PATH, "Contract Abi Import Api", ABI_FIELDS | COUNTER_FIELDS),
+        (SOLIDITY_PATH, "Solidity Import Api", SOLIDITY_FIELDS | COUNTER_FIELDS),
     ],
 )
 def test_options_describe_the_resource(port: int, path: str, name: str, fields: dict[str, Any] | None) -> None:
-    """OPTIONS tells name, types and fields, also of a row that is not there."""
+    """OPTIONS has the name, types and fields, also for a row that does not exist."""
     expected: dict[str, Any] = {
         "name": name, "description": "", "renders": ["application/json", "text/html"],
         "parses": ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"],
@@ -373,7 +372,7 @@ def test_head_is_get_without_the_body(port: int, path: str, headers: Mapping[str
 @pytest.mark.parametrize("path", [SIGNATURES_PATH, f"{SIGNATURES_PATH}1/", EVENTS_PATH])
 @pytest.mark.parametrize("query", ["", "?format=api"])
 def test_a_browser_gets_a_page(port: int, path: str, query: str) -> None:
-    """Who prefers HTML gets HTML of the same rows, with and without format=api."""
+    """A client that prefers HTML gets HTML of the same rows, with and without format=api."""
     answer = get(port, path + query, BROWSER)
     assert answer.status == 200
     assert answer.header("Content-Type").startswith("text/html")
@@ -386,7 +385,7 @@ def test_a_browser_gets_a_page(port: int, path: str, query: str) -> None:
 
 @pytest.mark.parametrize("query", ["", "?format=json", "?format=api", "?format="])
 def test_others_get_json(port: int, query: str) -> None:
-    """Who does not ask for HTML gets JSON, whatever the format."""
+    """A client that does not accept HTML gets JSON, whatever the format."""
     for headers in ({}, {"Accept": "*/*"}, {"Accept": "application/json; indent=4"}):
         answer = get(port, SIGNATURES_PATH + query, headers)
         assert answer.header("Content-Type") == "application/json"
@@ -402,7 +401,7 @@ def test_an_error_is_a_page_too(port: int, status_path: tuple[int, str]) -> None
     assert answer.header("Content-Type").startswith("text/html")
 
 
-def test_a_page_shows_what_was_asked_and_runs_none_of_it(port: int) -> None:
+def test_a_page_shows_the_query_and_runs_none_of_it(port: int) -> None:
     """Markup in a query is text on the page."""
     evil = '"><script>alert(1)</script>'
     answer = get(port, f"{SIGNATURES_PATH}?{urlencode({'page_size': '1', 'x': evil})}&y=%3Cscript%3E", BROWSER)
@@ -418,7 +417,7 @@ def test_a_page_shows_what_was_asked_and_runs_none_of_it(port: int) -> None:
     [("GET", SIGNATURES_PATH), ("GET", f"{SIGNATURES_PATH}1/"), ("POST", SIGNATURES_PATH), ("POST", ABI_PATH),
      ("OPTIONS", EVENTS_PATH), ("GET", f"{SIGNATURES_PATH}?format=json")],
 )  # fmt: skip
-def test_who_takes_neither_is_refused(port: int, method: str, path: str) -> None:
+def test_an_accept_of_neither_is_refused(port: int, method: str, path: str) -> None:
     """An Accept of neither is 406 as JSON; a refused POST stores nothing."""
     body = urlencode({"text_signature": "refusedByAccept()", "contract_abi": "[]"}).encode()
     sent = body if method == "POST" else None
@@ -430,12 +429,12 @@ def test_who_takes_neither_is_refused(port: int, method: str, path: str) -> None
 
 
 def test_an_unknown_format_is_not_found(port: int) -> None:
-    """format=xml is 404 in the contract's words."""
+    """format=xml is 404 with the contract's message."""
     answer = get(port, f"{SIGNATURES_PATH}?format=xml")
     assert (answer.status, answer.json()) == (404, {"detail": "Not found."})
 
 
-# Validators, packing, other origins.
+# Validators, compression, other origins.
 
 
 @pytest.mark.parametrize("path", [SIGNATURES_PATH, f"{SIGNATURES_PATH}1/", f"{EVENTS_PATH}?page_size=1"])
@@ -455,8 +454,8 @@ def test_a_client_that_has_it_gets_304(port: int, path: str, headers: Mapping[st
     assert get(port, path, {**headers, "If-None-Match": '"other"'}).status == 200
 
 
-def test_json_and_html_are_told_apart_by_their_tags(port: int) -> None:
-    """The tag of the JSON form does not stand for the page."""
+def test_json_and_html_have_different_tags(port: int) -> None:
+    """The ETag of the JSON form does not match the page."""
     tag = get(port, SIGNATURES_PATH).header("ETag")
     assert get(port, SIGNATURES_PATH, {**BROWSER, "If-None-Match": tag}).status == 200
 
@@ -506,8 +505,8 @@ def test_an_unmodified_page_is_not_rendered(
     assert (again.status_code, again.content) == (304, b"")
 
 
-def test_a_long_answer_is_packed_for_who_takes_it(port: int) -> None:
-    """With Accept-Encoding: gzip a long answer comes packed, is the same unpacked, and says so."""
+def test_a_long_answer_is_compressed_for_clients_that_accept_it(port: int) -> None:
+    """With Accept-Encoding: gzip a long answer is compressed, has Content-Encoding, and decompresses to the plain answer."""
     path = f"{SIGNATURES_PATH}?text_signature=pagedRow"
     plain, packed = get(port, path), get(port, path, {"Accept-Encoding": "deflate, gzip"})
     assert packed.header("Content-Encoding") == "gzip"
@@ -520,8 +519,8 @@ def test_a_long_answer_is_packed_for_who_takes_it(port: int) -> None:
 
 
 @pytest.mark.parametrize("accepted", ["", "identity", "br", "gzip;q=0", "gzip; q=0.0, identity", "*;q=0, identity"])
-def test_who_does_not_take_gzip_gets_none(port: int, accepted: str) -> None:
-    """Nothing is packed for who does not ask for it or rules it out."""
+def test_clients_that_do_not_accept_gzip_get_none(port: int, accepted: str) -> None:
+    """Nothing is compressed for a client that does not accept gzip or excludes it."""
     answer = get(port, f"{SIGNATURES_PATH}?text_signature=pagedRow", {"Accept-Encoding": accepted})
     assert answer.header("Content-Encoding") == ""
     assert answer.json()["count"] == 25
@@ -536,7 +535,7 @@ def test_who_does_not_take_gzip_gets_none(port: int, accepted: str) -> None:
     ],
 )  # fmt: skip
 def test_other_origins_may_read_every_answer(port: int, method: str, path: str, status: int) -> None:
-    """With an Origin all answers below /api/ may be read from anywhere, errors too; without, nothing is said."""
+    """With an Origin all answers below /api/ may be read from anywhere, errors too; without one there is no CORS header."""
     body = b"" if method == "POST" else None
     answer = request(port, method, path, body, {"Origin": "https://a.test"})
     assert answer.status == status
@@ -565,7 +564,7 @@ FORWARDED = {
 }  # fmt: skip
 
 
-def test_a_proxy_s_word_is_not_taken_unasked(port: int) -> None:
+def test_forwarded_headers_are_ignored_by_default(port: int) -> None:
     """X-Forwarded headers change nothing by default."""
     page = get(port, f"{SIGNATURES_PATH}?page_size=1", FORWARDED).json()
     assert page["next"] == f"http://{HOST}:{port}{SIGNATURES_PATH}?page=2&page_size=1"
@@ -640,7 +639,7 @@ BAD_BODIES: list[tuple[str, bytes, dict[str, str], int, Any]] = [
     ("body", "headers", "status", "expected"), [case[1:] for case in BAD_BODIES], ids=[case[0] for case in BAD_BODIES]
 )
 def test_bodies_that_are_refused(port: int, body: bytes, headers: dict[str, str], status: int, expected: Any) -> None:
-    """Each kind of bad body has its status and its words."""
+    """Each kind of bad body has its status and its message."""
     answer = request(port, "POST", SIGNATURES_PATH, body, headers)
     assert answer.status == status
     if isinstance(expected, str):
@@ -660,7 +659,7 @@ BAD_TEXTS = [
 
 @pytest.mark.parametrize("text", BAD_TEXTS, ids=lambda text: ascii(text[:24]))
 def test_texts_of_an_unknown_format(port: int, text: str) -> None:
-    """What cannot be normalised is 400 and stores nothing."""
+    """A text that cannot be canonicalised is 400 and stores nothing."""
     answer = post(port, SIGNATURES_PATH, {"text_signature": text})
     assert (answer.status, answer.json()) == (400, {"text_signature": [NOT_TEXT]})
 
@@ -674,7 +673,7 @@ def test_events_of_an_unknown_format(port: int, text: str) -> None:
 
 
 def test_the_first_check_that_fails_is_the_answer(port: int) -> None:
-    """Accept goes before the type, the type before the body, lengths before the format."""
+    """Accept is checked first, then the type, the body, lengths and the format."""
     broken, plain = b"{", {"Content-Type": "text/plain"}
     assert request(port, "POST", SIGNATURES_PATH, broken, plain | {"Accept": "image/png"}).status == 406
     assert request(port, "POST", SIGNATURES_PATH, broken, plain).status == 415
@@ -836,7 +835,7 @@ def test_an_abi_comes_in_any_of_the_bodies(port: int, make: Callable[[str], tupl
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "message"),
     [
         ({}, "This field is required."), ({"contract_abi": None}, "This field may not be null."),
         ({"contract_abi": ""}, "This field may not be blank."), ({"contract_abi": " \n"}, "This field may not be blank."),
@@ -853,10 +852,10 @@ def test_an_abi_comes_in_any_of_the_bodies(port: int, make: Callable[[str], tupl
     ],
     ids=lambda case: ascii(case)[:40],
 )  # fmt: skip
-def test_abis_that_are_refused(port: int, fields: dict[str, Any], words: str) -> None:
-    """No field, no JSON and no ABI are 400 in the contract's words."""
+def test_abis_that_are_refused(port: int, fields: dict[str, Any], message: str) -> None:
+    """A missing field, broken JSON and a broken ABI are 400 with the contract's message."""
     answer = post(port, ABI_PATH, fields)
-    assert (answer.status, answer.json()) == (400, {"contract_abi": [words]})
+    assert (answer.status, answer.json()) == (400, {"contract_abi": [message]})
 
 
 def nested(depth: int, inner: Any) -> Any:
@@ -877,8 +876,8 @@ def nested(depth: int, inner: Any) -> Any:
     ],
     ids=lambda inputs: ascii(inputs)[:50],
 )  # fmt: skip
-def test_inputs_that_cannot_be_normalised_are_ignored(port: int, inputs: Any) -> None:
-    """An entry of a known kind with broken inputs is ignored or refuses the ABI; it is never a fault of ours."""
+def test_inputs_that_cannot_be_canonicalised_are_ignored(port: int, inputs: Any) -> None:
+    """An entry of a known kind with broken inputs is ignored or refuses the ABI; it is never a server error."""
     answer = import_abi(port, [{"type": "function", "name": "brokenInputs", "inputs": inputs}])
     if answer.status == 400:
         assert answer.json() == {"contract_abi": ["Could not validate ABI"]}
@@ -990,7 +989,7 @@ def test_a_source_that_declares_nothing_is_fine(port: int, body: bytes, headers:
     ],
 )  # fmt: skip
 def test_sources_that_are_refused(port: int, body: bytes, headers: dict[str, str], expected: dict[str, Any]) -> None:
-    """Blank and null code, empty files and what is no file are 400 in the contract's words."""
+    """Blank and null code, empty files and what is no file are 400 with the contract's message."""
     answer = request(port, "POST", SOLIDITY_PATH, body, headers)
     assert (answer.status, answer.json()) == (400, expected)
 
@@ -1002,11 +1001,11 @@ def test_imports_refuse_other_types(port: int, path: str) -> None:
     assert (answer.status, answer.json()) == (415, {"detail": 'Unsupported media type "text/plain" in request.'})
 
 
-# Limits. The port fixture looks whether the server had to say anything of itself.
+# Limits. The port fixture checks that the server logs no error.
 
 
 def refused(answer: Answer | None) -> bool:
-    """A 4xx without a word of our insides, or no answer at all."""
+    """A 4xx without a traceback, or no answer at all."""
     return answer is None or (400 <= answer.status < 500 and b"Traceback" not in answer.body)
 
 
@@ -1056,7 +1055,7 @@ def test_a_chunked_body_is_a_body(port: int) -> None:
     ],
     ids=ascii,
 )  # fmt: skip
-def test_a_length_that_is_none_is_refused(port: int, lines: bytes) -> None:
+def test_a_bad_length_is_refused(port: int, lines: bytes) -> None:
     """A Content-Length given twice, or no number, is a bad request."""
     data = f"POST {SIGNATURES_PATH} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n".encode() + lines
     assert refused(send(port, data + b"Content-Type: application/json\r\n\r\n{}", half_close=True))
@@ -1092,7 +1091,7 @@ def test_a_body_cut_short_stores_nothing(port: int) -> None:
          "no-colon", "zeros", "tls"],
 )  # fmt: skip
 def test_requests_out_of_all_bounds(port: int, data: bytes, statuses: set[int]) -> None:
-    """What no client should send is refused with a 4xx, and never takes the server along."""
+    """Requests that no client should send are refused with a 4xx, and the server goes on."""
     answer = send(port, data.replace(b"Host: a\r\n", b"Host: a\r\nConnection: close\r\n"))
     assert answer is not None
     assert answer.status in statuses
@@ -1114,7 +1113,7 @@ def test_requests_out_of_all_bounds(port: int, data: bytes, statuses: set[int]) 
     ids=lambda query: query[:24],
 )  # fmt: skip
 @pytest.mark.parametrize("headers", [{}, BROWSER], ids=["json", "html"])
-def test_no_query_is_a_fault(port: int, query: str, headers: dict[str, str]) -> None:
+def test_no_query_is_a_server_error(port: int, query: str, headers: dict[str, str]) -> None:
     """Any query is answered or refused, and what is answered in JSON is JSON."""
     answer = get(port, f"{SIGNATURES_PATH}?{query}", headers)
     assert answer.status in (200, 404)
@@ -1137,8 +1136,8 @@ def test_no_host_breaks_the_answer(port: int, host: bytes) -> None:
         assert refused(answer)
 
 
-def test_the_first_version_of_http_is_spoken_too(port: int) -> None:
-    """HTTP/1.0 without a Host gets its answer, with links to the address it called, and is hung up on."""
+def test_http_1_0_is_answered(port: int) -> None:
+    """HTTP/1.0 without a Host gets its answer, with links to the address of the request; then the connection is closed."""
     answer = send(port, f"GET {SIGNATURES_PATH}?page_size=1 HTTP/1.0\r\n\r\n".encode())
     assert answer is not None
     assert answer.status == 200
@@ -1146,7 +1145,7 @@ def test_the_first_version_of_http_is_spoken_too(port: int) -> None:
 
 
 def test_requests_can_share_a_connection(port: int) -> None:
-    """Several requests behind one another on one connection are answered in order, errors between them too."""
+    """Several pipelined requests on one connection are answered in order, errors between them too."""
     paths = [f"{SIGNATURES_PATH}1/", f"{SIGNATURES_PATH}0/", "/nope/", f"{EVENTS_PATH}1/", f"{SIGNATURES_PATH}1/"]
     lines = [f"GET {path} HTTP/1.1\r\nHost: a\r\n" for path in paths]
     lines[-1] += "Connection: close\r\n"
@@ -1163,23 +1162,17 @@ def test_requests_can_share_a_connection(port: int) -> None:
 @pytest.fixture(scope="module")
 def make_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
     """The application over a warehouse of its own, with settings."""
-    paths = Paths(tmp_path_factory.mktemp("memory") / "warehouse")
-    reader = Reader(paths)
-    writer = Writer(paths, reader)
-    yield lambda **more: create_app(Settings(paths.root, **more), reader, writer)
-    writer.close()
-    reader.close()
+    root = tmp_path_factory.mktemp("memory") / "warehouse"
+    with opened(root) as storage:
+        yield lambda **more: create_app(Settings(root, **more), *storage)
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Route]]:
     """The routes of the application."""
-    paths = Paths(tmp_path_factory.mktemp("table") / "warehouse")
-    reader = Reader(paths)
-    writer = Writer(paths, reader)
-    yield routes(Settings(paths.root), reader, writer)
-    writer.close()
-    reader.close()
+    root = tmp_path_factory.mktemp("table") / "warehouse"
+    with opened(root) as storage:
+        yield routes(Settings(root), *storage)
 
 
 def test_the_table_has_the_methods_of_each_resource(make_app: Callable[..., Any], table: list[Route]) -> None:
@@ -1204,7 +1197,7 @@ def test_every_path_of_the_table_redirects_to_its_slash(make_app: Callable[..., 
         assert (answer.status_code, answer.headers["Location"]) == (301, f"{path}?a=b")
 
 
-def test_a_trusted_proxy_s_word_is_taken(make_app: Callable[..., Any]) -> None:
+def test_forwarded_headers_of_a_trusted_proxy_are_used(make_app: Callable[..., Any]) -> None:
     """With trust_proxy the links have the scheme and host that the proxy names."""
     client = falcon.testing.TestClient(make_app(trust_proxy=True))
     for text in ("viaProxy1()", "viaProxy2()"):
@@ -1267,7 +1260,7 @@ def assert_answered(make_app: Callable[..., Any], path: str, body: bytes, conten
 
 @thorough
 @given(post_paths, st.dictionaries(fields, json_values, max_size=3))
-def test_no_json_is_a_fault(make_app: Callable[..., Any], path: str, value: dict[str, Any]) -> None:
+def test_no_json_is_a_server_error(make_app: Callable[..., Any], path: str, value: dict[str, Any]) -> None:
     """JSON of any shape is stored or refused."""
     assert_answered(make_app, path, json.dumps(value).encode(), "application/json")
 
@@ -1281,7 +1274,7 @@ abi_entries = st.dictionaries(
 
 @thorough
 @given(st.lists(abi_entries, max_size=3), st.lists(json_values, max_size=2))
-def test_no_abi_is_a_fault(make_app: Callable[..., Any], entries: list[Any], inputs: list[Any]) -> None:
+def test_no_abi_is_a_server_error(make_app: Callable[..., Any], entries: list[Any], inputs: list[Any]) -> None:
     """An ABI of any shape is imported or refused."""
     for abi in (entries, [function("f") | {"inputs": inputs}], [function("f") | {"inputs": [
         {"type": "tuple", "components": inputs}]}]):  # fmt: skip
@@ -1307,7 +1300,7 @@ def test_no_abi_is_a_fault(make_app: Callable[..., Any], entries: list[Any], inp
          "multipart/form-data; boundary=", "text/plain", 'multipart/form-data; boundary="b', ";", "application/json;"]
     ),
 )  # fmt: skip
-def test_no_body_is_a_fault(make_app: Callable[..., Any], path: str, body: bytes, content_type: str) -> None:
+def test_no_body_is_a_server_error(make_app: Callable[..., Any], path: str, body: bytes, content_type: str) -> None:
     """Bytes of any kind under any type are stored or refused."""
     assert_answered(make_app, path, body, content_type)
 
@@ -1324,7 +1317,9 @@ def test_no_body_is_a_fault(make_app: Callable[..., Any], path: str, body: bytes
         ), max_size=5,
     ),
 )  # fmt: skip
-def test_no_parameters_are_a_fault(make_app: Callable[..., Any], path: str, pairs: list[tuple[str, str]]) -> None:
+def test_no_parameters_are_a_server_error(
+    make_app: Callable[..., Any], path: str, pairs: list[tuple[str, str]]
+) -> None:
     """Parameters of any value give a page, 404 or 406, as JSON."""
     client = falcon.testing.TestClient(make_app())
     answer = client.simulate_get(path, query_string=urlencode(pairs))

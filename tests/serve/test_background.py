@@ -1,4 +1,4 @@
-"""The figures of the statistics page: rendered by another process into a file, and seldom again."""
+"""The figures of the statistics page: rendered by another process into a file, at most every ten minutes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 @pytest.fixture
 def paths(rendered: Paths, tmp_path: Path) -> Paths:
-    """A copy of it."""
+    """A copy of ``rendered``."""
     shutil.copytree(rendered.root, tmp_path / "warehouse")
     return Paths(tmp_path / "warehouse")
 
@@ -58,7 +58,7 @@ def newest(renderer: BackgroundRenderer, version: int) -> RenderedStatistics:
 
 
 def test_figures_of_this_version_are_only_read(paths: Paths) -> None:
-    """No process starts."""
+    """No process is started for them."""
     found = BackgroundRenderer(paths).newest(1)
     assert found is not None
     assert found.version == 1

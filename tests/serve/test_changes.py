@@ -1,4 +1,4 @@
-"""The change feed and the lists' cursors: whoever follows has every row once, whatever happens meanwhile."""
+"""The change feed and the lists' cursors: a client that follows gets every row once."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_what_a_dead_import_reserved_holds_the_feed_back_until_the_next_publishe
     assert held_back(paths)[SIGNATURES] > 10**18
 
 
-def test_an_import_that_died_behind_its_commit_holds_nothing_back(warehouse: Path) -> None:
+def test_an_import_that_died_after_its_commit_holds_nothing_back(warehouse: Path) -> None:
     killed = import_process(warehouse, ["new()", "newer()"], SIGDIR_FAILPOINT="committed")
     assert killed.wait() < 0
     assert read_snapshot(Paths(warehouse)).count(SIGNATURES) == 2
@@ -199,7 +199,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-def test_what_is_asked_wrongly_is_refused(server: Server) -> None:
+def test_bad_parameters_are_refused(server: Server) -> None:
     for query, name in (("collection=x", "collection"), ("after=x", "after"), ("after=e1", "after")):
         answer = get(server.port, f"{CHANGES_PATH}?{query}")
         assert (answer.status, list(answer.json())) == (400, [name])
@@ -230,7 +230,7 @@ def test_a_row_posted_while_an_import_is_in_work_waits_for_it(server: Server) ->
 
 
 class Traffic:
-    """Threads that POST to a server, and mirrors that follow it; each ends with what it failed by."""
+    """Threads that POST to a server, and mirrors that follow it; the exit of the block raises their errors."""
 
     def __init__(self, port: int) -> None:
         self.port = port

@@ -62,7 +62,7 @@ def listed(server: Server, version: str = "latest") -> dict[str, Any]:
 
 
 def followed(server: Server, path: str) -> Answer:
-    """The answer behind redirections."""
+    """The answer after all redirections."""
     answer = get(server.port, path)
     while answer.status in (301, 302):
         answer = get(server.port, answer.header("Location"))
@@ -214,7 +214,7 @@ def test_a_range_holds_while_the_file_is_the_one_meant(server: Server) -> None:
 
 @dataclass
 class _Remote(io.RawIOBase):
-    """A file behind an address, as a Parquet reader elsewhere sees it: nothing but ranges."""
+    """A file at an address, as a remote Parquet reader sees it: it can only fetch ranges."""
 
     port: int
     url: str
@@ -297,8 +297,8 @@ def test_head_of_a_collection_tells_its_kind_and_no_length(server: Server) -> No
     assert (answer.status, answer.body, answer.header("Content-Length")) == (200, b"", "")
 
 
-def test_a_dump_and_the_changes_behind_it_are_everything(server: Server) -> None:
-    """What was POSTed and not folded is in no version, but behind the cursor that the version carries."""
+def test_a_dump_and_the_changes_after_it_are_everything(server: Server) -> None:
+    """A POSTed row that is not folded is in no version, but after the cursor of the newest version."""
     after = listed(server)["changes_after"][EVENT_SIGNATURES]
     dumped = lines_of(server, "/dumps/latest/event-signatures.ndjson")
     answer = get(server.port, f"/api/v1/changes/?collection=event-signatures&after={after}")
@@ -321,15 +321,15 @@ def test_a_file_that_is_not_kept_any_more_is_gone(tmp_path: Path) -> None:
 
 
 def test_digests_are_those_of_the_commits(server: Server) -> None:
-    """No file is read to tell its digest: a file that is damaged is told as it was written."""
+    """Digests come from the commits: no data file is read for them."""
     paths = Paths(server.folder)
     document = {"collection=" + one["url"].removeprefix("/dumps/2/"): one["sha256"] for one in listed(server)["files"]}
     assert document == {name: digest for entry in history(paths) for name, digest in entry["sha256"].items()}
     assert list(paths.cache.glob("*.sha256")) == []
 
 
-def test_digests_that_no_commit_tells_are_computed_and_kept(tmp_path: Path) -> None:
-    """The commits of older releases have none; what was computed stays for as long as the file is used."""
+def test_digests_missing_in_the_commits_are_computed_and_kept(tmp_path: Path) -> None:
+    """Commits of older releases have no digests; a computed one is kept while its file is used."""
     lines = tmp_path / "lines.txt"
     lines.write_text("f(uint256)\nevent E(uint256)\n")
     paths = Paths(tmp_path / "warehouse")

@@ -49,7 +49,7 @@ from tests.serve.support import (
 
 MIB = 1 << 20
 GROWTH_MIB = 400
-"""What the workers together may have grown by, at their peaks, when all of this is over."""
+"""The bound for the growth of the workers' peak memory, together, over all tests."""
 
 THREADS = 4
 WORKERS = 2
@@ -65,7 +65,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     rows.write_text("".join(f"function{number}({types})\n" for number in range(2_000)))
     import_files([rows], folder)
     with serving(folder, *by(request.param), workers=WORKERS) as server:
-        for _ in range(20):  # what the first requests take
+        for _ in range(20):  # memory that the first requests need
             get(server.port, f"{SIGNATURES_PATH}?page_size=1000")
         before = _peaks(server)
         yield server
@@ -88,7 +88,7 @@ def is_granian(served: Server) -> bool:
 
 
 def _peaks(server: Server) -> dict[int, int]:
-    """The most bytes that each process of the server had resident."""
+    """The peak resident bytes of each process of the server."""
     below, peaks = {server.process.pid}, {}
     for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         try:
@@ -103,14 +103,14 @@ def _peaks(server: Server) -> dict[int, int]:
 
 
 def assert_served(server: Server) -> None:
-    """Others are: by each worker, most likely, and for reading as for writing."""
+    """Other clients can read and write. Four reads most likely reach both workers."""
     for _ in range(4):
         assert get(server.port, f"{SIGNATURES_PATH}?page_size=1").status == 200
     assert post_text(server.port, f"served{next(numbers)}()").status == 201
 
 
-def assert_no_fault(answer: Answer | None) -> None:
-    """A word of its own about what is wrong, or none; never a fault of ours."""
+def assert_no_server_error(answer: Answer | None) -> None:
+    """A client error, 501 or no answer, and nothing of our code in it."""
     if answer is not None:
         assert answer.status < 500 or answer.status == 501, answer.body
         assert b"Traceback" not in answer.body
@@ -175,7 +175,7 @@ def test_far_more_slow_bodies_than_threads(server: Server) -> None:
             assert answer_on(connection)[0] == 201
 
 
-def test_slow_bodies_right_behind_a_flood_of_lists(server: Server) -> None:
+def test_slow_bodies_right_after_a_flood_of_lists(server: Server) -> None:
     """Threads are free for bodies right after a flood, and lists are answered meanwhile."""
     flood = head("GET", f"{SIGNATURES_PATH}?page_size=1") * 100
     for _ in range(3):
@@ -198,17 +198,17 @@ def test_slow_bodies_right_behind_a_flood_of_lists(server: Server) -> None:
 
 
 def test_clients_that_read_nothing_hold_nobody_up(server: Server) -> None:
-    """More clients than threads, each with hundreds of requests behind one another, read no answer at all
+    """More clients than threads, each with hundreds of pipelined requests, read no answer at all
     while others are served; then each gets all of them, in order."""
-    asked = [f"{SIGNATURES_PATH}?page_size={1000 if number % 10 else 1}" for number in range(200)]
-    message = b"".join(head("GET", path) for path in asked)
+    paths = [f"{SIGNATURES_PATH}?page_size={1000 if number % 10 else 1}" for number in range(200)]
+    message = b"".join(head("GET", path) for path in paths)
     with ExitStack() as stack:
         hungry = [stack.enter_context(connected(server.port, message)) for _ in range(3 * THREADS * WORKERS)]
         for _ in range(10):
             assert_served(server)
         for connection in hungry[:2]:
             with connection.makefile("rb") as answers:
-                for path in asked:
+                for path in paths:
                     rows = _next_answer(answers)["results"]
                     assert len(rows) == (1000 if path.endswith("1000") else 1)
 
@@ -286,7 +286,7 @@ def test_connections_that_are_torn_are_forgotten(server: Server) -> None:
 
 
 def test_half_closed_connections_are_answered(server: Server) -> None:
-    """A client that has said all it wants may close its side before the answer."""
+    """A client may close its side after the request, and still gets the answer."""
     answer = send(server.port, head("GET", f"{SIGNATURES_PATH}?page_size=1", "Connection: close"), half_close=True)
     assert answer is None or answer.status == 200
 
@@ -371,22 +371,22 @@ def test_floods_of_headers_are_refused(server: Server, flood: bytes) -> None:
             connection = stack.enter_context(connected(server.port))
             try:
                 connection.sendall(head("GET", SIGNATURES_PATH)[:-2] + flood + b"\r\n")
-            except OSError:  # it has heard enough
+            except OSError:  # the server has closed the connection
                 continue
             flooded.append(connection)
         assert_served(server)
         for connection in flooded:
             try:
-                status, told = answer_on(connection)
+                status, content = answer_on(connection)
             except (OSError, HTTPException):
                 continue
             assert status in (400, 431)
-            assert b"Traceback" not in told
+            assert b"Traceback" not in content
 
 
 CHUNKS = {
     "huge size": b"FFFFFFFFFFFFFFFF\r\n{}", "hugest size": b"F" * 4000 + b"\r\n{}", "negative": b"-1\r\n{}\r\n0\r\n\r\n",
-    "no number": b"xyz\r\n{}\r\n0\r\n\r\n", "longer than told": b"1\r\n{}\r\n0\r\n\r\n", "shorter": b"9\r\n{}\r\n0\r\n\r\n",
+    "no number": b"xyz\r\n{}\r\n0\r\n\r\n", "longer than announced": b"1\r\n{}\r\n0\r\n\r\n", "shorter": b"9\r\n{}\r\n0\r\n\r\n",
     "prefix": b"0x2\r\n{}\r\n0\r\n\r\n", "underscore": b"0_2\r\n{}\r\n0\r\n\r\n", "blank": b" 2 \r\n{}\r\n0\r\n\r\n",
     "bare line feeds": b"2\n{}\n0\n\n", "no end": b"2\r\n{}\r\n", "extension": b"2;a=b\r\n{}\r\n0\r\n\r\n",
     "odd extension": b"2;\0\r\n{}\r\n0\r\n\r\n", "trailer": b"2\r\n{}\r\n0\r\nContent-Length: 5\r\n\r\n", "nothing": b"0\r\n\r\n",
@@ -399,12 +399,12 @@ CHUNKS = {
 def test_chunks_that_lie_store_nothing(server: Server, chunks: bytes) -> None:
     message = head("POST", SIGNATURES_PATH, "Content-Type: application/json", "Transfer-Encoding: chunked")
     answer = send(server.port, message + chunks, half_close=True)
-    assert_no_fault(answer)
+    assert_no_server_error(answer)
     assert answer is None or 400 <= answer.status < 500
 
 
 def test_lengths_that_lie_store_nothing(server: Server) -> None:
-    """Longer than the body, shorter, more than there is memory, and beside chunks."""
+    """Lengths over and under the body's, beyond memory, and together with chunks store nothing."""
     body = b"text_signature=lyingLength(uint256)"
     for lines in (
         [f"Content-Length: {len(body) + 1}"], ["Content-Length: 10"], ["Content-Length: " + "9" * 30],
@@ -414,21 +414,21 @@ def test_lengths_that_lie_store_nothing(server: Server) -> None:
     ):  # fmt: skip
         message = head("POST", SIGNATURES_PATH, f"Content-Type: {FORM['Content-Type']}", *lines) + body
         answer = send(server.port, message, half_close=True)
-        assert_no_fault(answer)
+        assert_no_server_error(answer)
         assert answer is None or answer.status >= 400, lines
     assert found(server.port, "lyingLength") == []
 
 
 def test_a_body_of_a_get_is_not_the_next_request(server: Server) -> None:
-    """It is passed over, and does not come into the request behind it."""
+    """The body of a GET is skipped and is not parsed as the next request."""
     inner = head("POST", SIGNATURES_PATH, f"Content-Type: {FORM['Content-Type']}", "Content-Length: 25")
     inner += b"text_signature=smuggled()"
     message = head("GET", f"{SIGNATURES_PATH}?page_size=1", f"Content-Length: {len(inner)}") + inner
     message += head("GET", "/healthz", "Connection: close")
     with connected(server.port, message) as connection, connection.makefile("rb") as answers:
-        told = answers.read()
-    assert told.count(b"HTTP/1.1 ") <= 2
-    assert b"HTTP/1.1 201" not in told
+        received = answers.read()
+    assert received.count(b"HTTP/1.1 ") <= 2
+    assert b"HTTP/1.1 201" not in received
     assert found(server.port, "smuggled") == []
 
 
@@ -465,7 +465,7 @@ def test_expectations_of_who_then_says_nothing(server: Server, expected: str) ->
 )  # fmt: skip
 def test_absurd_requests_are_refused_or_answered(server: Server, line: str) -> None:
     answer = send(server.port, f"{line}\r\nHost: a\r\nConnection: close\r\n\r\n".encode("latin-1"), half_close=True)
-    assert_no_fault(answer)
+    assert_no_server_error(answer)
     if answer is not None:
         assert "X" not in answer.headers
 
@@ -511,14 +511,14 @@ def test_odd_json_is_refused(server: Server, path: str) -> None:
     ]  # fmt: skip
     for value in values:
         for body in (f'{{"{field}": {value}}}', f'{{"{field}": "x", "{field}": {value}}}', f'{{"x": {value}}}', value):
-            assert_no_fault(answer := request(server.port, "POST", path, body.encode(), JSON))
+            assert_no_server_error(answer := request(server.port, "POST", path, body.encode(), JSON))
             assert answer.status in (201, 400), body[:50]
             if path != SOLIDITY_PATH:
                 assert answer.status == 400, body[:50]
     if path == ABI_PATH:
         for value in values:
             for abi in (value, f"[{value}]", f'[{{"type": "function", "name": "f", "inputs": {value}}}]'):
-                assert_no_fault(post(server.port, path, {field: abi}))
+                assert_no_server_error(post(server.port, path, {field: abi}))
 
 
 def test_bodies_over_every_limit_are_refused(server: Server) -> None:
@@ -587,9 +587,9 @@ def test_solidity_that_is_none_is_read_or_refused(server: Server, unit: bytes) -
         lines = [f"Content-Type: {headers['Content-Type']}", f"Content-Length: {len(body)}"]
         with connected(server.port, head("POST", SOLIDITY_PATH, *lines) + body) as connection:
             assert_served(server)
-            status, told = answer_on(connection)
+            status, content = answer_on(connection)
         if size > MIB:
-            told_so = {"source_file": ["Ensure this source has at most 1048576 words and marks."]}
-            assert (status, json.loads(told)) == (400, told_so)
+            expected = {"source_file": ["Ensure this source has at most 1048576 words and marks."]}
+            assert (status, json.loads(content)) == (400, expected)
         else:
-            assert status == 201, told
+            assert status == 201, content

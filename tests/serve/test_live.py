@@ -156,7 +156,7 @@ def test_alternating_requests_always_see_the_newest_row(server: Server) -> None:
 
 
 def test_a_tag_is_the_same_on_every_worker(server: Server) -> None:
-    """While nothing changes, both workers give one ETag, so a client may ask either."""
+    """While nothing changes, both workers give one ETag, so a client may use either worker."""
     tags = set()
     for worker in server.workers():
         with only(server, worker):
@@ -652,7 +652,7 @@ def is_running(pid: int) -> bool:
 
 
 HOSTILE = "import os, pathlib\npathlib.Path(os.environ['MARK']).write_text(__file__)\nraise SystemExit(9)\n"
-"""A module that says that it was executed."""
+"""A module that leaves a mark when it is executed."""
 
 
 @pytest.mark.parametrize("name", ["waitress", "granian"])

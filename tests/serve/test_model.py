@@ -18,7 +18,6 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import falcon.testing
-from Crypto.Hash import keccak
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -42,6 +41,7 @@ from tests.serve.support import (
     FORM,
     JSON,
     LISTS,
+    digest,
     local,
     multipart,
 )
@@ -63,12 +63,11 @@ short_texts = st.builds(
     st.sampled_from("abcdefgh"),
     st.lists(st.sampled_from(["bool", "uint256", "bytes4[]", "(address,bool)"]), max_size=2),
 )
-"""Texts out of few, so that they meet again and again by different ways."""
+"""Few texts, so that the same text often arrives in different ways."""
 
 
 def expected_hash(text: str, collection: Collection) -> bytes:
-    digest: bytes = keccak.new(digest_bits=256, data=text.encode()).digest()
-    return digest[: collection.hash_bytes]
+    return digest(text)[: collection.hash_bytes]
 
 
 @dataclass

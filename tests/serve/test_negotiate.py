@@ -60,7 +60,7 @@ def test_what_an_accept_gets(accept: str, kind: str) -> None:
     ],
 )  # fmt: skip
 def test_who_takes_neither_is_refused(accept: str) -> None:
-    """An Accept that leaves neither JSON nor HTML is 406."""
+    """An Accept that allows neither JSON nor HTML is 406."""
     with pytest.raises(HttpError) as refused:
         representation(accept, "")
     assert (refused.value.status, refused.value.body) == (406, NEITHER)
@@ -92,7 +92,7 @@ def test_format_json_refuses_who_does_not_take_json(accept: str) -> None:
 @pytest.mark.parametrize("format", ["xml", "JSON", "html", "api ", "csv", "\0", "é"])
 @pytest.mark.parametrize("accept", ["", "application/json", "application/xml", FIREFOX])
 def test_an_unknown_format_is_not_found(accept: str, format: str) -> None:
-    """Any other format is 404, whatever Accept says."""
+    """Any other format is 404, whatever Accept is."""
     with pytest.raises(HttpError) as refused:
         representation(accept, format)
     assert (refused.value.status, refused.value.body) == (404, NOT_FOUND)

@@ -1,5 +1,5 @@
-"""The OpenAPI document is true: a real server gets requests that the document allows and requests that it does not,
-and every answer is checked against the document.
+"""A real server gets requests that the OpenAPI document allows and requests that it does not, and every answer is
+checked against the document.
 
 Schemathesis makes the requests; each run makes the same ones.
 """
@@ -31,23 +31,24 @@ from sigdir.serve.dialects import openchain
 from sigdir.serve.lists import resources
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from sigdir.serve.settings import Settings
-from sigdir.serve.writer import Writer
 from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.decode_attempt import REASONS
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
-from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
 from tests.conftest import ROOT, import_files
 from tests.serve.support import (
     ABI_PATH,
+    EVENT,
     EVENTS_PATH,
     HOST,
     JSON,
     SIGNATURES_PATH,
     SOLIDITY_PATH,
+    TOPIC,
+    TRANSFER,
     Server,
     get,
+    opened,
     post_text,
     request,
     serving,
@@ -69,7 +70,7 @@ CHECKS = [
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("openapi") / "warehouse"
-    (rows := folder.with_name("rows.txt")).write_text(f"{TEXT}\nevent {EVENT}\nerror Late()\n")
+    (rows := folder.with_name("rows.txt")).write_text(f"{TRANSFER}\nevent {EVENT}\nerror Late()\n")
     import_files([rows], folder)
     with serving(folder) as server:
         for number in range(3):
@@ -109,8 +110,7 @@ NOT_ROUTES = {"/api/v1/signatures"}
 PAGES = "/serve/pages/"
 """The folder of the pages for people, which the document leaves out."""
 
-TEXT, EVENT = "transfer(address,uint256)", "Transfer(address,address,uint256)"
-SELECTOR, TOPIC = "a9059cbb", "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+SELECTOR = "a9059cbb"
 
 
 @pytest.fixture(scope="module")
@@ -124,10 +124,9 @@ def test_the_document_has_every_operation(described: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Any:
-    paths = Paths(tmp_path / "warehouse")
-    reader = Reader(paths)
-    return create_app(Settings(paths.root), reader, Writer(paths, reader))
+def app(warehouse: Path) -> Iterator[Any]:
+    with opened(warehouse) as storage:
+        yield create_app(Settings(warehouse), *storage)
 
 
 def test_a_route_of_the_application_is_in_the_document(app: Any) -> None:

@@ -17,7 +17,6 @@ from sigdir.serve.app import create_app
 from sigdir.serve.dialects import openchain
 from sigdir.serve.settings import MIB, Settings
 from sigdir.serve.texts import canonical_text, canonical_texts
-from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import (
     COLLECTIONS,
     EVENT_SIGNATURES,
@@ -26,8 +25,6 @@ from sigdir.signatures.collections import (
 )
 from sigdir.signatures.grammar import GrammarError
 from sigdir.warehouse.index.records import render_lines
-from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
 from tests.conftest import import_files
 from tests.serve.conftest import MANY
 from tests.serve.support import (
@@ -40,6 +37,7 @@ from tests.serve.support import (
     Server,
     digest,
     get,
+    opened,
     post,
     request,
     segment_of,
@@ -347,9 +345,6 @@ def test_an_exports_chunks_are_small() -> None:
 def test_slow_exports_leave_threads_free(tmp_path: Path) -> None:
     """Exports take at most half of a worker's threads. One that ends returns its permit."""
     import_texts(tmp_path, ["a()", "b()"])
-    reader = Reader(Paths(tmp_path / "warehouse"))
-    writer = Writer(Paths(tmp_path / "warehouse"), reader)
-    app = create_app(Settings(tmp_path / "warehouse", threads=4), reader, writer)
     statuses: list[str] = []
 
     def start(status: str, headers: list[tuple[str, str]]) -> None:
@@ -358,17 +353,17 @@ def test_slow_exports_leave_threads_free(tmp_path: Path) -> None:
     def export() -> Any:
         return app(falcon.testing.create_environ(EXPORT), start)
 
-    first, second = export(), export()
-    third = export()
-    assert statuses == ["200", "200", "503"]
-    first.close()
-    first.close()  # once is enough
-    fourth, fifth = export(), export()
-    assert statuses[3:] == ["200", "503"]
-    assert b"".join(fourth) == b"".join(second) != b""
-    assert b'"ok":false' in b"".join(third) == b"".join(fifth)
-    writer.close()
-    reader.close()
+    with opened(tmp_path / "warehouse") as storage:
+        app = create_app(Settings(tmp_path / "warehouse", threads=4), *storage)
+        first, second = export(), export()
+        third = export()
+        assert statuses == ["200", "200", "503"]
+        first.close()
+        first.close()  # the second close has no effect
+        fourth, fifth = export(), export()
+        assert statuses[3:] == ["200", "503"]
+        assert b"".join(fourth) == b"".join(second) != b""
+        assert b'"ok":false' in b"".join(third) == b"".join(fifth)
 
 
 def import_texts(folder: Path, texts: list[str]) -> None:

@@ -120,7 +120,7 @@ def test_previous_leads_back_over_the_same_pages(data: st.DataObject, size: int)
 @settings(deadline=None)
 @given(st.data(), st.integers(1, 10), st.integers(1, 12))
 def test_any_page_is_its_slice(data: st.DataObject, size: int, number: int) -> None:
-    """A page asked for by its number has the rows of that number, and links to its neighbours alone."""
+    """A numbered page has its rows, and links only to the pages next to it."""
     rows = data.draw(rows_of(max_size=30))
     segments = data.draw(cuts(rows))
     pages = max(1, -(-len(rows) // size))
@@ -139,7 +139,7 @@ def test_any_page_is_its_slice(data: st.DataObject, size: int, number: int) -> N
 @given(rows=st.integers(0, 3000), size=st.one_of(st.integers(1, 2000), st.just(None)))
 @settings(deadline=None, max_examples=40)
 def test_pages_are_counted_with_at_most_a_thousand_rows(rows: int, size: int | None) -> None:
-    """A page has 100 rows unless asked otherwise, and never over 1000."""
+    """A page has 100 rows by default and at most 1000."""
     segment = segment_of([Row(number + 1, NOON_US + number, "f()", b"abcd") for number in range(rows)])
     page = answer([segment], "" if size is None else f"page_size={size}")
     most = min(size or 100, 1000)
@@ -154,7 +154,7 @@ def test_a_link_keeps_the_page_size_that_was_asked_for() -> None:
 
 
 def test_a_list_without_rows_has_one_empty_page() -> None:
-    """Page 1 and page=last of nothing are empty; page 2 is none."""
+    """Without rows, page 1 and page=last are empty and page 2 does not exist."""
     for query in ("", "page=1", "page=last", "text_signature=x"):
         assert answer([], query) == {"count": 0, "next": None, "previous": None, "results": []}
     with pytest.raises(InvalidPage):
@@ -177,14 +177,14 @@ def test_pages_that_are(wanted: str, number: int) -> None:
 
 @pytest.mark.parametrize("wanted", BAD_PAGES, ids=lambda wanted: ascii(wanted)[:20])
 def test_pages_that_are_not(wanted: str) -> None:
-    """What is no number, not positive, or past the end is an invalid page and no other error."""
+    """Anything that is not a number from 1 to the last page is an invalid page, and no other error."""
     with pytest.raises(InvalidPage):
         page_number(wanted, 7)
 
 
 @pytest.mark.parametrize("zeros", [19, 4300, 16_000])
 def test_leading_zeros_of_a_page_do_no_harm(zeros: int) -> None:
-    """However many zeros stand before a number, it is that number, or an invalid page, but no fault."""
+    """Leading zeros, however many, change no number; the page is found or invalid."""
     with suppress(InvalidPage):
         assert page_number("0" * zeros + "3", 7) == 3
 
@@ -405,7 +405,7 @@ def test_moments(value: str, shift: timedelta) -> None:
     ],
     ids=ascii,
 )  # fmt: skip
-def test_what_is_no_moment(value: str) -> None:
+def test_invalid_moments(value: str) -> None:
     """Anything else, also a bare date or a zone that no clock has, is no moment."""
     assert parse_time(value) is None
 
@@ -416,7 +416,7 @@ def test_what_is_no_moment(value: str) -> None:
     st.integers(-14 * 60, 14 * 60),
 )
 def test_moments_are_datetime_s(at: datetime, minutes: int) -> None:
-    """What isoformat writes, in any zone, is the same moment that datetime says."""
+    """A moment written by isoformat, in any zone, parses to the same moment."""
     zoned = at.replace(tzinfo=timezone(timedelta(minutes=minutes)))
     expected = (zoned - EPOCH) // timedelta(microseconds=1)
     assert parse_time(zoned.isoformat()) == expected
@@ -507,7 +507,7 @@ def test_a_fragment_is_found_as_str_finds_it(held: list[str], fragment: str, sla
 @settings(deadline=None)
 @given(st.lists(texts, min_size=2, max_size=20), st.data())
 def test_a_fragment_across_two_rows_is_in_neither(held: list[str], data: st.DataObject) -> None:
-    """What stands at the end of one text and the beginning of the next is not found unless a text has it."""
+    """A fragment that spans the end of one text and the beginning of the next is not found."""
     at = data.draw(st.integers(0, len(held) - 2))
     left, right = held[at], held[at + 1]
     fragment = left[-data.draw(st.integers(1, len(left))) :] + right[: data.draw(st.integers(1, len(right)))]
@@ -549,7 +549,7 @@ def test_a_fragment_is_found_at_either_end_of_texts_of_any_length(length: int, w
 
 
 def test_more_matches_than_one_turn_of_the_scan_takes() -> None:
-    """Where more rows match than the scan hands over at once, it goes on where it stopped."""
+    """If more rows match than one turn of the scan returns, the next turn continues after them."""
     rows = [Row(number, NOON_US + number, f"f{number}(aab)", b"abcd") for number in range(1, 20_001)]
     segment = segment_of(rows)
     assert rows_with(segment, "AAB") == list(range(20_000))

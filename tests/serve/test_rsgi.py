@@ -1,4 +1,4 @@
-"""What the application is told about a request that granian took."""
+"""The WSGI environ that the application gets for a request of granian."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def dict_of(headers: tuple[tuple[str, str], ...]) -> Any:
 
 
 def test_a_request_has_the_names_of_wsgi() -> None:
-    """Method, path, query and version; the two headers that WSGI calls by other names."""
+    """Method, path, query and version; the two headers that have other names in WSGI."""
     given = environ(
         ("host", "a"), ("content-type", "text/plain"), ("content-length", "5"), ("if-none-match", '"x"'),
         method="POST", path="/p/", query_string="q=1", http_version="1",
@@ -32,12 +32,12 @@ def test_a_request_has_the_names_of_wsgi() -> None:
 
 
 def test_text_is_bytes_as_latin_1() -> None:
-    """As PEP 3333 has it."""
+    """PEP 3333 requires strings of bytes decoded as Latin-1."""
     assert environ(path="/\u20ac/")["PATH_INFO"] == "/\u20ac/".encode().decode("latin-1")
 
 
 def test_repeated_headers_are_joined() -> None:
-    """By commas, and cookies by semicolons."""
+    """Repeated headers are joined by commas, cookies by semicolons."""
     given = environ(("accept", "a/b"), ("accept", "c/d"), ("cookie", "e=f"), ("cookie", "g=h"))
     assert (given["HTTP_ACCEPT"], given["HTTP_COOKIE"]) == ("a/b,c/d", "e=f;g=h")
 

@@ -1,4 +1,4 @@
-"""A server whose storage is full, read-only or damaged: 503 and a line in the log, and well again once it is mended."""
+"""A server whose storage is full, read-only or damaged: 503 and a line in the log, and it recovers once the storage does."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def test_a_full_disk_refuses_posts_and_no_more(tmp_path: Path) -> None:
 
 
 def test_a_new_file_that_is_damaged_is_named_and_read_once_it_is_mended(tmp_path: Path) -> None:
-    """Requests are refused rather than answered without its rows."""
+    """Requests are refused: no answer may lack the rows of that file."""
     warehouse = tmp_path / "warehouse"
     import_files([lines_file(tmp_path, "old", 50)], warehouse)
     with serving(warehouse, workers=1) as server:
         assert len(whole(server.port)) == 50
-        shutil.rmtree(warehouse / "cache")  # nobody builds the new file's index before the server asks
+        shutil.rmtree(warehouse / "cache")  # so the server must build the index of the new file
         import_files([lines_file(tmp_path, "new", 50)], warehouse)
         file = read_snapshot(Paths(warehouse)).files[SIGNATURES][-1].path
         content = file.read_bytes()
@@ -127,7 +127,7 @@ def staging_that_is_none(paths: Paths) -> None:
     "damage", [shortened_data_file, missing_data_file, lost_log_entry, empty_log_entry, staging_that_is_none]
 )
 def test_what_keeps_a_worker_from_starting_is_named(tmp_path: Path, damage: Callable[[Paths], None]) -> None:
-    """In one line, by one of the errors that a worker tells without a traceback."""
+    """The command fails with one line and no traceback."""
     paths = Paths(tmp_path / "warehouse")
     for name in ("one", "two"):
         import_files([lines_file(tmp_path, name, 50)], paths.root)
@@ -148,7 +148,7 @@ def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
 
 
 def fold_state(server: Server) -> str | None:
-    """What /readyz says of folding; it is ready either way."""
+    """The state of folding in /readyz, which is 200 either way."""
     answer = get(server.port, "/readyz")
     assert (answer.status, answer.json()["status"]) == (200, "ok")
     state: str | None = answer.json().get("fold")
@@ -164,7 +164,7 @@ def test_readyz_names_since_when_folding_fails(tmp_path: Path) -> None:
     paths.lock.mkdir()  # what cannot be locked cannot be published into
     started = datetime.now(UTC).replace(microsecond=0)
     with serving(paths.root, workers=1, fold_every=0.5) as server:
-        state = until(lambda: fold_state(server), "/readyz to say that folding fails")
+        state = until(lambda: fold_state(server), "/readyz to show that folding fails")
         assert started <= datetime.fromisoformat(state.removeprefix("failing since ")) <= datetime.now(UTC)
         assert post_text(server.port, "meanwhile()").status == 201
         paths.lock.rmdir()
@@ -173,7 +173,7 @@ def test_readyz_names_since_when_folding_fails(tmp_path: Path) -> None:
         paths.lock.unlink()
         paths.lock.mkdir()
         assert post_text(server.port, "last()").status == 201
-        state = until(lambda: fold_state(server), "/readyz to say that folding fails again")
+        state = until(lambda: fold_state(server), "/readyz to show that folding fails again")
         since = datetime.fromtimestamp(paths.last_fold.stat().st_mtime, UTC).replace(microsecond=0)
         assert datetime.fromisoformat(state.removeprefix("failing since ")) == since
         paths.lock.rmdir()

@@ -62,7 +62,7 @@ def test_a_thread_and_those_that_it_starts() -> None:
 
 @pytest.mark.parametrize("server", ["waitress", "granian"])
 def test_the_workers_of_a_server_and_not_its_folder(tmp_path: Path, server: str) -> None:
-    """All threads that answer are started by one that has asked for short slices."""
+    """All threads that answer inherit short slices from the thread that starts them."""
     slice_of(0)
     with serving(tmp_path / "warehouse", *by(server), fold_every=60) as running:
         assert post_text(running.port, "short()").status == 201

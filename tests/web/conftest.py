@@ -65,12 +65,12 @@ def page_of(browser: Browser, server: Server) -> Iterator[Open]:
         contexts.append(context)
         page = context.new_page()
 
-        def heard(text: str) -> None:
+        def check(text: str) -> None:
             if not (expected and expected in text):
                 complaints.append(f"{page.url}: {text}")
 
-        page.on("console", lambda message: heard(message.text) if message.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: heard(str(error)))
+        page.on("console", lambda message: check(message.text) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: check(str(error)))
         page.on("request", lambda request: requested.append(request.url))
         page.goto(path)
         return page

@@ -135,7 +135,7 @@ def test_browsing_goes_to_the_oldest_row_and_back(page_of: Open) -> None:
 
 
 def test_copy_buttons_copy(page_of: Open) -> None:
-    """A button copies its hash and says so."""
+    """A button copies its hash and shows Copied."""
     page = page_of("/search/?q=0xa9059cbb", permissions=["clipboard-read", "clipboard-write"])
     button = page.get_by_role("button", name="Copy hash").first
     button.click()

@@ -245,7 +245,7 @@ def count(server: Server, text: str) -> int:
                 {"Sec-Fetch-Site": "cross-site", "Origin": "the server's own"}]
 )  # fmt: skip
 def test_a_form_of_another_site_does_nothing(server: Server, path: str, headers: dict[str, str]) -> None:
-    """It gets neither a preview nor stored."""
+    """It is neither previewed nor stored."""
     own = f"http://{HOST}:{server.port}"
     headers = {name: own if value == "the server's own" else value for name, value in headers.items()}
     text = "forged(uint256)"
@@ -327,7 +327,7 @@ def test_invalid_utf8_is_rejected_with_its_column(server: Server) -> None:
                        ("f(Set.Data storage)", "a type that only library functions accept; it has no canonical text")]
 )  # fmt: skip
 def test_a_rejected_line_says_what_to_correct(server: Server, line: str, message: str) -> None:
-    """In words for a user who pasted a list: no mention of ABIs, and a hint at other files."""
+    """The message fits a user who pasted a list: it names no ABIs, and mentions other files."""
     page = visible(send_form(server, {"text": line, "kind": "list"}))
     assert message in page
     assert "of an ABI" not in re.sub(r"Signatures, an ABI.*", "", page, flags=re.DOTALL)

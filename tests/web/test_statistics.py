@@ -34,17 +34,17 @@ def report(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def heard() -> list[str]:
+def events() -> list[str]:
     return []
 
 
 @pytest.fixture
-def opened(browser: Browser, report: Path, heard: list[str]) -> Iterator[Page]:
-    """The report from a file, on a phone, without scripts; ``heard`` gets its requests and console messages."""
+def opened(browser: Browser, report: Path, events: list[str]) -> Iterator[Page]:
+    """The report from a file, on a phone, without scripts; ``events`` gets its requests and console messages."""
     context = browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 844})
     page = context.new_page()
-    page.on("request", lambda request: heard.append(request.url))
-    page.on("console", lambda message: heard.append(message.text))
+    page.on("request", lambda request: events.append(request.url))
+    page.on("console", lambda message: events.append(message.text))
     page.goto(report.as_uri())
     yield page
     context.close()
@@ -91,11 +91,11 @@ def test_the_table_opens_by_key(drawn: Page) -> None:
     expect(table.get_by_role("rowheader", name="address", exact=True)).to_be_visible()
 
 
-def test_the_report_makes_no_requests(opened: Page, report: Path, heard: list[str]) -> None:
+def test_the_report_makes_no_requests(opened: Page, report: Path, events: list[str]) -> None:
     """From a file, without scripts: styled, not wider than a phone, and without a request or an error."""
     assert opened.locator("figure").count() == FIGURES
     for figure in opened.locator("figure svg").all():
         box = figure.bounding_box()
         assert box is not None
         assert 300 < box["width"] <= 390 - box["x"]
-    assert heard == [report.as_uri()]
+    assert events == [report.as_uri()]
