@@ -1,1 +1,1 @@
-"""Files to published rows: read, normalise, hash, dedupe, publish. Imports the warehouse floor."""
+"""Jobs that read or write files: import, export, mirror."""

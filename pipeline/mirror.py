@@ -1,10 +1,10 @@
 """A private copy of another directory. Running the mirror again fetches what is new.
 
-A directory of this project has a feed of changes: rows in id order, with a cursor. A server with the 4byte
-API has pages. They are walked from the newest row to the first page on which every row is known; the first
-walk goes to the end. The rows are imported like any file, with the directory's URL as the source. They get
-ids and times of this warehouse in the order of the original's, because the lines of a walk are reversed
-before the import.
+A directory of this project has a change feed: rows in id order, with a cursor. Other servers with
+4byte.directory's API have pages only. A walk reads them from the newest row to the first page without a new
+row; the first walk goes to the last page. The rows are imported like any file, with the directory's URL as
+the source. They get ids and times of this warehouse in the original's order, because the lines of a walk are
+reversed before the import.
 
 Invariants
     Fetched rows are appended to a spool and synced before the state that counts them is written. Bytes
@@ -14,8 +14,8 @@ Invariants
     Rows that are added during a walk move other rows to later pages, never to earlier ones. So a walk that
     continues after hours sees some rows twice and misses none. The next walk fetches the added rows.
 
-A walk relies on ids that rise with time. A server that shows rows late with older ids, as ours does when an
-import is published while rows are POSTed, must be mirrored by its feed.
+A walk relies on ids that rise with time. A server of this project shows rows of older ids late if rows are
+POSTed while an import is published. Mirror it by its feed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from sigdir.warehouse.paths import Paths, folder_lock, mirror_spool, mirror_stat
 Way = Literal["changes", "pages"]
 
 PAGE_BYTES = 1 << 24
-"""The largest page. A hundred texts of maximum length have 7 MB."""
+"""The largest page accepted. A hundred texts of maximum length have 7 MB."""
 CHANGES_BYTES = 1 << 26
 CHANGES_ROWS = 20_000
 """Rows per request to the feed, about 3 MB. Fewer after an answer that was too large."""
@@ -212,7 +212,7 @@ class _Copy:
                 if not state.pages:
                     raise
                 page = Page([], [], more=False)  # rows were removed during the walk
-            if fetched == 0 and not state.known and page.ids:  # the length of a first walk is known
+            if fetched == 0 and not state.known and page.ids:  # a first walk reads every page
                 self.progress.stage(self.collection, -(-page.count // len(page.ids)))
                 self.progress.advance(state.pages)
             fetched += 1

@@ -7,16 +7,16 @@
                                publish <- select new <--+      (the publish lock is held)
 
 1. ``find`` the inputs that the paths name. A member of an archive is an input like a file in a folder.
-2. ``open_each`` unpacks one input after the other in a background thread.
+2. ``open_each`` opens one input after the other, decompressed, in a background thread.
 3. ``detect`` its format. The format's reader yields the input's candidates in batches.
-4. ``canonicalise`` each batch: encoding, grammar, hash. One thread per core does so, a bounded number
-   of batches ahead, and results come in order.
+4. ``canonicalise`` each batch: encoding, grammar, hash. There is one thread per core, a bounded number of
+   batches is in flight, and results come in order.
 5. Accepted rows go to spill files and rejects to a rejects file in the run's folder, so memory does not
    grow with the input.
 6. Under the publish lock, select the rows that the warehouse lacks and publish them as one version.
 
-Formats whose inputs refer to each other (Solidity) take what they need as their inputs come by, and
-yield their candidates after all other inputs.
+The reader of a format whose inputs refer to each other (Solidity) gets them one by one, and yields their
+candidates after all other inputs.
 """
 
 from __future__ import annotations
@@ -121,17 +121,17 @@ def run_import(options: Options, progress: Reporter) -> ImportReport:
 def _check_format(name: str | None) -> None:
     if name is not None and by_name(name) is None:
         known = ", ".join(format.name for format in FORMATS)
-        raise BadInput(name, f"no such format; there are {known}")
+        raise BadInput(name, f"no such format; the formats are {known}")
 
 
 def _make_garbage_collection_rare() -> None:
-    # Row-wise readers create millions of tuples and no cycles. With the default threshold a third of
-    # their time goes into looking for cycles.
+    # Row-wise readers create millions of tuples and no cycles. With the default threshold the search for
+    # cycles takes a third of their time.
     gc.set_threshold(200_000, 20, 100)
 
 
 def _check_warehouse(paths: Paths, options: Options) -> None:
-    """Fail early, before hours of reading, if the warehouse cannot be used or the memory limit is invalid."""
+    """Fail before hours of reading if the warehouse cannot be used or the memory limit is invalid."""
     read_snapshot(paths)
     connect(paths, options.memory_limit, options.threads).close()
 
@@ -160,8 +160,8 @@ def _read(run: _Run, sources: list[Source]) -> None:
                     run.progress.rows(result.read)
         run.state.finish_reading()
     if not run.report.files:
-        looked = f"{len(run.report.skipped):,} files looked at"
-        raise BadInput(", ".join(run.options.paths), f"nothing of a known format ({looked})")
+        tried = f"{len(run.report.skipped):,} files tried"
+        raise BadInput(", ".join(run.options.paths), f"no file of a known format ({tried})")
     failpoints.reach("read")
 
 
@@ -192,12 +192,12 @@ def _choose_format(source: Source, name: str | None) -> Format | None:
         return by_name(name)
     format = detect(source)
     if format is None and source.explicit:
-        raise BadInput(source.name, "of no known format; name one with --format")
+        raise BadInput(source.name, "unknown format; name it with --format")
     return format
 
 
 def _canonicalise_task(task: ReadTask, default: int) -> list[BatchResult]:
-    """Run in a worker thread: parse the block if that is still to do, then canonicalise its batches."""
+    """Run in a worker thread: parse the task if it is not parsed yet, then canonicalise its batches."""
     batches = [task] if isinstance(task, Candidates) else task()
     return [canonicalise(batch, default) for batch in batches]
 
@@ -231,7 +231,7 @@ def _publish(run: _Run) -> None:
 
 
 def _select_new(run: _Run, snapshot: Snapshot, staged: Staged) -> None:
-    """Decide which accepted rows are neither in the snapshot nor staged nor repeated in this import."""
+    """Find the accepted rows that are not in the snapshot, not staged and not earlier in this import."""
     with run.stage("dedupe", 0):
         options = run.options
         with connect(run.paths, options.memory_limit, options.threads, run.state.folder) as engine:
@@ -250,7 +250,7 @@ def _checked_ids(snapshot: Snapshot, staged: Staged) -> dict[Collection, int]:
 
 
 def _import_with_rejects(paths: Paths, digest: str | None) -> int | None:
-    """The import that has the same rejects already."""
+    """The number of an earlier import with the same rejects, or None."""
     if digest is None:
         return None
     for entry in history(paths):
@@ -260,7 +260,7 @@ def _import_with_rejects(paths: Paths, digest: str | None) -> int | None:
 
 
 def _log_entry(run: _Run) -> dict[str, object]:
-    """This import's entry in the log. The publisher asks for it last, when the counts are final."""
+    """This import's entry in the log. The publisher calls this last, when the counts are final."""
     run.state.count_imported()
     return {
         "kind": "import",

@@ -1,1 +1,1 @@
-"""HTTP over the warehouse and the pipeline. Empty until the server joins."""
+"""The HTTP layer: the APIs, the pages for people, the servers."""

@@ -1,7 +1,7 @@
 """The HTTP application: one table of all routes.
 
-``create_app`` is given all it needs. Redirects to the final slash and Allow derive from the table. A request takes
-one View and keeps it, so an answer never mixes two versions.
+The Allow header and the redirects to the final slash derive from the table. A request uses one View throughout, so
+an answer never mixes two versions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from sigdir.warehouse.paths import Paths
 
 
 def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
-    """The WSGI application over one warehouse."""
+    """The WSGI application of one warehouse."""
     table = routes(settings, reader, writer)
     app: Any = falcon.App()
     app.add_middleware([Negotiation(table), CrossOrigin()])
@@ -56,14 +56,14 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
 
 
 def routes(settings: Settings, reader: Reader, writer: Writer) -> list[Route]:
-    """Every route: its path, what answers there, its methods."""
+    """Every route: its path, its resource, its methods."""
     paths = Paths(settings.warehouse.absolute())
     streams = StreamLimit(settings.threads)
     versions = dumps.Versions(paths, reader)
     cache, names, origins = PageCache(CACHE_BYTES), Names(), Origins(paths)
     # fmt: off
     return [
-        # The 4byte contract.
+        # 4byte.directory's API.
         Route("/api/v1/signatures/", ListResource(SIGNATURES, settings, reader, writer), "GET, POST, HEAD, OPTIONS"),
         Route("/api/v1/signatures/{id}/", RowResource(SIGNATURES, reader), "GET, HEAD, OPTIONS"),
         Route("/api/v1/event-signatures/", ListResource(EVENTS, settings, reader, writer), "GET, POST, HEAD, OPTIONS"),

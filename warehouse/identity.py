@@ -52,14 +52,12 @@ def read_identity(paths: Paths) -> Identity:
 
 
 def usable_identity(paths: Paths) -> Identity:
-    """The folder's format and id; raises UnreadableWarehouse where this version cannot use it."""
+    """The folder's format and id; raises UnreadableWarehouse if this version cannot use it."""
     found = read_identity(paths)
     if found.unfinished:
         raise UnreadableWarehouse(f"{paths.root} is an unfinished backup: run `sigdir backup` into it again")
     if found.format != FORMAT:
-        cure = (
-            "`sigdir fold` brings it up, while no server runs" if found.format in STEPS else "use the one that made it"
-        )
+        cure = "stop all servers and run `sigdir fold`" if found.format in STEPS else "use the version that made it"
         raise UnreadableWarehouse(f"{paths.root} has format {found.format}; this version reads format {FORMAT}: {cure}")
     return found
 

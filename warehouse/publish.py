@@ -1,24 +1,26 @@
 """How rows become visible: data files first, one commit last.
 
 Invariants
-    One publisher at a time: it holds ``publish.lock``, which the kernel drops with its process.
+    One publisher at a time: it holds ``publish.lock``, which the kernel releases when the process ends.
     Nothing of a batch is visible until the commit, and all of it after the commit.
     A reserved id or time is never given out again, whether the publish succeeds or not.
-    Rows POSTed during a publish are visible before the batch's rows, although their ids are higher. Staging
-    records from which id on rows may still appear (``View.stable_up_to``) until the commit or ``recover``.
-    POST waits only for the two short staging transactions, never for the writing between them.
+    Rows POSTed during a publish are visible before the batch's rows, although their ids are higher. Until the
+    commit or ``recover``, staging records the first id that may still appear (``View.stable_up_to``).
+    POST waits only for the exclusive staging transactions: one of step 1, one to four of step 3. All are
+    short except the fourth of step 3, which may rewrite files.
 
 Protocol
     1. In one staging transaction: reserve the ids and times of the batch, read the staged rows below
        them, and record the run as unfinished. Rows POSTed from here on get higher ids.
     2. Write and sync the files of the batch, and one file of those staged rows: every import folds too.
-    3. In one staging transaction: if rows were POSTed since the batch was deduped, look their texts up in
-       the batch and write the files that hold them again without them. The POSTed row keeps the text; ids
-       may have gaps. Then commit to the log, sync the log, and delete the folded rows from staging.
+    3. In one staging transaction: read the rows that were POSTed since the batch was deduped. If there are
+       none, commit to the log, sync the log, and delete the folded rows from staging. Otherwise end the
+       transaction, rewrite the files that hold one of their texts without it, and repeat. The fourth
+       transaction rewrites and commits at once. The POSTed row keeps the text; ids may have gaps.
 
-    The commit carries one transaction number per collection, its highest id: the watermark. Because of it
-    a publisher that missed a commit fails instead of repeating rows, and readers know which staged rows
-    are folded, so that a crash between the commit and the deletion shows no row twice.
+    The commit carries one transaction number per collection, its highest id: the watermark. With it a
+    publisher that missed a commit fails instead of repeating rows. Readers know from it which staged rows
+    are folded, so a crash between the commit and the deletion shows no row twice.
 
     A crash at any point leaves files that no commit names, staged rows at or below the watermark,
     or neither; ``Publisher.recover`` removes both at the next publish.
@@ -48,7 +50,7 @@ from sigdir.warehouse.snapshot import Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.staging import Range, StagedRow, Staging, Transaction
 
 _LATE_ROUNDS = 3
-"""So often late rows are looked up while POST goes on; after that POST waits."""
+"""Rounds that remove late rows' texts while POST goes on. POST waits for the round after them."""
 
 Summary = Callable[[], Mapping[str, Any]]
 """Called for a commit's summary once its rows are final."""
@@ -63,9 +65,9 @@ class Published:
 
 
 class Publisher:
-    """The one process that may publish. Use as a context; raises Busy where the lock is held and ``wait`` is off.
+    """The one process that may publish. Use as a context; raises Busy if ``wait`` is off and the lock is held.
 
-    ``on_wait`` is called with a message, naming the lock's holder, before waiting for it.
+    Before it waits, ``on_wait`` is called with a message that names the process that holds the lock.
     """
 
     def __init__(
@@ -141,12 +143,11 @@ class Publisher:
         rejects: Path | None = None,
         progress: Progress = lambda _: None,
     ) -> Published:
-        """Make the batches visible, and all staged rows with them, in one new version.
+        """Make the batches visible in one new version, together with the staged rows below them.
 
-        ``checked`` is, for each collection, the highest staged id that the batch was deduped
-        against. ``summary`` is called when the batches are final; the run, the import's number and the
-        row counts are added to its result. ``rejects`` is a finished rejects file to keep with the
-        import. Raises CommitConflict.
+        ``checked`` is the highest staged id that each collection's batch was deduped against. ``summary``
+        is called when the batches are final; the run, the import's number and the row counts are added to
+        its result. ``rejects`` is a finished rejects file to keep with the import. Raises CommitConflict.
         """
         publication = _Publication(self._paths, self.staging, self.snapshot, run, self._threads)
         import_id = publication.run_to_commit(batches, checked, summary, rejects, progress)
@@ -156,7 +157,7 @@ class Publisher:
 
 
 def fold(paths: Paths, wait: bool = True) -> Published | None:
-    """Move the staged rows into the table; None where there are none. Raises Busy."""
+    """Move the staged rows into the table; None if there are none. Raises Busy."""
     with Publisher(paths, threads=1, wait=wait) as publisher:
         if not any(publisher.staged(collection) for collection in COLLECTIONS):
             return None
@@ -188,7 +189,7 @@ class _Publication:
         rejects: Path | None,
         progress: Progress,
     ) -> int:
-        """All steps; returns the import's number, 0 where there is no batch."""
+        """All steps; returns the import's number, 0 without a batch."""
         for collection in COLLECTIONS:
             make_folder(self._paths.partition(collection))
         reserved = self._reserve(batches)
@@ -205,7 +206,7 @@ class _Publication:
 
     def _reserve(self, batches: Mapping[Collection, Batch]) -> _Reservation:
         """Step 1."""
-        last_import = log.last_import(self._paths) if batches else 0  # 40 ms after a thousand folds: POST need not wait
+        last_import = log.last_import(self._paths) if batches else 0  # 40 ms after a thousand folds, while POST goes on
         import_id = 0
         ranges, folded, watermarks = {}, {}, {}
         with self._staging.exclusive() as staging:
@@ -236,7 +237,10 @@ class _Publication:
         reserved: _Reservation,
         summary: Summary,
     ) -> None:
-        """Step 3. Late rows are looked up while POST goes on, but for the last round."""
+        """Step 3. Up to four rounds, each in an exclusive staging transaction, for which POST waits.
+
+        The first three rewrite files for late rows after their transaction, the fourth inside it.
+        """
         for round_number in range(_LATE_ROUNDS + 1):
             committed = False
             try:
@@ -251,7 +255,7 @@ class _Publication:
             except UnreadableWarehouse:
                 if not committed:
                     raise
-                # The version is published: rows left in staging count as folded, and the next publish deletes them.
+                # The version is published. Rows still in staging count as folded; the next publish deletes them.
             if committed:
                 return
             files.remove_texts(late)
@@ -282,10 +286,10 @@ def _late_rows(staging: Transaction, batches: Mapping[Collection, Batch], checke
 
 
 def build_indexes(paths: Paths, files: Iterable[WrittenFile], threads: int) -> None:
-    """Build what servers map, where a server reads: it is ready the moment the version is visible.
+    """Build the files' indexes before the commit, so that no request waits for them.
 
-    So no request waits for it. A file that is written again for a late row is left to the servers, and so is
-    one whose index fails here: a publish does not depend on its index.
+    Nothing is done unless a server has made the cache folder. Servers build the index of a file that is rewritten
+    for a late row, and of a file whose index fails here: the publish succeeds without it.
     """
     if not paths.cache.is_dir():
         return

@@ -1,1 +1,1 @@
-"""The file shapes that an import reads; see ``table`` for the list."""
+"""The file shapes that an import reads; ``registry.FORMATS`` lists them."""

@@ -1,12 +1,12 @@
 """The change feed: the rows of a collection in id order, for mirrors.
 
 Invariants
-    A client that follows the feed gets every row once, whatever is POSTed and imported meanwhile.
+    A client that follows the feed gets every row exactly once, even during POSTs and imports.
     A cursor is valid for ever.
 
 Ids alone are not enough: an import reserves its ids, and may publish them after rows with higher ids were POSTed
 and shown. The feed therefore ends before the first id that is reserved and not published
-(``View.stable_up_to``). It goes on once the import has published, or was given up; its ids then stay a gap.
+(``View.stable_up_to``). It continues after the import is published or abandoned; abandoned ids stay a gap.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def changes(view: View, collection: Collection, after: int, limit: int) -> Chang
 
 
 class ChangesResource:
-    """Lines of JSON: the rows, then one with the next cursor. An answer without that line was cut short."""
+    """Lines of JSON: the rows, then a line with the next cursor. An answer without that line is incomplete."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -88,7 +88,7 @@ class ChangesResource:
 def _collection(req: falcon.Request) -> Collection:
     wanted = req.get_param("collection", default=SIGNATURES)
     if wanted not in COLLECTIONS:
-        raise field_error("collection", f"Not a collection; there are {' and '.join(COLLECTIONS)}.")
+        raise field_error("collection", f"Not a collection; the collections are {' and '.join(COLLECTIONS)}.")
     return Collection.of_name(wanted)
 
 

@@ -1,7 +1,7 @@
 """Dumps: the data files of each version as they are, and whole collections as NDJSON, CSV or Parquet.
 
-A dump is a version. Rows that are POSTed and not folded yet are in the next version, or in ``/api/v1/changes/``
-after the cursor that the version carries. Files are served with ranges, so remote Parquet readers fetch only the
+A dump is a version. Rows that are POSTed but not folded yet come with the next version; ``/api/v1/changes/`` gives
+them at once, after the version's cursor. Files are served with ranges, so remote Parquet readers fetch only the
 columns that they need. A file never changes under its name, so caches may keep it.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.serve.cursors import cursor_at
-from sigdir.serve.http.conditional import is_current, not_modified, strong
+from sigdir.serve.http.conditional import if_range_holds, is_current, not_modified, strong
 from sigdir.serve.http.errors import HttpError, detail, not_found
 from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.http.negotiate import HTML, NDJSON
@@ -50,7 +50,7 @@ _FOREVER = "public, max-age=31536000, immutable"
 
 
 class Versions:
-    """The versions of a warehouse, as the resources share them."""
+    """The versions of a warehouse, shared by the resources."""
 
     def __init__(self, paths: Paths, reader: Reader) -> None:
         self.paths = paths
@@ -62,7 +62,7 @@ class Versions:
         return self._reader.current().snapshot
 
     def version(self, req: falcon.Request, wanted: str) -> Snapshot:
-        """The version that a path names; raises HTTPFound for ``latest``, and HttpError where there is none."""
+        """The version that a path names; raises HTTPFound for ``latest``, and HttpError if there is none."""
         newest = self.newest()
         if wanted == "latest" and newest.version >= 0:
             raise falcon.HTTPFound(f"/dumps/{newest.version}/" + quote(req.path.removeprefix("/dumps/latest/")))
@@ -150,7 +150,7 @@ def _answer(
     req: falcon.Request, resp: falcon.Response, document: dict[str, Any], shown: dict[str, Any] | None,
     versions: Sequence[dict[str, Any]] = (),
 ) -> None:  # fmt: skip
-    """Answer with the document as JSON, or with the page of the version ``shown``, with links to all ``versions``."""
+    """Answer with the document as JSON or as a page: the version ``shown``, then links to ``versions``."""
     _allow_any_origin(resp)
     resp.set_header("Cache-Control", "no-cache")
     if req.context.kind == HTML:
@@ -160,7 +160,7 @@ def _answer(
 
 
 def _allow_any_origin(resp: falcon.Response) -> None:
-    """Let pages of any origin read this, with ranges: database engines that run in a browser do."""
+    """Let pages of any origin read this and its ranges: database engines in a browser need it."""
     resp.set_header("Access-Control-Allow-Origin", "*")
     resp.set_header("Access-Control-Expose-Headers", "Accept-Ranges, Content-Length, Content-Range, ETag")
 
@@ -247,7 +247,7 @@ class FileResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, version: str, name: str, file: str) -> None:
         snapshot = self._versions.version(req, version)
-        # Names are only compared: no path is made of what a client sends.
+        # Names are only compared: no path is made from the request.
         for collection in COLLECTIONS:
             for known in snapshot.files[collection]:
                 if (collection, known.path.name) == (name, file):
@@ -267,7 +267,7 @@ def _send_file(req: falcon.Request, resp: falcon.Response, path: Path) -> None:
     modified = datetime.fromtimestamp(int(stat.st_mtime), UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
     part = _part_wanted(req, etag, modified, stat.st_size)
     is_sent = req.method != "HEAD" and not is_current(req, etag)
-    data = _open(path) if is_sent else None  # before the headers that make caches keep the answer
+    data = _open(path) if is_sent else None  # first, so a 410 has no header that makes caches keep it
     _allow_any_origin(resp)
     resp.set_header("Last-Modified", modified)
     resp.set_header("Accept-Ranges", "bytes")
@@ -292,7 +292,7 @@ def _open(path: Path) -> BinaryIO:
 
 def _part_wanted(req: falcon.Request, etag: str, modified: str, size: int) -> tuple[int, int] | None:
     """The range that Range and If-Range ask for; None for the whole file. Raises HttpError, 416."""
-    if (req.get_header("If-Range") or etag).strip() not in (etag, modified):
+    if not if_range_holds(req, etag, modified):
         return None
     try:
         return byte_range(req.get_header("Range") or "", size)
@@ -303,7 +303,7 @@ def _part_wanted(req: falcon.Request, etag: str, modified: str, size: int) -> tu
 def byte_range(header: str, size: int) -> tuple[int, int] | None:
     """The half-open range that a Range header asks for; None for the whole file.
 
-    A header that is not a single range of bytes is ignored, as RFC 9110 allows (14.2). Raises ValueError where the
+    A header that is not a single range of bytes is ignored, as RFC 9110 allows (14.2). Raises ValueError if the
     range has no byte of the file.
     """
     found = re.fullmatch(r"bytes\s*=\s*(?:(\d{1,18})\s*-\s*(\d{0,18})|-\s*(\d{1,18}))\s*", header, re.ASCII)
@@ -323,7 +323,7 @@ def byte_range(header: str, size: int) -> tuple[int, int] | None:
 class _FilePart:
     """A range of an open file as a file of its own.
 
-    It is seekable, so waitress sends it from its own thread, and the thread that answers is free.
+    It is seekable, so waitress sends it from its own thread and frees the thread that answers.
     """
 
     def __init__(self, data: BinaryIO, first: int, end: int) -> None:

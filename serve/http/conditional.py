@@ -1,4 +1,8 @@
-"""ETag and If-None-Match (RFC 9110, 8.8.3 and 13.1.2): the one comparison, made before anything is rendered."""
+"""ETag, If-None-Match and If-Range (RFC 9110, 8.8.3, 13.1.2 and 13.1.5).
+
+Most answers have an ETag that is known before they are rendered, so a 304 costs no rendering. The hash files and
+the OpenAPI document hash their finished body.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,19 @@ import falcon
 
 
 def weak(tag: str) -> str:
-    """The ETag of a state that may be written in more than one way, as packed and unpacked."""
+    """The ETag of a state whose bytes may differ, for example gzipped or not."""
     return f'W/"{tag}"'
 
 
 def strong(tag: str) -> str:
-    """The ETag of these very bytes."""
+    """The ETag of an exact sequence of bytes."""
     return f'"{tag}"'
 
 
 def is_current(req: falcon.Request, etag: str) -> bool:
-    """Whether the client has this state already, by its If-None-Match.
+    """Whether If-None-Match names this ETag: the client has this state already.
 
-    Weak comparison: ``W/`` does not count, as the RFC wants it for If-None-Match.
+    RFC 9110, 13.1.2 demands weak comparison: ``W/`` is ignored.
     """
     known = req.env.get("HTTP_IF_NONE_MATCH")  # get_header takes half a microsecond more
     if not known:
@@ -27,13 +31,18 @@ def is_current(req: falcon.Request, etag: str) -> bool:
     return known.strip() == "*" or tag in (one.strip().removeprefix("W/") for one in known.split(","))
 
 
+def if_range_holds(req: falcon.Request, etag: str, modified: str) -> bool:
+    """Whether a Range header counts: If-Range is missing or names this ETag or this Last-Modified."""
+    return (req.get_header("If-Range") or etag).strip() in (etag, modified)
+
+
 def set_validators(resp: falcon.Response, etag: str, cache_control: str = "no-cache") -> None:
     resp.set_header("ETag", etag)
     resp.set_header("Cache-Control", cache_control)
 
 
 def not_modified(req: falcon.Request, resp: falcon.Response, etag: str, cache_control: str = "no-cache") -> bool:
-    """Set the validators; True, and status 304, where the client has this state already."""
+    """Set the validators; True, and status 304, if the client has this state already."""
     set_validators(resp, etag, cache_control)
     if not is_current(req, etag):
         return False

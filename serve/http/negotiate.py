@@ -1,6 +1,6 @@
-"""Which of the two representations a request gets, by the wire contract, and whether it is packed.
+"""Whether a request gets JSON or HTML, by the rules of 4byte.directory's API, and whether the body is gzipped.
 
-Headers that every request is examined for are read from the environment: get_header takes half a microsecond more.
+Headers that are read at every request come from the environment: get_header takes half a microsecond more.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def representation(accept: str, format: str) -> str:
 
 
 def _quality(accept: str, kind: str) -> float:
-    """The quality of a type, plus a little for how closely Accept names it (RFC 9110, 12.5.1)."""
+    """The quality of a type (RFC 9110, 12.5.1), plus up to 2e-6 for how exactly Accept names it."""
     best = (-1, 0.0)
     for part in (accept or "*/*").split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))
         closeness = {kind: 2, kind.split("/", maxsplit=1)[0] + "/*": 1, "*/*": 0, "*": 0}.get(name.lower(), -1)
         if closeness > best[0]:
             best = (closeness, _q(parameters))
-    # Between types of equal quality closeness decides: a browser names HTML and takes anything else.
+    # At equal quality the exact name wins: a browser names text/html and takes anything else as */*.
     return best[1] + best[0] * 1e-6 if best[0] >= 0 and best[1] > 0 else 0.0
 
 
@@ -60,7 +60,7 @@ def _q(parameters: list[str]) -> float:
 
 @lru_cache(maxsize=256)
 def takes_gzip(accept_encoding: str) -> bool:
-    """Whether gzip is named and not ruled out."""
+    """Whether Accept-Encoding names gzip with a quality above zero."""
     for part in accept_encoding.split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))
         if name.lower() == "gzip":
@@ -69,7 +69,7 @@ def takes_gzip(accept_encoding: str) -> bool:
 
 
 def packed(req: falcon.Request, resp: falcon.Response, body: bytes) -> bytes:
-    """The body, gzipped where the client takes that and it helps; sets Vary and Content-Encoding."""
+    """The body, gzipped from 1 KiB on if the client accepts gzip; sets Vary and Content-Encoding."""
     if len(body) < _GZIP_FROM_BYTES:
         return body
     resp.append_header("Vary", "Accept-Encoding")

@@ -1,4 +1,4 @@
-"""A table of routes, and what derives from it: the router, redirects to the final slash, unknown paths."""
+"""Adds a table of routes to an application: the routes, the redirects to the final slash, the unknown paths."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sigdir.serve.http.negotiate import HTML
 
 
 class Route(NamedTuple):
-    """A path template, what answers there, and the methods that it has, as Allow lists them.
+    """A path template, its resource, and its methods as the Allow header lists them.
 
-    A resource that can be called gets requests of every method, also of those that no standard has.
+    A callable resource gets requests of every method, including methods unknown to HTTP's standards.
     """
 
     path: str
@@ -25,7 +25,7 @@ class Route(NamedTuple):
 
 
 def add_routes(app: Any, table: Iterable[Route]) -> None:
-    """Add the routes of a table to an application without any."""
+    """Add the routes of a table to an application that has none."""
     routes = list(table)
     # Falcon tries the sink that was added last first.
     app.add_sink(_unknown_path, "/")
@@ -38,7 +38,7 @@ def add_routes(app: Any, table: Iterable[Route]) -> None:
 
 
 def _without_slash(routes: Iterable[Route]) -> str:
-    """A pattern of the paths that lack the slash at the end of their route."""
+    """A pattern of all routes' paths without their final slash."""
     paths = [path.removesuffix("/") for path, _, _ in routes if path.endswith("/") and path != "/"]
     return f"^(?:{'|'.join(re.sub('{[^}]*}', '[^/]+', path) for path in paths)})$"
 
@@ -46,12 +46,12 @@ def _without_slash(routes: Iterable[Route]) -> str:
 def redirect_to_slash(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
     """Answer 301 with the same path and a slash, and the same query."""
     resp.status = falcon.HTTP_301
-    # The server has decoded the path. Without its escapes it could end the header, or begin a query.
+    # The server has decoded the path. Unescaped, it could end the header or begin a query.
     path = quote(req.env["PATH_INFO"].encode("latin-1"), safe="/:@!$&'()*+,;=~")
     resp.set_header("Location", path + "/" + ("?" + req.query_string if req.query_string else ""))
 
 
 def _unknown_path(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
-    if (req.get_header("Accept") or "").startswith(HTML):  # every browser's begins so
+    if (req.get_header("Accept") or "").startswith(HTML):  # as every browser's does
         req.context.kind = HTML
     raise not_found()

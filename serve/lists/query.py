@@ -1,6 +1,6 @@
-"""Query parameters of the lists: what each means, by the wire contract. An odd value is hardly ever an error.
+"""Query parameters of the lists, as 4byte.directory's API defines them. No value makes the parser fail.
 
-``parse`` gives a Query. Its Filter is put together from FILTERS, the table of parameters that filter.
+``parse`` gives a Query. FILTERS is the table of the parameters that filter.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from urllib.parse import parse_qsl
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
 FAR = 2**62
-"""Past every time and every page."""
+"""Higher than every time and every page number."""
 _MAX_DIGITS = 18
 
 
 class Filter(NamedTuple):
-    """The conditions on a row; None where there is none.
+    """The conditions on a row; None means no condition.
 
     ``first`` and ``last`` bound created_at, inclusive, in microseconds since 1970. ``never`` is set by a value
     that no row can match.
@@ -35,15 +35,15 @@ class Filter(NamedTuple):
     never: bool = False
 
     def is_whole_hash(self, width: int) -> bool:
-        """Whether the one condition is a hash of ``width`` bytes with all of its digits."""
+        """Whether a whole hash of ``width`` bytes is the only condition."""
         hex = self.hex
         return hex is not None and len(hex) == 2 * width and self == (hex, None, None, None, None, False)
 
 
 class Query(NamedTuple):
-    """The parameters of a request. ``pairs`` are those that links repeat, sorted by name.
+    """The parameters of a request. ``pairs`` are the ones that links to other pages repeat, sorted by name.
 
-    ``filter`` is None where no parameter filters.
+    ``filter`` is None if no parameter filters.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -53,7 +53,7 @@ class Query(NamedTuple):
     page_size: int
     format: str
     cursor: str | None = None
-    """The last row seen, where pages go by that instead of by number; empty for the first page."""
+    """The cursor after the last row seen; empty for the first page, None if pages go by number."""
 
 
 _name_of = itemgetter(0)
@@ -70,7 +70,7 @@ def parse(query_string: str) -> Query:
     filled = [pair for pair in pairs if pair[1]]
     if len(filled) > 1:
         filled.sort(key=_name_of)
-    values = dict(pairs)  # of a repeated parameter the last one counts
+    values = dict(pairs)  # the last value of a repeated parameter counts
     value_of = values.get
     return Query(
         tuple(filled),
@@ -88,7 +88,7 @@ def _page_size(value: str) -> int:
 
 
 def positive(value: str) -> int | None:
-    """A whole number above zero, with or without blanks around it; FAR where it has too many digits."""
+    """A whole number above zero, with or without blanks around it; FAR if it has too many digits."""
     digits = value.strip().removeprefix("+")
     if not (digits.isascii() and digits.isdigit()):
         return None
@@ -133,7 +133,7 @@ def _hex(value: str) -> dict[str, Any]:
 
 
 def _hashes(value: str) -> dict[str, Any]:
-    """Whole hashes, separated by commas. A part that is no hash matches nothing."""
+    """Whole hashes, separated by commas. A part that is not a hash matches nothing."""
     digits = (part.strip().lower().removeprefix("0x") for part in value.split(","))
     hashes = frozenset(bytes.fromhex(part) for part in digits if _WHOLE_HASH.fullmatch(part))
     return {"hashes": hashes} if hashes else _NEVER
@@ -154,7 +154,7 @@ _TIME = re.compile(
 
 
 def parse_time(value: str) -> int | None:
-    """Microseconds since 1970 of a date and time as the contract writes it; None for anything else."""
+    """Microseconds since 1970 of a date and time in ISO 8601; None for anything else."""
     match = _TIME.fullmatch(value.strip())
     if not match:
         return None
@@ -172,7 +172,7 @@ def parse_time(value: str) -> int | None:
 
 
 def _zone_minutes(zone: str | None) -> int | None:
-    """The offset of Z, +HH, +HHMM or +HH:MM in minutes; None where it is out of range."""
+    """The offset of Z, +HH, +HHMM or +HH:MM in minutes; None if it is out of range."""
     if zone is None or zone in "Zz":
         return 0
     digits = zone[1:].replace(":", "")
@@ -199,4 +199,4 @@ FILTERS: dict[str, Callable[[str], dict[str, Any]]] = {
     "created_at__lte": _time_bound("last", 0),
     "created_at__lt": _time_bound("last", -1),
 }
-"""Each parameter that filters, and the conditions that its value makes."""
+"""Each parameter that filters, and the function from its value to conditions."""

@@ -19,7 +19,10 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The rows of a segment that pass: ``rows``, rising, or where that is None ``first`` up to ``last``, exclusive."""
+    """The rows of a segment that pass a filter.
+
+    ``rows`` are their numbers, rising. If it is None, they are ``first`` up to ``last``, exclusive.
+    """
 
     segment: Segment
     first: int
@@ -31,13 +34,13 @@ class Selection:
         return self.last - self.first if self.rows is None else len(self.rows)
 
     def oldest(self, start: int, stop: int) -> Array:
-        """Row numbers of the places ``start`` up to ``stop``, oldest first."""
+        """Numbers of the selected rows ``start`` up to ``stop``, exclusive, counted from the oldest."""
         if self.rows is None:
             return np.arange(self.first + start, self.first + stop)
         return self.rows[start:stop]
 
     def newest(self, start: int, stop: int) -> Array:
-        """The same, newest first."""
+        """The same, counted from the newest."""
         if self.rows is None:
             return np.arange(self.last - 1 - start, self.last - 1 - stop, -1)
         return np.ascontiguousarray(self.rows[::-1][start:stop])
@@ -68,7 +71,7 @@ def selections_of(view: View, collection: Collection, wanted: Filter | None) -> 
 
 
 def _select(segment: Segment, collection: Collection, wanted: Filter) -> Selection | None:
-    """Apply a filter to one segment; None where no row has its hash."""
+    """Apply a filter to one segment; None if no row has its hash."""
     if wanted.never:
         return None
     rows: Array | None = None

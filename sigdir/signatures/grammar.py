@@ -55,8 +55,8 @@ Array = npt.NDArray[Any]
 MAX_TEXT_BYTES = 65_536
 """The longest text that is read, and the longest canonical text, in bytes."""
 
-# The result of a row: zero, or its reject reason as an index into REASONS. The readers and the hash check add the
-# last four.
+# The result of a row: zero, or its reject reason as an index into REASONS. The grammar gives those up to
+# bad_entry, the readers bad_entry and placeholder, ``canonicalise`` encoding and hash_mismatch.
 REASONS = (
     "",
     "empty",

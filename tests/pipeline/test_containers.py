@@ -397,7 +397,7 @@ def test_archives_in_a_folder(tmp_path: Path, warehouse: Path) -> None:
 def test_archive_of_nothing_known(tmp_path: Path, warehouse: Path) -> None:
     """An archive without a file of a known format is an error if it is the only input."""
     (tmp_path / "in.zip").write_bytes(zipped({"README.md": "# read me", "x.bin": b"\0"}))
-    with pytest.raises(BadInput, match=r"in.zip: nothing of a known format \(2 files looked at\)$"):
+    with pytest.raises(BadInput, match=r"in.zip: no file of a known format \(2 files tried\)$"):
         import_files([tmp_path / "in.zip"], warehouse)
 
 

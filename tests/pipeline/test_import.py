@@ -785,7 +785,7 @@ BAD_INPUTS: list[tuple[str, bytes, list[str]]] = [
     ("damaged.parquet", bytes(_DAMAGED), ["broken Parquet: "]),
     ("rubbish.parquet", b"PAR1" + bytes(100), ["broken Parquet: "]),
     ("utf-16.txt", "a()\nb()\n".encode("utf-16"), ["UTF-16 text; write it as UTF-8"]),
-    ("notes.md", b"# words\n", ["of no known format; name one with --format"]),
+    ("notes.md", b"# words\n", ["unknown format; name it with --format"]),
     ("none.csv", b"id,name\n1,2\n", ["line 1: no column is named text_signature or signature"]),
 ]  # fmt: skip
 
@@ -823,10 +823,10 @@ def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:
     yield [str(good), str(folder / "missing")], f"{folder}/missing: no such file or folder"
     yield (
         ["--format", "nonsense", str(good)],
-        "nonsense: no such format; there are tree, solidity, sqlite, parquet, panoramix",
+        "nonsense: no such format; the formats are tree, solidity, sqlite, parquet, panoramix",
     )
     write_files(folder / "unknown", {"a.bin": "\0", "b/README.md": "x"})
-    yield [str(folder / "unknown")], f"{folder}/unknown: nothing of a known format (2 files looked at)"
+    yield [str(folder / "unknown")], f"{folder}/unknown: no file of a known format (2 files tried)"
     (folder / "empty").mkdir()
     yield [str(folder / "empty")], f"{folder}/empty: "
     write_files(folder / "hidden", {".a.txt": "a()\n"})
