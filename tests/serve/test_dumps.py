@@ -371,7 +371,7 @@ def test_only_so_many_stream_at_once() -> None:
 def test_a_version_published_meanwhile_is_the_newest_at_once(tmp_path: Path) -> None:
     with serving(tmp_path / "warehouse", workers=1) as server:
         assert get(server.port, "/dumps/").json() == {"latest": None, "versions": []}
-        assert "Nothing was published yet" in get(server.port, "/dumps/", BROWSER).body.decode()
+        assert "Nothing has been published yet" in get(server.port, "/dumps/", BROWSER).body.decode()
         assert get(server.port, "/dumps/latest/").status == 404
         assert post_text(server.port, "a()").status == 201
         fold(Paths(server.folder))

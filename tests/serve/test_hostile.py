@@ -294,15 +294,18 @@ def test_half_closed_connections_are_answered(server: Server) -> None:
 @contextmanager
 def worker_with(tmp_path: Path, server: str, module: str) -> Iterator[int]:
     """The port of a worker by itself, for which a request may take one second."""
-    with socket.create_server((HOST, 0), reuse_port=server == "granian") as listening:
-        port, descriptor = listening.getsockname()[1], listening.fileno()
-        if server == "granian":  # it listens on a socket of its own
-            listening.close()
+    with socket.socket() as bound:
+        if server == "granian":  # it listens on a socket of its own; this one reserves the port
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind((HOST, 0))
+        if server == "waitress":
+            bound.listen()
+        port, descriptor = bound.getsockname()[1], bound.fileno()
         code = f"import sigdir.serve.servers.{module} as m, sigdir.serve.servers.worker as w; m.REQUEST_SECONDS = 1; "
         with subprocess.Popen(
             [sys.executable, "-c", f"{code} w.main('{server}:{descriptor}')"], cwd=ROOT,
             env=environment(tmp_path / "warehouse") | {"SIGDIR_PORT": str(port)},
-            pass_fds=[] if server == "granian" else [descriptor],
+            pass_fds=[descriptor],
         ) as worker:  # fmt: skip
             try:
                 assert until(lambda: _answers(port), "the worker")
