@@ -24,7 +24,7 @@ class ImportResource:
 
     negotiates = True
     name: str
-    """What the contract calls it."""
+    """Its name in 4byte.directory's API."""
     fields: options.Fields
 
     def __init__(self, settings: Settings, writer: Writer) -> None:
@@ -47,7 +47,7 @@ class ImportResource:
 def abi_entries(text: str) -> list[Entry]:
     """The candidates of an ABI given as JSON text; raises HttpError.
 
-    Newer ABIs than the contract knows are accepted too: errors, receive entries, functions without outputs.
+    ABIs that 4byte.directory refuses are accepted too: errors, receive entries, functions without outputs.
     """
     try:
         abi = loads(text)

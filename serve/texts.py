@@ -54,7 +54,7 @@ def store_texts(writer: Writer, new: list[NewText]) -> list[StagedRow | None]:
 
 
 def store_entries(writer: Writer, entries: Iterable[Entry]) -> dict[str, int]:
-    """Canonicalise candidates and store what is new, functions before events; gives the contract's four counters."""
+    """Canonicalise candidates and store what is new, functions before events; gives 4byte.directory's four counters."""
     processed = ignored = 0
     texts: dict[Collection, list[NewText]] = {collection: [] for collection in COLLECTIONS}
     for candidates in pack(entries, 0):

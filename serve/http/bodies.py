@@ -1,4 +1,4 @@
-"""Request bodies: JSON, urlencoded and multipart forms, each bounded, with the contract's errors."""
+"""Request bodies: JSON, urlencoded and multipart forms, each bounded, with the errors of 4byte.directory's API."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ _READERS = {
 
 
 def text_field(fields: dict[str, Any], name: str) -> str:
-    """A text as the contract reads it, trimmed; raises HttpError where it is missing, null or blank."""
+    """A text field, trimmed; raises HttpError if it is missing, null or blank, as 4byte.directory does."""
     if name not in fields:
         raise field_error(name, "This field is required.")
     value = fields[name]

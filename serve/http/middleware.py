@@ -1,4 +1,4 @@
-"""What every request passes: the contract's checks come first, CORS headers are added last."""
+"""What every request passes: 4byte.directory's checks come first, CORS headers are added last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OPTIONS says of a resource: the wire contract's description of its name, media types and fields."""
+"""The answer to OPTIONS in 4byte.directory's API: a resource's name, media types and fields."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _MIN_CHARACTERS = 3
 _MAX_EVENT_CHARACTERS = 4096
 _MAX_ID_DIGITS = 18
 
-# Sentences of the contract.
+# Sentences of 4byte.directory's API.
 _EXISTS = {
     SIGNATURES: "Signature with this text signature already exists.",
     EVENT_SIGNATURES: "EventSignature with this text signature already exists.",

@@ -107,7 +107,7 @@ def _bind(settings: Settings, *, shared: bool = False, listen: bool = False) -> 
         if listen:
             bound.listen(1024)
     except OSError as error:
-        advice = "; --port takes another, 0 a free one" if error.errno == errno.EADDRINUSE else ""
+        advice = "; choose another with --port (0 picks a free one)" if error.errno == errno.EADDRINUSE else ""
         raise StartError(f"{settings.host}:{settings.port}: {error.strerror or error}{advice}") from error
     return bound
 

@@ -25,7 +25,7 @@ def serve(app: Any, settings: Settings, listening: socket.socket) -> None:
         server_name=settings.host,
         connection_limit=connection_limit(),
         channel_timeout=60,
-        # The application refuses large bodies in the contract's words; this limit stops the ones it never sees.
+        # The application refuses large bodies in the words of 4byte.directory's API; this limit stops the ones it never sees.
         max_request_body_size=2 * max(settings.max_body, settings.max_import_body),
         max_request_header_size=MAX_HEADER_BYTES,
         # An answer stays in memory until the client has taken it; the default writes it to disk from 1 MiB.

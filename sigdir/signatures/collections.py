@@ -28,7 +28,7 @@ class Collection(StrEnum):
     view_name: str
     """Its view in SQL."""
     row_title: str
-    """What the 4byte contract calls one of its rows."""
+    """What 4byte.directory's API calls one of its rows."""
 
     def __new__(cls, value: str, code: int, hash_bytes: int, view_name: str, row_title: str) -> Self:
         member = str.__new__(cls, value)

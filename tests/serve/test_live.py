@@ -712,4 +712,6 @@ def test_a_taken_port_is_an_error_of_one_line(server: Server, tmp_path: Path) ->
         check=False,
     )
     assert done.returncode == 2
-    assert re.fullmatch(rf"Error: 127\.0\.0\.1:{server.port}: .+; --port takes another, 0 a free one\n", done.stderr)
+    assert re.fullmatch(
+        rf"Error: 127\.0\.0\.1:{server.port}: .+; choose another with --port \(0 picks a free one\)\n", done.stderr
+    )

@@ -26,7 +26,7 @@ RECORD: Final = (
 _RECORDS, _RECORD_LINES, _HASH_LINES = Template(RECORD + ","), Template(RECORD + "\n"), Template("0x{hash},{text}\n")
 
 LINE_FRAME = len("0x,\n")
-"""Bytes of a line ``0x<hash>,<text>`` beside its text and the digits of its hash."""
+"""Bytes of a line ``0x<hash>,<text>`` without its text and the digits of its hash."""
 
 
 def render_record(id: int, created_at: int, text: str, hash: bytes) -> bytes:
