@@ -175,7 +175,8 @@ def test_the_server_is_killed_and_comes_back(
     reports: list[MirrorReport] = []
 
     def copy() -> None:
-        reports.append(mirror(url_of(server), warehouse, way=way, policy=RetryPolicy(rate=20, tries=100, delay=0.01)))
+        # Five requests a second: the copy takes seconds, so that each kill meets it in the middle.
+        reports.append(mirror(url_of(server), warehouse, way=way, policy=RetryPolicy(rate=5, tries=100, delay=0.01)))
 
     copying = threading.Thread(target=copy)
     port = 0
@@ -184,9 +185,12 @@ def test_the_server_is_killed_and_comes_back(
             port = server.port
             if life == 0:
                 copying.start()
+            if life < 2:
+                wanted = 150 * (life + 1)
+                until(lambda: len(spooled(warehouse)) >= wanted or not copying.is_alive(), "rows of this life")  # noqa: B023
+                assert copying.is_alive()
             assert post_text(port, f"behind{life}()").status == 201
             if life < 2:
-                until(lambda: len(spooled(warehouse)) >= 150 * (life + 1), "rows of this life")  # noqa: B023
                 server.kill()
                 continue
             copying.join(SAFETY_SECONDS)

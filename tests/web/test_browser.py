@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from sigdir.serve.pages.decode import EXAMPLE
 from tests.conftest import ROOT
-from tests.serve.support import (
-    SIGNATURES_PATH,
-    Server,
-    found,
-    get,
-)
+from tests.serve.support import HOST, SIGNATURES_PATH, Server, found, get, request
 from tests.web.conftest import COLLIDING, PAGED, Open
 
 TRANSFER = "transfer(address,uint256)"
@@ -316,12 +314,56 @@ def test_a_short_page_ends_at_the_bottom(page_of: Open, options: dict[str, Any])
     assert page.locator("#summary").evaluate("summary => summary.offsetHeight") <= 1
 
 
+SHIFT = """new Promise(done => { let sum = 0;
+    new PerformanceObserver(list => { for (const e of list.getEntries()) if (!e.hadRecentInput) sum += e.value; })
+        .observe({type: "layout-shift", buffered: true});
+    setTimeout(() => done(sum), 200); })"""
+
+
 @pytest.mark.parametrize("path", ["/", "/search/?q=transfer", "/selector/0xa9059cbb/", "/browse/"])
 def test_nothing_moves_while_a_page_loads(page_of: Open, path: str) -> None:
     """No layout shift, not even while results arrive."""
     page = page_of(path)
-    shift = """new Promise(done => { let sum = 0;
-        new PerformanceObserver(list => { for (const e of list.getEntries()) if (!e.hadRecentInput) sum += e.value; })
-            .observe({type: "layout-shift", buffered: true});
-        setTimeout(() => done(sum), 200); })"""
-    assert page.evaluate(shift) == 0
+    assert page.evaluate(SHIFT) == 0
+
+
+def test_nothing_moves_while_a_page_arrives_in_pieces(browser: Browser, server: Server) -> None:
+    """A busy browser draws what it has: half a header, two cards of three."""
+    pieces: list[bytes] = []
+
+    class InPieces(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer = request(server.port, "GET", self.path)
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.headers["content-type"])
+            self.end_headers()
+            for piece in pieces if self.path == "/" else [answer.body]:
+                self.wfile.write(piece)
+                time.sleep(0.2 if len(pieces) > 1 and self.path == "/" else 0)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    whole = request(server.port, "GET", "/").body
+    slow = ThreadingHTTPServer((HOST, 0), InPieces)
+    serve = threading.Thread(target=slow.serve_forever)
+    serve.start()
+    try:
+        for cut in (
+            b"<nav",
+            b'<li><a href="/decode',
+            b'<li><a href="/stat',
+            b"<div><dt>newest",
+            b'<section><h2><a href="/docs',
+        ):
+            before, found, after = whole.partition(cut)
+            assert found, cut
+            pieces[:] = before, found + after
+            page = browser.new_page()
+            page.goto(f"http://{HOST}:{slow.server_port}/")
+            assert page.evaluate(SHIFT) == 0, cut
+            page.close()
+    finally:
+        slow.shutdown()
+        slow.server_close()
+        serve.join()
