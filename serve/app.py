@@ -21,6 +21,7 @@ from sigdir.serve.http.middleware import CrossOrigin, Negotiation
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import Route, add_routes
 from sigdir.serve.http.streams import StreamLimit
+from sigdir.serve.http.write_access import WriteAccess
 from sigdir.serve.imports import AbiImportResource, SolidityImportResource
 from sigdir.serve.lists.resources import ListResource, RowResource
 from sigdir.serve.pages.assets import AssetResource, IconResource
@@ -48,7 +49,8 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
     """The WSGI application of one warehouse."""
     table = routes(settings, reader, writer)
     app: Any = falcon.App()
-    app.add_middleware([Negotiation(table), CrossOrigin()])
+    access = WriteAccess(settings.read_only, settings.write_token)
+    app.add_middleware([Negotiation(table, access), CrossOrigin()])
     app.req_options.strip_url_path_trailing_slash = False
     add_error_handlers(app)
     add_routes(app, table)

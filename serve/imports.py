@@ -23,6 +23,7 @@ class ImportResource:
     """A body of many signatures. Answers the four counters."""
 
     negotiates = True
+    stores = True
     name: str
     """Its name in 4byte.directory's API."""
     fields: options.Fields

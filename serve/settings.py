@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+import re
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -12,7 +13,10 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``max_body`` bounds a POST, ``max_import_body`` the two imports; both in bytes."""
+    """``max_body`` bounds a POST, ``max_import_body`` the two imports; both in bytes.
+
+    ``read_only`` refuses each POST that would store; with a ``write_token`` such a POST must name it.
+    """
 
     warehouse: Path = Path("data")
     host: str = "127.0.0.1"
@@ -24,10 +28,14 @@ class Settings:
     fold_every: float = 60.0
     trust_proxy: bool = False
     log_requests: bool = True
+    read_only: bool = False
+    write_token: str = field(default="", repr=False)
 
     def environment(self) -> dict[str, str]:
-        """The settings as variables, for the worker processes."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        """The settings as variables, for the worker processes; without a token its variable is left out."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        if not self.write_token:
+            del values["write_token"]
         return {f"SIGDIR_{name.upper()}": str(int(v) if isinstance(v, bool) else v) for name, v in values.items()}
 
     @classmethod
@@ -35,9 +43,24 @@ class Settings:
         """The settings that the variables name, the defaults for the others; raises ValueError."""
         kinds = get_type_hints(cls)
         given: dict[str, Any] = {}
-        for field in fields(cls):
-            value = os.environ.get(f"SIGDIR_{field.name.upper()}")
+        for each in fields(cls):
+            value = os.environ.get(f"SIGDIR_{each.name.upper()}")
             if value is not None:
-                kind = kinds[field.name]
-                given[field.name] = bool(int(value)) if kind is bool else kind(value)
-        return cls(**given)
+                kind = kinds[each.name]
+                given[each.name] = bool(int(value)) if kind is bool else kind(value)
+        return cls(**given | {"write_token": write_token()})
+
+
+_WRITE_TOKEN = "SIGDIR_WRITE_TOKEN"  # noqa: S105 - the name of the variable
+
+
+def write_token() -> str:
+    """The token of the variable SIGDIR_WRITE_TOKEN, empty where there is no such variable.
+
+    Raises ValueError where it is empty or cannot be sent in a header: a server that then took every POST would
+    surprise its operator. It is a variable and not an option, because other users see the options of a process.
+    """
+    token = os.environ.get(_WRITE_TOKEN)
+    if token is not None and not re.fullmatch("[!-~]+", token):
+        raise ValueError(f"{_WRITE_TOKEN} must be ASCII characters without spaces; unset it to take every POST")
+    return token or ""

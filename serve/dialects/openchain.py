@@ -148,7 +148,7 @@ class OlderLookup:
         if req.method in ("GET", "HEAD"):
             _look_up(self._reader.current(), req, resp, values, values.get("all", ["false"])[-1] == "false")
         elif req.method != "OPTIONS":
-            raise method_not_allowed(req.method)
+            raise method_not_allowed(req.method, self.methods)
 
 
 class SearchResource(_Resource):
@@ -213,6 +213,8 @@ class StatsResource(_Resource):
 
 class ImportResource(_Resource):
     """Texts to store. The answer has each text, as sent, as imported, duplicated or invalid."""
+
+    stores = True
 
     def __init__(self, settings: Settings, writer: Writer) -> None:
         self._max_body, self._writer = settings.max_import_body, writer

@@ -31,12 +31,17 @@ def field_error(name: str, text: str) -> HttpError:
     return HttpError(400, {name: [text]})
 
 
+def reject(status: int, body: dict[str, Any], reason: str, headers: dict[str, str] | None = None) -> HttpError:
+    """A POST that stores nothing: the header Reject-Reason has the reason as one word, for programs."""
+    return HttpError(status, body, {"Reject-Reason": reason} | (headers or {}))
+
+
 def not_found() -> HttpError:
     return detail(404, "Not found.")
 
 
-def method_not_allowed(method: str) -> HttpError:
-    return detail(405, f'Method "{method}" not allowed.')
+def method_not_allowed(method: str, allow: str) -> HttpError:
+    return detail(405, f'Method "{method}" not allowed.', {"Allow": allow})
 
 
 def unavailable(text: str, retry_seconds: int = _RETRY_SECONDS) -> HttpError:

@@ -8,8 +8,9 @@ from typing import Any
 import falcon
 
 from sigdir.serve.http.errors import detail, method_not_allowed
-from sigdir.serve.http.negotiate import JSON, representation
+from sigdir.serve.http.negotiate import HTML, JSON, representation
 from sigdir.serve.http.routing import Route
+from sigdir.serve.http.write_access import WriteAccess
 from sigdir.serve.lists.query import parse
 
 _MAX_QUERY_BYTES = 16_384
@@ -17,32 +18,44 @@ _MAX_QUERY_BYTES = 16_384
 # Pages of any origin may read and write these.
 _OPEN_PATHS = ("/api/", "/dumps/", "/signature-database/", "/signatures/", "/topic0/")
 
+_EXPOSED = "Reject-Reason, Reject-Position, Existing-Id, Unknown-Parameters"
+
 
 class Negotiation:
-    """Chooses JSON or HTML for the resources that ``negotiates`` marks, and refuses methods that they lack.
+    """Chooses JSON or HTML for the resources that ``negotiates`` marks, and refuses methods that a resource lacks.
 
-    Sets ``req.context.kind``, the media type of the answer, and ``req.context.error_body``, a dialect's own form
-    of an error or None.
+    A POST of a resource that ``stores`` marks needs write access. Sets ``req.context.kind``, the media type of the
+    answer, and ``req.context.error_body``, a dialect's own form of an error or None.
     """
 
-    def __init__(self, table: Iterable[Route]) -> None:
-        self._methods = {route.path: (route.methods, frozenset(route.methods.split(", "))) for route in table}
+    def __init__(self, table: Iterable[Route], access: WriteAccess) -> None:
+        self._methods = {route.path: (_allow(route.methods), frozenset(route.methods.split(", "))) for route in table}
+        self._access = access
 
     def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
         req.context.error_body = getattr(resource, "error_body", None)
         req.context.kind = getattr(resource, "kind", JSON)
-        if getattr(resource, "negotiates", False):
-            self._negotiate(req, resp)
-
-    def _negotiate(self, req: falcon.Request, resp: falcon.Response) -> None:
         allow, methods = self._methods[req.uri_template or ""]
-        resp.set_header("Allow", allow)
-        resp.set_header("Vary", "Accept")
+        if getattr(resource, "negotiates", False):
+            resp.set_header("Allow", allow)
+            resp.set_header("Vary", "Accept")
+            self._negotiate(req)
+        # Falcon answers OPTIONS where a resource does not: browsers ask it before requests to another origin.
+        if req.method not in methods and req.method != "OPTIONS":
+            raise method_not_allowed(req.method, allow)
+        if req.method == "POST" and getattr(resource, "stores", False):
+            is_page = getattr(resource, "kind", JSON) == HTML
+            self._access.require(req.get_header("Authorization") or "", is_page=is_page)
+
+    def _negotiate(self, req: falcon.Request) -> None:
         if len(req.query_string) > _MAX_QUERY_BYTES:
             raise detail(414, "Query string too long.")
         req.context.kind = representation(req.env.get("HTTP_ACCEPT", ""), parse(req.query_string).format)
-        if req.method not in methods:
-            raise method_not_allowed(req.method)
+
+
+def _allow(methods: str) -> str:
+    """The Allow header of a route with these methods. OPTIONS is answered everywhere."""
+    return methods if "OPTIONS" in methods else f"{methods}, OPTIONS"
 
 
 class CrossOrigin:
@@ -52,7 +65,8 @@ class CrossOrigin:
         if not (req.env.get("HTTP_ORIGIN") and req.path.startswith(_OPEN_PATHS)):
             return
         resp.set_header("Access-Control-Allow-Origin", "*")
+        resp.append_header("Access-Control-Expose-Headers", _EXPOSED)
         if req.get_header("Access-Control-Request-Method"):
             resp.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS")
-            resp.set_header("Access-Control-Allow-Headers", "Accept, Content-Type, If-None-Match")
+            resp.set_header("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, If-None-Match")
             resp.set_header("Access-Control-Max-Age", "86400")

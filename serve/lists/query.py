@@ -6,18 +6,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
 FAR = 2**62
 """Higher than every time and every page number."""
 _MAX_DIGITS = 18
+_MAX_NAMED, _MAX_NAME_CHARACTERS = 10, 40
 
 
 class Filter(NamedTuple):
@@ -54,6 +55,8 @@ class Query(NamedTuple):
     format: str
     cursor: str | None = None
     """The cursor after the last row seen; empty for the first page, None if pages go by number."""
+    unknown: str = ""
+    """The names of parameters that mean nothing here, escaped, joined by commas; at most _MAX_NAMED of them."""
 
 
 _name_of = itemgetter(0)
@@ -80,7 +83,14 @@ def parse(query_string: str) -> Query:
         _page_size(values["page_size"]) if "page_size" in values else DEFAULT_PAGE_SIZE,
         value_of("format", ""),
         value_of("cursor"),
+        "" if values.keys() <= KNOWN else _unknown(values),
     )
+
+
+def _unknown(names: Mapping[str, str]) -> str:
+    """The names that no parameter has, fit for a header."""
+    found = sorted(names.keys() - KNOWN)[:_MAX_NAMED]
+    return ", ".join(quote(name[:_MAX_NAME_CHARACTERS], errors="replace") for name in found)
 
 
 def _page_size(value: str) -> int:
@@ -200,3 +210,6 @@ FILTERS: dict[str, Callable[[str], dict[str, Any]]] = {
     "created_at__lt": _time_bound("last", -1),
 }
 """Each parameter that filters, and the function from its value to conditions."""
+
+KNOWN = frozenset({*FILTERS, "page", "page_size", "ordering", "cursor", "format"})
+"""All parameters of a list."""

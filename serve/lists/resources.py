@@ -9,12 +9,12 @@ from sigdir.serve.answers import answer, etag
 from sigdir.serve.cursors import InvalidCursor
 from sigdir.serve.http import bodies, options
 from sigdir.serve.http.conditional import is_current, not_modified, set_validators
-from sigdir.serve.http.errors import detail, field_error, not_found
+from sigdir.serve.http.errors import detail, field_error, not_found, reject
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.urls import base_url
 from sigdir.serve.lists.paging import InvalidPage, check_page, page_of
 from sigdir.serve.lists.query import Query, parse
-from sigdir.serve.lists.selection import needs_scan
+from sigdir.serve.lists.selection import id_of_text, needs_scan
 from sigdir.serve.settings import Settings
 from sigdir.serve.texts import canonical_text
 from sigdir.serve.writer import Writer
@@ -22,6 +22,7 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collecti
 from sigdir.signatures.grammar import GrammarError
 from sigdir.warehouse.index.records import render_record, render_rows
 from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.staging import NewText
 
 _CACHE_BYTES = 4 << 20
 _MIN_CHARACTERS = 3
@@ -40,6 +41,7 @@ class ListResource:
     """A collection: GET gives a page of its rows, POST adds a row."""
 
     negotiates = True
+    stores = True
 
     def __init__(self, collection: Collection, settings: Settings, reader: Reader, writer: Writer) -> None:
         self._collection, self._settings = collection, settings
@@ -60,6 +62,8 @@ class ListResource:
         except InvalidCursor:
             raise detail(404, "Invalid cursor.") from None
         set_validators(resp, tag)
+        if query.unknown:
+            resp.set_header("Unknown-Parameters", query.unknown)
         if page is None:
             resp.status = falcon.HTTP_304
         else:
@@ -99,12 +103,18 @@ class ListResource:
             raise field_error(name, f"Ensure this value has at most {most} characters (it has {len(text)}).")
         try:
             new = canonical_text(self._collection, text)
-        except GrammarError:
-            raise field_error(name, _UNKNOWN_FORMAT[self._collection]) from None
+        except GrammarError as error:
+            position = {"Reject-Position": str(error.column)} if error.column else {}
+            raise reject(400, {name: [_UNKNOWN_FORMAT[self._collection]]}, error.reason, position) from None
         (row,) = self._writer.store([new])
         if row is None:
-            raise field_error(name, _EXISTS[self._collection])
+            raise reject(400, {name: [_EXISTS[self._collection]]}, "duplicate", self._id_header(new))
         return render_record(row.id, row.created_at, new.text, new.hash)
+
+    def _id_header(self, known: NewText) -> dict[str, str]:
+        """The id of a text that is stored already; empty if it is gone from the view, as after an operator's change."""
+        id = id_of_text(self._reader.current(), known)
+        return {} if id is None else {"Existing-Id": str(id)}
 
     def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:
         answer(req, resp, options.description(f"{self._collection.row_title} List", options.ROW_FIELDS))

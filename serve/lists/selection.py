@@ -13,6 +13,7 @@ from sigdir.serve.lists.query import FAR, Filter
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.view import View
+from sigdir.warehouse.staging import NewText
 
 Array = npt.NDArray[Any]
 
@@ -131,3 +132,12 @@ def needs_scan(wanted: Filter | None, collection: Collection) -> bool:
 def texts_with(view: View, collection: Collection, hash: bytes) -> list[str]:
     """The texts of a whole hash, oldest first."""
     return [segment.text_at(row) for segment, rows in view.with_hash(collection, hash) for row in rows.tolist()]
+
+
+def id_of_text(view: View, wanted: NewText) -> int | None:
+    """The id of the row with this text; None where the view has none."""
+    for segment, rows in view.with_hash(wanted.collection, wanted.hash):
+        for row in rows.tolist():
+            if segment.text_at(row) == wanted.text:
+                return int(segment.ids[row])
+    return None

@@ -11,7 +11,7 @@ import orjson
 from sigdir.serve.pages.page import rendered, send
 
 _HEADINGS = {
-    301: "Moved", 403: "Refused", 404: "Not found", 405: "Method not allowed", 413: "Too large",
+    301: "Moved", 401: "Write token needed", 403: "Refused", 404: "Not found", 405: "Method not allowed", 413: "Too large",
     414: "Address too long", 503: "Unavailable",
 }  # fmt: skip
 

@@ -96,6 +96,7 @@ class SubmitPage:
         page = rendered(
             "submit.html", here="/submit/", form=form, rows=rows, counts=counts(rows),
             max_signatures=MAX_SIGNATURES, max_body=self._limit // MIB,
+            read_only=self._settings.read_only, needs_token=bool(self._settings.write_token),
         )  # fmt: skip
         send(req, resp, page)
 
@@ -104,6 +105,7 @@ class StorePage:
     """Stores the texts of a preview, after checking each of them again."""
 
     kind = HTML
+    stores = True
 
     def __init__(self, settings: Settings, reader: Reader, writer: Writer) -> None:
         self._settings, self._limit = settings, min(settings.max_import_body, _MAX_BODY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from sigdir.cli.options import warehouse_option
 from sigdir.cli.output import write_line
 from sigdir.serve.servers.registry import SERVERS
 from sigdir.serve.servers.supervisor import run
-from sigdir.serve.settings import Settings
+from sigdir.serve.settings import Settings, write_token
 
 _DEFAULTS = Settings()
 
@@ -54,11 +55,15 @@ _DEFAULTS = Settings()
     "--server", type=click.Choice(list(SERVERS)), default="waitress", show_envvar=True,
     help="HTTP server that runs the application.",
 )  # fmt: skip
+@click.option("--read-only", is_flag=True, show_envvar=True, help="Refuse every POST that would store something.")
 def serve(
     folder: Path, host: str, port: int, workers: int, threads: int, max_body: int, max_import_body: int,
-    fold_every: float, trust_proxy: bool, log_requests: bool, server: str,
+    fold_every: float, trust_proxy: bool, log_requests: bool, server: str, read_only: bool,
 ) -> None:  # fmt: skip
     """Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does.
+
+    Anybody who reaches the server may POST. With a token in the variable SIGDIR_WRITE_TOKEN only clients that send
+    it in the header "Authorization: Bearer TOKEN" may. --read-only refuses all. Decoding and looking up stay open.
 
     Exit status: 0 stopped by SIGTERM or Ctrl-C, 2 the server cannot start.
 
@@ -67,18 +72,25 @@ def serve(
       sigdir serve
       sigdir serve --port 80 --host 0.0.0.0 --workers 4
       SIGDIR_WAREHOUSE=/srv/signatures sigdir serve --server granian
+      SIGDIR_WRITE_TOKEN=$(cat token.txt) sigdir serve
     """
+    try:
+        token = write_token()
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     settings = Settings(
-        folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, log_requests
-    )
-    sys.exit(run(settings, server, _write_address))
+        folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, log_requests,
+        read_only, token,
+    )  # fmt: skip
+    sys.exit(run(settings, server, partial(_write_address, settings)))
 
 
-def _write_address(address: str) -> None:
-    write_line(
-        f"ready: {address}/\n"
-        f"try:\n"
-        f"  curl '{address}/api/v1/signatures/?hex_signature=0xa9059cbb'\n"
-        f"  curl '{address}/api/v1/event-signatures/?text_signature=transfer'\n"
-        f"  curl -d 'text_signature=function hello(uint a)' {address}/api/v1/signatures/"
-    )
+def _write_address(settings: Settings, address: str) -> None:
+    tries = [
+        f"curl '{address}/api/v1/signatures/?hex_signature=0xa9059cbb'",
+        f"curl '{address}/api/v1/event-signatures/?text_signature=transfer'",
+    ]
+    if not settings.read_only:
+        token = '-H "Authorization: Bearer $SIGDIR_WRITE_TOKEN" ' if settings.write_token else ""
+        tries.append(f"curl {token}-d 'text_signature=function hello(uint a)' {address}/api/v1/signatures/")
+    write_line("\n".join([f"ready: {address}/", "try:", *(f"  {line}" for line in tries)]))

@@ -1,0 +1,259 @@
+"""Who may store, and what a refused request is told."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from falcon.testing import TestClient
+
+from sigdir.cli.serve import serve
+from sigdir.serve.app import create_app, routes
+from sigdir.serve.settings import Settings
+from sigdir.warehouse.index.view import Reader
+from tests.serve.support import (
+    ABI_PATH,
+    EVENTS_PATH,
+    FORM,
+    SIGNATURES_PATH,
+    SOLIDITY_PATH,
+    TRANSFER,
+    Server,
+    by,
+    get,
+    opened,
+    post,
+    post_text,
+    request,
+    selector,
+    serving,
+)
+
+TOKEN = "kE3-secret"  # noqa: S105 - of the tests
+IMPORT, OLDER_IMPORT, STORE = "/signature-database/v1/import", "/api/v1/import", "/submit/store/"
+
+STORING: dict[str, dict[str, Any]] = {
+    SIGNATURES_PATH: {"json": {"text_signature": "stored()"}},
+    EVENTS_PATH: {"json": {"text_signature": "Stored()"}},
+    ABI_PATH: {"json": {"contract_abi": '[{"type": "function", "name": "stored", "inputs": []}]'}},
+    SOLIDITY_PATH: {"json": {"source_code": "contract C { function stored() public {} }"}},
+    IMPORT: {"json": {"function": ["stored()"]}},
+    OLDER_IMPORT: {"json": {"type": "raw", "data": {"function": ["stored()"]}}},
+    STORE: {"body": "texts=function+stored()"},
+}
+"""A body that each route would store."""
+
+READING: dict[str, dict[str, Any]] = {
+    "/api/v1/decode/": {"json": {"data": "0xa9059cbb"}},
+    "/api/v1/resolve/": {"json": ["0xa9059cbb"]},
+    "/submit/": {"body": "text=function+stored()"},
+    "/decode/": {"body": "data=0xa9059cbb"},
+}
+"""A body of each POST that stores nothing."""
+
+
+class Served:
+    """An application over a warehouse of its own, in this process."""
+
+    def __init__(self, root: Path, storage: tuple[Any, Any]) -> None:
+        self.root, self.storage = root, storage
+        self.reader: Reader = storage[0]
+
+    def client(self, **settings: Any) -> TestClient:
+        return TestClient(create_app(Settings(self.root, **settings), *self.storage))
+
+    def rows(self) -> int:
+        view = self.reader.current()
+        return sum(view.count(collection) for collection in view.segments)
+
+
+@pytest.fixture
+def served(warehouse: Path) -> Iterator[Served]:
+    with opened(warehouse) as storage:
+        yield Served(warehouse, storage)
+
+
+def sent(client: TestClient, path: str, body: dict[str, Any], **headers: str) -> Any:
+    return client.simulate_post(path, headers=headers | (FORM if "body" in body else {}), **body)
+
+
+def test_every_post_of_the_table_is_known_here(served: Served) -> None:
+    """A new route that takes POST belongs to one of the two lists."""
+    table = routes(Settings(served.root), *served.storage)
+    posts = {route.path for route in table if "POST" in route.methods.split(", ")}
+    assert posts == STORING.keys() | READING.keys()
+    assert {route.path for route in table if getattr(route.resource, "stores", False)} == STORING.keys()
+
+
+@pytest.mark.parametrize("path", STORING)
+def test_a_read_only_server_stores_nothing(served: Served, path: str) -> None:
+    """403 with a reason, also with a token; the same request is stored by a server without the flag."""
+    client = served.client(read_only=True, write_token=TOKEN)
+    refused = sent(client, path, STORING[path], Authorization=f"Bearer {TOKEN}")
+    assert (refused.status_code, refused.headers["reject-reason"]) == (403, "read_only")
+    assert served.rows() == 0
+    assert sent(served.client(), path, STORING[path]).status_code in (200, 201)
+    assert served.rows() == 1
+
+
+@pytest.mark.parametrize("path", STORING)
+def test_a_token_is_needed_where_one_is_set(served: Served, path: str) -> None:
+    """401 with a challenge for none and for a wrong one; the right one stores."""
+    client = served.client(write_token=TOKEN)
+    for authorization in ("", "Bearer", "Bearer wrong", f"Bearer {TOKEN}x", f"Token {TOKEN}", "Bearer \xff", "Basic !"):
+        refused = sent(client, path, STORING[path], Authorization=authorization)
+        assert (refused.status_code, refused.headers["reject-reason"]) == (401, "no_token")
+        assert refused.headers["www-authenticate"].startswith("Basic" if path == STORE else "Bearer")
+    assert served.rows() == 0
+    assert sent(client, path, STORING[path], Authorization=f"bearer {TOKEN}").status_code in (200, 201)
+    assert served.rows() == 1
+
+
+@pytest.mark.parametrize("path", STORING)
+def test_a_browser_s_password_counts_on_pages_alone(served: Served, path: str) -> None:
+    """A browser adds Basic credentials to forms of other sites too, and the API accepts such forms."""
+    basic = "Basic " + base64.b64encode(f"anybody:{TOKEN}".encode()).decode()
+    status = sent(served.client(write_token=TOKEN), path, STORING[path], Authorization=basic).status_code
+    assert status == (200 if path == STORE else 401)
+
+
+@pytest.mark.parametrize("path", READING)
+@pytest.mark.parametrize("settings", [{"read_only": True}, {"write_token": TOKEN}], ids=["read-only", "token"])
+def test_posts_that_store_nothing_stay_open(served: Served, path: str, settings: dict[str, Any]) -> None:
+    """Decoding, resolving and the preview."""
+    assert sent(served.client(**settings), path, READING[path]).status_code in (200, 303)
+
+
+def test_the_preview_says_that_nothing_can_be_stored(served: Served) -> None:
+    """Without the form that would store; with a token the form says what the browser asks for."""
+    read_only, with_token = (
+        sent(served.client(**settings), "/submit/", READING["/submit/"]).text
+        for settings in ({"read_only": True}, {"write_token": TOKEN})
+    )
+    assert "read-only" in read_only
+    assert f'action="{STORE}"' not in read_only
+    assert f'action="{STORE}"' in with_token
+    assert "write token" in with_token
+
+
+def test_the_dialect_refuses_in_its_own_envelope(served: Served) -> None:
+    answer = sent(served.client(read_only=True), IMPORT, STORING[IMPORT])
+    assert answer.json == {"ok": False, "error": "This directory is read-only."}
+
+
+def test_a_page_of_another_origin_may_send_the_token(served: Served) -> None:
+    """The preflight allows the header, and the answer lets the page read why."""
+    headers = {"Origin": "https://a.test", "Access-Control-Request-Method": "POST"}
+    client = served.client(write_token=TOKEN)
+    assert (
+        "authorization"
+        in client.simulate_options(IMPORT, headers=headers).headers["access-control-allow-headers"].lower()
+    )
+    refused = sent(client, SIGNATURES_PATH, STORING[SIGNATURES_PATH], Origin="https://a.test")
+    assert "Reject-Reason" in refused.headers["access-control-expose-headers"]
+
+
+@pytest.mark.parametrize("token", ["", " ", "two words", "caf\u00e9"])
+def test_a_token_that_nobody_can_send_is_an_error(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    """An empty variable does not open the server."""
+    monkeypatch.setenv("SIGDIR_WRITE_TOKEN", token)
+    with pytest.raises(ValueError, match="SIGDIR_WRITE_TOKEN"):
+        Settings.from_environment()
+    done = CliRunner().invoke(serve, [])
+    assert done.exit_code == 2
+    assert "SIGDIR_WRITE_TOKEN" in done.stderr
+    assert not token.strip() or token not in done.stderr
+
+
+def test_the_token_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIGDIR_WRITE_TOKEN", TOKEN)
+    settings = Settings.from_environment()
+    assert settings.write_token == TOKEN
+    assert TOKEN not in repr(settings)
+
+
+@pytest.mark.parametrize("server_name", ["waitress", "granian"])
+def test_the_command_passes_both_to_its_workers(tmp_path: Path, server_name: str) -> None:
+    """The token by its variable on one server, the flag on the other; neither is on standard error."""
+    arguments = ["--read-only"] if server_name == "granian" else []
+    variables = {} if arguments else {"SIGDIR_WRITE_TOKEN": TOKEN}
+    with serving(tmp_path / "warehouse", *by(server_name), *arguments, workers=1, variables=variables) as server:
+        assert post_text(server.port, TRANSFER).status == (403 if arguments else 401)
+        assert post(server.port, "/api/v1/resolve/", ["0xa9059cbb"]).status == 200
+        if not arguments:
+            body = f"text_signature={TRANSFER}".encode()
+            headers = {"Authorization": f"Bearer {TOKEN}"}
+            assert request(server.port, "POST", SIGNATURES_PATH, body, FORM | headers).status == 201
+        assert TOKEN not in server.stderr()
+        assert ("Bearer $SIGDIR_WRITE_TOKEN" in server.stderr()) == (not arguments)
+
+
+# What a refusal says.
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "position"),
+    [
+        ("f(uint7)", "bad_width", "3"), ("f(unit256)", "unknown_type", "3"), ("f(uint", "unbalanced", "7"),
+        ("event e(uint256)", "bad_name", "1"), ("f(uint[01])", "bad_array", "7"),
+    ],
+)  # fmt: skip
+def test_a_refused_text_says_why_and_where(server: Server, text: str, reason: str, position: str) -> None:
+    """The reason is a word of the grammar's list, the position counts from 1; the body is the contract's."""
+    answer = post_text(server.port, text)
+    assert answer.status == 400
+    assert answer.json() == {"text_signature": ["Unknown signature format"]}
+    assert (answer.header("Reject-Reason"), answer.header("Reject-Position")) == (reason, position)
+
+
+def test_a_duplicate_names_the_row_that_has_the_text(server: Server) -> None:
+    """For a row of a file and for a staged one, in any spelling."""
+    assert post_text(server.port, "duplicated(uint256)").status == 201
+    for written in ("duplicated(uint amount)", "function set(bytes a, tuple(uint8 b, string c)[] d)"):
+        answer = post_text(server.port, written)
+        assert (answer.status, answer.header("Reject-Reason")) == (400, "duplicate")
+        row = get(server.port, f"{SIGNATURES_PATH}{answer.header('Existing-Id')}/").json()
+        canonical = {"d": "duplicated(uint256)", "f": "set(bytes,(uint8,string)[])"}[written[0]]
+        assert (row["text_signature"], row["hex_signature"]) == (canonical, selector(canonical))
+
+
+@pytest.mark.parametrize(
+    ("query", "unknown"),
+    [
+        ("text=transfer&limit=5", "limit, text"), ("page=1&page_size=3&ordering=created_at&format=json", ""),
+        ("cursor=&hex_signature=a9&created_at__lt=2000-01-01T00:00:00Z&hex_signature__in=", ""),
+        ("a%0d%0aSet-Cookie:%20x=1", "a%0D%0ASet-Cookie%3A%20x"), ("caf%C3%A9=1", "caf%C3%A9"),
+        ("&".join(f"p{number:02}=1" for number in range(50)), ", ".join(f"p{number:02}" for number in range(10))),
+        ("x" * 5000, "x" * 40),
+    ],
+)  # fmt: skip
+def test_parameters_that_a_list_does_not_have_are_named(server: Server, query: str, unknown: str) -> None:
+    """They are ignored, as the contract says, and a header names them."""
+    answer = get(server.port, f"{SIGNATURES_PATH}?{query}")
+    assert (answer.status, answer.header("Unknown-Parameters")) == (200, unknown)
+    assert answer.header("Set-Cookie") == ""
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH"])
+def test_a_method_that_a_route_lacks_is_refused_in_one_shape(served: Served, method: str) -> None:
+    """Every route of the table: 405, Allow, and the sentence in the shape of the route."""
+    client = served.client()
+    for route in routes(Settings(served.root), *served.storage):
+        if callable(route.resource):
+            continue
+        path = re.sub("{[^}]*}", "1", route.path)
+        answer = client.simulate_request(method, path)
+        sentence = f'Method "{method}" not allowed.'
+        assert answer.status_code == 405, path
+        assert set(answer.headers["allow"].split(", ")) == {*route.methods.split(", "), "OPTIONS"}
+        if getattr(route.resource, "kind", "") == "text/html":
+            assert "Method not allowed" in answer.text
+        elif path.startswith("/signature-database/") or path == OLDER_IMPORT:
+            assert answer.json == {"ok": False, "error": sentence}
+        else:
+            assert answer.json == {"detail": sentence}
