@@ -6,13 +6,14 @@ code, and with the answers of a running server.
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import orjson
+
+from sigdir.serve.http.conditional import token_of
 
 PATH = "/api/v1/openapi.json"
 
@@ -37,7 +38,7 @@ def document() -> dict[str, Any]:
 def rendered() -> tuple[bytes, str]:
     """Return the document as JSON, and the token of its ETag."""
     body = orjson.dumps(document())
-    return body, hashlib.sha256(body).hexdigest()[:16]
+    return body, token_of(body)
 
 
 def resolve(value: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,9 @@ OWNERS = {
 APP_USERS = ("sigdir/serve/servers/",)
 """The only path prefix of serve that may import sigdir.serve.app."""
 
+HTTP = "sigdir/serve/http/"
+"""What all resources share. It imports nothing else of serve."""
+
 
 @cache
 def modules() -> dict[str, ast.Module]:
@@ -62,6 +65,8 @@ def violations(path: str, tree: ast.Module) -> Iterator[str]:
                 yield f"{path}: {name} is in a higher layer"
             elif inner[:2] == ["serve", "app"] and layer == "serve" and not path.startswith(APP_USERS):
                 yield f"{path}: {name} is for the servers alone"
+            elif path.startswith(HTTP) and inner[0] == "serve" and inner[1:2] != ["http"]:
+                yield f"{path}: {name} is about one resource, and serve/http is for all"
         elif not path.startswith(OWNERS.get(package, "")):
             yield f"{path}: {name} has another owner"
 
@@ -135,6 +140,7 @@ def test_nothing_of_a_dependency_is_replaced() -> None:
         ("sigdir/serve/a.py", "from sigdir.serve.app import create_app"),
         ("sigdir/serve/a.py", "from sigdir.serve import app"),
         ("sigdir/serve/a.py", "import waitress.server"),
+        ("sigdir/serve/http/a.py", "from sigdir.serve.lists.query import parse"),
         ("sigdir/pipeline/a.py", "import duckdb"),
         ("sigdir/pipeline/a.py", "from deltalake import DeltaTable"),
         ("sigdir/cli/a.py", "import falcon"),

@@ -6,12 +6,11 @@ one, so texts that are not filtered come first, then older ones.
 
 from __future__ import annotations
 
-import hashlib
 import re
 
 import falcon
 
-from sigdir.serve.http.conditional import not_modified, strong
+from sigdir.serve.http.conditional import not_modified, strong, token_of
 from sigdir.serve.http.errors import detail
 from sigdir.serve.lists.selection import texts_with
 from sigdir.signatures.collections import Collection
@@ -34,7 +33,7 @@ class HashFileResource:
         if not texts:
             raise detail(404, "Not found.", {"Cache-Control": "no-cache"})  # a text may be POSTed at any time
         body = ";".join(texts).encode()
-        etag = strong(hashlib.sha256(body).hexdigest()[:16])
+        etag = strong(token_of(body))
         if not not_modified(req, resp, etag, f"public, max-age={_CACHE_SECONDS}"):
             resp.content_type = "text/plain; charset=utf-8"
             resp.data = body

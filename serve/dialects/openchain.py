@@ -20,7 +20,7 @@ import falcon
 import numpy as np
 
 from sigdir.serve.http import bodies
-from sigdir.serve.http.conditional import not_modified, strong
+from sigdir.serve.http.conditional import lookup_caching, not_modified, strong, token_of, weak
 from sigdir.serve.http.errors import detail, method_not_allowed
 from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.http.routing import redirect_to_slash
@@ -100,7 +100,11 @@ def _look_up(
         kind: {hash: _names(view, collection, hash, filter) for hash in _hashes(values.get(kind, []))}
         for kind, collection in KINDS.items()
     }
-    _answer(req, resp, result)
+    body = json_bytes({"ok": True, "result": result})
+    lists = [names for by_hash in result.values() for names in by_hash.values()]
+    caching = lookup_caching(found=bool(lists) and all(lists))
+    if not not_modified(req, resp, weak(token_of(body)), caching):
+        send_json(req, resp, body)
 
 
 def _hashes(values: Iterable[str]) -> Iterator[str]:

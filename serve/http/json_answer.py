@@ -7,7 +7,8 @@ from typing import Any
 import falcon
 import orjson
 
-from sigdir.serve.http.negotiate import JSON, packed
+from sigdir.serve.http.codings import packed
+from sigdir.serve.http.negotiate import JSON
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS  # collections are keys
 

@@ -9,9 +9,9 @@ import falcon
 
 from sigdir.serve.http.errors import detail, method_not_allowed
 from sigdir.serve.http.negotiate import HTML, JSON, representation
+from sigdir.serve.http.query_string import format_of
 from sigdir.serve.http.routing import Route
 from sigdir.serve.http.write_access import WriteAccess
-from sigdir.serve.lists.query import parse
 
 _MAX_QUERY_BYTES = 16_384
 
@@ -50,7 +50,7 @@ class Negotiation:
     def _negotiate(self, req: falcon.Request) -> None:
         if len(req.query_string) > _MAX_QUERY_BYTES:
             raise detail(414, "Query string too long.")
-        req.context.kind = representation(req.env.get("HTTP_ACCEPT", ""), parse(req.query_string).format)
+        req.context.kind = representation(req.env.get("HTTP_ACCEPT", ""), format_of(req.query_string))
 
 
 def _allow(methods: str) -> str:
@@ -62,7 +62,10 @@ class CrossOrigin:
     """Lets pages of any origin use the API (the Fetch standard's CORS protocol)."""
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, resource: Any, req_succeeded: bool) -> None:
-        if not (req.env.get("HTTP_ORIGIN") and req.path.startswith(_OPEN_PATHS)):
+        if not req.path.startswith(_OPEN_PATHS):
+            return
+        resp.append_header("Vary", "Origin")  # a cached answer without the next header is of no use to another origin
+        if not req.env.get("HTTP_ORIGIN"):
             return
         resp.set_header("Access-Control-Allow-Origin", "*")
         resp.append_header("Access-Control-Expose-Headers", _EXPOSED)

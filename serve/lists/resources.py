@@ -8,7 +8,7 @@ import numpy as np
 from sigdir.serve.answers import answer, etag
 from sigdir.serve.cursors import InvalidCursor
 from sigdir.serve.http import bodies, options
-from sigdir.serve.http.conditional import is_current, not_modified, set_validators
+from sigdir.serve.http.conditional import is_current, lookup_caching, not_modified, set_validators, token_of
 from sigdir.serve.http.errors import detail, field_error, not_found, reject
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.urls import base_url
@@ -50,26 +50,42 @@ class ListResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view, query = self._reader.current(), parse(req.query_string)
-        tag = etag(req, view.token)
-        page = None
         try:
-            if is_current(req, tag):
-                check_page(view, self._collection, query)
+            if query.filter is not None and query.filter.is_lookup(self._collection.hash_bytes):
+                self._look_up(req, resp, view, query)
             else:
-                page = self._page(view, query, base_url(req, self._settings.trust_proxy) + req.path, req.query_string)
+                self._list(req, resp, view, query)
         except InvalidPage:
             raise detail(404, "Invalid page.") from None
         except InvalidCursor:
             raise detail(404, "Invalid cursor.") from None
-        set_validators(resp, tag)
         if query.unknown:
             resp.set_header("Unknown-Parameters", query.unknown)
+
+    on_head = on_get
+
+    def _look_up(self, req: falcon.Request, resp: falcon.Response, view: View, query: Query) -> None:
+        """The rows of whole hashes. The ETag changes only when these rows do."""
+        page = page_of(view, self._collection, query, self._address(req))
+        body = page.body()
+        if not not_modified(req, resp, etag(req, token_of(body)), lookup_caching(found=page.count > 0)):
+            answer(req, resp, body)
+
+    def _list(self, req: falcon.Request, resp: falcon.Response, view: View, query: Query) -> None:
+        tag = etag(req, view.token)
+        page = None
+        if is_current(req, tag):
+            check_page(view, self._collection, query)
+        else:
+            page = self._page(view, query, self._address(req), req.query_string)
+        set_validators(resp, tag)
         if page is None:
             resp.status = falcon.HTTP_304
         else:
             answer(req, resp, page)
 
-    on_head = on_get
+    def _address(self, req: falcon.Request) -> str:
+        return base_url(req, self._settings.trust_proxy) + req.path
 
     def _page(self, view: View, query: Query, url: str, query_string: str) -> bytes:
         """Render a page, or take it from the cache, which has page 1 and the pages that need a scan.
@@ -135,8 +151,9 @@ class RowResource:
         for segment in view.segments[self._collection]:
             row = segment.row_of_id(int(id))
             if row is not None:
-                if not not_modified(req, resp, etag(req, view.token)):
-                    answer(req, resp, render_rows(segment, np.array([row], np.int64)))
+                body = render_rows(segment, np.array([row], np.int64))
+                if not not_modified(req, resp, etag(req, token_of(body)), lookup_caching(found=True)):
+                    answer(req, resp, body)
                 return
         raise not_found()
 

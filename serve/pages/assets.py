@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,8 +10,8 @@ from pathlib import Path
 
 import falcon
 
+from sigdir.serve.http.codings import CODINGS, coding_for, packed_in
 from sigdir.serve.http.errors import not_found
-from sigdir.serve.http.negotiate import takes_gzip
 
 FOLDER = Path(__file__).parent / "assets"
 
@@ -28,14 +27,15 @@ class Asset:
     name: str
     type: str
     body: bytes
-    gzipped: bytes
+    packed: Mapping[str, bytes]
+    """The body by its coding."""
 
     @classmethod
     def of(cls, path: Path) -> Asset:
         body = path.read_bytes()
         name = f"{path.stem}-{hashlib.sha256(body).hexdigest()[:12]}{path.suffix}"
-        packer = zlib.compressobj(9, wbits=31)
-        return cls(name, _TYPES[path.suffix], body, packer.compress(body) + packer.flush())
+        packed = {coding: packed_in(coding, body, once=True) for coding in CODINGS}
+        return cls(name, _TYPES[path.suffix], body, packed)
 
 
 @lru_cache(maxsize=1)
@@ -78,8 +78,9 @@ def _send(req: falcon.Request, resp: falcon.Response, asset: Asset, cache_contro
     resp.set_header("Cache-Control", cache_control)
     resp.set_header("X-Content-Type-Options", "nosniff")
     resp.set_header("Vary", "Accept-Encoding")
-    if takes_gzip(req.get_header("Accept-Encoding") or ""):
-        resp.set_header("Content-Encoding", "gzip")
-        resp.data = asset.gzipped
+    coding = coding_for(req.get_header("Accept-Encoding") or "")
+    if coding:
+        resp.set_header("Content-Encoding", coding)
+        resp.data = asset.packed[coding]
     else:
         resp.data = asset.body

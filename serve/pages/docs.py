@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +11,7 @@ import falcon
 import orjson
 
 from sigdir.serve import openapi
-from sigdir.serve.http.conditional import not_modified, weak
+from sigdir.serve.http.conditional import not_modified, token_of, weak
 from sigdir.serve.http.negotiate import HTML, JSON
 from sigdir.serve.http.urls import base_url
 from sigdir.serve.openapi import resolve
@@ -199,7 +198,7 @@ class DocsPage:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         page = _page(base_url(req, self._trust_proxy))
-        etag = weak(hashlib.sha256(page).hexdigest()[:16])
+        etag = weak(token_of(page))
         if not not_modified(req, resp, etag, f"public, max-age={_SECONDS}"):
             send(req, resp, page)
 

@@ -16,8 +16,9 @@ from typing import Any
 import falcon
 import jinja2
 
+from sigdir.serve.http.codings import packed
 from sigdir.serve.http.conditional import not_modified, weak
-from sigdir.serve.http.negotiate import HTML, packed
+from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages import assets, row_markup
 from sigdir.warehouse.index.view import Reader, View

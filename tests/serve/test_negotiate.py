@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sigdir.serve.http.errors import HttpError
 from sigdir.serve.http.negotiate import HTML, JSON, representation
+from sigdir.serve.http.query_string import format_of
 
 FIREFOX = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 CHROME = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8"
@@ -96,6 +97,19 @@ def test_an_unknown_format_is_not_found(accept: str, format: str) -> None:
     with pytest.raises(HttpError) as refused:
         representation(accept, format)
     assert (refused.value.status, refused.value.body) == (404, NOT_FOUND)
+
+
+@pytest.mark.parametrize(
+    ("query", "format"),
+    [
+        ("", ""), ("page=2", ""), ("format=json", "json"), ("page=2&format=api", "api"), ("format", ""),
+        ("format=json&format=api", "api"), ("%66ormat=json", "json"), ("format=%6Ason", "json"),
+        ("formats=json", ""), ("text_signature=format", ""),
+    ],
+)  # fmt: skip
+def test_the_format_of_a_query(query: str, format: str) -> None:
+    """Escaped names and values count; of repeated ones the last."""
+    assert format_of(query) == format
 
 
 @settings(deadline=None)

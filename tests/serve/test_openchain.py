@@ -147,6 +147,21 @@ def test_a_bad_hash_is_refused(server: Server, hash: str) -> None:
         assert hash[:80] in error(get(server.port, f"{LOOKUP}?{kind}={quote('0x00000001,' + hash)}"), 400)
 
 
+@pytest.mark.parametrize("path", [LOOKUP, OLDER_LOOKUP])
+def test_a_lookup_can_be_kept_until_it_changes(server: Server, path: str) -> None:
+    """A POST of another hash leaves the ETag as it is. An answer with an unknown hash is asked for again."""
+    number = len(path)  # each path gets texts of its own
+    known, new = selector(MANY[0]), f"keptUntilItChanges{number}()"
+    address = f"{path}?function={known}"
+    tag, unknown = get(server.port, address).header("ETag"), get(server.port, f"{address},{selector(new)}")
+    assert unknown.header("Cache-Control") == "no-cache"
+    assert post(server.port, IMPORT, {"function": [new]}).status == 200
+    again = get(server.port, address, {"If-None-Match": tag})
+    assert (again.status, again.header("Cache-Control")) == (304, "public, max-age=60")
+    changed = get(server.port, f"{address},{selector(new)}", {"If-None-Match": unknown.header("ETag")})
+    assert (changed.status, changed.header("Cache-Control")) == (200, "public, max-age=60")
+
+
 def test_large_answers_are_packed(server: Server) -> None:
     """A large answer is compressed for a client that accepts gzip."""
     path = f"{LOOKUP}?function={','.join(map(selector, MANY))}"

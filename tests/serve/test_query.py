@@ -302,7 +302,6 @@ def test_orderings(value: str, oldest_first: bool) -> None:
         ("page_size=2&page_size=3", "page_size", 3),
         ("page_size=2&page_size=x", "page_size", 100),
         ("ordering=created_at&ordering=id", "oldest_first", False),
-        ("format=json&format=api", "format", "api"),
         ("hex_signature=0a&hex_signature=0b", "filter", Filter(hex="0b")),
         ("hex_signature=0a&hex_signature=", "filter", Filter()),
         ("text_signature=a&text_signature=b", "filter", Filter(text="b")),

@@ -29,14 +29,20 @@ def test_quick_is_what_needs_no_scan(path: str, query: str, quick: bool) -> None
     """The reading thread answers lookups, never scans."""
     assert (
         is_short_request("GET", path, query, "", "")
-        is is_short_request("HEAD", path, query, "*/*", "identity")
+        is is_short_request("HEAD", path, query, "*/*", "br, gzip;q=0")
         is quick
     )
 
 
 @pytest.mark.parametrize(
     ("method", "accept", "encodings"),
-    [("POST", "", ""), ("OPTIONS", "", ""), ("GET", "text/html,*/*;q=0.8", ""), ("GET", "", "br, gzip")],
+    [
+        ("POST", "", ""),
+        ("OPTIONS", "", ""),
+        ("GET", "text/html,*/*;q=0.8", ""),
+        ("GET", "", "br, gzip"),
+        ("GET", "", "zstd"),
+    ],
 )
 def test_quick_is_what_is_only_read_and_sent_as_it_is(method: str, accept: str, encodings: str) -> None:
     """Writing, pages for people and packing go to threads."""

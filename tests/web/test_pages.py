@@ -10,7 +10,9 @@ from html.parser import HTMLParser
 from urllib.parse import quote, urlencode
 
 import pytest
+import zstandard
 
+from sigdir.serve.http.codings import CODINGS
 from sigdir.serve.pages.assets import asset_address, assets
 from sigdir.serve.pages.decode import EXAMPLE
 from tests.serve.support import (
@@ -86,7 +88,7 @@ def test_a_page_is_cached_until_the_view_changes(server: Server, path: str) -> N
 
 
 def test_assets_are_cached_for_ever_under_names_that_change(server: Server) -> None:
-    """Assets answer at the names that pages use, gzipped on request; other names are 404."""
+    """Assets answer at the names that pages use, packed on request; other names are 404."""
     names = re.findall(r"/assets/[\w.-]+", get(server.port, "/").body.decode())
     assert {re.sub(r"-\w{12}", "", name) for name in names} == {
         "/assets/icon.svg",
@@ -99,8 +101,11 @@ def test_assets_are_cached_for_ever_under_names_that_change(server: Server) -> N
         assert answer.header("Cache-Control") == "public, max-age=31536000, immutable"
         packed = get(server.port, name, {"Accept-Encoding": "gzip"})
         assert gzip.decompress(packed.body) == answer.body
+        packed = get(server.port, name, {"Accept-Encoding": "gzip, deflate, br, zstd"})
+        assert zstandard.decompress(packed.body) == answer.body
         assert get(server.port, re.sub(r"-\w", "-z", name)).status == 404
-    assert sum(len(asset.gzipped) for asset in assets().values()) < 10_000
+    for coding in CODINGS:
+        assert sum(len(asset.packed[coding]) for asset in assets().values()) < 10_000
 
 
 def test_the_icon_is_where_browsers_look_for_one(server: Server) -> None:
