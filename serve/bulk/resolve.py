@@ -1,5 +1,7 @@
 """Many hashes in one request: selectors and topics in, their texts out, one line of JSON each, in order.
 
+The lines come as NDJSON, or as one JSON list where the client asks for that.
+
 All hashes of a request are looked up together, segment by segment, and then written by compiled kernels, some
 thousand lines at a time: no Python runs for a single hash. A request holds its body, 60 bytes a hash and one piece
 of the answer, so its memory is bounded.
@@ -20,7 +22,8 @@ from numba import njit
 
 from sigdir.serve.http.bodies import read_body
 from sigdir.serve.http.errors import HttpError, detail
-from sigdir.serve.http.negotiate import NDJSON
+from sigdir.serve.http.negotiate import JSON, NDJSON, is_list_wanted
+from sigdir.serve.http.query_string import format_of
 from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.hash_order import sorted_hashes
@@ -48,17 +51,20 @@ _FRAME = 96  # bytes of a line without its hash and texts
 
 
 class ResolveResource:
-    """Up to MAX_HASHES hashes as a JSON list, as lines of JSON or as plain lines."""
+    """Up to MAX_HASHES hashes as a JSON list, as lines of JSON or as plain lines; the answer is lines or a list."""
 
     def __init__(self, settings: Settings, reader: Reader) -> None:
         self._max_body = settings.max_import_body
         self._reader = reader
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        is_list = is_list_wanted(req.env.get("HTTP_ACCEPT", ""), format_of(req.query_string))
         body = read_body(req, self._max_body)
         hashes = Hashes.of(body, req.content_type or "")
-        resp.content_type = NDJSON
-        resp.stream = resolved(self._reader.current(), hashes)
+        lines = resolved(self._reader.current(), hashes)
+        resp.set_header("Vary", "Accept")
+        resp.content_type = JSON if is_list else NDJSON
+        resp.stream = as_list(lines) if is_list else lines
 
 
 # Reading.
@@ -235,6 +241,15 @@ def resolved(view: View, hashes: Hashes) -> Iterator[bytes]:
     cuts = np.searchsorted(ends, np.arange(_PIECE, total, _PIECE), side="right").tolist()
     for start, stop in pairwise(sorted({0, *cuts, len(ends)})):
         yield _piece(hashes, found, start, stop)
+
+
+def as_list(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Lines of JSON, in pieces of whole lines, as one JSON list. A newline is only at the end of a line."""
+    start = b"["
+    for piece in lines:
+        yield start + piece.removesuffix(b"\n").replace(b"\n", b",\n")
+        start = b",\n"
+    yield b"[]\n" if start == b"[" else b"]\n"
 
 
 def _piece(hashes: Hashes, found: list[_Found], first: int, last: int) -> bytes:

@@ -6,6 +6,7 @@ Schemathesis makes the requests; each run makes the same ones.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,10 @@ from schemathesis.specs.openapi.checks import (
 from sigdir.serve import decode, openapi
 from sigdir.serve.app import create_app
 from sigdir.serve.bulk import changes, resolve
+from sigdir.serve.cursors import cursor_at
 from sigdir.serve.dialects import openchain
 from sigdir.serve.lists import resources
-from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
+from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, FILTERS, MAX_PAGE_SIZE
 from sigdir.serve.settings import Settings
 from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
@@ -42,6 +44,7 @@ from tests.serve.support import (
     EVENTS_PATH,
     HOST,
     JSON,
+    LISTS,
     SIGNATURES_PATH,
     SOLIDITY_PATH,
     TOPIC,
@@ -258,6 +261,21 @@ def test_the_limits_in_the_document_are_those_of_the_code() -> None:
     assert page_size["maximum"] == MAX_PAGE_SIZE
     for page in ("SignaturePage", "EventSignaturePage"):
         assert schemas[page]["properties"]["results"]["maxItems"] == page_size["maximum"]
+
+
+@pytest.mark.parametrize("collection", COLLECTIONS)
+def test_the_document_has_every_parameter_of_a_list(collection: Collection) -> None:
+    """Its filters and its pages; a cursor is as the server makes it."""
+    path = LISTS[collection]
+    listed = [openapi.resolve(parameter) for parameter in openapi.document()["paths"][path]["get"]["parameters"]]
+    schemas = {parameter["name"]: parameter["schema"] for parameter in listed if parameter["in"] == "query"}
+    assert schemas.keys() == {*FILTERS, "page", "page_size", "ordering", "cursor", "format"}
+    hashes = ",".join(["ab" * collection.hash_bytes, "0x" + "CD" * collection.hash_bytes])
+    assert re.fullmatch(schemas["hex_signature__in"]["pattern"], hashes)
+    [after] = [p for p in openapi.document()["paths"]["/api/v1/changes/"]["parameters"] if p["name"] == "after"]
+    for id in (0, 9, 10, 2**40 + 11, 2**60 - 1):
+        assert re.fullmatch(schemas["cursor"]["pattern"], cursor_at(collection, id))
+        assert re.fullmatch(after["schema"]["pattern"], cursor_at(collection, id))
 
 
 @pytest.mark.parametrize("collection", COLLECTIONS)

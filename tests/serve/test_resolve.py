@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sigdir.serve.bulk.resolve import MAX_HASHES, Hashes, resolved
+from sigdir.serve.bulk.resolve import MAX_HASHES, Hashes, as_list, resolved
 from sigdir.serve.http.errors import HttpError
 from sigdir.serve.lists.paging import page_of
 from sigdir.serve.lists.query import parse
@@ -99,6 +99,36 @@ def test_every_hash_is_answered_as_a_dictionary_would(view: View, rows: dict[str
     lines = answer(view, "\n".join(sent).encode())
     known = {one: expected(rows, one) for one in set(sent)}
     assert lines == [known[one] for one in sent]
+
+
+@pytest.mark.parametrize("count", [0, 1, 50, 40_000])
+def test_a_list_has_the_results_of_the_lines(view: View, rows: dict[str, list[Row]], count: int) -> None:
+    body = "\n".join([*questions(rows, count), "zz"][: count or 0]).encode()
+    assert json.loads(b"".join(as_list(resolved(view, Hashes.of(body, ""))))) == answer(view, body)
+
+
+@pytest.mark.parametrize(
+    ("query", "accept", "is_list"),
+    [
+        ("", "", False), ("", "*/*", False), ("", "application/json", True), ("", "application/x-ndjson", False),
+        ("", "application/json, */*;q=0.5", True), ("", "application/json;q=0.5, application/x-ndjson", False),
+        ("?format=json", "*/*", True), ("?format=ndjson", "application/json", False),
+    ],
+)  # fmt: skip
+def test_a_client_may_ask_for_a_list(server: Server, query: str, accept: str, is_list: bool) -> None:
+    """By ``format``, or by an Accept that prefers JSON; otherwise it gets lines."""
+    headers = {"Accept": accept, "Content-Type": "application/json"}
+    got = request(
+        server.port, "POST", RESOLVE_PATH + query, json.dumps([selector("under_score()"), "zz"]).encode(), headers
+    )
+    results = [{"hash": selector("under_score()"), "texts": ["under_score()"]}, {"hash": "zz", "error": NEITHER}]
+    assert (got.status, got.header("Vary")) == (200, "Accept, Origin")
+    assert got.header("Content-Type") == ("application/json" if is_list else "application/x-ndjson")
+    assert (got.json() if is_list else [json.loads(line) for line in got.body.splitlines()]) == results
+
+
+def test_an_unknown_format_is_not_found(server: Server) -> None:
+    assert request(server.port, "POST", RESOLVE_PATH + "?format=xml", b"zz").status == 404
 
 
 def test_a_hash_that_many_texts_have_is_answered_whole_and_in_bounded_pieces(view: View) -> None:
