@@ -15,25 +15,12 @@ import numpy.typing as npt
 
 from sigdir.serve.pages.rows import Row, row_of
 from sigdir.serve.pages.search_query import Kind, SearchQuery
-from sigdir.signatures.collections import SIGNATURES, Collection
-from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.collections import Collection
 from sigdir.signatures.standards import canonical
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
 
 Array = npt.NDArray[Any]
-
-_WELL_KNOWN_EVENTS = (
-    "Transfer(address,address,uint256)", "Approval(address,address,uint256)", "ApprovalForAll(address,address,bool)",
-    "OwnershipTransferred(address,address)", "TransferSingle(address,address,address,uint256,uint256)",
-    "TransferBatch(address,address,address,uint256[],uint256[])", "URI(string,uint256)", "Upgraded(address)",
-    "AdminChanged(address,address)", "BeaconUpgraded(address)", "Deposit(address,address,uint256,uint256)",
-    "Withdraw(address,address,address,uint256,uint256)", "Deposit(address,uint256)", "Withdrawal(address,uint256)",
-    "RoleGranted(bytes32,address,address)", "RoleRevoked(bytes32,address,address)", "Paused(address)",
-    "Unpaused(address)", "Initialized(uint64)", "Swap(address,uint256,uint256,uint256,uint256,address)",
-    "Sync(uint112,uint112)", "PairCreated(address,address,address,uint256)",
-)  # fmt: skip
-"""Events of the standards and of widespread contracts. The functions are in standards.txt."""
 
 _LENGTH_SHIFT, _MATCH_SHIFT = 40, 58
 _WELL_KNOWN, _WHOLE_NAME, _PREFIX, _INSIDE = 0, 1, 2, 3
@@ -141,6 +128,4 @@ def _well_known(collection: Collection, fragment: str) -> list[tuple[bytes, str]
 
 @lru_cache(maxsize=2)
 def _all_well_known(collection: Collection) -> list[tuple[bytes, str]]:
-    if collection == SIGNATURES:
-        return list(canonical().items())
-    return [(keccak256(text.encode()), text) for text in _WELL_KNOWN_EVENTS]
+    return [(digest, text) for digest, text in canonical().items() if len(digest) == collection.hash_bytes]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from Crypto.Hash import keccak
 
-from sigdir.signatures.collections import FUNCTIONS
+from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.grammar import normalise
 from sigdir.signatures.standards import NO_TEXT, canonical, is_filtered
 from tests.conftest import ROOT
@@ -18,37 +18,51 @@ LINES = [
 ]
 
 
+SELECTOR_CHARACTERS, TOPIC_CHARACTERS = 10, 66
+
+
+def topic(text: str) -> str:
+    return "0x" + keccak.new(digest_bits=256, data=text.encode()).hexdigest()
+
+
 def selector(text: str) -> str:
-    return "0x" + keccak.new(digest_bits=256, data=text.encode()).hexdigest()[:8]
+    return topic(text)[:SELECTOR_CHARACTERS]
 
 
-def test_each_text_has_its_selector() -> None:
-    """The selector of each entry is that of its text: a wrong one would hide the right text."""
-    wrong = [(written, text) for written, text, _ in LINES if text != NO_TEXT and selector(text) != written]
+def test_each_text_has_its_hash() -> None:
+    """The selector or topic of each entry is that of its text: a wrong one would hide the right text."""
+    assert {len(written) for written, _, _ in LINES} == {SELECTOR_CHARACTERS, TOPIC_CHARACTERS}
+    wrong = [
+        (written, text) for written, text, _ in LINES if text != NO_TEXT and topic(text)[: len(written)] != written
+    ]
     assert wrong == []
 
 
 def test_each_text_is_canonical_and_each_entry_names_its_source() -> None:
     """Each text is canonical, because the table holds no other, and each entry names a source to check it by."""
     assert [
-        text for _, text, _ in LINES if text != NO_TEXT and normalise(text, declared_kind=FUNCTIONS).text != text
+        text
+        for hash, text, _ in LINES
+        if text != NO_TEXT
+        and normalise(text, declared_kind=FUNCTIONS if len(hash) == SELECTOR_CHARACTERS else EVENTS).text != text
     ] == []
     assert [line for line in LINES if len(line) != 3] == []
 
 
-def test_each_selector_is_listed_once() -> None:
+def test_each_hash_is_listed_once() -> None:
     """No selector has two entries: one of their texts would be hidden."""
     assert len({line[0] for line in LINES}) == len(LINES) == len(canonical())
 
 
-def test_the_samples_functions_and_errors_are_listed() -> None:
-    """Every function and error of the bundled standards is canonical."""
+def test_the_samples_are_listed() -> None:
+    """Every function, error and event of the bundled standards is canonical."""
     missing = []
     for path in Path(ROOT / "samples").glob("erc-*.txt"):
         for line in path.read_text().splitlines():
-            if line.startswith(("function", "error")):
+            if line.startswith(("function", "error", "event")):
                 text = normalise(line).text
-                if canonical().get(bytes.fromhex(selector(text)[2:])) != text:
+                hash = topic(text) if line.startswith("event") else selector(text)
+                if canonical().get(bytes.fromhex(hash[2:])) != text:
                     missing.append(text)
     assert missing == []
 
@@ -59,5 +73,8 @@ def test_another_text_of_a_listed_selector_is_filtered() -> None:
     assert is_filtered(transfer, "many_msg_babbage(bytes1)")
     assert not is_filtered(transfer, "transfer(address,uint256)")
     assert not is_filtered(bytes.fromhex("00000001"), "anything()")
+    assert not is_filtered(
+        bytes.fromhex(topic("Transfer(address,address,uint256)")[2:]), "Transfer(address,address,uint256)"
+    )
     assert is_filtered(bytes.fromhex("60806040"), "anything()")
     assert canonical()[bytes.fromhex("a22cb465")] == "setApprovalForAll(address,bool)"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from sigdir.serve.pages.decode import EXAMPLE
 from tests.conftest import ROOT, import_files
 from tests.serve.support import HOST, Server, serving
 
@@ -20,6 +21,20 @@ FLAGS = [
 ]  # fmt: skip
 
 COLLIDING = "many_msg_babbage(bytes1)"
+TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+PATHS = [
+    "/", "/search/?q=transfer", "/search/?q=0x", f"/search/?q={TOPIC}", f"/search/?q=0xa9059cbb{'0' * 128}",
+    "/search/?q=function%20nope(uint%20a)", "/search/?q=f(uint7)", "/search/?q=%3F%3F",
+    "/search/?q=transfre", "/search/?q=pagedRow&in=functions&page=2", "/browse/", "/browse/functions/", "/browse/events/",
+    "/selector/0xa9059cbb/", "/selector/0xa9059cbb/?id=1", f"/topic/{TOPIC}/", "/submit/", "/decode/",
+    f"/decode/?data={EXAMPLE}", "/decode/?data=0x12345678", "/docs/", "/statistics/", "/status/", "/dumps/", "/dumps/1/",
+    "/api/v1/signatures/", "/api/v1/event-signatures/1/",
+]  # fmt: skip
+"""Every kind of page."""
+
+DESKTOP: dict[str, Any] = {"viewport": {"width": 1100, "height": 760}}
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+
 PAGED = [f"pagedRow{number}(uint256)" for number in range(130)]
 
 

@@ -13,22 +13,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from sigdir.serve.pages.decode import EXAMPLE
 from tests.conftest import ROOT
 from tests.serve.support import HOST, SIGNATURES_PATH, Server, found, get, request
-from tests.web.conftest import COLLIDING, PAGED, Open
+from tests.web.conftest import COLLIDING, PAGED, PATHS, PHONE, Open
 
 TRANSFER = "transfer(address,uint256)"
-TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
-PATHS = [
-    "/", "/search/?q=transfer", "/search/?q=0x", f"/search/?q={TOPIC}", f"/search/?q=0xa9059cbb{'0' * 128}",
-    "/search/?q=function%20nope(uint%20a)", "/search/?q=pagedRow&in=functions&page=2", "/browse/", "/browse/functions/",
-    "/browse/events/", "/selector/0xa9059cbb/", "/selector/0xa9059cbb/?id=1", f"/topic/{TOPIC}/", "/submit/", "/decode/",
-    f"/decode/?data={EXAMPLE}", "/docs/",
-    "/statistics/", "/status/", "/dumps/", "/dumps/1/",
-    "/api/v1/signatures/", "/api/v1/event-signatures/1/",
-]  # fmt: skip
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 
 
 def rows(page: Page, heading: str) -> list[str]:
@@ -98,6 +87,15 @@ def test_the_match_is_marked(page_of: Open) -> None:
     assert {mark.lower() for mark in marks} == {"transferfrom"}
     page.goto("/search/?q=0xa9059")
     assert page.locator("#results .hex mark").first.inner_text() == "a9059"
+
+
+def test_rows_look_like_links(page_of: Open) -> None:
+    """The text of a row has the colour and the underline of every other link."""
+    page = page_of("/search/?q=Transfer(address,address,uint256)&in=events")
+    look = "link => [getComputedStyle(link).color, getComputedStyle(link).textDecorationLine]"
+    row, link = (page.locator(link).first.evaluate(look) for link in (".rows a", ".pages.json a"))
+    assert row == link
+    assert row[1] == "underline"
 
 
 def test_results_have_pages(page_of: Open) -> None:

@@ -25,6 +25,7 @@ from tests.serve.support import (
     multipart,
     post_text,
     request,
+    topic,
 )
 from tests.web.conftest import PAGED
 
@@ -228,6 +229,15 @@ def test_nothing_found_is_one_line_with_a_link(server: Server, query: str) -> No
     for path in ("/selector/0x00000000/", f"/topic/0x{'0' * 64}/"):
         assert 'If you know one, <a href="/submit/">submit it</a>.' in get(server.port, path, BROWSER).body.decode()
     assert "submit it" not in visible(get(server.port, "/selector/0x12/", BROWSER))
+
+
+@pytest.mark.parametrize(
+    ("path", "source"), [("/selector/0xa9059cbb/", "ERC-20"), (f"/topic/{TOPIC}/", "ERC-20"),
+                         (f"/topic/{topic('TransferBatch(address,address,address,uint256[],uint256[])')}/", "ERC-1155")]
+)  # fmt: skip
+def test_a_well_known_signature_has_a_badge(server: Server, path: str, source: str) -> None:
+    """Functions and events alike name the standard that defines them."""
+    assert f'<span class="tag good">{source}</span>' in get(server.port, path).body.decode()
 
 
 # Submitting.

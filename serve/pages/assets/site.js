@@ -111,6 +111,8 @@ async function run(link) {
   const output = place.querySelector("output") ?? place.appendChild(document.createElement("output"));
   const shown = document.createElement("pre");
   shown.tabIndex = 0;
+  shown.role = "group";
+  shown.ariaLabel = "Answer";
   output.replaceChildren(shown);
   try {
     const answer = await fetch(link.href, { headers: { Accept: "application/json, text/*;q=0.9, */*;q=0.5" } });

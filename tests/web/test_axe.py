@@ -1,0 +1,48 @@
+"""axe-core, with all of its rules, finds no barrier in any page: light and dark, on a desktop and on a phone."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.conftest import SAFETY_SECONDS
+from tests.web.conftest import DESKTOP, PATHS, PHONE, Open
+
+
+def assert_no_findings(page: Page) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for window in (DESKTOP, PHONE):
+            page.set_viewport_size(window["viewport"])
+            report = axe.run(page)
+            assert report.violations_count == 0, (scheme, window, report.generate_report())
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_has_no_findings(page_of: Open, path: str) -> None:
+    page = page_of(path)
+    if path == "/statistics/":  # until the charts are there, it reloads by itself
+        page.locator("figure").last.wait_for(timeout=SAFETY_SECONDS * 1000)
+    assert_no_findings(page)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/nowhere/", "404"), ("/selector/0x00000000/", "404"), ("/decode/?data=z", "400")]
+)
+def test_an_error_has_no_findings(page_of: Open, path: str, status: str) -> None:
+    assert_no_findings(page_of(path, expected=status))
+
+
+def test_a_submission_has_no_findings(page_of: Open) -> None:
+    """The preview with a line of each kind, and the page after storing."""
+    page = page_of("/submit/")
+    page.get_by_label("Signatures, an ABI").fill(
+        "axe(uint a)\naxe(uint)\ntransfer(address,uint256)\nf(uint7)\nevent Axe()"
+    )
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("heading", name="Preview", level=1).wait_for()
+    assert_no_findings(page)
+    page.get_by_role("button", name="Store 2 new").click()
+    page.get_by_role("heading", name="Stored", level=1).wait_for()
+    assert_no_findings(page)
