@@ -42,7 +42,7 @@ def canonical_texts(collection: Collection, texts: list[str]) -> list[NewText | 
 
 
 def store_texts(writer: Writer, new: list[NewText]) -> list[StagedRow | None]:
-    """Store texts of any number; None in the place of each that is stored already.
+    """Store texts of any number; None in the place of each that is stored already or suppressed.
 
     They are stored in transactions with pauses between, so that other POSTs get their turn.
     """
@@ -63,7 +63,10 @@ def store_entries(writer: Writer, entries: Iterable[Entry]) -> dict[str, int]:
         ignored += len(result.rejected.text)
         for collection, rows in result.accepted.items():
             texts[collection] += [NewText(collection, text, keccak256(text.encode())) for text in rows.text.to_pylist()]
-    stored = store_texts(writer, [new for collection in COLLECTIONS for new in texts[collection]])
+    accepted = [new for collection in COLLECTIONS for new in texts[collection]]
+    allowed = [new for new in accepted if not writer.refuses(new)]
+    ignored += len(accepted) - len(allowed)
+    stored = store_texts(writer, allowed)
     imported = sum(row is not None for row in stored)
     return {
         "num_processed": processed,

@@ -4,6 +4,7 @@ Invariants
     A row is on stable storage before its request is answered.
     A text that is in the snapshot or in staging is not stored again, whatever else publishes: inside the staging
     transaction we check that the snapshot we looked the text up in is still the newest.
+    A suppressed text is not stored.
 """
 
 from __future__ import annotations
@@ -48,8 +49,12 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
+    def refuses(self, new: NewText) -> bool:
+        """Whether the text is suppressed. Callers ask first, because ``store`` does not tell such a text from a known one."""
+        return self._reader.current().suppressed.hides(new.collection, new.text)
+
     def store(self, texts: list[NewText]) -> list[StagedRow | None]:
-        """Stage the texts; None in the place of each that is stored already."""
+        """Stage the texts; None in the place of each that is stored already or suppressed."""
         job = _Job(texts)
         self._jobs.put(job)
         job.done.acquire()
@@ -104,7 +109,8 @@ class Writer:
 
 
 def _stage_unknown(staging: Transaction, view: View, texts: list[NewText]) -> list[StagedRow | None]:
-    is_known = [view.find_text(new.collection, new.text, new.hash) for new in texts]
+    hides = view.suppressed.hides
+    is_known = [hides(new.collection, new.text) or view.find_text(new.collection, new.text, new.hash) for new in texts]
     unknown = [new for new, known in zip(texts, is_known, strict=True) if not known]
     staged = iter(staging.stage_all(unknown, view.snapshot.high_water))
     return [None if known else next(staged) for known in is_known]

@@ -33,15 +33,15 @@ class Warehouse:
 
     ``version`` opens an older version as it was. ``files`` are files of your own, by their names in SQL.
     ``unsafe`` lets SQL do whatever the engine can; otherwise it reads the warehouse and those files and
-    nothing else. Raises UnreadableWarehouse, also where there is no such folder.
+    nothing else. ``as_served`` leaves out the rows of the suppress list. Raises UnreadableWarehouse, also where there is no such folder.
     """
 
     def __init__(
         self, path: str | Path, version: int | None = None, *, unsafe: bool = False,
-        files: Mapping[str, str | Path] | None = None, memory_limit: str = "1GB",
+        files: Mapping[str, str | Path] | None = None, memory_limit: str = "1GB", as_served: bool = False,
     ) -> None:  # fmt: skip
         self.paths = existing(Path(path))
-        self._wanted = version
+        self._wanted, self._as_served = version, as_served
         self._options: dict[str, Any] = {
             "unsafe": unsafe, "files": files, "memory_limit": memory_limit,
         }  # fmt: skip
@@ -50,6 +50,11 @@ class Warehouse:
     def refresh(self) -> None:
         """Move to the newest version, or stay at the given one; raises UnreadableWarehouse."""
         self.snapshot: Snapshot = read_snapshot(self.paths, self._wanted)
+        if self._as_served:
+            from sigdir.warehouse.index.visible import Visible  # numba, which only servers need
+            from sigdir.warehouse.suppressed import read
+
+            self.snapshot = Visible(self.paths, read(self.paths)).snapshot(self.snapshot)
         self.__dict__.pop("database", None)
 
     @property

@@ -128,6 +128,7 @@ class _Backup:
         self.report.rows = sum(snapshot.count(collection) for collection in COLLECTIONS)
         self.report.staged = settle(staged, snapshot.high_water)
         needed = {file.path for files in snapshot.files.values() for file in files}
+        self.bring_suppressed()
         self.bring_files(entries, needed)
         failpoints.reach("brought")
         self.bring_log(snapshot.version)
@@ -181,6 +182,13 @@ class _Backup:
             raise UnreadableWarehouse(
                 f"{self.copy.root} was written to since it was a backup: it has a history of its own"
             )
+
+    def bring_suppressed(self) -> None:
+        """Copy the list first: a copy that opens hides what its source hides."""
+        if self.source.suppressed.exists():
+            write_file(self.copy.suppressed, self.source.suppressed.read_bytes())
+        else:
+            self.copy.suppressed.unlink(missing_ok=True)
 
     def bring_files(self, entries: list[LogEntry], needed: set[Path]) -> None:
         """Copy the data files and rejects of all versions; those of older versions may have been vacuumed."""

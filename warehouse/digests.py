@@ -28,7 +28,7 @@ def written_digests(paths: Paths, snapshot: Snapshot) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     summaries = Summaries(paths)
-    for file in sorted(file.path for file in snapshot.all_files()):
+    for file in sorted(file.path for file in snapshot.all_files() if file.path.is_relative_to(paths.table)):
         name = paths.in_table(file)
         began = file.name.partition("-")[0]
         first = summaries.first_since(int(began) // 1000, snapshot.version) if began.isdecimal() else 0

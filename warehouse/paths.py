@@ -13,6 +13,8 @@
     cache/<data file>/              its columns and hash order, mapped by servers; can be deleted at any time
     cache/<data file>.sha256        its digest, where no commit has recorded it
     cache/statistics.json           the figures of the server's statistics page; can be deleted at any time
+    suppressed.txt                  the texts that servers hide, as the operator keeps them
+    visible/<list>/                 data files without the rows that this list hides, and their indexes; can be deleted
     mirrors/<directory>/            the progress of `sigdir mirror` and the rows that are not imported yet
     tmp/<run>/                      a running import's spill; its lock file shows whether the import still runs
 """
@@ -93,6 +95,22 @@ class Paths:
         return self.cache / digest_name(index_name(collection, file))
 
     @property
+    def suppressed(self) -> Path:
+        return self.root / "suppressed.txt"
+
+    @property
+    def visible(self) -> Path:
+        return self.root / "visible"
+
+    def visible_file(self, list_id: str, collection: Collection, file: Path) -> Path:
+        """A data file without the rows that a list hides."""
+        return self.visible / list_id / collection / f"{file.stem}-{list_id}.parquet"
+
+    def index_cache(self, file: Path) -> Path:
+        """The folder of the index of a data file or of a visible file."""
+        return file.parent if file.is_relative_to(self.visible) else self.cache
+
+    @property
     def tmp(self) -> Path:
         return self.root / "tmp"
 
@@ -143,8 +161,8 @@ class Paths:
         return sorted(self.table.glob(f"collection=*/{run}-*.parquet"))
 
     def in_table(self, file: Path) -> str:
-        """A data file's name in the log: relative to the table."""
-        return file.relative_to(self.table).as_posix()
+        """A data file's name in the log: relative to the table. The log never names a file from elsewhere."""
+        return file.relative_to(self.table).as_posix() if file.is_relative_to(self.table) else file.as_posix()
 
     def rejects_file(self, run: str) -> Path:
         return self.rejects / f"{run}.parquet"

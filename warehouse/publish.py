@@ -38,16 +38,18 @@ from types import TracebackType
 from typing import Any, Self
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse import failpoints, log
+from sigdir.warehouse import failpoints, log, suppressed
 from sigdir.warehouse.batch import Batch, BatchFiles, Progress, Staged
-from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
 from sigdir.warehouse.identity import upgrade
 from sigdir.warehouse.index.build import build_index
+from sigdir.warehouse.index.visible import Visible
 from sigdir.warehouse.parquet import WrittenFile
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.staging import Range, StagedRow, Staging, Transaction
+from sigdir.warehouse.suppressed import Suppressed
 
 _LATE_ROUNDS = 3
 """Rounds that remove late rows' texts while POST goes on. POST waits for the round after them."""
@@ -293,6 +295,28 @@ def build_indexes(paths: Paths, files: Iterable[WrittenFile], threads: int) -> N
     """
     if not paths.cache.is_dir():
         return
+    visible = Visible(paths, _suppressed(paths))
+
+    def build(file: WrittenFile) -> None:
+        shown = visible.file(_data_file(file))
+        if shown is not None:
+            build_index(paths.index_cache(shown.path), shown.collection, shown.path, shown.rows)
+
     with ThreadPoolExecutor(threads) as pool:
         for file in files:
-            pool.submit(build_index, paths.cache, file.collection, file.path, file.rows)
+            pool.submit(build, file)
+
+
+def _suppressed(paths: Paths) -> Suppressed:
+    """The suppress list; empty where it cannot be read, because then servers use the one that they have read last."""
+    try:
+        return suppressed.read(paths)
+    except WarehouseError:
+        return suppressed.NONE
+
+
+def _data_file(file: WrittenFile) -> log.DataFile:
+    """The file as a version that names it has it."""
+    return log.DataFile(
+        file.path, file.collection, file.rows, file.size, file.first_id, file.last_id, file.last_created_at
+    )

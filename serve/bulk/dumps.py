@@ -69,7 +69,7 @@ class Versions:
         if not re.fullmatch(r"0|[1-9]\d{0,11}", wanted) or int(wanted) > newest.version:
             raise not_found()
         try:
-            return newest if int(wanted) == newest.version else self._snapshot(int(wanted))
+            return newest if int(wanted) == newest.version else self._reader.visible(self._snapshot(int(wanted)))
         except UnreadableWarehouse:
             raise detail(410, f"Version {wanted} is not kept any more.") from None
 

@@ -249,11 +249,11 @@ class OlderImportResource(ImportResource):
 def _store(writer: Writer, collection: Collection, texts: list[str]) -> dict[str, Any]:
     distinct = list(dict.fromkeys(texts))  # a repeated text counts once
     canonical = dict(zip(distinct, canonical_texts(collection, distinct), strict=True))
-    valid = {text: new for text, new in canonical.items() if new is not None}
+    valid = {text: new for text, new in canonical.items() if new is not None and not writer.refuses(new)}
     result: dict[str, Any] = {
         "imported": {},
         "duplicated": {},
-        "invalid": [text for text, new in canonical.items() if new is None],
+        "invalid": [text for text in canonical if text not in valid],
     }
     rows = store_texts(writer, list(valid.values()))
     for (text, new), row in zip(valid.items(), rows, strict=True):

@@ -122,6 +122,8 @@ class ListResource:
         except GrammarError as error:
             position = {"Reject-Position": str(error.column)} if error.column else {}
             raise reject(400, {name: [_UNKNOWN_FORMAT[self._collection]]}, error.reason, position) from None
+        if self._writer.refuses(new):
+            raise reject(400, {name: ["This signature is suppressed."]}, "suppressed")
         (row,) = self._writer.store([new])
         if row is None:
             raise reject(400, {name: [_EXISTS[self._collection]]}, "duplicate", self._id_header(new))

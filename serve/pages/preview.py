@@ -23,6 +23,8 @@ MAX_SIGNATURES = 2000
 NEW, KNOWN, REPEATED, REJECTED = "new", "known", "repeated", "rejected"
 STATES = (NEW, KNOWN, REPEATED, REJECTED)
 
+SUPPRESSED = "suppressed"
+
 _MAX_SHOWN = 300  # characters of a candidate as written
 
 _STORAGE = re.compile(rb"\bstorage\b")
@@ -44,8 +46,9 @@ MESSAGES = {
     "encoding": "not UTF-8",
     "placeholder": "a decompiler's placeholder, not a name",
     "hash_mismatch": "the declared hash does not match the text",
+    SUPPRESSED: "the operator of this directory does not serve this signature",
 }
-"""What the preview says for each reject reason: the grammar's, and the three of ``_reason`` here."""
+"""What the preview says for each reject reason: the grammar's, the three of ``_reason`` here, and of the suppress list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,8 @@ def _preview_row(view: View, entry: Entry, default: int, seen: set[tuple[Collect
     except GrammarError as error:
         return PreviewRow(entry.line, written, REJECTED, _reason(error.reason, entry.text), error.column)
     collection, digest = Collection.of_code(signature.collection), keccak256(signature.text.encode())
+    if view.suppressed.hides(collection, signature.text):
+        return PreviewRow(entry.line, written, REJECTED, SUPPRESSED)
     new = NewText(collection, signature.text, digest)
     state = _state(view, new, seen)
     seen.add((collection, signature.text))

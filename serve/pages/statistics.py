@@ -25,8 +25,9 @@ class StatisticsPage:
         self._page = ("", b"")  # its ETag, and the page
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        version = self._reader.current().snapshot.version
-        statistics = self._renderer.newest(version) if version >= 0 else None
+        view = self._reader.current()
+        version = view.snapshot.version
+        statistics = self._renderer.newest(version, view.suppressed.id) if version >= 0 else None
         if statistics is None:
             self._send_without_charts(req, resp, version)
             return

@@ -37,8 +37,8 @@ _MEMORY_LIMIT = "256MB"  # 450 MiB in all for 10 M rows; a limit of 1 GB took 1,
 class RenderedStatistics:
     """The content of the file.
 
-    ``figures`` are ``figures.Figure`` as dictionaries, ``code`` identifies the code that rendered them, ``tag`` differs
-    between any two files.
+    ``figures`` are ``figures.Figure`` as dictionaries, ``code`` identifies the code that rendered them, ``suppressed``
+    the list of texts that are not counted, ``tag`` differs between any two files.
     """
 
     version: int
@@ -46,6 +46,7 @@ class RenderedStatistics:
     totals: list[tuple[str, str]]
     figures: list[dict[str, Any]]
     code: str
+    suppressed: str
     tag: str
 
 
@@ -69,10 +70,12 @@ class BackgroundRenderer:
         self._not_before = 0.0
         self.has_failed = False
 
-    def newest(self, version: int) -> RenderedStatistics | None:
-        """The rendered figures, None before the first. Starts a process if they should be newer."""
+    def newest(self, version: int, suppressed: str = "") -> RenderedStatistics | None:
+        """The rendered figures, None before the first of this suppress list. Starts a process if they should be newer."""
         with self._lock:
             found = self._read()
+            if found is not None and found.suppressed != suppressed:
+                found = None
             if found is None or found.code != code_id() or (found.version != version and self._is_old()):
                 self._start()
             return found
@@ -118,16 +121,19 @@ def render(paths: Paths) -> None:
     from sigdir.serve.statistics.figures import figures, totals  # matplotlib takes 0.6 s
     from sigdir.serve.statistics.report import about
     from sigdir.warehouse.sql.statistics import statistics
+    from sigdir.warehouse.suppressed import read
 
     make_folder(paths.cache)
     with FileLock(paths.statistics_lock, wait=False):
-        found = statistics(Warehouse(paths.root, memory_limit=_MEMORY_LIMIT))
+        suppressed = read(paths)
+        found = statistics(Warehouse(paths.root, memory_limit=_MEMORY_LIMIT, as_served=True))
         content = {
             "version": found.version,
             "about": about(found),
             "totals": totals(found),
             "figures": [asdict(figure) for figure in figures(found)],
             "code": code_id(),
+            "suppressed": suppressed.id,
         }
         write_file(paths.statistics, orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS))
 

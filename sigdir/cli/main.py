@@ -16,6 +16,10 @@ _COMMANDS = {
     "mirror": ("mirror", "Keep a private copy of another directory"),
     "serve": ("serve", "Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does"),
     "fold": ("fold", "Move POSTed rows from staging into the table, where SQL sees them"),
+    "suppress": (
+        "suppress",
+        "Hide texts from everything that servers of the warehouse answer, or list the hidden texts",
+    ),
     "verify": ("verify", "Check everything that is stored, and change nothing"),
     "backup": ("backup", "Copy the warehouse into DEST, as it is now, while it is in use"),
     "compact": ("compact", "Merge small data files into fewer, in one new version that holds the same rows"),

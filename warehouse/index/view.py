@@ -29,9 +29,11 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, is_there, make_folder, remove
 from sigdir.warehouse.index.build import segment_of, unused
 from sigdir.warehouse.index.segment import Segment, rows_with_hash
+from sigdir.warehouse.index.visible import Visible, unused_visible
 from sigdir.warehouse.paths import Paths, digest_name, index_name
 from sigdir.warehouse.snapshot import LogTailer, Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.staging import StagedRow, Staging
+from sigdir.warehouse.suppressed import NONE, Suppressed, SuppressList
 
 Array = npt.NDArray[Any]
 
@@ -59,6 +61,8 @@ class View:
     """The path of the log entry that a newer version would have."""
     stable_up_to: Mapping[Collection, int] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, _ALL))
     """No row at or below this id can still appear. Above it a running publish may add rows in between."""
+    suppressed: Suppressed = NONE
+    """The texts that this view does not have, whatever is stored."""
 
     def has_newer_version(self) -> bool:
         return is_there(self.next_log_entry)
@@ -93,9 +97,11 @@ class _Tail:
     """
 
     def __init__(self, collection: Collection) -> None:
-        self._width = collection.hash_bytes
+        self._collection, self._width = collection, collection.hash_bytes
         self._by_prefix: dict[bytes, list[int]] = {}
         self.rows = 0
+        self.last_id = 0
+        """The highest id that was read, of a suppressed row too."""
         self._bytes = 0
         self._make(1024, 1 << 16)
 
@@ -104,11 +110,11 @@ class _Tail:
         self._offsets, self._text = np.zeros(rows + 1, np.int64), np.empty(size, np.uint8)
         self._hash = np.empty((rows, self._width), np.uint8)
 
-    def last_id(self) -> int:
-        return int(self._ids[self.rows - 1]) if self.rows else 0
-
-    def extend(self, staged: list[StagedRow]) -> None:
+    def extend(self, staged: list[StagedRow], suppressed: Suppressed) -> None:
         for row in staged:
+            self.last_id = row.id
+            if suppressed.hides(self._collection, row.text):
+                continue
             raw = row.text.encode()
             if self.rows == len(self._ids) or self._bytes + len(raw) > len(self._text):
                 self._grow(len(raw))
@@ -137,12 +143,13 @@ class Reader:
     def __init__(self, paths: Paths, tick: Callable[[int], None] = lambda _: None) -> None:
         """Open the warehouse, which may be empty, and build missing indexes; ``tick`` as in ``segment_of``."""
         self._paths = paths
-        self._cache = paths.cache
         self._tick = tick
         self._lock = threading.Lock()
         make_folder(paths.cache)  # publishers build indexes where this folder exists
         self._staging = Staging(paths.staging)
         self._log_tailer = LogTailer(paths)
+        self._suppress_list = SuppressList(paths)
+        self._visible = Visible(paths, self._suppress_list.newest())
         self._mapped: dict[Path, Segment] = {}
         self._segments: dict[Collection, tuple[Segment, ...]] = {}
         self._tails: dict[Collection, _Tail] = {}
@@ -172,8 +179,21 @@ class Reader:
             self._refresh()
             return self._view
 
+    def visible(self, snapshot: Snapshot) -> Snapshot:
+        """A version as it may be shown; raises UnreadableWarehouse, OSError."""
+        return self._visible.snapshot(snapshot)
+
     def _refresh(self) -> None:
-        if self._view.has_newer_version():
+        suppressed = self._suppress_list.newest()
+        if suppressed.id != self._visible.suppressed.id:
+            previous, self._visible = self._visible, Visible(self._paths, suppressed)
+            try:
+                self._load()
+            except BaseException:
+                self._visible = previous  # the next request tries again
+                raise
+            self._data_version = -1
+        elif self._view.has_newer_version():
             self._load()
             self._data_version = -1
         if self._staging.data_version() != self._data_version:
@@ -182,8 +202,10 @@ class Reader:
     def _load(self) -> None:
         """Read the newest snapshot and map its files."""
         while True:
-            self._snapshot = self._log_tailer.newest()
+            newest = self._log_tailer.newest()
+            self._next_log_entry = os.fsencode(self._paths.log_entry(newest.version + 1))
             try:
+                self._snapshot = self._visible.snapshot(newest)
                 self._map()
                 return
             except (UnreadableWarehouse, OSError, pa.ArrowException):
@@ -193,13 +215,12 @@ class Reader:
 
     def _map(self) -> None:
         """Map the snapshot's files and start its staged rows anew."""
-        self._next_log_entry = os.fsencode(self._paths.log_entry(self._snapshot.version + 1))
         files = self._snapshot.files
         preload = _ROW_BYTES * sum(map(self._snapshot.count, COLLECTIONS)) < _PRELOADED_BYTES
         # A file never changes, so its mapping is kept: mapping one takes 0.6 ms, and each fold adds one.
         self._mapped = {
             file.path: self._mapped.get(file.path)
-            or segment_of(self._cache, collection, file.path, file.rows, self._tick, preload)
+            or segment_of(self._paths.index_cache(file.path), collection, file.path, file.rows, self._tick, preload)
             for collection in COLLECTIONS
             for file in files[collection]
         }
@@ -211,8 +232,8 @@ class Reader:
             data_version = self._staging.data_version()
             with self._staging.reading() as staging:
                 for collection, tail in self._tails.items():
-                    above = max(tail.last_id(), self._snapshot.high_water[collection].id)
-                    tail.extend(staging.rows(collection, above))
+                    above = max(tail.last_id, self._snapshot.high_water[collection].id)
+                    tail.extend(staging.rows(collection, above), self._visible.suppressed)
                 held = {c: staging.first_reserved(c, self._snapshot.high_water[c]) for c in COLLECTIONS}
             if not is_there(self._next_log_entry):
                 break
@@ -222,10 +243,11 @@ class Reader:
             c: (*self._segments[c], self._tails[c].segment()) if self._tails[c].rows else self._segments[c]
             for c in COLLECTIONS
         }
-        marks = ".".join(str(self._tails[c].last_id() or self._snapshot.high_water[c].id) for c in COLLECTIONS)
+        marks = ".".join(str(self._tails[c].last_id or self._snapshot.high_water[c].id) for c in COLLECTIONS)
         stable_up_to = {c: _ALL if first is None else first - 1 for c, first in held.items()}
-        token = f"{self._snapshot.version}.{marks}"
-        return View(self._snapshot, segments, token, self._next_log_entry, stable_up_to)
+        suppressed = self._visible.suppressed
+        token = f"{self._snapshot.version}.{marks}" + (f".{suppressed.id}" if suppressed else "")
+        return View(self._snapshot, segments, token, self._next_log_entry, stable_up_to, suppressed)
 
     def close(self) -> None:
         self._staging.close()
@@ -242,7 +264,7 @@ def tidy(paths: Paths) -> None:
 
 
 def unused_indexes(paths: Paths, snapshot: Snapshot) -> list[Path]:
-    """The indexes of files that are not in ``snapshot``, which is the newest."""
+    """The indexes of files that are not in ``snapshot``, which is the newest, and unused visible files."""
     used = {index_name(collection, file.path) for collection, files in snapshot.files.items() for file in files}
     used |= {digest_name(name) for name in used} | {paths.statistics.name}
-    return unused(paths.cache, used)
+    return [*unused(paths.cache, used), *unused_visible(paths)]
