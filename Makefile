@@ -9,22 +9,35 @@ BIN := $(VENV)/bin
 export SIGDIR_WAREHOUSE ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-quick lint format bench bench-quick cookbook torture fuzz second-machine screenshots clean
+.PHONY: help install dev run test test-quick lint format bench bench-quick cookbook torture fuzz second-machine screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# Python byte-compiles a module when it is imported first. Doing so for all of them takes pip as long as the rest.
+PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --no-compile --editable
+# Prints a line every four seconds until the shell ends: pip is silent while it unpacks packages.
+STILL_WORKING = (while sleep 4 && kill -0 $$$$ 2>/dev/null; do echo "  ... installing"; done) &
+
 # Made again when the dependencies change. The package itself is installed editable.
 $(VENV)/.installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one: make PYTHON=..." >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fast]'
+	@echo "making $(VENV): Python's environment and the packages that sigdir needs, half a minute if pip has them in its cache"
+	@$(STILL_WORKING) $(PYTHON) -m venv $(VENV) && $(PIP_INSTALL) .; status=$$?; kill $$!; exit $$status
+	$(BIN)/sigdir compile
 	@touch $@
 
-install: $(VENV)/.installed ## make the environment (.venv) and install into it
+$(VENV)/.dev: $(VENV)/.installed
+	@echo "adding the packages that tests and linters need"
+	@$(STILL_WORKING) $(PIP_INSTALL) '.[dev,fast]'; status=$$?; kill $$!; exit $$status
+	@touch $@
+
+install: $(VENV)/.installed ## make the environment (.venv) and install what running needs
+
+dev: $(VENV)/.dev ## install also what tests, linters and benchmarks need
 
 run: install ## import the bundled sample and serve it (PORT=8000, Ctrl-C ends it)
-	$(BIN)/sigdir import samples --source "bundled sample"
+	$(BIN)/sigdir import --samples --source "bundled sample"
 	$(BIN)/sigdir stats
 	$(BIN)/sigdir serve --port $(PORT)
 
@@ -32,42 +45,42 @@ run: install ## import the bundled sample and serve it (PORT=8000, Ctrl-C ends i
 # so a module's server and warehouse are made once.
 PYTEST = $(BIN)/python -m pytest -n 4 --dist loadfile
 
-test: install ## run all tests
+test: dev ## run all tests
 	$(PYTEST)
 
-test-quick: install ## run the tests that need no browser and kill no process (a minute)
+test-quick: dev ## run the tests that need no browser and kill no process (a minute)
 	$(PYTEST) -m "not slow"
 
-lint: install ## ruff and mypy, strict
+lint: dev ## ruff and mypy, strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: install ## let ruff format the code
+format: dev ## let ruff format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: install ## measure everything beside its yardstick (10 M rows, about 15 minutes)
+bench: dev ## measure everything beside its yardstick (10 M rows, about 15 minutes)
 	$(BIN)/python -m benchmarks
 
-bench-quick: install ## the same on a tenth of the rows
+bench-quick: dev ## the same on a tenth of the rows
 	$(BIN)/python -m benchmarks --rows 1000000
 
-cookbook: install ## time the queries of docs/cookbook.md on the real corpora, and write them into it
+cookbook: dev ## time the queries of docs/cookbook.md on the real corpora, and write them into it
 	$(BIN)/python -m benchmarks.cookbook
 
-torture: install ## kill its processes and see that nothing is lost (SEED=1 ROUNDS=200, 5 s a round)
+torture: dev ## kill its processes and see that nothing is lost (SEED=1 ROUNDS=200, 5 s a round)
 	$(BIN)/python -m tests.torture --seed $(SEED) --rounds $(ROUNDS)
 
 SECONDS ?= 60
-fuzz: install ## fuzz grammar, readers and POST bodies by coverage (SECONDS=60 each)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+fuzz: dev ## fuzz grammar, readers and POST bodies by coverage (SECONDS=60 each)
+	$(PIP_INSTALL) '.[fuzz]'
 	for target in grammar readers bodies; do $(BIN)/python -m tests.fuzz $$target $(SECONDS) || exit 1; done
 
-second-machine: install ## mirror, export and import again the real corpora, or WAREHOUSE=..., and compare all rows
+second-machine: dev ## mirror, export and import again the real corpora, or WAREHOUSE=..., and compare all rows
 	$(BIN)/python -m tests.second_machine $(WAREHOUSE)
 
-screenshots: install ## pictures of the pages into docs/screenshots (needs chromium)
+screenshots: dev ## pictures of the pages into docs/screenshots (needs chromium)
 	$(BIN)/python -m tests.web.screenshots docs/screenshots
 
 clean: ## remove the environment, caches and benchmark corpora; the warehouse stays

@@ -1,6 +1,16 @@
-"""Compiles or loads every kernel that a request may need, before the first request."""
+"""Compiles or loads kernels before something waits for them.
+
+A worker calls ``warm`` before its first request. ``python -P -m sigdir.serve.warm STEP...`` runs steps in a process of
+its own; `sigdir compile` does so with all of them.
+"""
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
 
 import numpy as np
 
@@ -14,16 +24,61 @@ from sigdir.warehouse.index.records import render_lines, render_rows
 from sigdir.warehouse.index.segment import Segment
 
 
-def warm() -> None:
-    [candidates] = pack([Entry(b"function warm(uint a)", 1)], 0)
+def _grammar() -> None:
+    [candidates] = pack([Entry(b"function warm(uint a)", 1), Entry(b"warm(", 2)], 0)
     canonicalise(candidates)
+
+
+def _one_text() -> None:
     canonical_text(SIGNATURES, "warm(uint a)")
+
+
+def _segment() -> Segment:
     text, hash = np.frombuffer(b"warm(uint256)", np.uint8), np.zeros((1, 4), np.uint8)
     numbers = np.zeros(1, np.int64)
-    segment = Segment.of(1, numbers, numbers, np.array([0, len(text)]), text, hash, {})
-    render_rows(segment, numbers)
+    return Segment.of(1, numbers, numbers, np.array([0, len(text)]), text, hash, {})
+
+
+def _records() -> None:
+    segment = _segment()
+    render_rows(segment, np.zeros(1, np.int64))
     render_lines(segment, 0, 1)
-    segment.with_text("uint"), segment.with_hex("0"), segment.like("w*", 1)
-    resolve.warm()
     dumps.warm()
+
+
+def _search() -> None:
+    segment = _segment()
+    segment.with_text("uint"), segment.with_hex("0"), segment.like("w*", 1)
     names.warm()
+
+
+STEPS: Final[Mapping[str, Callable[[], None]]] = {
+    "grammar": _grammar, "records": _records, "one_text": _one_text, "search": _search, "resolve": resolve.warm,
+}  # fmt: skip
+"""What a request may need. The steps share few kernels, so two processes may run two of them at the same time."""
+
+
+def warm() -> None:
+    """Compile or load every kernel that a request may need."""
+    for step in STEPS.values():
+        step()
+
+
+def warm_import() -> None:
+    """Compile or load what an import needs besides: import a text, and the same again, into a new warehouse."""
+    from sigdir.pipeline.progress import Reporter
+    from sigdir.pipeline.run import Options, run_import
+
+    with TemporaryDirectory() as folder:
+        texts = Path(folder, "texts.txt")
+        for lines in (
+            "warm(uint256)\nfunction warm(uint a, int b)\nevent Warm(uint256)\nwarm(\n",
+            "warmer()\nwarm(uint256)\n",
+        ):
+            texts.write_text(lines)
+            run_import(Options([str(texts)], Path(folder, "warehouse")), Reporter())
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        {**STEPS, "import": warm_import}[name]()

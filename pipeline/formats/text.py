@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from sigdir.pipeline.source import HEAD_BYTES, Source
 from sigdir.signatures.candidates import Candidates, ReadTask
 from sigdir.signatures.grammar import GrammarError, normalise
+from sigdir.signatures.kernels import kernel
 
 Array = npt.NDArray[Any]
 
@@ -92,7 +92,7 @@ def without_comments(block: bytes, inside: bool) -> tuple[bytes, bool]:
 _NOT_NEWLINE = re.compile(rb"[^\n]")
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _candidate_lines(data: Array, first_line: int, starts: Array, ends: Array, lines: Array) -> int:
     """Fill the three columns with the lines to read; returns their number."""
     found = 0

@@ -18,7 +18,6 @@ import falcon
 import numpy as np
 import numpy.typing as npt
 import orjson
-from numba import njit
 
 from sigdir.serve.http.bodies import read_body
 from sigdir.serve.http.errors import HttpError, detail
@@ -26,6 +25,7 @@ from sigdir.serve.http.negotiate import JSON, NDJSON, is_list_wanted
 from sigdir.serve.http.query_string import format_of
 from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+from sigdir.signatures.kernels import kernel
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.template import escaped, fixed, hex_digits, put
@@ -158,7 +158,7 @@ def _json_line(line: bytes) -> Any:
         return line.decode("utf-8", "replace")
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _split(data: Array, starts: Array, ends: Array, blank_counts: bool) -> int:
     """Find the lines, without the blanks around them; gives their count, or one more than fit."""
     count = 0
@@ -181,7 +181,7 @@ def _split(data: Array, starts: Array, ends: Array, blank_counts: bool) -> int:
     return count
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _understand(data: Array, starts: Array, ends: Array, kinds: Array, digests: Array) -> None:
     """Set the kind and the bytes of each line."""
     for n in range(len(starts)):
@@ -280,7 +280,7 @@ def _piece(hashes: Hashes, found: list[_Found], first: int, last: int) -> bytes:
 _NOTHING = np.empty(0, np.uint8)
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _texts(
     wanted: Array, order: Array, first: Array, last: Array, digests: Array, hash: Array, offsets: Array, text: Array
 ) -> tuple[Array, Array, Array]:
@@ -318,7 +318,7 @@ def _texts(
     return theirs, begins, out[:at]
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _is_same(hash: Array, row: Any, digests: Array, n: int) -> bool:
     """Whether a row has the n-th hash. Their first four bytes are equal already."""
     same = True
@@ -327,7 +327,7 @@ def _is_same(hash: Array, row: Any, digests: Array, n: int) -> bool:
     return same
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _lines(
     data: Array, starts: Array, ends: Array, kinds: Array, digests: Array, first: int, last: int,
     of: Array, begins: Array, texts: Array,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 import click
@@ -33,8 +34,11 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
     "import", cls=Command, state="nothing was published",
     epilog=f"Formats: {_FORMATS}. Each may be plain or packed by gzip, xz, zstd or bzip2, in folders, zip or tar files.",
 )  # fmt: skip
-@click.argument("paths", nargs=-1, required=True)
+@click.argument("paths", nargs=-1)
 @warehouse_option
+@click.option(
+    "--samples", is_flag=True, help="Import the declarations of the common ERC standards that come with sigdir."
+)
 @click.option(
     "--collection", type=CollectionChoice(), default=SIGNATURES, show_default=True,
     help="Collection for candidates whose kind the input does not state.",
@@ -51,7 +55,7 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
 @threads_option
 @memory_limit_option("512MB", "Memory for deduplication; above it, data is spilled to disk.")
 def import_(
-    paths: tuple[str, ...], folder: Path, collection: Collection, format: str | None, source: str | None,
+    paths: tuple[str, ...], folder: Path, samples: bool, collection: Collection, format: str | None, source: str | None,
     dry_run: bool, as_json: bool, quiet: bool, no_wait: bool, threads: int, memory_limit: str,
 ) -> None:  # fmt: skip
     """Import signatures from files, folders, archives, or standard input (-).
@@ -64,12 +68,16 @@ def import_(
 
     \b
     Examples:
-      sigdir import samples
+      sigdir import --samples
       sigdir import 4byte.json.gz --source geth
       sigdir import topics.txt --collection event-signatures
       sigdir import 4bytes-master.zip contracts/ build-output.tar.gz
       curl -s https://example.org/list.txt | sigdir import - --dry-run
     """
+    if samples:
+        paths = (str(files("sigdir") / "samples"), *paths)
+    if not paths:
+        raise click.UsageError("name the files to import, or give --samples")
     options = Options(
         list(paths), folder, collection, format, source, dry_run, not no_wait,
         threads=threads, memory_limit=memory_limit,

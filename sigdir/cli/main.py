@@ -29,6 +29,7 @@ _COMMANDS = {
     "history": ("history", "List the imports with their times, sources and counts"),
     "stats": ("stats", "Show how many rows, files and bytes the warehouse has"),
     "sql": ("sql", "Run SQL over the warehouse"),
+    "compile": ("compile", "Compile the kernels now, so that no later command waits for it"),
     "decode": ("decode", "Decode calldata with each text that has its selector, the best match first"),
 }
 
@@ -56,7 +57,7 @@ def main() -> None:
 
     \b
     Start with:
-      sigdir import samples
+      sigdir import --samples
       sigdir sql "SELECT * FROM signatures LIMIT 10"
     """
 

@@ -9,7 +9,7 @@ import time
 from sigdir.cli.output import write_line
 from sigdir.pipeline.progress import Reporter
 
-_LINE_SECONDS = 5.0
+_LINE_SECONDS = 4.0
 
 
 def reporter(quiet: bool) -> Reporter:

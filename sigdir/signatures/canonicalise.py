@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
 from sigdir.signatures.candidates import Candidates
 from sigdir.signatures.collections import COLLECTIONS, FUNCTIONS, UNKNOWN, Collection
@@ -29,6 +28,7 @@ from sigdir.signatures.grammar import (
     normalise_rows,
 )
 from sigdir.signatures.keccak import digests_of, keccak256, keccak256_rows
+from sigdir.signatures.kernels import kernel
 
 Array = npt.NDArray[Any]
 
@@ -121,7 +121,7 @@ def canonicalise_one(text: str, collection: int) -> tuple[str, bytes]:
     return signature.text, keccak256(signature.text.encode())
 
 
-@njit(cache=True)
+@kernel()
 def _canonicalise_one(data: Array, collection: int) -> tuple[int, int, Array, Array]:
     starts, ends = np.zeros(1, np.int32), np.full(1, len(data), np.int32)
     kinds = np.full(1, collection, np.uint8)
@@ -188,7 +188,7 @@ def _texts(data: Array, starts: Array, ends: Array) -> pa.StringArray:
     return text
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _gather(data: Array, starts: Array, ends: Array, out: Array) -> None:
     to = 0
     for row in range(len(starts)):

@@ -43,12 +43,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 from numba.extending import register_jitable
 
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.errors import SigdirError
+from sigdir.signatures.kernels import kernel
 
 Array = npt.NDArray[Any]
 
@@ -562,7 +562,7 @@ def _canonical_automaton() -> Array:
 _AUTOMATON = _canonical_automaton()
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _is_canonical(data: Array, start: Any, end: Any) -> bool:
     """Whether ``data[start:end]`` is canonical; False may also mean that the grammar must decide.
 
@@ -585,7 +585,7 @@ def _is_canonical(data: Array, start: Any, end: Any) -> bool:
     return False
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def declarations(
     data: Array, starts: Array, ends: Array, declared_kinds: Array, default_kind: int,
     out: Array, offsets: Array, reasons: Array, columns: Array, collections: Array,

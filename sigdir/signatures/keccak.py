@@ -29,9 +29,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from Crypto.Hash import keccak as _pycryptodome
-from numba import njit
 
 from sigdir.signatures.columns import as_readonly, bytes_of
+from sigdir.signatures.kernels import kernel
 
 Array = npt.NDArray[Any]
 
@@ -60,12 +60,12 @@ def _round_constants() -> Array:
 _IOTA = _round_constants()
 
 
-@njit(inline="always")
+@kernel(inline="always")
 def _rotate(word: Any, bits: Any) -> Any:
     return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _permute(state: Array) -> None:
     """Keccak-f[1600] on WIDTH states, in place; ``state`` is uint64 of 25 * WIDTH."""
     for round_number in range(_ROUNDS):
@@ -161,7 +161,7 @@ def _permute(state: Array) -> None:
             state[24 * WIDTH + i] = b24 ^ (~b20 & b21)
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _load(block: Array, lane: Any, data: Array, start: Any, end: Any, number: Any) -> None:
     """Write block ``number`` of the padded text ``data[start:end]`` into one lane of ``block``.
 
@@ -180,7 +180,7 @@ def _load(block: Array, lane: Any, data: Array, start: Any, end: Any, number: An
         block[base + np.uint64(RATE - 1)] |= np.uint8(0x80)
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def digests_of(data: Array, offsets: Array, out: Array) -> None:
     """Fill ``out`` (uint64, rows x 4, little-endian words) with the digests of all rows."""
     rows = len(offsets) - 1

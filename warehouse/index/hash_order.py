@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from sigdir.signatures.kernels import kernel
 
 Array = npt.NDArray[Any]
 
@@ -54,13 +55,13 @@ def is_sorted_by_hash(order: Array, hash: Array) -> bool:
 
 # Holds the GIL: the search takes a microsecond, and to release the GIL and reacquire it on a busy server, once a
 # file, would be half of a lookup's time. numpy's searchsorted releases it.
-@njit(cache=True)
+@kernel()
 def prefix_range(order: Array, prefix: int) -> tuple[int, int]:
     """The half-open range of the entries with these four bytes, a number below 2**32."""
     return _range_between(order, np.uint64(prefix) << PREFIX_SHIFT, 0, len(order))
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def prefix_ranges(order: Array, prefixes: Array) -> tuple[Array, Array]:
     """The ranges of many prefixes (uint32): where each begins and ends, int64. Fastest where they rise."""
     first, last = np.empty(len(prefixes), np.int64), np.empty(len(prefixes), np.int64)
@@ -78,7 +79,7 @@ def prefix_ranges(order: Array, prefixes: Array) -> tuple[Array, Array]:
     return first, last
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _range_between(order: Array, key: Any, low: int, high: int) -> tuple[int, int]:
     """The range of the entries with the prefix of ``key``, which begins between ``low`` and ``high``."""
     while low < high:

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.kernels import kernel
 from sigdir.warehouse.index.hash_order import PREFIX_SHIFT, ROW_MASK, prefix_range
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
@@ -67,7 +67,7 @@ def name_order(segment: Segment) -> Array:
     return order
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _hash_of_name(text: Array, at: int, end: int) -> Any:
     """FNV-1a of the bytes in front of the first parenthesis, 32 bits."""
     value = np.uint64(0x811C9DC5)
@@ -77,7 +77,7 @@ def _hash_of_name(text: Array, at: int, end: int) -> Any:
     return value
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _keys(text: Array, offsets: Array, rows: int) -> Array:
     out = np.empty(rows, np.uint64)
     for row in range(rows):
@@ -86,7 +86,7 @@ def _keys(text: Array, offsets: Array, rows: int) -> Array:
 
 
 # Holds the GIL, as ``prefix_range`` does: this takes a microsecond.
-@njit(cache=True)
+@kernel()
 def _find(text: Array, offsets: Array, order: Array, wanted: Array, rows: Array) -> int:
     """Fill ``rows`` with those whose text begins with ``wanted``, a name and its parenthesis; returns their number."""
     low, last = prefix_range(order, _hash_of_name(wanted, 0, len(wanted)))

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from sigdir.signatures.kernels import kernel
 
 Array = npt.NDArray[Any]
 
@@ -89,7 +90,7 @@ class _Needle:
         return cls(wanted, masks, first, second)
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _scan_hex(hashes: Array, rows: int, nibbles: Array, found: Array) -> int:
     count = 0
     width = hashes.shape[1] * 2
@@ -113,7 +114,7 @@ def _scan_hex(hashes: Array, rows: int, nibbles: Array, found: Array) -> int:
 _BLOCK = 64
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _scan_text(
     text: Array, offsets: Array, rows: int, row: int, needle: Array, masks: Array, first: int, second: int, found: Array
 ) -> tuple[int, int]:
@@ -170,7 +171,7 @@ def _scan_text(
 _STAR, _MARK = 0x2A, 0x3F
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _keep_like(text: Array, offsets: Array, rows: Array, pattern: Array, found: Array, count: int) -> int:
     """Append the rows that fit to ``found[:count]`` until it is full: the new count."""
     for row in rows:
@@ -182,7 +183,7 @@ def _keep_like(text: Array, offsets: Array, rows: Array, pattern: Array, found: 
     return count
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _is_like(text: Array, at: int, end: int, pattern: Array) -> bool:
     """Whether ``text[at:end]`` fits as a whole.
 
@@ -208,7 +209,7 @@ def _is_like(text: Array, at: int, end: int, pattern: Array) -> bool:
     return k == len(pattern)
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _row_at(offsets: Array, rows: int, low: int, at: Any) -> int:
     """The row, ``low`` or a later one, that byte ``at`` belongs to: by steps that double, then halve."""
     step = 1

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from sigdir.signatures.kernels import kernel
 from sigdir.warehouse.index.segment import Segment
 
 Array = npt.NDArray[Any]
@@ -23,7 +23,7 @@ def fixed(text: str) -> Array:
     return np.frombuffer(text.encode(), np.uint8)
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def put(out: Array, at: Any, piece: Array) -> Any:
     for k in range(np.uint64(len(piece))):
         out[at + k] = piece[k]
@@ -36,14 +36,14 @@ _HEX_PAIRS: Final = fixed("".join(f"{number:02x}" for number in range(256)))
 
 
 # Inlined by numba, because LLVM does not inline it. A loop over any number of digits takes a third of a record's time.
-@njit(inline="always")
+@kernel(inline="always")
 def pair(out: Array, at: Any, number: Any) -> Any:
     """Write a number below a hundred with two digits."""
     out[at], out[at + _ONE] = _PAIRS[_TWO * number], _PAIRS[_TWO * number + _ONE]
     return at + _TWO
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def decimal(out: Array, at: Any, value: int) -> Any:
     """Write a number that is not negative, with as many digits as it has."""
     rest = np.uint64(value)  # unsigned division is half the work of signed
@@ -65,7 +65,7 @@ def decimal(out: Array, at: Any, value: int) -> Any:
     return end
 
 
-@njit(inline="always")
+@kernel(inline="always")
 def hex_digits(out: Array, at: Any, byte: int) -> Any:
     """Write a byte as two hex digits."""
     place = _TWO * np.uint64(byte)
@@ -88,7 +88,7 @@ CHARACTER_ROOM: Final = 8
 """Bytes that ``character`` always writes, so the last one needs this much room too."""
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def character(out: Array, at: Any, byte: int) -> Any:
     """Write the character whose code is ``byte`` as a JSON string has it, in UTF-8.
 
@@ -99,7 +99,7 @@ def character(out: Array, at: Any, byte: int) -> Any:
     return at + np.uint64(_LENGTHS[byte])
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def escaped(out: Array, at: Any, byte: int) -> Any:
     """Write one byte of a text as a JSON string has it."""
     if byte < 0x20 or byte == 0x22 or byte == 0x5C:
@@ -111,7 +111,7 @@ def escaped(out: Array, at: Any, byte: int) -> Any:
 _MOMENT: Final = np.uint64(20)
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def moment(out: Array, at: Any, seconds: int) -> Any:
     """Write ``YYYY-MM-DDTHH:MM:SS.`` for seconds since 1970."""
     days, second = divmod(seconds, 86_400)
@@ -142,7 +142,7 @@ def moment(out: Array, at: Any, seconds: int) -> Any:
 NO_SECOND: Final[Any] = np.int64(-(1 << 62))
 
 
-@njit(inline="always")
+@kernel(inline="always")
 def timestamp(out: Array, at: Any, value: int, second: int, second_at: Any) -> tuple[Any, int, Any]:
     """Write microseconds since 1970 as ``YYYY-MM-DDTHH:MM:SS.ffffff``.
 
@@ -218,7 +218,7 @@ class Template:
 _SHORT_ROWS = 1024  # 0.12 ms
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _render(
     pieces: Array, literals: Array, bounds: Array, of_row: int, of_text: int, of_hash: int,
     ids: Array, created_at: Array, offsets: Array, text: Array, hashes: Array, rows: Array,
@@ -267,7 +267,7 @@ def _render(
     return out[:at]
 
 
-@njit(cache=True)
+@kernel()
 def _render_holding_gil(
     pieces: Array, literals: Array, bounds: Array, of_row: int, of_text: int, of_hash: int,
     ids: Array, created_at: Array, offsets: Array, text: Array, hashes: Array, rows: Array,
@@ -277,7 +277,7 @@ def _render_holding_gil(
     )  # fmt: skip
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _are_plain(offsets: Array, text: Array, rows: Array) -> bool:
     """Whether no text needs an escape in JSON or CSV, as canonical ones never do.
 
@@ -294,7 +294,7 @@ def _are_plain(offsets: Array, text: Array, rows: Array) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _is_plain(text: Array, start: int, end: int) -> bool:
     odd = False
     for k in range(np.uint64(start), np.uint64(end)):

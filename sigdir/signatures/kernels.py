@@ -1,0 +1,147 @@
+"""The decorator of compiled functions, and the folder that keeps what numba compiled.
+
+numba compiles a kernel when it is called first. All of them take 20 s, and the next process loads them in half a
+second. They are kept in the first of these folders that can be written to:
+
+1. ``NUMBA_CACHE_DIR``, where it is set;
+2. ``__pycache__/kernels`` beside this file;
+3. ``signature-directory/kernels`` in ``XDG_CACHE_HOME``, by default ``~/.cache``;
+4. ``signature-directory-UID/kernels`` in ``TMPDIR``, by default ``/tmp``.
+
+Folders 3 and 4 begin as a copy of folder 2, so a read-only installation whose kernels are compiled needs no compiling.
+Where no folder can be written to, each process compiles for itself, in memory. ``NUMBA_CACHE_DIR`` is set for this
+process and its children.
+
+The files are pickles: whoever can write them runs code here. So folder 4 is used only if it belongs to this user and
+nobody else may enter it. numba itself would also take a folder from a ``.numba_config.yaml`` in the current folder.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import stat
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from numba import config, njit
+from numba.core import event
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_SLOW_SECONDS = 1.5  # a single small kernel takes less, and is not worth a line
+_INSTALLED = Path(__file__).parent / "__pycache__" / "kernels"
+
+_log = logging.getLogger(__name__)
+
+
+def kernel(**options: Any) -> Callable[[Function], Function]:
+    """``numba.njit`` with these options; what it compiles is kept in ``FOLDER``."""
+    decorator: Callable[[Function], Function] = njit(cache=FOLDER is not None, **options)
+    return decorator
+
+
+def _writable_folder() -> Path | None:
+    wanted = os.environ.get("NUMBA_CACHE_DIR")
+    if wanted and _is_writable(Path(wanted)):
+        return Path(wanted)
+    if _is_writable(_INSTALLED):
+        return _INSTALLED
+    users = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    for base in (users / "signature-directory", _private_temporary()):
+        if base is not None and base.is_absolute() and _is_copied(base / "kernels"):
+            return base / "kernels"
+    return None
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
+
+
+def _private_temporary() -> Path | None:
+    folder = Path(os.environ.get("TMPDIR") or "/tmp") / f"signature-directory-{os.getuid()}"  # noqa: S108 - checked below
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return None
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return folder if is_ours else None
+
+
+def _is_copied(folder: Path) -> bool:
+    """Whether a folder can be written to. A new one begins as a copy of the installation's kernels."""
+    if not folder.exists() and _INSTALLED.is_dir() and _is_writable(folder.parent):
+        with suppress(OSError), tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            copied = Path(scratch) / "kernels"
+            shutil.copytree(_INSTALLED, copied, copy_function=shutil.copyfile)
+            copied.chmod(0o700)
+            for inner in copied.iterdir():
+                inner.chmod(0o700)
+            copied.rename(folder)  # fails where another process was faster
+    return _is_writable(folder)
+
+
+def remove_compiled() -> None:
+    """Remove what is compiled. numba recompiles a kernel if its own file changed, but not if a file that it uses did.
+
+    A folder that the user named is left alone: it may hold kernels of other programs.
+    """
+    if FOLDER is not None and not _IS_NAMED:
+        for inner in FOLDER.iterdir():
+            shutil.rmtree(inner, ignore_errors=True)
+
+
+class _SlowCompiles(event.Listener):
+    """Says what is going on if compiling takes long. numba reports nested compiles too, one at a time."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._timer = threading.Timer(0, lambda: None)
+
+    def on_start(self, event: Any) -> None:
+        if not self._depth:
+            self._timer = threading.Timer(_SLOW_SECONDS, _say)
+            self._timer.daemon = True
+            self._timer.start()
+        self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._timer.cancel()
+
+
+_said = threading.Event()
+
+
+def _say() -> None:
+    if _said.is_set():
+        return
+    _said.set()
+    if FOLDER is not None:
+        _log.warning("compiling kernels, once, about 20 s")
+    else:
+        _log.warning(
+            "compiling kernels in memory, about 20 s at each start: no folder for them can be written to;"
+            " set NUMBA_CACHE_DIR to one that can"
+        )
+
+
+_IS_NAMED = "NUMBA_CACHE_DIR" in os.environ
+FOLDER = _writable_folder()
+"""Where compiled kernels are kept; None where no folder can be written to."""
+if FOLDER is not None:
+    os.environ["NUMBA_CACHE_DIR"] = str(FOLDER)
+    config.reload_config()  # numba may be loaded already
+event.register("numba:compile", _SlowCompiles())

@@ -1,0 +1,153 @@
+"""Where compiled kernels are kept: beside the code, else with the user, else in memory; and what is said about it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, SAFETY_SECONDS
+
+# Hashes a text, and prints the folder of the kernels and the number of kernels that had to be compiled.
+LOOK = """
+import numpy as np
+from numba.core import event
+from sigdir.signatures import kernels
+with event.install_recorder("numba:compile") as compiled:
+    from sigdir.signatures.keccak import keccak256_rows
+    digest = keccak256_rows(np.frombuffer(b"transfer(address,uint256)", np.uint8), np.array([0, 25], np.int32))
+assert digest[0, :4].tobytes().hex() == "a9059cbb"
+print(kernels.FOLDER)
+print(len(compiled.buffer))
+"""
+# Root may write anywhere without this.
+WITHOUT_PRIVILEGE = ("setpriv", "--inh-caps=-dac_override", "--bounding-set=-dac_override")
+
+
+class Installation:
+    """A copy of the package, and a home and a temporary folder of its own; each can be made read-only."""
+
+    def __init__(self, folder: Path) -> None:
+        self.library = folder / "lib"
+        self.home = folder / "home"
+        self.temporary = folder / "tmp"
+        self.home.mkdir()
+        self.temporary.mkdir()
+        shutil.copytree(ROOT / "sigdir", self.library / "sigdir", ignore=shutil.ignore_patterns("__pycache__"))
+
+    @property
+    def kernels(self) -> Path:
+        return self.library / "sigdir" / "signatures" / "__pycache__" / "kernels"
+
+    def run(self, code: str = LOOK, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            "PATH": os.environ["PATH"], "HOME": str(self.home), "TMPDIR": str(self.temporary),
+            "PYTHONPATH": str(self.library), **variables,
+        }  # fmt: skip
+        command = [sys.executable, "-P", "-c", code]
+        if os.getuid() == 0:
+            command = [*WITHOUT_PRIVILEGE, *command]
+        return subprocess.run(
+            command, cwd=self.home, env=environment, capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False
+        )
+
+    def look(self, **variables: str) -> tuple[str, int]:
+        """The folder of the kernels, and how many kernels were compiled."""
+        done = self.run(**variables)
+        assert done.returncode == 0, done.stderr
+        folder, compiled = done.stdout.splitlines()
+        return folder, int(compiled)
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    if os.getuid() == 0 and not shutil.which("setpriv"):
+        pytest.skip("root can write anywhere, and setpriv is not there")
+    yield Installation(tmp_path)
+    for folder in (tmp_path, *tmp_path.rglob("*")):
+        if folder.is_dir() and not folder.is_symlink():
+            folder.chmod(0o700)
+
+
+def make_readonly(folder: Path) -> None:
+    for inner in (folder, *folder.rglob("*")):
+        inner.chmod(0o555 if inner.is_dir() else 0o444)
+
+
+def test_a_writable_installation_keeps_its_kernels(installation: Installation) -> None:
+    """The second process compiles nothing, and neither does another user of the installation when it is read-only."""
+    kept_in, compiled = installation.look()
+    assert (kept_in, compiled > 0) == (str(installation.kernels), True)
+    assert installation.look() == (str(installation.kernels), 0)
+    make_readonly(installation.library)
+    assert installation.look() == (str(installation.home / ".cache/signature-directory/kernels"), 0)
+    make_readonly(installation.home)
+    private = installation.temporary / f"signature-directory-{os.getuid()}" / "kernels"
+    assert installation.look() == (str(private), 0)
+    assert private.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_named_folder_comes_first(installation: Installation, tmp_path: Path) -> None:
+    """NUMBA_CACHE_DIR, and XDG_CACHE_HOME before ~/.cache."""
+    named = str(tmp_path / "named")
+    assert installation.look(NUMBA_CACHE_DIR=named)[0] == named
+    make_readonly(installation.library)
+    assert installation.look(XDG_CACHE_HOME=named)[0] == f"{named}/signature-directory/kernels"
+
+
+def test_without_a_writable_folder_kernels_are_compiled_in_memory(installation: Installation) -> None:
+    """The work is done, and `sigdir compile` says what to do."""
+    for folder in (installation.library, installation.home, installation.temporary):
+        make_readonly(folder)
+    kept_in, compiled = installation.look()
+    assert (kept_in, compiled > 0) == ("None", True)
+    done = installation.run("import sys; from sigdir.cli.main import main; main(['compile'])")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "Error: no folder for compiled kernels can be written to; set NUMBA_CACHE_DIR to one that can\n"
+    )
+
+
+def test_a_temporary_folder_that_others_may_enter_is_not_used(installation: Installation) -> None:
+    """Whoever can write compiled kernels there would run code as this user."""
+    make_readonly(installation.library)
+    make_readonly(installation.home)
+    private = installation.temporary / f"signature-directory-{os.getuid()}"
+    private.mkdir(mode=0o700)
+    private.chmod(0o770)
+    assert installation.look()[0] == "None"
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [
+        ("kernels.FOLDER", "compiling kernels, once, about 20 s"),
+        ("None", "compiling kernels in memory, about 20 s at each start: no folder for them can be written to;"),
+    ],
+)
+def test_a_slow_compile_is_announced_once(installation: Installation, folder: str, said: str) -> None:
+    """A line on standard error, unless the program handles logging itself. A quick compile is not worth one."""
+    code = f"""
+import threading
+from numba.core import event
+from sigdir.signatures import kernels
+kernels.FOLDER = {folder}
+kernels._SLOW_SECONDS = 30
+with event.trigger_event("numba:compile"):
+    pass
+kernels._SLOW_SECONDS = 0
+for _ in range(2):
+    with event.trigger_event("numba:compile"):
+        for thread in threading.enumerate():
+            if isinstance(thread, threading.Timer):
+                thread.join()
+"""
+    done = installation.run(code)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(said)
+    assert done.stderr.count("\n") == 1
