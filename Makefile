@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export SIGDIR_WAREHOUSE ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev run test test-quick lint format bench bench-quick cookbook torture fuzz second-machine screenshots clean
+.PHONY: help install dev run test test-quick lint format bench bench-quick cookbook torture fuzz second-machine constraints screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.installed
 	@echo "adding the packages that tests and linters need"
-	@$(STILL_WORKING) $(PIP_INSTALL) '.[dev,fast]'; status=$$?; kill $$!; exit $$status
+	@$(STILL_WORKING) $(PIP_INSTALL) '.[dev,fast,plots]'; status=$$?; kill $$!; exit $$status
 	@touch $@
 
 install: $(VENV)/.installed ## make the environment (.venv) and install what running needs
@@ -79,6 +79,9 @@ fuzz: dev ## fuzz grammar, readers and POST bodies by coverage (SECONDS=60 each)
 
 second-machine: dev ## mirror, export and import again the real corpora, or WAREHOUSE=..., and compare all rows
 	$(BIN)/python -m tests.second_machine $(WAREHOUSE)
+
+constraints: dev ## write the versions of all packages into constraints.txt; run the tests with them first
+	@{ head -1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable; } > constraints.new && mv constraints.new constraints.txt
 
 screenshots: dev ## pictures of the pages into docs/screenshots (needs chromium)
 	$(BIN)/python -m tests.web.screenshots docs/screenshots

@@ -15,6 +15,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,12 @@ class RenderedStatistics:
 
 @lru_cache(maxsize=1)
 def code_id() -> str:
-    """Eight hex digits that change with the code of the figures, so that changed code renders again."""
+    """Eight hex digits that change with the code of the figures and with matplotlib's presence: then they are rendered again."""
     here = Path(__file__).parent
     files = [here / "figures.py", here / "plots.py", here.parents[1] / "warehouse" / "sql" / "statistics.py"]
-    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:8]
+    return hashlib.sha256(
+        b"\0".join([*map(Path.read_bytes, files), str(find_spec("matplotlib")).encode()])
+    ).hexdigest()[:8]
 
 
 class BackgroundRenderer:

@@ -17,7 +17,7 @@ _MAX_TABLE_ROWS = 60
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure for a page. ``svg`` is an element that refers to no address; ``rows`` are the table's cells."""
+    """A figure for a page. ``svg`` is an element that refers to no address, empty without matplotlib; ``rows`` are the table's cells."""
 
     name: str
     title: str

@@ -22,11 +22,19 @@ from datetime import datetime
 from typing import Any
 from xml.etree import ElementTree
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+try:
+    import matplotlib as mpl
+    from matplotlib.axes import Axes
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+except ModuleNotFoundError as error:
+    if error.name != "matplotlib":
+        raise
+    CAN_DRAW = False
+else:
+    CAN_DRAW = True
+"""Whether matplotlib is installed, which is the extra ``plots``. Without it every chart is an empty string."""
 
 WIDTH = 360
 """Width in units; a unit is a pixel when the page does not scale the chart."""
@@ -272,6 +280,8 @@ def _legend(axes: Axes) -> None:
 
 def _drawn(height: int, draw: Callable[[Axes], None]) -> str:
     """An svg element of WIDTH by ``height`` units with what ``draw`` draws. The page gives it its accessible name."""
+    if not CAN_DRAW:
+        return ""
     file = io.StringIO()
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about letters that DejaVu Sans lacks; the page uses another font

@@ -31,7 +31,8 @@ def report(out: Path | None, folder: Path, version: int | None, as_json: bool, q
     OUT is one HTML file, or - for standard output; it appears when it is complete. The page shows
     growth, sources, types and numbers of parameters, styles of names, collisions and leading zeros
     next to what chance predicts, and reasons of rejects. Each plot has its numbers as a table. The
-    page has no scripts and loads nothing.
+    page has no scripts and loads nothing. Plots need matplotlib, the extra `plots`; without it the
+    page has the tables.
 
     Exit status: 0 done, 2 the page or the warehouse cannot be used, 130 interrupted.
 

@@ -116,6 +116,21 @@ def test_every_figure_has_a_chart_a_sentence_and_a_table(made: bytes) -> None:
     assert len(ids) == len(set(ids))
 
 
+def test_without_matplotlib_the_page_has_the_tables_and_says_what_is_missing(samples: Path, made: bytes) -> None:
+    """Plots are an extra. The tables are open, and equal to those under the plots."""
+    code = "import sys; sys.modules['matplotlib'] = None; from sigdir.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "report", "-", "--quiet", "--warehouse", str(samples)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    page = Page(done.stdout)
+    assert page.tables == Page(made).tables
+    assert not page.all("svg")
+    assert all("open" in details for details in page.all("details"))
+    assert "Plots need matplotlib, which is not installed: pip install 'signature-directory[plots]'." in "".join(
+        page.texts
+    )
+
+
 def test_the_tables_have_the_numbers_of_the_warehouse(samples: Path, made: bytes) -> None:
     """Counts equal those of SQL; shares are of the row's own collection."""
     warehouse, tables = sigdir.open(samples), Page(made).tables

@@ -1,0 +1,53 @@
+"""What is installed: by `make run` and `make test`, with constraints.txt, and in the package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.conftest import ROOT, environment
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@pytest.mark.parametrize(("target", "installed"), [("run", ["."]), ("test", [".", "'.[dev,fast,plots]'"])])
+def test_make_installs_what_the_target_needs(tmp_path: Path, target: str, installed: list[str]) -> None:
+    """Running needs no tools of developers; tests need them and the extras. The kernels are compiled at install."""
+    planned = subprocess.run(
+        ["make", "--dry-run", target, f"VENV={tmp_path}/venv"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert [
+        line.partition(" --editable ")[2].partition(";")[0] for line in planned.splitlines() if "pip install" in line
+    ] == installed
+    assert planned.count("sigdir compile\n") == 1
+
+
+def test_the_constraints_fit_the_requirements() -> None:
+    """Each package that pyproject.toml names has a version in constraints.txt, and it is one that is asked for."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()[1:]
+    pinned = {canonicalize_name(name): number for name, _, number in (line.partition("==") for line in lines)}
+    extras = PROJECT["optional-dependencies"]
+    names = [*PROJECT["dependencies"], *(name for extra in extras if extra != "fuzz" for name in extras[extra])]
+    for requirement in map(Requirement, names):
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
+
+
+def test_the_samples_are_in_the_package(tmp_path: Path) -> None:
+    """`sigdir import --samples` works in any folder. Without it and without paths the command says what is missing."""
+    command = [sys.executable, "-m", "sigdir", "import", "--quiet"]
+    done = subprocess.run(
+        [*command, "--samples", "--dry-run"], cwd=tmp_path, env=environment(tmp_path / "w"), capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for sample in (ROOT / "samples").glob("*.txt"):
+        assert sample.stem[:12] in done.stdout
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(tmp_path / "w"), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "Error: name the files to import, or give --samples")
