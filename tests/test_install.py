@@ -35,7 +35,9 @@ def test_the_constraints_fit_the_requirements() -> None:
     extras = PROJECT["optional-dependencies"]
     names = [*PROJECT["dependencies"], *(name for extra in extras if extra != "fuzz" for name in extras[extra])]
     for requirement in map(Requirement, names):
-        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), (
+            f"{requirement}: make constraints"
+        )
 
 
 def test_the_samples_are_in_the_package(tmp_path: Path) -> None:
