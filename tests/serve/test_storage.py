@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -155,6 +156,14 @@ def fold_state(server: Server) -> str | None:
     return state
 
 
+def made_unlockable(lock: Path) -> bool:
+    """Put a folder in the place of a lock file; False if a fold made the file again meanwhile."""
+    lock.unlink(missing_ok=True)
+    with suppress(FileExistsError):
+        lock.mkdir()
+    return lock.is_dir()
+
+
 def test_readyz_names_since_when_folding_fails(tmp_path: Path) -> None:
     """Where it never worked, the start of the worker; else the last success. Without a fold of its own it says nothing."""
     paths = Paths(tmp_path / "warehouse")
@@ -170,8 +179,7 @@ def test_readyz_names_since_when_folding_fails(tmp_path: Path) -> None:
         paths.lock.rmdir()
         until(lambda: fold_state(server) is None, "folding to work again")
         assert read_snapshot(paths).count(SIGNATURES) == 2
-        paths.lock.unlink()
-        paths.lock.mkdir()
+        until(lambda: made_unlockable(paths.lock), "a moment without a fold")
         assert post_text(server.port, "last()").status == 201
         state = until(lambda: fold_state(server), "/readyz to show that folding fails again")
         since = datetime.fromtimestamp(paths.last_fold.stat().st_mtime, UTC).replace(microsecond=0)
