@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sigdir.serve.http.errors import detail
 from sigdir.serve.lists.selection import texts_with
+from sigdir.serve.pages.reject_messages import SUPPRESSED, message, message_for_text
 from sigdir.serve.pages.rows import HASH_NAMES, hash_address
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import SIGNATURES, Collection
@@ -23,42 +23,20 @@ MAX_SIGNATURES = 2000
 NEW, KNOWN, REPEATED, REJECTED = "new", "known", "repeated", "rejected"
 STATES = (NEW, KNOWN, REPEATED, REJECTED)
 
-SUPPRESSED = "suppressed"
-
 _MAX_SHOWN = 300  # characters of a candidate as written
-
-_STORAGE = re.compile(rb"\bstorage\b")
-
-MESSAGES = {
-    "empty": "it is empty",
-    "too_long": f"longer than {MAX_TEXT_BYTES:,} bytes",
-    "bad_name": "expected a name",
-    "unknown_type": "not a type that signatures can contain",
-    "bad_width": "not a valid width for this type",
-    "bad_array": "expected an array length",
-    "unbalanced": "the parentheses do not match",
-    "library_type": "a type that only library functions accept; it has no canonical text",
-    "too_many_indexed": "more than three indexed parameters",
-    "bad_entry": "not a valid ABI entry",
-    "no_parenthesis": "expected ( after the name, as in name(types)",
-    "trailing_text": "unexpected text after the signature",
-    "undeclared_type": "this type was not found: also submit the file that declares it",
-    "encoding": "not UTF-8",
-    "placeholder": "a decompiler's placeholder, not a name",
-    "hash_mismatch": "the declared hash does not match the text",
-    SUPPRESSED: "the operator of this directory does not serve this signature",
-}
-"""What the preview says for each reject reason: the grammar's, the three of ``_reason`` here, and of the suppress list."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreviewRow:
-    """A candidate and its state. ``reason`` and ``column`` (from 1, 0 for the whole) belong to a rejected one."""
+    """A candidate and its state.
+
+    A rejected one has a ``message``, and the ``column`` at fault, which counts from 1; 0 is the whole candidate.
+    """
 
     line: int
     written: str
     state: str
-    reason: str = ""
+    message: str = ""
     column: int = 0
     new: NewText | None = None
 
@@ -73,10 +51,6 @@ class PreviewRow:
     @property
     def address(self) -> str:
         return hash_address(self.new.collection, self.new.hash) if self.new else ""
-
-    @property
-    def message(self) -> str:
-        return MESSAGES.get(self.reason, self.reason)
 
     @property
     def declaration(self) -> str:
@@ -111,14 +85,15 @@ def counts(rows: Iterable[PreviewRow]) -> dict[str, int]:
 def _preview_row(view: View, entry: Entry, default: int, seen: set[tuple[Collection, str]]) -> PreviewRow:
     written = _shortened(entry.text)
     if entry.reject_reason != OK:
-        return PreviewRow(entry.line, written, REJECTED, REASONS[entry.reject_reason])
+        return PreviewRow(entry.line, written, REJECTED, message(REASONS[entry.reject_reason]))
     try:
         signature = normalise(entry.text, declared_kind=entry.declared_kind, default_kind=default)
     except GrammarError as error:
-        return PreviewRow(entry.line, written, REJECTED, _reason(error.reason, entry.text), error.column)
+        problem = message_for_text(error.reason, entry.text, error.column)
+        return PreviewRow(entry.line, written, REJECTED, problem, error.column)
     collection, digest = Collection.of_code(signature.collection), keccak256(signature.text.encode())
     if view.suppressed.hides(collection, signature.text):
-        return PreviewRow(entry.line, written, REJECTED, SUPPRESSED)
+        return PreviewRow(entry.line, written, REJECTED, message(SUPPRESSED))
     new = NewText(collection, signature.text, digest)
     state = _state(view, new, seen)
     seen.add((collection, signature.text))
@@ -134,13 +109,3 @@ def _state(view: View, new: NewText, seen: set[tuple[Collection, str]]) -> str:
     if (new.collection, new.text) in seen:
         return REPEATED
     return KNOWN if new.text in texts_with(view, new.collection, new.hash) else NEW
-
-
-def _reason(reason: str, text: bytes) -> str:
-    """The grammar's reason, or a more helpful one for text that somebody typed or pasted."""
-    if reason in ("bad_entry", "bad_name") and b"(" not in text:
-        return "no_parenthesis"
-    if reason == "bad_entry":
-        return "trailing_text"
-    # Library functions write `storage`. A qualified type without it is most likely declared in a file not submitted.
-    return "undeclared_type" if reason == "library_type" and not _STORAGE.search(text) else reason

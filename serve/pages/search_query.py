@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from sigdir.serve.pages.reject_messages import message_for_text
 from sigdir.signatures.grammar import GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
 
@@ -25,7 +26,8 @@ class SearchQuery:
 
     ``entered`` is the trimmed input. ``digits`` are the digits of a hash, or a part of them; ``fragment`` is the part
     of a text to find. A complete signature has ``canonical`` and ``digest``, the whole 32-byte hash. ``problem`` says
-    why an input that looks like a complete signature is not valid.
+    why an input that looks like a complete signature is not valid. ``may_be_submitted`` is false if no signature can
+    be what was entered.
     """
 
     entered: str
@@ -35,6 +37,7 @@ class SearchQuery:
     canonical: str = ""
     digest: bytes = b""
     problem: str = ""
+    may_be_submitted: bool = True
 
 
 def parse_search(entered: str) -> SearchQuery:
@@ -61,20 +64,32 @@ def _hex_query(entered: str, digits: str) -> SearchQuery:
         return SearchQuery(entered, "hex", digits)
     if len(digits) == _TOPIC:
         return SearchQuery(entered, "topic", digits)
-    kind: Kind = "selector" if len(digits) == _SELECTOR else "address" if len(digits) == _ADDRESS else "calldata"
-    return SearchQuery(entered, kind, digits[:_SELECTOR])
+    if len(digits) == _ADDRESS:
+        return SearchQuery(entered, "address", digits[:_SELECTOR], may_be_submitted=False)
+    return SearchQuery(entered, "selector" if len(digits) == _SELECTOR else "calldata", digits[:_SELECTOR])
 
 
 def _text_query(entered: str) -> SearchQuery:
     # Stored texts contain no spaces, so the spaces of an unfinished declaration are dropped.
     fragment = _SPACE.sub("", _KEYWORD.sub("", entered, count=1)) if entered.isascii() else entered
     if "(" not in entered:
-        return SearchQuery(entered, "fragment", fragment=fragment)
+        return SearchQuery(entered, "fragment", fragment=fragment, may_be_submitted=_is_valid(f"{entered}()"))
     try:
         text = normalise(entered).text
     except GrammarError as error:
         # Without a closing parenthesis the user is still typing: no message yet.
         is_complete = entered.endswith((")", ";"))
-        problem = f"{error.reason.replace('_', ' ')} at column {error.column}" if is_complete else ""
-        return SearchQuery(entered, "fragment", fragment=fragment, problem=problem)
+        problem = (
+            message_for_text(error.reason, entered.encode("utf-8", "replace"), error.column) if is_complete else ""
+        )
+        closed = entered + ")" * (entered.count("(") - entered.count(")"))
+        return SearchQuery(entered, "fragment", "", fragment, problem=problem, may_be_submitted=_is_valid(closed))
     return SearchQuery(entered, "text", fragment=text, canonical=text, digest=keccak256(text.encode()))
+
+
+def _is_valid(text: str) -> bool:
+    try:
+        normalise(text)
+    except GrammarError:
+        return False
+    return True

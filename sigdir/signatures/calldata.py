@@ -32,9 +32,9 @@ def calldata(text: str) -> bytes:
         raise BadCalldata(f"calldata: {len(digits) // 2} bytes; at most {MAX_BYTES} are decoded")
     wrong = re.search("[^0-9a-fA-F]", digits)
     if wrong:
-        raise BadCalldata(f"calldata: {wrong[0]!a} at digit {wrong.start() + 1} is no hex digit")
+        raise BadCalldata(f"calldata: {wrong[0]!a} at digit {wrong.start() + 1} is not a hex digit")
     if len(digits) % 2:
-        raise BadCalldata(f"calldata: {len(digits)} hex digits are no whole bytes")
+        raise BadCalldata(f"calldata: {len(digits)} hex digits are not a whole number of bytes")
     if len(digits) < 2 * SELECTOR_BYTES:
         raise BadCalldata(f"calldata: {len(digits) // 2} bytes; a selector has {SELECTOR_BYTES}")
     return bytes.fromhex(digits)

@@ -39,7 +39,7 @@ def attempt(data: bytes, text: str, budget: Budget) -> DecodeAttempt:
         values = tuple(_tuple(types, "Decoder").decode(stream)) if types else ()
     except _TooMuch:
         return DecodeAttempt(
-            text, types, reason=WORK, detail="its offsets ask for more than is decoded of data of this size"
+            text, types, reason=WORK, detail="its offsets lead to the same data too often, so decoding stopped"
         )
     except (DecodingError, UnicodeDecodeError) as error:
         reason, detail = _why(error, stream)
@@ -55,11 +55,11 @@ def _why(error: Exception, stream: _Stream) -> tuple[str, str]:
     if isinstance(error, InsufficientDataBytes):
         return SHORT, str(error)
     if isinstance(error, InvalidPointer):
-        return OFFSET, f"the offset at byte {at} leads outside of the data"
+        return OFFSET, f"the offset at byte {at} points outside the data"
     if isinstance(error, UnicodeDecodeError):
         return UTF8, f"the string that ends before byte {at + _WORD} is not UTF-8: {error.reason}"
     if isinstance(error, NonEmptyPaddingBytes):
-        return PADDING, f"the word at byte {at} has a value beyond its type, or padding that is not zero"
+        return PADDING, f"the word at byte {at} is out of range for its type, or its padding is not zero"
     raise error
 
 
@@ -90,7 +90,7 @@ class _Stream(ContextFramesBytesIO):
         at, size = self.tell(), size if size is not None and size >= 0 else self._size
         if size > self._size - at:
             raise InsufficientDataBytes(
-                f"{size} bytes wanted at byte {at + SELECTOR_BYTES}, and the data has {self._size + SELECTOR_BYTES}"
+                f"a value needs {size} bytes at byte {at + SELECTOR_BYTES}, but the data has {self._size + SELECTOR_BYTES} bytes"
             )
         self._left -= size
         self._budget.left -= size

@@ -55,7 +55,7 @@ def test_each_text_of_the_selector_is_tried(server: Server) -> None:
                 "filtered": True,
                 "decodes": False,
                 "reason": "bad_padding",
-                "detail": "the word at byte 4 has a value beyond its type, or padding that is not zero",
+                "detail": "the word at byte 4 is out of range for its type, or its padding is not zero",
             },
         ],
     }

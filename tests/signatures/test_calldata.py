@@ -114,7 +114,7 @@ def test_any_data_is_decoded_or_has_a_reason(call: tuple[list[str], tuple[Any, .
 @pytest.mark.parametrize(
     ("text", "arguments", "reason", "detail"),
     [
-        ("f(uint256)", b"", SHORT, "32 bytes wanted at byte 4, and the data has 4"),
+        ("f(uint256)", b"", SHORT, "a value needs 32 bytes at byte 4, but the data has 4 bytes"),
         ("f(uint8)", word(256), PADDING, "the word at byte 4"),
         ("f(bool)", word(2), PADDING, "the word at byte 4"),
         ("f(uint8,address)", word(1) + word(1 << 160), PADDING, "the word at byte 36"),
@@ -124,8 +124,8 @@ def test_any_data_is_decoded_or_has_a_reason(call: tuple[list[str], tuple[Any, .
         ("f(string)", word(32) + word(1) + b"\xff" + bytes(31), UTF8, "before byte 100 is not UTF-8"),
         ("f(string)", word(0) + word(1), OFFSET, "the offset at byte 4"),
         ("f(string)", word(2**256 - 1), OFFSET, "the offset at byte 4"),
-        ("f(string)", word(32) + word(2**256 - 1), SHORT, "bytes wanted at byte 68"),
-        ("f(uint256[])", word(32) + word(2**256 - 1), SHORT, "32 bytes wanted at byte 68"),
+        ("f(string)", word(32) + word(2**256 - 1), SHORT, "bytes at byte 68, but the data has 68 bytes"),
+        ("f(uint256[])", word(32) + word(2**256 - 1), SHORT, "a value needs 32 bytes at byte 68"),
         ("f(uint256[][])", word(32) + word(1) + word(0), OFFSET, "the offset at byte 68"),
         ("f(())", b"", TYPE, "a tuple without members"),
         (f"f(uint8{'[]' * (MAX_DEPTH + 1)})", word(32), TYPE, "nested more than 16 deep"),
@@ -181,9 +181,9 @@ def test_nested_static_tuples_stop_at_the_work_limit() -> None:
         ("", "0 bytes; a selector has 4"),
         ("0x", "0 bytes; a selector has 4"),
         ("0xa9059c", "3 bytes; a selector has 4"),
-        ("0xa9059cbbf", "9 hex digits are no whole bytes"),
-        ("0xa9059cbg", "'g' at digit 8 is no hex digit"),
-        ("0xé9059cbb", r"'\xe9' at digit 1 is no hex digit"),
+        ("0xa9059cbbf", "9 hex digits are not a whole number of bytes"),
+        ("0xa9059cbg", "'g' at digit 8 is not a hex digit"),
+        ("0xé9059cbb", r"'\xe9' at digit 1 is not a hex digit"),
         ("00" * (MAX_BYTES + 1), f"at most {MAX_BYTES} are decoded"),
     ],
 )

@@ -240,6 +240,18 @@ def test_a_well_known_signature_has_a_badge(server: Server, path: str, source: s
     assert f'<span class="tag good">{source}</span>' in get(server.port, path).body.decode()
 
 
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [("?? nonsense !!", "Nothing found. A signature is a name and its parameter types, such as transfer(address,uint256)."),
+     ("nope(uint7)", "Not a valid signature: not a valid width for this type, at column 6.\nNothing found.\n"),
+     ("0x" + "ab" * 20, "addresses have no signature. The search is for its first four bytes.\nNothing found.\n")]
+)  # fmt: skip
+def test_what_cannot_be_a_signature_is_not_offered_for_submission(server: Server, query: str, sentence: str) -> None:
+    page = visible(get(server.port, f"/search/?q={quote(query)}"))
+    assert sentence in page
+    assert "submit it" not in page
+
+
 # Submitting.
 
 
@@ -338,7 +350,7 @@ def test_invalid_utf8_is_rejected_with_its_column(server: Server) -> None:
     ("line", "message"), [("transfer", "expected ( after the name, as in name(types), at column 9"),
                        ("hello world", "expected ( after the name, as in name(types), at column 7"),
                        ("f(uint256)x", "unexpected text after the signature"),
-                       ("f(Unknown.Type)", "this type was not found: also submit the file that declares it, at column 3"),
+                       ("f(Unknown.Type)", "a contract declares this type: submit the file that declares it too, at column 3"),
                        ("f(Set.Data storage)", "a type that only library functions accept; it has no canonical text")]
 )  # fmt: skip
 def test_a_rejected_line_says_what_to_correct(server: Server, line: str, message: str) -> None:

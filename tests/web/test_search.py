@@ -52,10 +52,22 @@ def test_a_signature_has_its_hash() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entered", "problem"), [("f(uint7)", "bad width at column 3"), ("f(uint7", ""), ("f(uint8)", "")]
-)
+    ("entered", "problem"), [("f(uint7)", "not a valid width for this type, at column 3"), ("f(uint7", ""), ("f(uint8)", ""),
+                             ("f(uint8) x)", "unexpected text after the signature, at column 10")]
+)  # fmt: skip
 def test_a_problem_is_reported_once_the_text_is_closed(entered: str, problem: str) -> None:
     assert parse_search(entered).problem == problem
+
+
+@pytest.mark.parametrize(
+    ("entered", "may_be"),
+    [("noSuchName", True), ("event noSuch", True), ("f(address", True), ("f((uint8,bool", True), ("0x00000000", True),
+     ("?? nonsense !!", False), ("hello world", False), ("f(uint7)", False), ("grüße", False), ("uint256)", False),
+     ("0x" + "ab" * 20, False)]
+)  # fmt: skip
+def test_only_what_the_grammar_accepts_may_be_submitted(entered: str, may_be: bool) -> None:
+    """A name and an unfinished signature may become one; an address and what the grammar rejects may not."""
+    assert parse_search(entered).may_be_submitted == may_be
 
 
 @given(entered=st.text(max_size=200))
