@@ -34,6 +34,8 @@ from sigdir.serve.pages.record import RecordPage
 from sigdir.serve.pages.search import ResultsPage
 from sigdir.serve.pages.statistics import StatisticsPage
 from sigdir.serve.pages.status import StatusPage
+from sigdir.serve.pages.stored import PATH as STORED_PATH
+from sigdir.serve.pages.stored import StoredPage
 from sigdir.serve.pages.submit import StorePage, SubmitPage
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
@@ -106,6 +108,7 @@ def routes(settings: Settings, reader: Reader, writer: Writer) -> list[Route]:
         Route("/topic/{hash}/", RecordPage(EVENTS, reader, cache, names, origins), "GET, HEAD"),
         Route("/submit/", SubmitPage(settings, reader), "GET, HEAD, POST"),
         Route("/submit/store/", StorePage(settings, reader, writer), "POST"),
+        Route(STORED_PATH, StoredPage(reader, cache), "GET, HEAD"),
         Route("/decode/", DecodePage(reader, cache), "GET, HEAD, POST"),
         Route("/docs/", DocsPage(settings), "GET, HEAD"),
         Route("/statistics/", StatisticsPage(reader, paths), "GET, HEAD"),

@@ -96,6 +96,16 @@ def next_above(view: View, collection: Collection, above: int, count: int) -> li
     return found[::-1]
 
 
+def rows_of_ids(view: View, collection: Collection, first: int, last: int, limit: int) -> list[Row]:
+    """The rows with ids from ``first`` to ``last``, both inclusive, oldest first; at most ``limit``."""
+    found: list[Row] = []
+    for segment in view.segments[collection]:
+        ids = segment.ids[: segment.rows]
+        start, stop = int(ids.searchsorted(first)), int(ids.searchsorted(last, side="right"))
+        found += [row_of(collection, segment, row) for row in range(start, min(stop, start + limit - len(found)))]
+    return found
+
+
 def with_hash(view: View, collection: Collection, digest: bytes) -> Iterable[tuple[int, Segment, int]]:
     """Segment number, segment and row number of each row with this hash, oldest first."""
     numbers = {id(segment): number for number, segment in enumerate(view.segments[collection])}

@@ -1,7 +1,7 @@
 """Submit: a form, a preview of what was sent with it, and a second form that stores the new signatures.
 
 The server keeps nothing between the two requests: the preview's form carries the new texts, and storing checks
-each of them again.
+each of them again. Storing redirects to the page of ``stored``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.pages.page import rendered, send
 from sigdir.serve.pages.preview import MAX_SIGNATURES, NEW, PreviewRow, counts, preview
 from sigdir.serve.pages.rows import BY_URL_NAME
+from sigdir.serve.pages.stored import stored_address
 from sigdir.serve.pages.submission import FORMATS, candidates, line_candidates
 from sigdir.serve.settings import MIB, Settings
 from sigdir.serve.texts import store_texts
 from sigdir.serve.writer import Writer
-from sigdir.signatures.collections import SIGNATURES
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.staging import NewText
 
 _MAX_BODY = 4 * MIB
 _MAX_PREFILLED = 3000  # characters of the text that an address fills into the form
@@ -115,14 +117,17 @@ class StorePage:
         require_same_origin(req, self._settings)
         text = _text(bodies.fields_of(req, self._limit), "texts").encode("utf-8", "replace")
         sent = preview(self._reader.current(), line_candidates(text), SIGNATURES)
-        stored = self._store([row for row in sent if row.state == NEW])
-        resp.set_header("Cache-Control", "no-store")
-        send(req, resp, rendered("stored.html", here="/submit/", stored=stored, sent=len(sent)))
+        ids = self._store([row.new for row in sent if row.state == NEW and row.new])
+        resp.status = falcon.HTTP_303
+        resp.set_header("Location", stored_address(ids, len(sent) - sum(map(len, ids.values()))))
 
-    def _store(self, rows: list[PreviewRow]) -> list[PreviewRow]:
-        """Those of the new rows that are stored now: another request may have stored one first."""
-        staged = store_texts(self._writer, [row.new for row in rows if row.new])
-        return [row for row, staged_row in zip(rows, staged, strict=True) if staged_row is not None]
+    def _store(self, new: list[NewText]) -> dict[Collection, list[int]]:
+        """The ids of the texts that are stored now: another request may have stored one first."""
+        ids: dict[Collection, list[int]] = {collection: [] for collection in COLLECTIONS}
+        for text, row in zip(new, store_texts(self._writer, new), strict=True):
+            if row is not None:
+                ids[text.collection].append(row.id)
+        return ids
 
 
 def require_same_origin(req: falcon.Request, settings: Settings) -> None:

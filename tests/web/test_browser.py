@@ -170,7 +170,7 @@ def submit(page: Page, text: str) -> None:
 
 
 def test_a_list_is_previewed_then_stored_then_found(page_of: Open, server: Server) -> None:
-    """Each line has a result, the preview stores nothing, and confirmed signatures are found at once."""
+    """Each line has a result, the preview stores nothing, confirmed signatures are found at once, a reload posts nothing."""
     new = "submittedByHand(uint256)"
     page = page_of("/submit/")
     submit(
@@ -187,6 +187,11 @@ def test_a_list_is_previewed_then_stored_then_found(page_of: Open, server: Serve
     expect(page.get_by_role("heading", level=1)).to_have_text("Stored")
     assert page.locator(".rows .text").all_inner_texts() == [new, "Seen(address)"]
     assert [row["text_signature"] for row in found(server.port, "submittedByHand")] == [new]
+    methods: list[str] = []
+    page.on("request", lambda sent: methods.append(sent.method))
+    page.reload()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Stored")
+    assert set(methods) == {"GET"}
     page.get_by_role("link", name=new).click()
     expect(page.get_by_text("by a user of this server")).to_be_visible()
 

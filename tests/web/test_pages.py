@@ -261,6 +261,13 @@ def send_form(
     return request(server.port, "POST", path, urlencode(fields).encode(), {**FORM, **(headers or {})})
 
 
+def store(server: Server, texts: str, headers: Mapping[str, str] | None = None) -> Answer:
+    """Confirm a preview with these texts: the page that the answer redirects to."""
+    answer = send_form(server, {"texts": texts}, headers, "/submit/store/")
+    assert (answer.status, answer.body) == (303, b"")
+    return get(server.port, answer.header("Location"))
+
+
 def count(server: Server, text: str) -> int:
     return int(get(server.port, f"{SIGNATURES_PATH}?{urlencode({'text_signature': text})}").json()["count"])
 
@@ -286,8 +293,7 @@ def test_our_own_form_is_accepted(server: Server, header: str) -> None:
     own = f"{HOST}:{server.port}"
     value = "same-origin" if header == "Sec-Fetch-Site" else f"http://{own}"
     text = f"ours{len(header)}(uint256)"
-    answer = send_form(server, {"texts": text}, {header: value}, "/submit/store/")
-    assert answer.status == 200
+    assert store(server, text, {header: value}).status == 200
     assert count(server, text) == 1
 
 
@@ -308,15 +314,31 @@ def test_lines_without_a_keyword_go_where_the_form_says(server: Server) -> None:
 
 def test_texts_are_checked_again_before_they_are_stored(server: Server) -> None:
     """A text without a preview, or stored by another request since, is handled like any other."""
-    answer = send_form(
-        server, {"texts": "stored(bad)\nfunction storedAgain()\nfunction storedAgain()"}, path="/submit/store/"
-    )
+    answer = store(server, "stored(bad)\nfunction storedAgain()\nfunction storedAgain()")
     assert (
         "1 signature is now stored on disk and served. 2 lines are in the directory already or were rejected."
         in visible(answer)
     )
     assert count(server, "storedAgain") == 1
-    assert "Nothing new" in visible(send_form(server, {"texts": "function storedAgain()"}, path="/submit/store/"))
+    assert "Nothing new" in visible(store(server, "function storedAgain()"))
+
+
+def test_a_large_submission_is_redirected_to_all_of_its_rows(server: Server) -> None:
+    """2,000 rows of both collections have a short address."""
+    lines = [f"{'event' if number % 2 else 'function'} redirected{number}(uint8)" for number in range(2000)]
+    answer = send_form(server, {"texts": "\n".join(lines)}, path="/submit/store/")
+    assert len(answer.header("Location")) < 200
+    page = get(server.port, answer.header("Location")).body.decode()
+    assert "2,000 signatures are now stored" in page
+    assert len(set(re.findall(r">(redirected\d+)\(uint8\)<", page))) == 2000
+
+
+@pytest.mark.parametrize(
+    "query", ["functions=x", "functions=1", "functions=1-", "events=" + "9" * 30 + "-1", "others=-1", "others=" + "9" * 30,
+              "functions=" + ",".join(["1-1"] * 101)]
+)  # fmt: skip
+def test_stored_rows_that_cannot_be_are_not_found(server: Server, query: str) -> None:
+    assert get(server.port, f"/submit/stored/?{query}").status == 404
 
 
 def test_a_submission_has_a_maximum_size(server: Server) -> None:
