@@ -13,7 +13,7 @@ class BadInput(PipelineError):
     """An input cannot be read. Nothing of the import is published."""
 
     def __init__(self, name: str, reason: str, place: str = "") -> None:
-        super().__init__(_one_line(f"{name}: {place + ': ' if place else ''}{reason}"))
+        super().__init__(one_line(f"{name}: {place + ': ' if place else ''}{reason}"))
 
 
 class BrokenJSON(BadInput):
@@ -32,6 +32,6 @@ def printable(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Escape line breaks and other control characters; file names may contain them."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,7 +35,7 @@ class Options:
     format: str
     target: str
     warehouse: Path
-    version: int | None = None
+    version: int | datetime | None = None
     collections: tuple[Collection, ...] | None = None
     columns: str = OURS
 

@@ -37,7 +37,7 @@ from sigdir.pipeline.mirror_state import State, folder_name
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import COUNTS, ImportReport
 from sigdir.pipeline.run import Options as ImportOptions
-from sigdir.pipeline.run import run_import
+from sigdir.pipeline.run import make_warehouse_and_say, run_import
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.files import FileLock, make_folder
@@ -113,7 +113,9 @@ def run_mirror(options: Options, progress: Reporter) -> MirrorReport:
     """
     began = time.monotonic()
     base = checked_base(options.url)
-    folder = Paths(options.warehouse.absolute()).mirror(folder_name(base))
+    paths = Paths(options.warehouse.absolute())
+    make_warehouse_and_say(paths, progress)
+    folder = paths.mirror(folder_name(base))
     make_folder(folder)
     report = MirrorReport(base)
     fetcher = Fetcher(options.policy, progress.note)

@@ -51,7 +51,7 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.sql.engine import connect
-from sigdir.warehouse.staging import StagedRow
+from sigdir.warehouse.staging import StagedRow, make_warehouse
 
 Staged = dict[Collection, list[StagedRow]]
 
@@ -102,6 +102,8 @@ def run_import(options: Options, progress: Reporter) -> ImportReport:
     sources = find(options.paths)
     paths = Paths(options.warehouse.absolute())
     _check_warehouse(paths, options)
+    if not options.dry_run:
+        make_warehouse_and_say(paths, progress)
     with ExitStack() as stack:
         name, folder = _make_folder(paths, options, stack)
         report = ImportReport(dry_run=options.dry_run)
@@ -134,6 +136,12 @@ def _check_warehouse(paths: Paths, options: Options) -> None:
     """Fail before hours of reading if the warehouse cannot be used or the memory limit is invalid."""
     read_snapshot(paths)
     connect(paths, options.memory_limit, options.threads).close()
+
+
+def make_warehouse_and_say(paths: Paths, progress: Reporter) -> None:
+    """Make the warehouse where the folder holds none. The note shows a mistyped folder."""
+    if make_warehouse(paths):
+        progress.note(f"new warehouse at {paths.root}")
 
 
 def _make_folder(paths: Paths, options: Options, stack: ExitStack) -> tuple[str, Path]:

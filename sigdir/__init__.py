@@ -12,8 +12,9 @@ Layers, each importing only those after it: ``cli``, ``serve``, ``pipeline``, ``
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sigdir.warehouse import Warehouse
@@ -22,15 +23,20 @@ __all__ = ["open"]
 
 
 def open(
-    path: str | Path, version: int | None = None, *, unsafe: bool = False,
-    files: Mapping[str, str | Path] | None = None, memory_limit: str = "1GB",
+    path: str | Path, as_of: int | datetime | None = None, *, unsafe: bool = False,
+    files: Mapping[str, Any] | None = None, memory_limit: str = "1GB",
 ) -> Warehouse:  # fmt: skip
-    """Open the warehouse in a folder, which may be empty; see ``sigdir.warehouse.Warehouse``.
+    """Open the warehouse in a folder; see ``sigdir.warehouse.Warehouse``.
 
-    ``version`` opens an older version as it was. ``files`` are files of your own, by the names that SQL
-    finds them under. ``unsafe`` lets SQL do whatever the engine can; otherwise it reads the warehouse and
-    those files and nothing else. Raises WarehouseError.
+    ``as_of`` opens an older version as it was, by its number or a time. ``files`` are tables of your own, by the
+    names that SQL finds them under: paths, DataFrames, Arrow tables. ``unsafe`` lets SQL do whatever the engine can;
+    otherwise it reads the warehouse and those tables and nothing else. Raises WarehouseError.
+
+    ::
+
+        with sigdir.open("data", as_of=datetime(2026, 11, 1), files={"mine": frame}) as warehouse:
+            warehouse.sql("FROM mine JOIN signatures ON hex_signature = hex_of(mine.selector)").pl()
     """
     from sigdir.warehouse import Warehouse  # pyarrow and deltalake take 0.3 s to load
 
-    return Warehouse(path, version, unsafe=unsafe, files=files, memory_limit=memory_limit)
+    return Warehouse(path, as_of, unsafe=unsafe, files=files, memory_limit=memory_limit)

@@ -14,6 +14,8 @@ import pytest
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options, run_import
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.staging import make_warehouse
 
 ROOT = Path(__file__).parent.parent
 
@@ -85,6 +87,12 @@ def environment(warehouse: Path) -> dict[str, str]:
     """The caller's environment without this project's settings, and the warehouse set."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SIGDIR_")}
     return kept | {"SIGDIR_WAREHOUSE": str(warehouse)}
+
+
+def empty_warehouse(folder: Path) -> Path:
+    """Make a warehouse without rows; returns its folder."""
+    make_warehouse(Paths(folder))
+    return folder
 
 
 def import_files(paths: Iterable[Path | str], warehouse: Path, **options: Any) -> ImportReport:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import Busy, CommitConflict, QueryError, UnreadableWarehouse, WarehouseError
-from sigdir.warehouse.log import history
 from sigdir.warehouse.paths import existing
-from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 
 if TYPE_CHECKING:
+    from sigdir.warehouse.snapshot import Snapshot
     from sigdir.warehouse.sql.engine import Database, Result
 
 __all__ = [
@@ -31,31 +31,47 @@ __all__ = [
 class Warehouse:
     """A warehouse at one version. Open it again, or ``refresh``, to see a later one.
 
-    ``version`` opens an older version as it was. ``files`` are files of your own, by their names in SQL.
-    ``unsafe`` lets SQL do whatever the engine can; otherwise it reads the warehouse and those files and
-    nothing else. ``as_served`` leaves out the rows of the suppress list. Raises UnreadableWarehouse, also where there is no such folder.
+    ``as_of`` opens an older version as it was: a version's number, or a time, which is UTC where it has no zone.
+    ``files`` are tables of your own, by their names in SQL: paths of files, pandas or polars DataFrames, Arrow tables
+    or streams. ``unsafe`` lets SQL do whatever the engine can; otherwise it reads the warehouse and those tables and
+    nothing else. ``as_served`` leaves out the rows of the suppress list. As a context manager it frees the engine at
+    the end. Raises UnreadableWarehouse, also where the folder holds no warehouse.
     """
 
     def __init__(
-        self, path: str | Path, version: int | None = None, *, unsafe: bool = False,
-        files: Mapping[str, str | Path] | None = None, memory_limit: str = "1GB", as_served: bool = False,
+        self, path: str | Path, as_of: int | datetime | None = None, *, unsafe: bool = False,
+        files: Mapping[str, Any] | None = None, memory_limit: str = "1GB", as_served: bool = False,
     ) -> None:  # fmt: skip
         self.paths = existing(Path(path))
-        self._wanted, self._as_served = version, as_served
+        self._as_of, self._as_served = as_of, as_served
         self._options: dict[str, Any] = {
             "unsafe": unsafe, "files": files, "memory_limit": memory_limit,
         }  # fmt: skip
         self.refresh()
 
     def refresh(self) -> None:
-        """Move to the newest version, or stay at the given one; raises UnreadableWarehouse."""
-        self.snapshot: Snapshot = read_snapshot(self.paths, self._wanted)
+        """Move to the newest version, or to the one that ``as_of`` names; raises UnreadableWarehouse."""
+        from sigdir.warehouse.snapshot import read_snapshot  # and deltalake, which a server's parent never uses
+
+        self.snapshot: Snapshot = read_snapshot(self.paths, self._as_of)
         if self._as_served:
             from sigdir.warehouse.index.visible import Visible  # numba, which only servers need
             from sigdir.warehouse.suppressed import read
 
             self.snapshot = Visible(self.paths, read(self.paths)).snapshot(self.snapshot)
         self.__dict__.pop("database", None)
+
+    def close(self) -> None:
+        """Free the engine. Results that were not fetched can no longer be read; the next query opens it again."""
+        database: Database | None = self.__dict__.pop("database", None)
+        if database is not None:
+            database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     @property
     def version(self) -> int:
@@ -76,10 +92,12 @@ class Warehouse:
     def sql(self, query: str, parameters: Sequence[Any] | dict[str, Any] | None = None) -> Result:
         """Run SQL over the views signatures, event_signatures, collisions, names, parameters, imports and rejects.
 
-        Raises QueryError. ``result.arrow()``, ``result.df()`` and ``result.rows()`` give the rows.
+        Raises QueryError. ``result.arrow()``, ``result.df()``, ``result.pl()`` and ``result.rows()`` give the rows.
         """
         return self.database.sql(query, parameters)
 
     def history(self) -> list[dict[str, Any]]:
         """The summaries of all commits up to this version, oldest first."""
+        from sigdir.warehouse.log import history
+
         return history(self.paths, self.version) if self.version >= 0 else []

@@ -35,7 +35,7 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, RunFolder, make_folder, remove_dead_runs, sync, write_file
 from sigdir.warehouse.identity import Identity, read_identity, usable_identity, write_identity
 from sigdir.warehouse.log import LogEntry, newest_checkpoint, read_entries
-from sigdir.warehouse.paths import Paths, mirror_spool
+from sigdir.warehouse.paths import Paths, existing, mirror_spool
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging import Staging, is_as_backed_up, replace_by, settle
 
@@ -69,8 +69,7 @@ def backup(
     after every file.
     """
     began = time.monotonic()
-    if not source.log.is_dir() and not source.staging.exists():
-        raise UnreadableWarehouse(f"{source.root}: there is no warehouse here")
+    existing(source.root)
     here, there = source.root.resolve(), copy.root.resolve()
     if here in (there, *there.parents) or there in here.parents:
         raise UnreadableWarehouse(f"{copy.root} is not apart from {source.root}")

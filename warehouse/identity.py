@@ -44,7 +44,7 @@ def read_identity(paths: Paths) -> Identity:
         document = json.loads(paths.identity.read_bytes())
         return Identity(int(document["format"]), str(document["id"]), bool(document.get("unfinished")))
     except FileNotFoundError:
-        return Identity(1 if paths.log.is_dir() or paths.staging.exists() else FORMAT)
+        return Identity(1 if paths.hold_warehouse() else FORMAT)
     except OSError as error:
         raise UnreadableWarehouse(f"{paths.identity}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:

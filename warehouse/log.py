@@ -294,6 +294,19 @@ class Summaries:
         return round(summary["committed_at"].timestamp() * 1000) if summary else 0
 
 
+def version_at(paths: Paths, time: datetime) -> int | None:
+    """The version that was the newest at a time (UTC where it has no zone); None where there is no table.
+
+    Version 0, which has no rows, where nothing was published by then. Raises UnreadableWarehouse.
+    """
+    table = open_table(paths)
+    if table is None:
+        return None
+    moment = time if time.tzinfo else time.replace(tzinfo=UTC)
+    milliseconds = (moment - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
+    return max(0, Summaries(paths).first_since(milliseconds + 1, table.version()) - 1)
+
+
 def _actions(path: Path, containing: bytes = b"") -> list[dict[str, Any]]:
     """The actions of an entry, of the lines that contain some bytes; raises UnreadableWarehouse."""
     try:

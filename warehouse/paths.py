@@ -36,6 +36,10 @@ class Paths:
     def identity(self) -> Path:
         return self.root / "warehouse.json"
 
+    def hold_warehouse(self) -> bool:
+        """Whether the folder is a warehouse. Format 1 is older than ``warehouse.json``: it has a table or staging."""
+        return self.identity.exists() or self.log.is_dir() or self.staging.exists()
+
     @property
     def table(self) -> Path:
         return self.root / "table"
@@ -209,10 +213,17 @@ def folder_lock(folder: Path) -> Path:
 
 
 def existing(root: Path) -> Paths:
-    """The paths of a warehouse to read; raises UnreadableWarehouse where there is no such folder. It may be empty.
+    """The paths of a warehouse to read; raises UnreadableWarehouse for a folder that holds none.
 
-    Everything that only reads starts here: a mistyped folder would look like a warehouse without rows.
+    Every command that does not make a warehouse starts here: a mistyped folder would look like a warehouse without
+    rows.
     """
+    paths = Paths(root.absolute())
     if not root.exists():
         raise UnreadableWarehouse(f"{root}: there is no such folder, so no warehouse to read")
-    return Paths(root.absolute())
+    if not paths.hold_warehouse():
+        raise UnreadableWarehouse(
+            f"{root}: no warehouse, because the folder has no {paths.identity.name};"
+            " `sigdir import` and `sigdir serve` make one"
+        )
+    return paths

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.identity import Identity, usable_identity
-from sigdir.warehouse.log import DataFile, TableState, advance, read_state
+from sigdir.warehouse.log import DataFile, TableState, advance, read_state, version_at
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging import NO_HIGH_WATER, HighWaterMark, Staging
 
@@ -41,8 +42,10 @@ class Snapshot:
         return [str(file.path) for file in self.files[collection]]
 
 
-def read_snapshot(paths: Paths, version: int | None = None) -> Snapshot:
-    """Read the newest version, or the given one; raises UnreadableWarehouse."""
+def read_snapshot(paths: Paths, version: int | datetime | None = None) -> Snapshot:
+    """Read the newest version, the given one, or the one of a time; raises UnreadableWarehouse."""
+    if isinstance(version, datetime):
+        version = version_at(paths, version)
     state = read_state(paths, version)
     if state is None:
         return Snapshot()

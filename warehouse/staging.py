@@ -27,7 +27,7 @@ from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import lock, sync, unlock
+from sigdir.warehouse.files import lock, make_folder, sync, unlock
 from sigdir.warehouse.identity import FORMAT, Identity, usable_identity, write_identity
 from sigdir.warehouse.paths import Paths
 
@@ -452,6 +452,15 @@ class Staging:
         self._connection.close()
         os.close(self._queue)
         self._stamp.close()
+
+
+def make_warehouse(paths: Paths) -> bool:
+    """Make an empty warehouse where the folder holds none, and return whether it did; raises UnreadableWarehouse."""
+    if paths.hold_warehouse():
+        return False
+    make_folder(paths.root)
+    Staging(paths.staging).close()
+    return True
 
 
 # A backup's staging file.

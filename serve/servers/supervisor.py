@@ -25,6 +25,8 @@ from types import FrameType
 from sigdir.serve.servers.registry import SERVERS
 from sigdir.serve.settings import Settings
 from sigdir.signatures.errors import SigdirError
+from sigdir.warehouse.paths import Paths, existing
+from sigdir.warehouse.staging import make_warehouse
 
 _STOP_SECONDS = 15.0
 _RESTART_SECONDS = 0.5
@@ -47,7 +49,7 @@ _MEMORY = {"MALLOC_ARENA_MAX": "2"}
 def run(settings: Settings, server: str, ready: Callable[[str], None]) -> int:
     """Serve until SIGTERM or SIGINT; gives the exit status. Calls ``ready`` once with the address.
 
-    Raises StartError.
+    Raises StartError, UnreadableWarehouse, OSError.
     """
     bound = _bind(settings, listen=True) if SERVERS[server].shares_socket else _reserve(settings)
     host, port = bound.getsockname()[:2]
@@ -64,7 +66,21 @@ def run(settings: Settings, server: str, ready: Callable[[str], None]) -> int:
         return True
 
     with bound:
+        _make_warehouse(settings)
         return _keep(spawners, starting, lambda: _check(environment), bound.close)
+
+
+def _make_warehouse(settings: Settings) -> None:
+    """Make the warehouse where the folder holds none, and say so: the folder may be mistyped.
+
+    A server that only reads makes none; it raises UnreadableWarehouse.
+    """
+    if settings.read_only:
+        existing(settings.warehouse)
+        return
+    paths = Paths(settings.warehouse.absolute())
+    if make_warehouse(paths):
+        print(f"new warehouse at {paths.root}", file=sys.stderr, flush=True)
 
 
 def _worker(argument: str) -> list[str]:

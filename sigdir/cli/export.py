@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -36,7 +37,7 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS.val
 @json_option("Report as JSON.")
 @quiet_option()
 def export(
-    format: str, target: str, folder: Path, version: int | None, collections: tuple[Collection, ...],
+    format: str, target: str, folder: Path, version: int | datetime | None, collections: tuple[Collection, ...],
     columns: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Export signatures in the format of another program, as a file or a folder tree.

@@ -23,7 +23,7 @@ from sigdir.warehouse.compact import compact, due
 from sigdir.warehouse.errors import Busy
 from sigdir.warehouse.fold_mark import mark_fold
 from sigdir.warehouse.index.view import tidy
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.paths import Paths, existing
 from sigdir.warehouse.vacuum import vacuum
 
 # Vacuum reads the log of its whole window: 0.6 s after a week of folds.
@@ -49,7 +49,7 @@ def fold(every: float | None, folder: Path) -> None:
       sigdir fold
       sigdir fold --every 60
     """
-    paths = Paths(folder.absolute())
+    paths = existing(folder)
     if every is not None:
         _repeat(Upkeep(paths).run_once, every)
     done = publish.fold(paths)

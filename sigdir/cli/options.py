@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,6 @@ warehouse_option = click.option(
     "--warehouse", "folder", type=click.Path(file_okay=False, path_type=Path), default="data",
     show_default=True, envvar="SIGDIR_WAREHOUSE", show_envvar=True, help="Folder of the warehouse.",
 )  # fmt: skip
-as_of_option = click.option("--as-of", "version", type=click.IntRange(min=0), help="Read an older version.")
 no_wait_option = click.option(
     "--no-wait", is_flag=True, help="End with status 3 if another process is publishing, instead of waiting."
 )
@@ -66,3 +65,23 @@ class Duration(click.ParamType[timedelta]):
         if not found:
             self.fail(f"{value!r} is not a duration; write 90s, 15m, 36h, 7d or 2w", param, ctx)
         return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+class AsOf(click.ParamType[int | datetime]):
+    """A version's number, or a time in the form of ISO 8601, UTC where it has no zone."""
+
+    name = "version"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | datetime:
+        if isinstance(value, int | datetime):
+            return value
+        try:
+            return int(value) if re.fullmatch(r"\d{1,18}", value) else datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a version nor a time such as 2026-11-21T08:00Z", param, ctx)
+
+
+as_of_option = click.option(
+    "--as-of", "version", type=AsOf(), metavar="VERSION|TIME",
+    help="Read an older version: its number, or a time such as 2026-11-21T08:00Z.",
+)  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -25,7 +26,7 @@ _STDOUT = Path("-")
 @as_of_option
 @json_option("Write the numbers as JSON to standard output; without OUT no page is written.")
 @quiet_option("Show no summary.")
-def report(out: Path | None, folder: Path, version: int | None, as_json: bool, quiet: bool) -> None:
+def report(out: Path | None, folder: Path, version: int | datetime | None, as_json: bool, quiet: bool) -> None:
     """Write a page about the warehouse, with totals and plots.
 
     OUT is one HTML file, or - for standard output; it appears when it is complete. The page shows

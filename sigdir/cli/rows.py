@@ -7,37 +7,18 @@ from __future__ import annotations
 
 import csv
 import io
-import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator
-from datetime import datetime
-from decimal import Decimal
 from typing import Any, BinaryIO
 
 import click
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sigdir.cli.table import draw
+from sigdir.cli.values import json_of, plain
 from sigdir.warehouse.sql.engine import Result
-
-
-def _plain(value: Any) -> Any:
-    """A value in JSON: bytes as hex, times with six digits and Z."""
-    if isinstance(value, bytes):
-        return "0x" + value.hex()
-    if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    return str(value)
-
-
-def _json(value: Any) -> bytes:
-    try:
-        return orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
-    except TypeError:  # an integer of over 64 bits
-        return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _rows(batches: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
@@ -65,13 +46,13 @@ def _objects(batches: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
 
 def _write_ndjson(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
     for row in _objects(batches):  # noqa: FURB122 - zstandard's writer has no writelines
-        out.write(_json(row) + b"\n")
+        out.write(json_of(row) + b"\n")
 
 
 def _write_json(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
     separator = b"["
     for row in _objects(batches):
-        out.write(separator + _json(row))
+        out.write(separator + json_of(row))
         separator = b",\n "
     out.write(b"]\n" if separator != b"[" else b"[]\n")
 
@@ -92,8 +73,8 @@ def _cell(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, dict | list):
-        return _json(value).decode()
-    return _plain(value)
+        return json_of(value).decode()
+    return plain(value)
 
 
 def _write_parquet(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
@@ -116,10 +97,16 @@ def write_rows(result: Result, format: str, out: BinaryIO | None = None) -> None
     Raises QueryError if computing the result fails.
     """
     out = out or sys.stdout.buffer
-    if format == "table":  # DuckDB draws it: as wide as the terminal, long results shortened
-        out.write(f"{result}\n".encode())
+    if format == "table":
+        for line in draw(result.reader(), terminal_width()):
+            out.write(line.encode() + b"\n")
     else:
         WRITERS[format](result.reader(), out)
+
+
+def terminal_width() -> int | None:
+    """The characters of a line, None where standard output is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def rows_options(function: Callable[..., Any]) -> Callable[..., Any]:

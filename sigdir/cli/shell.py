@@ -25,13 +25,16 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
+from sigdir.cli.interrupt import interruptible
+from sigdir.cli.rows import terminal_width
+from sigdir.cli.table import draw
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.errors import WarehouseError
 
 _HELP = """\
 A statement ends with ; and may have several lines. Tab completes, Ctrl-R searches the history,
-Ctrl-C stops a statement, Ctrl-D leaves the shell.
+Ctrl-C stops a statement, a second Ctrl-C ends the shell at once, Ctrl-D leaves it.
   .tables    list the views and their columns
   .refresh   go to the newest version
   .help      show this text
@@ -90,7 +93,9 @@ def _answer(warehouse: Warehouse, text: str) -> None:
     try:
         for statement in warehouse.database.statements(text):
             began = time.perf_counter()
-            click.echo(str(warehouse.sql(statement)))
+            with interruptible(warehouse.database.interrupt):
+                for line in draw(warehouse.sql(statement).reader(), terminal_width()):
+                    click.echo(line)
             click.echo(f"{time.perf_counter() - began:.3f} s")
     except WarehouseError as error:
         click.echo(f"Error: {error}")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sigdir.cli.errors import Command, Failure
+from sigdir.cli.interrupt import interruptible
 from sigdir.cli.options import as_of_option, memory_limit_option, warehouse_option
 from sigdir.cli.rows import WRITERS, rows_options, write_rows
 from sigdir.pipeline.target import STDOUT, open_target
@@ -49,7 +51,7 @@ def _named(option: str, metavar: str, help: str) -> Callable[[Callable[..., None
 @memory_limit_option("1GB", "Memory for a query; above it, data is spilled to disk.")
 @click.option("--unsafe", is_flag=True, help="Allow other files, extensions and the network.")
 def sql(
-    query: str | None, values: tuple[str, ...], folder: Path, version: int | None, param: dict[str, str],
+    query: str | None, values: tuple[str, ...], folder: Path, version: int | datetime | None, param: dict[str, str],
     file: dict[str, str], format: str, output: str | None, memory_limit: str, unsafe: bool,
 ) -> None:  # fmt: skip
     """Run SQL over the warehouse.
@@ -59,11 +61,15 @@ def sql(
     numbers, elsewhere write $n::INT.
 
     \b
-    Views: signatures, event_signatures (id, created_at, text_signature, hex_signature,
-    bytes_signature, hash, import_id), collisions, names, parameters, imports, rejects.
+    Views: signatures, event_signatures (id, text_signature, hex_signature, created_at, import_id,
+    hash, bytes_signature), collisions, names, parameters, imports, rejects.
     Functions: selector(text), topic0(text), canonical(text), keccak256(text), which are NULL if
     the text is not a signature; signature_name, parameter_list and parameter_types of a
-    canonical text. docs/cookbook.md has twenty questions and their SQL.
+    canonical text; hex_of(hash), the 0x text of a hash in any spelling: text with or without 0x,
+    bytes, integers. docs/cookbook.md has twenty questions and their SQL.
+
+    A table shows the columns that fit the terminal, without bytes, and the first and last rows; the
+    other formats have everything. Ctrl-C ends the query, a second Ctrl-C does so at once.
 
     \b
     The engine is DuckDB. It reads the warehouse and the files that --file names, nothing else,
@@ -83,6 +89,7 @@ def sql(
       sigdir sql --as-of 1 "SELECT max(id) FROM signatures"
       sigdir sql --file mine=list.txt "SELECT text FROM mine
                  WHERE canonical(text) NOT IN (SELECT text_signature FROM signatures)"
+      sigdir sql --file seen=seen.csv "FROM seen JOIN signatures ON hex_signature = hex_of(selector)"
       sigdir sql --unsafe "SELECT text_signature FROM signatures SEMI JOIN 'mine.csv' USING (hex_signature)"
     """
     if values and param:
@@ -126,7 +133,8 @@ def _run(
     with open_target(target, packs=True) as out:
         for statement in statements:
             _require_values(warehouse.database.parameters(statement), bound)
-            write_rows(warehouse.sql(statement, bound), format, out)
+            with interruptible(warehouse.database.interrupt):
+                write_rows(warehouse.sql(statement, bound), format, out)
 
 
 def _require_values(wanted: set[str], bound: dict[str, Any] | list[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from sigdir.warehouse.snapshot import Snapshot
 @json_option()
 @warehouse_option
 @as_of_option
-def stats(as_json: bool, folder: Path, version: int | None) -> None:
+def stats(as_json: bool, folder: Path, version: int | datetime | None) -> None:
     """Show how many rows, files and bytes the warehouse has.
 
     Exit status: 0 done, 2 the warehouse cannot be used, 130 interrupted.

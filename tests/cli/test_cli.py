@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from sigdir.cli.errors import Command
 from sigdir.cli.main import main
-from tests.conftest import ROOT, environment, import_files
+from tests.conftest import ROOT, empty_warehouse, environment, import_files
 
 CONTEXT = Context(main)
 
@@ -80,6 +80,7 @@ def test_a_worker_loads_neither_duckdb_nor_pandas(tmp_path: Path) -> None:
 
 def test_stats_loads_neither_duckdb_nor_pandas(tmp_path: Path) -> None:
     """They would more than double its time."""
+    empty_warehouse(tmp_path)
     look = "import sys\nfrom sigdir.cli.main import main\ntry: main(['stats'])\nexcept SystemExit: print(*sys.modules, sep='\\n')"
     done = subprocess.run(
         [sys.executable, "-c", look], cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, check=True

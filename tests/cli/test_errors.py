@@ -16,7 +16,7 @@ from sigdir.cli.errors import Command
 from sigdir.pipeline.errors import BadTarget
 from sigdir.signatures.errors import SigdirError
 from sigdir.warehouse.errors import Busy, QueryError
-from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment, import_files
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_files
 
 NO_SPACE = os.strerror(errno.ENOSPC)
 
@@ -88,7 +88,7 @@ def test_a_closed_pipe_ends_a_command_quietly(warehouse: Path, arguments: list[s
 
 def test_standard_output_on_a_full_disk_is_an_error(warehouse: Path) -> None:
     """Output that cannot be written is not lost silently."""
-    warehouse.mkdir()
+    empty_warehouse(warehouse)
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [*command_line(), "stats"], cwd=ROOT, env=environment(warehouse), stdout=full, stderr=subprocess.PIPE,

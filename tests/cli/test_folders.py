@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SAFETY_SECONDS, environment
+from tests.conftest import SAFETY_SECONDS, empty_warehouse, environment
 
 CONSOLE_SCRIPT = str(Path(sys.executable).with_name("sigdir"))
 NAMES = ("sigdir", "orjson", "click", "duckdb", "pipeline", "serve", "warehouse")
@@ -38,7 +38,7 @@ def test_the_console_script_runs_nothing_of_its_folder(hostile: Path, warehouse:
 
 def test_sigdir_is_imported_in_a_project_with_packages_of_the_same_names(tmp_path: Path, warehouse: Path) -> None:
     """A project's own ``pipeline`` stays its own, and sigdir never loads it."""
-    warehouse.mkdir()
+    empty_warehouse(warehouse)
     project = tmp_path / "project"
     for name in ("pipeline", "serve", "warehouse", "tests"):
         (project / name).mkdir(parents=True)

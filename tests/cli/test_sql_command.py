@@ -8,6 +8,7 @@ import io
 import json
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import click.testing
@@ -213,10 +214,18 @@ def test_input_that_is_not_utf_8_is_an_error(folder: Path) -> None:
     assert "byte 7" in error_of(folder, stdin=b"SELECT \xff")
 
 
-def test_ctrl_c_ends_a_query(folder: Path) -> None:
-    """The status is 130, with one line, while the engine computes."""
-    query = "SELECT 1 AS begun; SELECT max(hash(a.range * b.range)) FROM range(100000000) a, range(1000000) b"
-    command = [*command_line(), "sql", "--warehouse", str(folder), "--format", "csv", query]
+CROSS = "SELECT max(hash(a.range * b.range)) FROM range(100000000) a, range(1000000) b"
+FUNCTION = "SELECT count(keccak256('f' || i || '()')) FROM range(1000000000) t(i)"
+ONE_CALL = "SELECT levenshtein(repeat('ab', 200000), repeat('ba', 200000))"
+"""A single call of a function, which the engine does not interrupt: 100 s."""
+
+
+@pytest.mark.parametrize(
+    ("query", "times"), [(CROSS, 1), (FUNCTION, 1), (ONE_CALL, 2)], ids=["engine", "ours", "twice"]
+)
+def test_ctrl_c_ends_a_query(folder: Path, query: str, times: int) -> None:
+    """The status is 130, with one line, whatever computes; the second Ctrl-C waits for nothing."""
+    command = [*command_line(), "sql", "--warehouse", str(folder), "--format", "csv", f"SELECT 1 AS begun; {query}"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(folder) | {"PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
@@ -224,6 +233,41 @@ def test_ctrl_c_ends_a_query(folder: Path) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == b"begun\n"
-        process.send_signal(signal.SIGINT)
+        for _ in range(times):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.1)  # two signals at once are one
         assert process.stderr.read() == b"interrupted\n"
         assert process.wait() == 130
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".csv.gz"])
+def test_values_with_0x_stay_text(folder: Path, tmp_path: Path, ending: str) -> None:
+    """Selectors in a CSV file join those of the warehouse, also where most of the column looks like numbers."""
+    numbers = "".join(f"{number},1\n" for number in range(30_000))
+    content = f'it\'s "mine",n\n{numbers}0xa9059cbb,2\n'
+    if ending == ".tsv":
+        content = content.replace(",", "\t").replace('it\'s "mine"', "it's")
+    file = tmp_path / f"theirs{ending}"
+    file.write_bytes(gzip.compress(content.encode()) if ending.endswith("gz") else content.encode())
+    name = "it's" if ending == ".tsv" else 'it\'s ""mine""'
+    query = f'SELECT text_signature, n FROM theirs JOIN signatures ON hex_signature = "{name}"'
+    found = rows_of(folder, query, "--file", f"theirs={file}")
+    assert found == [{"text_signature": "transfer(address,uint256)", "n": 2}]
+
+
+def test_a_csv_file_of_0x_alone_has_its_header(folder: Path, tmp_path: Path) -> None:
+    """Or none, where it has none."""
+    file = tmp_path / "theirs.csv"
+    for content in ("selector\n0xa9059cbb\n", "0xa9059cbb\n"):
+        file.write_text(content)
+        [row] = rows_of(folder, "FROM t", "--file", f"t={file}")
+        assert row == {"selector" if "selector" in content else "column0": "0xa9059cbb"}
+
+
+def test_a_time_names_a_version(folder: Path) -> None:
+    """The version that was the newest then; version 0, which is empty, before the first import."""
+    query = "SELECT count(*) AS n FROM signatures"
+    everything = rows_of(folder, query)
+    assert rows_of(folder, query, "--as-of", "2100-01-01") == rows_of(folder, query, "--as-of", "1") == everything
+    assert rows_of(folder, query, "--as-of", "2020-01-01T08:00Z") == [{"n": 0}]
+    assert "neither a version nor a time" in error_of(folder, query, "--as-of", "yesterday")

@@ -34,7 +34,7 @@ import sigdir
 from sigdir.pipeline.errors import BadInput
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.errors import QueryError, UnreadableWarehouse
-from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
+from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, empty_warehouse, environment, import_files
 from tests.pipeline import support
 from tests.pipeline.support import COMPRESSORS, CommandResult, keccak256, parquet_bytes, texts, write_files
 
@@ -230,7 +230,7 @@ def test_collections_are_independent(tmp_path: Path, warehouse: Path) -> None:
 def test_ids_and_times_follow_the_source(tmp_path: Path, warehouse: Path) -> None:
     """Ids are dense inside an import and in source order; created_at rises with each id."""
     dice = random.Random(5)
-    warehouse.mkdir()
+    empty_warehouse(warehouse)
     for number in range(3):
         names = [f"f{dice.randrange(40_000)}_{number % 2}()" for _ in range(30_000)]
         before = texts(warehouse)
@@ -554,7 +554,7 @@ def test_stats_command(two_imports: list[Path], warehouse: Path, invoke: Invoke)
 
 READERS: list[list[str]] = [
     ["sql", "SELECT 1"], ["stats"], ["history"], ["rejects"], ["report", "-"], ["export", "csv", "-"], ["verify"],
-    ["decode", "0xa9059cbb"], ["compact"], ["vacuum"], ["backup", "copy"],
+    ["decode", "0xa9059cbb"], ["compact"], ["vacuum"], ["backup", "copy"], ["fold"],
 ]  # fmt: skip
 
 
@@ -571,13 +571,36 @@ def test_reading_a_folder_that_is_not_there(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_looking_at_an_empty_folder(warehouse: Path, invoke: Invoke) -> None:
-    """An empty folder is a warehouse without rows, and reading it creates nothing."""
+@pytest.mark.parametrize("arguments", READERS, ids=lambda arguments: arguments[0])
+def test_reading_a_folder_that_holds_no_warehouse(
+    tmp_path: Path, warehouse: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    """A folder without warehouse.json is named in one line, status 2, and nothing is created."""
+    monkeypatch.chdir(tmp_path)
     warehouse.mkdir()
+    (warehouse / "notes.txt").write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    done = invoke(*arguments)
+    assert (done.status, done.stdout) == (2, b"")
+    assert done.stderr.startswith(f"Error: {warehouse}: no warehouse, because the folder has no warehouse.json; ")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_import_says_that_it_makes_a_warehouse(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
+    """Once, on standard error. A dry run makes none."""
+    [path] = write_files(tmp_path, {"a.txt": "a()\n"})
+    assert "new warehouse" not in invoke("import", "--dry-run", path).stderr
+    assert not warehouse.exists()
+    assert f"new warehouse at {warehouse}\n" in invoke("import", path).stderr
+    assert "new warehouse" not in invoke("import", path).stderr
+
+
+def test_looking_at_an_empty_warehouse(warehouse: Path, invoke: Invoke) -> None:
+    """A warehouse without rows is read as such."""
+    empty_warehouse(warehouse)
     assert b"nothing imported yet" in invoke("stats").stdout
     done = invoke("sql", "--format", "csv", "SELECT count(*) n FROM signatures, event_signatures, imports, rejects")
     assert done.stdout == b"n\n0\n"
-    assert list(warehouse.iterdir()) == []
 
 
 QUERY = "SELECT id, created_at, text_signature, hex_signature, bytes_signature, hash, NULL AS none FROM signatures ORDER BY id"
@@ -624,7 +647,7 @@ def test_sql_as_parquet(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> 
 )
 def test_sql_without_rows(warehouse: Path, invoke: Invoke, format: str, expected: bytes | None) -> None:
     """Every format can write a result without rows."""
-    warehouse.mkdir()
+    empty_warehouse(warehouse)
     done = invoke("sql", "--format", format, "SELECT id FROM signatures")
     assert (done.status, done.stderr) == (0, "")
     assert expected is None or done.stdout == expected
@@ -850,7 +873,8 @@ def test_failing_command_as_a_process(tmp_path: Path, warehouse: Path, run_sigdi
     good, bad = write_files(tmp_path, {"a.txt": "a()\n", "b.txt.xz": _cut(lzma.compress(_LINES))["half"]})
     done = run_sigdir("import", good, bad)
     assert (done.returncode, done.stdout) == (2, b"")
-    progress, message = done.stderr.decode().splitlines()
+    new, progress, message = done.stderr.decode().splitlines()
+    assert new == f"new warehouse at {warehouse}"
     assert progress == "read ..."
     assert message.startswith(f"Error: {bad}: after ")
     assert nothing_left(warehouse)
@@ -923,8 +947,8 @@ def _interrupted(warehouse: Path, stop: signal.Signals, feed: Callable[[Any], No
     ) as process:  # fmt: skip
         assert process.stdin is not None
         assert process.stderr is not None
-        first = process.stderr.readline()
-        assert first == b"read ...\n"
+        assert process.stderr.readline() == f"new warehouse at {warehouse}\n".encode()
+        assert process.stderr.readline() == b"read ...\n"
         fed = threading.Event()
         stdin = process.stdin
 

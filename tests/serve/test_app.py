@@ -102,8 +102,9 @@ def port(server: Server) -> Iterator[int]:
 
 
 def test_the_ready_line_names_the_pages_first(server: Server) -> None:
-    """The address opens in a browser; the three commands after it use the API."""
-    ready, _, *tries = server.stderr().splitlines()[:5]
+    """The address opens in a browser; the three commands after it use the API. A new folder is named before it."""
+    new, ready, _, *tries = server.stderr().splitlines()[:6]
+    assert new == f"new warehouse at {server.folder}"
     address = f"http://{HOST}:{server.port}"
     assert ready == f"ready: {address}/"
     assert [f"{address}/api/v1/" in line and line.startswith("  curl ") for line in tries] == [True] * 3

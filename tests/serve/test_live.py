@@ -588,7 +588,10 @@ def test_a_server_starts_while_another_process_imports(tmp_path: Path) -> None:
 
 
 def test_a_server_that_folds_by_itself(tmp_path: Path) -> None:
-    """With --fold-every rows move into the table while they are read, with the ids and times they had."""
+    """With --fold-every rows move into the table while they are read, with the ids and times they had.
+
+    The folder is new, which the server says first.
+    """
     warehouse = tmp_path / "warehouse"
     with serving(warehouse, fold_every=1) as server:
         for number in range(10):
@@ -602,6 +605,7 @@ def test_a_server_that_folds_by_itself(tmp_path: Path) -> None:
         assert post_text(server.port, "foldsItself0()").status == 400
         assert posted(server, "foldsItselfOnceMore()")["id"] > before[SIGNATURES][-1]["id"]
         assert server.errors() == []
+        assert server.stderr().startswith(f"new warehouse at {warehouse}\nready: ")
         assert "ended with status" not in server.stderr()
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import sigdir
 from sigdir.warehouse.sql.statistics import statistics
-from tests.conftest import ROOT, Sigdir, import_files
+from tests.conftest import ROOT, Sigdir, empty_warehouse, import_files
 from tests.warehouse.support import call_command
 
 FIGURES = ["growth", "sources", "types", "parameters", "shared", "zeros", "styles", "reasons"]
@@ -192,7 +192,7 @@ def test_as_of_reports_an_older_version(samples: Path) -> None:
 
 def test_an_empty_warehouse_has_a_page_that_says_so(run_sigdir: Sigdir, warehouse: Path, tmp_path: Path) -> None:
     """An empty warehouse is not an error."""
-    warehouse.mkdir()
+    empty_warehouse(warehouse)
     done = run_sigdir("report", tmp_path / "report.html")
     assert done.returncode == 0
     assert b"nothing imported yet" in done.stderr

@@ -442,7 +442,7 @@ def test_a_missing_warehouse_is_an_error(tmp_path: Path, copy: Paths) -> None:
     (tmp_path / "nowhere").mkdir()
     result = call_command("backup", copy.root, "--warehouse", tmp_path / "nowhere")
     assert_fails_in_one_line(result)
-    assert "there is no warehouse here" in result.stderr
+    assert "no warehouse, because the folder has no warehouse.json" in result.stderr
     assert not copy.root.exists()
     assert list((tmp_path / "nowhere").iterdir()) == []
 

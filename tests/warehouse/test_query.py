@@ -23,6 +23,7 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.schema import FILE_SCHEMA
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import Database
+from tests.conftest import empty_warehouse
 from tests.warehouse.support import (
     Run,
     assert_fails_in_one_line,
@@ -37,12 +38,12 @@ from tests.warehouse.support import (
 
 ROW_COLUMNS = [
     ("id", "BIGINT"),
-    ("created_at", "TIMESTAMP WITH TIME ZONE"),
     ("text_signature", "VARCHAR"),
     ("hex_signature", "VARCHAR"),
-    ("bytes_signature", "VARCHAR"),
-    ("hash", "BLOB"),
+    ("created_at", "TIMESTAMP WITH TIME ZONE"),
     ("import_id", "BIGINT"),
+    ("hash", "BLOB"),
+    ("bytes_signature", "VARCHAR"),
 ]
 SOURCE = (
     'STRUCT(path VARCHAR, format VARCHAR, bytes BIGINT, sha256 VARCHAR, "read" BIGINT,'
@@ -76,12 +77,12 @@ VIEWS = {
 }
 ROW_TYPES = [
     ("id", pa.int64()),
-    ("created_at", pa.timestamp("us", tz="UTC")),
     ("text_signature", pa.string()),
     ("hex_signature", pa.string()),
-    ("bytes_signature", pa.string()),
-    ("hash", pa.binary()),
+    ("created_at", pa.timestamp("us", tz="UTC")),
     ("import_id", pa.int64()),
+    ("hash", pa.binary()),
+    ("bytes_signature", pa.string()),
 ]
 
 
@@ -111,7 +112,7 @@ def any_warehouse(request: pytest.FixtureRequest, filled: Paths, tmp_path: Path)
         case "created":  # the table is there, nothing was published
             return sigdir.open(filled.root, 0)
         case _:
-            return sigdir.open(tmp_path)
+            return sigdir.open(empty_warehouse(tmp_path))
 
 
 # The views.
@@ -119,7 +120,7 @@ def any_warehouse(request: pytest.FixtureRequest, filled: Paths, tmp_path: Path)
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_views_have_the_same_columns_everywhere(any_warehouse: sigdir.warehouse.Warehouse, view: str) -> None:
-    """Names, order and types of the columns are the same in an empty folder and in a filled one."""
+    """Names, order and types of the columns are the same in an empty warehouse and in a filled one."""
     described = any_warehouse.sql(f"DESCRIBE {view}").rows()
     assert [row[:2] for row in described] == VIEWS[view]
 
@@ -131,14 +132,15 @@ def test_results_have_the_arrow_types_of_the_table(any_warehouse: sigdir.warehou
     assert list(zip(schema.names, schema.types, strict=True)) == ROW_TYPES
 
 
-def test_an_empty_folder_has_empty_views(tmp_path: Path) -> None:
+def test_an_empty_warehouse_has_empty_views(tmp_path: Path) -> None:
     """Queries work before the first import, and reading makes no file."""
-    warehouse = sigdir.open(tmp_path)
+    warehouse = sigdir.open(empty_warehouse(tmp_path))
+    files = set(tmp_path.iterdir())
     assert warehouse.version == -1
     assert [warehouse.sql(f"SELECT count(*) FROM {view}").rows() for view in VIEWS] == [[(0,)]] * 4
     assert [warehouse.count(collection) for collection in COLLECTIONS] == [0, 0]
     assert warehouse.history() == []
-    assert list(tmp_path.iterdir()) == []
+    assert set(tmp_path.iterdir()) == files
 
 
 def test_the_row_views_have_the_rows_of_the_table(filled: Paths) -> None:
@@ -576,8 +578,8 @@ def test_older_versions_survive_damage_to_newer_ones(own: Paths) -> None:
 
 @pytest.mark.parametrize("version", [4, 1000, -1])
 def test_a_missing_version_is_an_error(filled: Paths, tmp_path: Path, version: int) -> None:
-    """The error has the number of the version, also in a folder without any version."""
-    for root in (filled.root, tmp_path):
+    """The error has the number of the version, also in a warehouse without any version."""
+    for root in (filled.root, empty_warehouse(tmp_path)):
         with pytest.raises(UnreadableWarehouse, match=str(version)) as caught:
             sigdir.open(root, version)
         assert "\n" not in str(caught.value)

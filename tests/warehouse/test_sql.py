@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import sys
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,6 +26,7 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import Database
 from sigdir.warehouse.sql.views import MACROS, VIEWS
+from tests.conftest import empty_warehouse
 from tests.warehouse.support import Run, digest_of, publish
 
 SIGNATURES = ["a1(uint256)", "b1()", "a2()", "c()", "b2(bool,(address,uint8[2])[],string)", "a3()", "b2()"]
@@ -52,8 +56,8 @@ def test_the_views_are_listed(warehouse: sigdir.warehouse.Warehouse) -> None:
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_exists_without_rows(tmp_path: Path, view: str) -> None:
-    """In an empty folder each view has its columns and no rows."""
-    empty = sigdir.open(tmp_path)
+    """In an empty warehouse each view has its columns and no rows."""
+    empty = sigdir.open(empty_warehouse(tmp_path))
     assert empty.sql(f"SELECT count(*) FROM {view}").rows() == [(0,)]
     assert empty.sql(f"FROM {view}").arrow().num_columns > 3
 
@@ -134,6 +138,30 @@ def test_tuples_of_any_depth_are_one_parameter(depth: int) -> None:
 def test_macros_of_null_are_null(macro: str) -> None:
     """Each macro gives NULL for NULL."""
     assert _engine().sql(f"SELECT {macro}(NULL)").rows() == [(None,)]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("'0xa9059cbb'", "0xa9059cbb"),
+        ("'0XA9059CBB'", "0xa9059cbb"),
+        ("'A9059cbb'", "0xa9059cbb"),
+        ("'12345678'", "0x12345678"),
+        ("unhex('a9059cbb')", "0xa9059cbb"),
+        ("2835717307", "0xa9059cbb"),
+        ("2835717307::UINTEGER", "0xa9059cbb"),
+        ("1", "0x00000001"),
+        ("4294967296", "0x" + "1".rjust(56, "0") + "00000000"),
+        ("'0xabc'", None),
+        ("''", None),
+        ("'f()'", None),
+        ("-1", None),
+        ("1.5::DOUBLE", None),
+    ],
+)
+def test_hex_of_takes_any_spelling_of_a_hash(value: str, expected: str | None) -> None:
+    """And gives the one of the views."""
+    assert _engine().sql(f"SELECT hex_of({value})").rows() == [(expected,)]
 
 
 # What a query reads.
@@ -226,6 +254,63 @@ def test_a_named_file_allows_no_other_access(warehouse: sigdir.warehouse.Warehou
         with pytest.raises(QueryError):
             mine.sql(query).rows()
     assert file.read_text() == "n\n1\n"
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "stream"])
+def test_a_table_in_memory_is_a_view_with_the_given_name(warehouse: sigdir.warehouse.Warehouse, kind: str) -> None:
+    """Without the index of a DataFrame; confined as ever."""
+    columns = {"selector": ["61616161", "0x7A7A7A7A"], "n": [1, 2]}
+    if kind == "polars":
+        mine = pytest.importorskip("polars").DataFrame(columns)
+    else:
+        mine = pd.DataFrame(columns, index=["x", "y"]) if kind == "pandas" else pa.table(columns)
+    opened = sigdir.open(warehouse.paths.root, files={"mine": mine.to_reader() if kind == "stream" else mine})
+    for _ in range(2):
+        found = opened.sql("FROM mine SEMI JOIN signatures ON hex_signature = hex_of(selector)").arrow().to_pylist()
+        assert found == [{"selector": "61616161", "n": 1}]
+    with pytest.raises(QueryError):
+        opened.sql("FROM 'pyproject.toml'")
+
+
+@pytest.mark.parametrize("given", [7, None, [1]])
+def test_what_is_no_table_is_an_error(warehouse: sigdir.warehouse.Warehouse, given: object) -> None:
+    """It names the view and what is expected."""
+    with pytest.raises(QueryError, match="mine: a path, a DataFrame or Arrow data is expected"):
+        sigdir.open(warehouse.paths.root, files={"mine": given}).sql("SELECT 1")
+
+
+def test_a_warehouse_is_a_context_manager(warehouse: sigdir.warehouse.Warehouse) -> None:
+    """At the end of the block the engine is closed; results that were not fetched fail."""
+    with sigdir.open(warehouse.paths.root) as opened:
+        result = opened.sql("SELECT count(*) FROM signatures")
+        assert opened.sql("SELECT 1").rows() == [(1,)]
+    with pytest.raises(QueryError):
+        result.rows()
+
+
+def test_a_time_opens_the_version_that_was_the_newest(warehouse: sigdir.warehouse.Warehouse) -> None:
+    """To the millisecond of the commit; without a zone it is UTC; after the last version it is the newest."""
+    first, second = (entry["committed_at"] for entry in warehouse.history())
+    root, step = warehouse.paths.root, timedelta(milliseconds=1)
+    assert [sigdir.open(root, as_of=time).version for time in (first - step, first, second, second + step)] == [
+        0,
+        1,
+        2,
+        2,
+    ]
+    assert sigdir.open(root, as_of=first.replace(tzinfo=None)).version == 1
+    assert sigdir.open(root, as_of=1).version == 1
+
+
+def test_rows_as_a_polars_frame(warehouse: sigdir.warehouse.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where polars is missing, an error says so in one line."""
+    result = warehouse.sql("SELECT id FROM signatures ORDER BY id LIMIT 2")
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "polars", None)
+        with pytest.raises(QueryError, match=r"^pl\(\) needs polars, which is not installed: pip install polars$"):
+            result.pl()
+    pytest.importorskip("polars")
+    assert result.pl().to_dicts() == [{"id": 1}, {"id": 2}]
 
 
 @pytest.mark.parametrize("name", ["signatures", "Imports", "no name", "1st", 'x"y', ""])

@@ -33,6 +33,7 @@ from sigdir.warehouse.sql.statistics import (
     expected_shared,
     statistics,
 )
+from tests.conftest import empty_warehouse
 from tests.warehouse.support import (
     Run,
     digest_of,
@@ -260,7 +261,7 @@ def test_an_older_version_has_its_own_numbers(warehouse: sigdir.warehouse.Wareho
 
 def test_an_empty_warehouse_has_zeros(tmp_path: Path) -> None:
     """Without rows the statistics are zeros and empty lists, not an error."""
-    found = statistics(sigdir.open(tmp_path))
+    found = statistics(sigdir.open(empty_warehouse(tmp_path)))
     assert (found.version, found.total, found.growth, found.types, found.committed_at) == (-1, 0, (), (), None)
     assert found.rows == Split("rows", 0, 0)
     assert [each.found for each in found.zeros] == [0] * 8

@@ -33,6 +33,7 @@ from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_views, quoted
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
 
 def connect(paths: Paths, memory_limit: str, threads: int, spill: Path | None = None) -> duckdb.DuckDBPyConnection:
@@ -112,6 +113,14 @@ class Result:
         frame: pd.DataFrame = self.arrow().to_pandas()
         return frame
 
+    def pl(self) -> pl.DataFrame:
+        """All rows as a polars DataFrame; raises QueryError, also where polars is not installed."""
+        try:
+            import polars as pl
+        except ImportError as error:
+            raise QueryError("pl() needs polars, which is not installed: pip install polars") from error
+        return pl.DataFrame(self.arrow())
+
     def rows(self) -> list[tuple[Any, ...]]:
         """All rows as Python tuples; raises QueryError."""
         table = self.arrow()
@@ -135,14 +144,14 @@ class Result:
 
 
 class Database:
-    """The views and macros of ``sigdir.warehouse.sql.views`` over one snapshot, and the user's own files.
+    """The views and macros of ``sigdir.warehouse.sql.views`` over one snapshot, and the user's own tables.
 
-    ``files`` are further files that SQL may read, each as a view of its name.
+    ``files`` are further tables that SQL may read, each as a view of its name: paths, DataFrames or Arrow data.
     """
 
     def __init__(
         self, paths: Paths, snapshot: Snapshot, memory_limit: str = "1GB", threads: int | None = None,
-        unsafe: bool = False, files: Mapping[str, str | Path] | None = None,
+        unsafe: bool = False, files: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self._unsafe = unsafe
         self._log = LazyLog(paths, snapshot.version)
@@ -160,11 +169,9 @@ class Database:
                 name, function, ["VARCHAR"], "VARCHAR",
                 type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
             )  # fmt: skip
-        named = {name: Path(file).absolute() for name, file in (files or {}).items()}
-        for name, file in named.items():
-            self._create_file_view(name, file)
+        read = [file for name, given in (files or {}).items() if (file := self._add_table(name, given))]
         if not unsafe:
-            self._confine([str(paths.root)], [str(file) for file in named.values()])
+            self._confine([str(paths.root)], read)
 
     def _confine(self, folders: list[str], files: list[str]) -> None:
         self._connection.execute("SET allowed_directories = $folders", {"folders": folders})
@@ -172,15 +179,25 @@ class Database:
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
 
-    def _create_file_view(self, name: str, file: Path) -> None:
+    def _add_table(self, name: str, given: Any) -> str:
+        """Make a view of a file or of a table in memory; returns the file's path, if it is one."""
         if not _NAME.fullmatch(name):
             raise QueryError(f"{name!r} is no name for a view: letters, digits and _, please")
         if name.lower() in VIEWS:
             raise QueryError(f"{name}: the warehouse has a view of that name")
+        with self.engine_errors_as_ours():
+            if isinstance(given, str | os.PathLike):
+                file = Path(given).absolute()
+                self._create_file_view(name, file)
+                return str(file)
+            self._connection.register(name, _arrow_table(name, given))
+        return ""
+
+    def _create_file_view(self, name: str, file: Path) -> None:
         if not file.is_file():
             raise QueryError(f"{file}: {'is no file' if file.exists() else 'no such file'}")
         try:
-            self._connection.execute(f'CREATE VIEW "{name}" AS FROM {_read_file(file)}')
+            self._connection.execute(f'CREATE VIEW "{name}" AS FROM {_read_file(self._connection, file)}')
         except duckdb.Error as error:
             raise QueryError(f"{name}: {file}: {str(error).partition(chr(10))[0]}") from error
 
@@ -218,7 +235,12 @@ class Database:
                 raise KeyboardInterrupt from error
             raise
 
+    def interrupt(self) -> None:
+        """End the running query, which then raises; for another thread than the one that runs it."""
+        self._connection.interrupt()
+
     def close(self) -> None:
+        """Free what the engine holds. Results can no longer be read."""
         self._connection.close()
 
 
@@ -226,7 +248,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _JSON = (".json", ".jsonl", ".ndjson")
 
 
-def _read_file(file: Path) -> str:
+def _read_file(connection: duckdb.DuckDBPyConnection, file: Path) -> str:
     """The SQL that reads a user's file, by its name: Parquet, JSON, CSV, else lines of text."""
     name = file.name.lower().removesuffix(".gz").removesuffix(".zst")
     if name.endswith(".parquet"):
@@ -234,9 +256,43 @@ def _read_file(file: Path) -> str:
     if name.endswith(_JSON):
         return f"read_json({quoted(str(file))})"
     if name.endswith((".csv", ".tsv")):
-        return f"read_csv({quoted(str(file))})"
+        return _read_csv(connection, file)
     # Texts have no unit separator, so no line is split.
     return (
         f"read_csv({quoted(str(file))}, columns = {{'text': 'VARCHAR'}}, header = false, auto_detect = false,"
         " delim = chr(31), quote = '', escape = '')"
     )
+
+
+def _read_csv(connection: duckdb.DuckDBPyConnection, file: Path) -> str:
+    """The SQL that reads a CSV file. Columns with 0x stay text.
+
+    The engine would read 0xa9059cbb as an integer, also after a thousand rows of decimal numbers. So the columns that
+    it takes for numbers are searched for 0x, in one pass over the file.
+    """
+    name = quoted(str(file))
+    [(has_header, columns)] = connection.sql(f"SELECT HasHeader, Columns FROM sniff_csv({name})").fetchall()
+    numbers = [column["name"] for column in columns if column["type"] not in ("VARCHAR", "BOOLEAN")]
+    if not numbers:
+        return f"read_csv({name})"
+    tests = ", ".join(f"bool_or(ltrim({_identifier(number)}) ILIKE '0x%')" for number in numbers)
+    as_text = f"read_csv({name}, all_varchar = true, header = {has_header})"
+    [found] = connection.sql(f"SELECT {tests} FROM {as_text}").fetchall()
+    texts = [number for number, has_0x in zip(numbers, found, strict=True) if has_0x]
+    types = ", ".join(f"{quoted(text)}: 'VARCHAR'" for text in texts)
+    return f"read_csv({name}, header = {has_header}, types = {{{types}}})" if texts else f"read_csv({name})"
+
+
+def _arrow_table(name: str, given: Any) -> pa.Table:
+    """A DataFrame or Arrow data as a table. A DataFrame's index is left out; raises QueryError."""
+    is_pandas = type(given).__module__.partition(".")[0] == "pandas"
+    if not is_pandas and not hasattr(given, "__arrow_c_stream__"):
+        raise QueryError(f"{name}: a path, a DataFrame or Arrow data is expected, not {type(given).__name__}")
+    try:
+        return pa.Table.from_pandas(given, preserve_index=False) if is_pandas else pa.table(given)
+    except (pa.ArrowException, TypeError, AttributeError) as error:
+        raise QueryError(f"{name}: {str(error).partition(chr(10))[0]}") from error
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

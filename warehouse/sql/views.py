@@ -90,12 +90,23 @@ CREATE MACRO parameter_types(text) AS CASE
          = strlen(parameter_list(text))
     THEN regexp_extract_all(parameter_list(text), '{_parameter_pattern(_DEPTH)}')
     ELSE deep_types(parameter_list(text)) END;
+CREATE MACRO hex_of(value) AS CASE
+    WHEN typeof(value) = 'VARCHAR' AND regexp_full_match(value::VARCHAR, '(0[xX])?([0-9a-fA-F]{{2}})+')
+    THEN '0x' || lower(regexp_replace(value::VARCHAR, '^0[xX]', ''))
+    WHEN typeof(value) = 'BLOB' THEN '0x' || lower(hex(value))
+    WHEN typeof(value) LIKE '%INT%' AND value::VARCHAR NOT LIKE '-%'
+    THEN '0x' || lpad(lower(hex(value)), CASE WHEN strlen(hex(value)) > 8 THEN 64 ELSE 8 END, '0') END;
 """
 
 VIEWS = (*(c.view_name for c in COLLECTIONS), "collisions", "names", "parameters", "imports", "rejects")
 
-MACROS = ("signature_name", "parameter_list", "parameter_types")
-"""The name of a canonical text, the text between its parentheses, and the same as a list of types."""
+MACROS = ("signature_name", "parameter_list", "parameter_types", "hex_of")
+"""The name of a canonical text, the text between its parentheses, and the same as a list of types.
+
+``hex_of`` writes a hash as the views do, 0x and lower case. It takes text with or without 0x in either case, bytes,
+and integers of up to 128 bits, which become a selector of 8 digits or, over 32 bits, a topic of 64. Anything else
+gives NULL: an odd number of digits, a negative number.
+"""
 
 _ALL = " UNION ALL ".join(
     f"SELECT '{collection}' AS collection, id, created_at, text_signature FROM {collection.view_name}"
@@ -134,9 +145,9 @@ def create_views(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: 
 def _create_rows_view(connection: duckdb.DuckDBPyConnection, collection: Collection, snapshot: Snapshot) -> None:
     files = snapshot.parquet_files(collection)
     connection.execute(
-        f"CREATE VIEW {collection.view_name} AS SELECT id, created_at, text_signature,"
-        f" '0x' || lower(hex(hash)) AS hex_signature, {_BYTES_SIGNATURE} AS bytes_signature,"
-        f" hash, import_id FROM {read_parquet(files) if files else _NO_ROWS}"
+        f"CREATE VIEW {collection.view_name} AS SELECT id, text_signature,"
+        f" '0x' || lower(hex(hash)) AS hex_signature, created_at, import_id, hash, {_BYTES_SIGNATURE} AS bytes_signature"
+        f" FROM {read_parquet(files) if files else _NO_ROWS}"
     )
 
 

@@ -1,0 +1,29 @@
+"""The values of a query in JSON and in CSV, which have no bytes, times or decimals of their own."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import orjson
+
+
+def plain(value: Any) -> Any:
+    """A value in JSON: bytes as hex, times with six digits and Z."""
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return str(value)
+
+
+def json_of(value: Any) -> bytes:
+    """A value, or a list or mapping of values, as JSON."""
+    try:
+        return orjson.dumps(value, default=plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    except TypeError:  # an integer of over 64 bits
+        return json.dumps(value, default=plain, ensure_ascii=False, separators=(",", ":")).encode()
