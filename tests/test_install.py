@@ -11,6 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from sigdir.serve.warm import SEPARATE, STEPS
 from tests.conftest import ROOT, environment
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -26,6 +27,38 @@ def test_make_installs_what_the_target_needs(tmp_path: Path, target: str, instal
         line.partition(" --editable ")[2].partition(";")[0] for line in planned.splitlines() if "pip install" in line
     ] == installed
     assert planned.count("sigdir compile\n") == 1
+
+
+def test_sigdir_compile_covers_an_import_and_the_start_of_a_server(tmp_path: Path) -> None:
+    """Neither calls a kernel with types that the steps of `sigdir compile` have not compiled."""
+    code = f"""
+import gc
+from pathlib import Path
+from numba.core.dispatcher import Dispatcher
+from sigdir.cli.main import main
+from sigdir.serve import warm
+from sigdir.serve.servers.startup import open_app
+from sigdir.serve.settings import Settings
+
+def compiled():
+    kernels = [each for each in gc.get_objects() if isinstance(each, Dispatcher) and each.py_func.__module__.startswith("sigdir.")]
+    return {{(kernel.py_func.__qualname__, types) for kernel in kernels for types in kernel.signatures}}
+
+for part in warm.SEPARATE:
+    for step in part:
+        warm.STEPS[step]()
+warm.warm_import()
+before = compiled()
+assert len(before) > 20
+main(["import", {str(ROOT / "samples")!r}, "--quiet"], standalone_mode=False)
+open_app(Settings(warehouse=Path({str(tmp_path / "w")!r})))
+assert compiled() == before, compiled() - before
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment(tmp_path / "w"), capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert sorted(step for part in SEPARATE for step in part) == sorted(STEPS)
 
 
 def test_the_constraints_fit_the_requirements() -> None:

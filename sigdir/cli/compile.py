@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from tempfile import TemporaryFile
 
 import click
 
@@ -13,7 +15,7 @@ from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import quiet_option
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.progress import Reporter
-from sigdir.serve.warm import STEPS
+from sigdir.serve.warm import SEPARATE, STEPS
 from sigdir.signatures import kernels
 
 _POLL_SECONDS = 1.0
@@ -41,25 +43,32 @@ def compile(quiet: bool) -> None:
     kernels.remove_compiled()
     with reporter(quiet) as progress:
         progress.stage("compiling kernels, once, about 20 s", len(STEPS) + 1)
-        _run(list(STEPS), progress)
-        _run(["import"], progress)
+        _run(SEPARATE, progress)
+        _run([["import"]], progress)
     if not quiet:
         click.echo(f"kernels are compiled, in {kernels.FOLDER}")
 
 
-def _run(steps: list[str], progress: Reporter) -> None:
-    """Run each step in a process of its own, one a core at a time; raises Failure."""
+def _run(parts: Sequence[Sequence[str]], progress: Reporter) -> None:
+    """Run each part in a process of its own, one a core at a time; raises Failure."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        running = {pool.submit(_step, name) for name in steps}
+        running = {pool.submit(_run_part, part, progress) for part in parts}
         while running:
             done, running = wait(running, _POLL_SECONDS, FIRST_COMPLETED)
-            for step in done:
-                step.result()
-            progress.advance(len(done))
+            for part in done:
+                part.result()
+            progress.advance(0)
 
 
-def _step(name: str) -> None:
-    command = [sys.executable, "-P", "-m", "sigdir.serve.warm", name]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Failure(f"compiling ended with status {done.returncode}: {done.stderr.strip().rpartition(chr(10))[2]}")
+def _run_part(steps: Sequence[str], progress: Reporter) -> None:
+    command = [sys.executable, "-P", "-m", "sigdir.serve.warm", *steps]
+    with (
+        TemporaryFile("w+") as errors,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors) as process,
+    ):
+        for _ in process.stdout or ():
+            progress.advance(1)
+        if process.wait():
+            errors.seek(0)
+            reason = errors.read().strip().rpartition("\n")[2]
+            raise Failure(f"compiling ended with status {process.returncode}: {reason}")
