@@ -49,7 +49,7 @@ for part in warm.SEPARATE:
         warm.STEPS[step]()
 warm.warm_import()
 before = compiled()
-assert len(before) > 20
+assert before
 main(["import", {str(ROOT / "samples")!r}, "--quiet"], standalone_mode=False)
 open_app(Settings(warehouse=Path({str(tmp_path / "w")!r})))
 assert compiled() == before, compiled() - before
