@@ -31,6 +31,7 @@ CAST = MODULES / "@foundry-rs" / "cast-linux-amd64" / "bin" / "cast"
 FORGE = MODULES / "@foundry-rs" / "forge-linux-amd64" / "bin" / "forge"
 WHATSABI = MODULES / "@shazow" / "whatsabi"
 DUCKDB = HERE / "duckdb" / "bin" / "python"
+OPENAPI = HERE / "openapi" / "bin" / "python"
 HOSTS = ("api.4byte.sourcify.dev", "api.openchain.xyz", "www.4byte.directory")
 
 _IN_NAMESPACE = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"']
