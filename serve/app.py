@@ -24,6 +24,8 @@ from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.http.write_access import WriteAccess
 from sigdir.serve.imports import AbiImportResource, SolidityImportResource
 from sigdir.serve.lists.resources import ListResource, RowResource
+from sigdir.serve.metrics.counts import Counts
+from sigdir.serve.metrics.resource import MetricsResource
 from sigdir.serve.pages.assets import AssetResource, IconResource
 from sigdir.serve.pages.browse import BrowsePage
 from sigdir.serve.pages.decode import DecodePage
@@ -47,9 +49,11 @@ from sigdir.warehouse.origins import Origins
 from sigdir.warehouse.paths import Paths
 
 
-def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
-    """The WSGI application of one warehouse."""
-    table = routes(settings, reader, writer)
+def create_app(settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None) -> Any:
+    """The WSGI application of one warehouse; ``counts`` is what /metrics shows."""
+    counts = counts or Counts()
+    table = routes(settings, reader, writer, counts)
+    counts.lay_out([route.path for route in table])
     app: Any = falcon.App()
     access = WriteAccess(settings.read_only, settings.write_token)
     app.add_middleware([Negotiation(table, access), CrossOrigin()])
@@ -59,18 +63,19 @@ def create_app(settings: Settings, reader: Reader, writer: Writer) -> Any:
     return app
 
 
-def routes(settings: Settings, reader: Reader, writer: Writer) -> list[Route]:
+def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None) -> list[Route]:
     """Every route: its path, its resource, its methods."""
+    counts = counts or Counts()
     paths = Paths(settings.warehouse.absolute())
     streams = StreamLimit(settings.threads)
     versions = dumps.Versions(paths, reader)
-    cache, names, origins = PageCache(CACHE_BYTES), Names(), Origins(paths)
+    cache, names, origins = PageCache(CACHE_BYTES, counts.count_cached), Names(), Origins(paths)
     # fmt: off
     return [
         # 4byte.directory's API.
-        Route("/api/v1/signatures/", ListResource(SIGNATURES, settings, reader, writer), "GET, POST, HEAD, OPTIONS"),
+        Route("/api/v1/signatures/", ListResource(SIGNATURES, settings, reader, writer, counts), "GET, POST, HEAD, OPTIONS"),
         Route("/api/v1/signatures/{id}/", RowResource(SIGNATURES, reader), "GET, HEAD, OPTIONS"),
-        Route("/api/v1/event-signatures/", ListResource(EVENTS, settings, reader, writer), "GET, POST, HEAD, OPTIONS"),
+        Route("/api/v1/event-signatures/", ListResource(EVENTS, settings, reader, writer, counts), "GET, POST, HEAD, OPTIONS"),
         Route("/api/v1/event-signatures/{id}/", RowResource(EVENTS, reader), "GET, HEAD, OPTIONS"),
         Route("/api/v1/import-abi/", AbiImportResource(settings, writer), "POST, OPTIONS"),
         Route("/api/v1/import-solidity/", SolidityImportResource(settings, writer), "POST, OPTIONS"),
@@ -95,6 +100,7 @@ def routes(settings: Settings, reader: Reader, writer: Writer) -> list[Route]:
         # The server itself.
         Route("/healthz", LiveResource(), "GET, HEAD"),
         Route("/readyz", ReadyResource(settings, reader), "GET, HEAD"),
+        Route("/metrics", MetricsResource(counts, reader, paths), "GET, HEAD"),
         Route("/api/v1/openapi.json", DocumentResource(), "GET, HEAD"),
         # Pages.
         Route("/", HomePage(reader, cache), "GET, HEAD"),

@@ -20,6 +20,7 @@ OWNERS = {
     "duckdb": ("sigdir/warehouse/",),
     "falcon": ("sigdir/serve/",),
     "granian": ("sigdir/serve/servers/",),
+    "prometheus_client": ("sigdir/serve/metrics/",),
     "waitress": ("sigdir/serve/servers/",),
 }
 """The path prefixes under which a dependency may be imported."""

@@ -10,7 +10,7 @@ import falcon
 from sigdir.serve.http.errors import detail, method_not_allowed
 from sigdir.serve.http.negotiate import HTML, JSON, representation
 from sigdir.serve.http.query_string import format_of
-from sigdir.serve.http.routing import Route
+from sigdir.serve.http.routing import ROUTE, Route
 from sigdir.serve.http.write_access import WriteAccess
 
 _MAX_QUERY_BYTES = 16_384
@@ -35,6 +35,7 @@ class Negotiation:
     def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
         req.context.error_body = getattr(resource, "error_body", None)
         req.context.kind = getattr(resource, "kind", JSON)
+        req.env[ROUTE] = req.uri_template
         allow, methods = self._methods[req.uri_template or ""]
         if getattr(resource, "negotiates", False):
             resp.set_header("Allow", allow)

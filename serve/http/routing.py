@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -11,6 +12,9 @@ import falcon
 
 from sigdir.serve.http.errors import not_found
 from sigdir.serve.http.negotiate import HTML
+
+ROUTE = "sigdir.route"
+"""The key of a WSGI environment under which the path template of a request is left, for the counts of requests."""
 
 
 class Route(NamedTuple):
@@ -32,9 +36,15 @@ def add_routes(app: Any, table: Iterable[Route]) -> None:
     app.add_sink(redirect_to_slash, _without_slash(routes))
     for route in routes:
         if callable(route.resource):
-            app.add_sink(route.resource, f"^{re.escape(route.path)}$")
+            app.add_sink(partial(_noted, route), f"^{re.escape(route.path)}$")
         else:
             app.add_route(route.path, route.resource)
+
+
+def _noted(route: Route, req: falcon.Request, resp: falcon.Response, **parameters: Any) -> None:
+    """Call a resource that is a sink. The middleware notes the path of all others."""
+    req.env[ROUTE] = route.path
+    route.resource(req, resp, **parameters)
 
 
 def _without_slash(routes: Iterable[Route]) -> str:

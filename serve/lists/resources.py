@@ -15,6 +15,7 @@ from sigdir.serve.http.urls import base_url
 from sigdir.serve.lists.paging import InvalidPage, check_page, page_of
 from sigdir.serve.lists.query import Query, parse
 from sigdir.serve.lists.selection import id_of_text, needs_scan
+from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.settings import Settings
 from sigdir.serve.texts import canonical_text
 from sigdir.serve.writer import Writer
@@ -43,10 +44,12 @@ class ListResource:
     negotiates = True
     stores = True
 
-    def __init__(self, collection: Collection, settings: Settings, reader: Reader, writer: Writer) -> None:
+    def __init__(
+        self, collection: Collection, settings: Settings, reader: Reader, writer: Writer, counts: Counts
+    ) -> None:
         self._collection, self._settings = collection, settings
         self._reader, self._writer = reader, writer
-        self._cache = PageCache(_CACHE_BYTES)
+        self._cache = PageCache(_CACHE_BYTES, counts.count_cached)
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view, query = self._reader.current(), parse(req.query_string)

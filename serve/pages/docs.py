@@ -44,6 +44,7 @@ GETS = {
     "textsEventSignature": [f"/topic0/{_TOPIC}"],
     "alive": ["/healthz"],
     "ready": ["/readyz"],
+    "metrics": ["/metrics"],
     "openapi": ["/api/v1/openapi.json"],
 }  # fmt: skip
 """Addresses to try, by operation. A data file has none: its name is known only at run time."""

@@ -7,7 +7,8 @@ import time
 from typing import Any
 
 from sigdir.serve.app import create_app
-from sigdir.serve.servers.access_log import AccessLog
+from sigdir.serve.metrics.counts import Counts
+from sigdir.serve.servers.measured import MeasuredApp
 from sigdir.serve.settings import Settings
 from sigdir.serve.warm import warm
 from sigdir.serve.writer import Writer
@@ -18,18 +19,19 @@ from sigdir.warehouse.paths import Paths
 _REPORT_SECONDS = 2.0
 
 
-def open_app(settings: Settings) -> Any:
-    """The WSGI application over the warehouse of the settings, logged if they ask for it.
+def open_app(settings: Settings, counts: Counts | None = None) -> Any:
+    """The WSGI application over the warehouse of the settings, counted, and logged if they ask for it.
 
-    Builds missing indexes and reports progress on standard error. Raises WarehouseError, OSError.
+    Without ``counts`` of a server's workers it counts for this process alone. Builds missing indexes and reports progress on standard error. Raises WarehouseError, OSError.
     """
     paths = Paths(settings.warehouse.absolute())
     make_folder(paths.cache)
     with FileLock(paths.compile_lock):  # one worker compiles the kernels, the others then load them
         warm()
     reader = Reader(paths, _IndexProgress())
-    app = create_app(settings, reader, Writer(paths, reader))
-    return AccessLog(app) if settings.log_requests else app
+    counts = counts or Counts()
+    app = create_app(settings, reader, Writer(paths, reader), counts)
+    return MeasuredApp(app, counts, log=settings.log_requests)
 
 
 class _IndexProgress:

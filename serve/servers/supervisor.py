@@ -22,6 +22,8 @@ from functools import partial
 from http.client import HTTPConnection, HTTPException
 from types import FrameType
 
+from sigdir.serve.metrics.counts import new_memory
+from sigdir.serve.servers import probe
 from sigdir.serve.servers.registry import SERVERS
 from sigdir.serve.settings import Settings
 from sigdir.signatures.errors import SigdirError
@@ -54,8 +56,11 @@ def run(settings: Settings, server: str, ready: Callable[[str], None]) -> int:
     bound = _bind(settings, listen=True) if SERVERS[server].shares_socket else _reserve(settings)
     host, port = bound.getsockname()[:2]
     environment = _MEMORY | os.environ | replace(settings, host=host, port=port).environment()
-    worker = _worker(f"{server}:{bound.fileno()}")
-    spawners: list[Spawn] = [partial(_start, worker, environment, bound.fileno())] * settings.workers
+    counts = new_memory(settings.workers)
+    spawners: list[Spawn] = [
+        partial(_start, _worker(f"{server}:{bound.fileno()}:{counts}:{place}"), environment, bound.fileno(), counts)
+        for place in range(settings.workers)
+    ]
     if settings.fold_every > 0:
         spawners.append(partial(_start, _fold_process(settings), environment))
 
@@ -154,7 +159,7 @@ def _answers(host: str, port: int) -> bool:
     target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - where to connect, not where to listen
     connection = HTTPConnection(target, port, timeout=2)
     try:
-        connection.request("GET", "/readyz")
+        connection.request("GET", probe.PATH, headers=probe.HEADERS)
         return connection.getresponse().status == 200
     except (OSError, HTTPException):
         return False

@@ -1,8 +1,9 @@
 """One worker process: opens the warehouse and serves it until SIGTERM.
 
 Started by the supervisor as ``python -P -m sigdir.serve.servers.worker ARGUMENT``, with the settings in SIGDIR_
-variables. The argument is ``SERVER:FD``, a name from the table of servers and the bound socket, or ``check``, which
-ends after opening the warehouse and shows why no worker starts.
+variables. The argument is ``SERVER:SOCKET:COUNTS:PLACE`` or ``check``. The first names one of the table of servers,
+the descriptors of the bound socket and of the shared counts, and the worker's place in these. With ``check`` the
+process ends after opening the warehouse, and shows why no worker starts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
+from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.servers.registry import SERVERS
 from sigdir.serve.servers.startup import open_app
 from sigdir.serve.servers.time_slice import shorten_time_slice
@@ -22,13 +24,16 @@ from sigdir.warehouse.errors import WarehouseError
 
 def main(argument: str) -> None:
     settings = Settings.from_environment()
-    server, _, descriptor = argument.partition(":")
     shorten_time_slice()
     try:
-        app = open_app(settings)
-        if server != "check":
+        if argument == "check":
+            open_app(settings)
+        else:
+            server, *numbers = argument.split(":")
+            bound, counts, place = map(int, numbers)
+            app = open_app(settings, Counts(counts, place))
             worker: Any = import_module(SERVERS[server].worker)
-            worker.serve(app, settings, socket.socket(fileno=int(descriptor)))
+            worker.serve(app, settings, socket.socket(fileno=bound))
     except (WarehouseError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr, flush=True)
         os._exit(2)  # threads may still run

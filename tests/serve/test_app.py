@@ -24,7 +24,9 @@ from hypothesis import strategies as st
 from sigdir.serve.app import create_app, routes
 from sigdir.serve.http.routing import Route
 from sigdir.serve.lists import paging, resources
-from sigdir.serve.servers.access_log import AccessLog
+from sigdir.serve.metrics.counts import Counts
+from sigdir.serve.servers import probe
+from sigdir.serve.servers.measured import MeasuredApp
 from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from tests.conftest import ROOT, SAFETY_SECONDS
@@ -1260,16 +1262,23 @@ def test_the_limits_are_settings(make_app: Callable[..., Any]) -> None:
 def test_each_request_is_a_line_of_the_log(
     make_app: Callable[..., Any], capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """Method, path, status, bytes and milliseconds as JSON; no query, no body."""
-    client = falcon.testing.TestClient(AccessLog(make_app()))
+    """Method, path, status, bytes and milliseconds as JSON; no query, no body, no probe of the supervisor."""
+    counts = Counts()
+    counts.lay_out([])
+    client = falcon.testing.TestClient(MeasuredApp(make_app(), counts, log=True))
+    client.simulate_get(probe.PATH, headers=probe.HEADERS)  # the supervisor's are left out
     got = client.simulate_get(SIGNATURES_PATH, query_string="text_signature=secretQuery")
     client.simulate_post(SIGNATURES_PATH, json={"text_signature": "secretBody"})
     client.simulate_head("/nope\u20ac/")
+    feed = client.simulate_get("/api/v1/changes/")
     written = capfdbinary.readouterr().out
     lines = [json.loads(line) for line in written.splitlines()]
-    assert [(line["method"], line["status"]) for line in lines] == [("GET", 200), ("POST", 400), ("HEAD", 404)]
+    assert [(line["method"], line["status"]) for line in lines] == [
+        ("GET", 200), ("POST", 400), ("HEAD", 404), ("GET", 200),
+    ]  # fmt: skip
     assert lines[0]["path"] == SIGNATURES_PATH
     assert lines[0]["bytes"] == len(got.content)
+    assert lines[3]["bytes"] == len(feed.content) > 0, "a streamed body counts"
     assert all(line["ms"] >= 0 and line["time"].endswith("Z") for line in lines)
     assert b"secret" not in written
 

@@ -14,13 +14,16 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
+import falcon.testing
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sigdir.serve.app import create_app
 from sigdir.serve.bulk.dumps import byte_range
 from sigdir.serve.http.errors import HttpError
 from sigdir.serve.http.streams import StreamLimit
+from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import tidy
 from sigdir.warehouse.log import history
@@ -33,6 +36,7 @@ from tests.serve.support import (
     Answer,
     Server,
     get,
+    opened,
     post_text,
     request,
     serving,
@@ -366,6 +370,20 @@ def test_only_so_many_stream_at_once() -> None:
     fourth.close()
     with pytest.raises(ValueError, match="released too many"):
         limit._permits.release()
+
+
+def test_dumps_and_exports_share_one_limit(warehouse: Path) -> None:
+    """While a dump has the only permit of two threads, an export is refused; afterwards it is sent."""
+    (lines := warehouse.with_name("lines.txt")).write_text("f()\n")
+    import_files([lines], warehouse)
+    with opened(warehouse) as storage:
+        app = create_app(Settings(warehouse, threads=2), *storage)
+        client = falcon.testing.TestClient(app)
+        version = client.simulate_get("/readyz").json["version"]
+        dump = app(falcon.testing.create_environ(f"/dumps/{version}/signatures.ndjson"), lambda *_: None)
+        assert client.simulate_get("/signature-database/v1/export").status_code == 503
+        dump.close()
+        assert client.simulate_get("/signature-database/v1/export").text == "0x26121ff0,f()\n"
 
 
 def test_a_version_published_meanwhile_is_the_newest_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,173 @@
+"""/metrics: what it counts, and that the counts are those of all workers, the dead ones too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sigdir.serve.metrics.counts import OTHER, Counts, new_memory
+from sigdir.serve.metrics.exposition import _totals
+from sigdir.warehouse.fold_mark import mark_fold
+from sigdir.warehouse.paths import Paths
+from tests.conftest import Sigdir
+from tests.serve.support import (
+    LISTS,
+    SIGNATURES_PATH,
+    Server,
+    by,
+    children_of,
+    get,
+    only,
+    post_text,
+    selector,
+    serving,
+    until,
+)
+
+METRICS = "/metrics"
+LOOKUP = f"{SIGNATURES_PATH}?hex_signature={selector('counted()')}"
+
+
+@contextmanager
+def answered_by(server: Server, worker: int) -> Iterator[None]:
+    """Only this worker answers; on granian either does, because each has a socket of its own."""
+    command = dict(children_of(server.process.pid))[worker]
+    with only(server, worker) if "waitress" in command else nullcontext():
+        yield
+
+
+Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def scraped(port: int) -> Samples:
+    """The samples of a scrape by name and labels, read by the client library."""
+    answer = get(port, METRICS)
+    assert (answer.status, answer.header("Cache-Control")) == (200, "no-store")
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(answer.body.decode())
+        for sample in family.samples
+    }
+
+
+def value(samples: Samples, name: str, **labels: str) -> float:
+    return samples.get((f"sigdir_{name}", frozenset(labels.items())), 0)
+
+
+def requests(samples: Samples, status: int = 200, route: str = SIGNATURES_PATH, method: str = "GET") -> float:
+    return value(samples, "http_requests_total", method=method, route=route, status=str(status))
+
+
+@pytest.fixture(scope="module", params=["waitress", "granian"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("metrics") / "warehouse", *by(request.param)) as running:
+        yield running
+        assert running.errors() == []
+
+
+def test_a_scrape_has_the_requests_of_every_worker(server: Server) -> None:
+    """By method, route and status, with their time and bytes; whichever worker answers it."""
+    before = scraped(server.port)
+    assert post_text(server.port, "counted()").status == 201
+    sizes = []
+    for worker in server.workers():
+        with answered_by(server, worker):
+            sizes += [len(get(server.port, LOOKUP).body) for _ in range(3)]
+            assert get(server.port, f"{SIGNATURES_PATH}?page=99").status == 404
+            assert get(server.port, f"/nowhere/{worker}/").status == 404
+            assert get(server.port, "/api/v1/signatures?function=0x00000000").status == 200
+    for worker in server.workers():
+        with answered_by(server, worker):
+            after = scraped(server.port)
+        assert requests(after) - requests(before) == len(sizes) == 6
+        assert requests(after, 404) - requests(before, 404) == 2
+        assert requests(after, 404, OTHER) - requests(before, 404, OTHER) == 2
+        assert requests(after, 200, "/api/v1/signatures") - requests(before, 200, "/api/v1/signatures") == 2
+        assert requests(after, 201, method="POST") - requests(before, 201, method="POST") == 1
+        row = {"method": "GET", "route": SIGNATURES_PATH}
+        counted = requests(after) + requests(after, 404)
+        assert value(after, "http_request_duration_seconds_count", **row) == counted
+        assert value(after, "http_request_duration_seconds_bucket", **row, le="10.0") <= counted
+        assert 0 < value(after, "http_request_duration_seconds_sum", **row) < 60
+        assert value(after, "http_response_bytes_total", **row) >= sum(sizes)
+
+
+def test_a_streamed_answer_counts_with_its_bytes(server: Server) -> None:
+    """As soon as the server has closed it."""
+    row = {"method": "GET", "route": "/api/v1/changes/"}
+    before = value(scraped(server.port), "http_response_bytes_total", **row)
+    size = len(get(server.port, "/api/v1/changes/").body)
+    until(lambda: value(scraped(server.port), "http_response_bytes_total", **row) - before == size > 0, "its bytes")
+
+
+def test_the_counts_of_a_killed_worker_stay(server: Server) -> None:
+    """The worker that replaces it goes on from them."""
+    assert get(server.port, LOOKUP).status == 200
+    before = scraped(server.port)
+    victim = server.workers()[0]
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: len(server.workers()) == 2 and victim not in server.workers(), "the next worker")
+    newest = max(server.workers())
+    with answered_by(server, newest):
+        assert get(server.port, LOOKUP).status == 200
+        assert requests(scraped(server.port)) == requests(before) + 1
+
+
+def test_the_pages_that_the_cache_had_are_counted(server: Server) -> None:
+    """Of equal requests the first to each worker is a miss."""
+    before = scraped(server.port)
+    for _ in range(6):
+        assert get(server.port, f"{SIGNATURES_PATH}?text_signature=cache").status == 200
+    after = scraped(server.port)
+    name = "page_cache_lookups_total"
+    hits, misses = (value(after, name, result=kind) - value(before, name, result=kind) for kind in ("hit", "miss"))
+    assert hits + misses == 6
+    assert 1 <= misses <= 2
+
+
+def test_the_state_of_the_warehouse_is_shown(warehouse: Path, run_sigdir: Sigdir) -> None:
+    """Version, rows, staged rows, and how long folding has left a row behind."""
+    with serving(warehouse, workers=1) as server:
+        empty = scraped(server.port)
+        assert value(empty, "warehouse_version") == -1
+        assert value(empty, "fold_lag_seconds") == 0
+        posted = time.time()
+        for path in LISTS.values():
+            assert post_text(server.port, "Staged(uint256)", path).status == 201
+        staged = scraped(server.port)
+        assert [value(staged, "staged_rows", collection=collection) for collection in LISTS] == [1, 1]
+        assert 0 < value(staged, "fold_lag_seconds") <= time.time() - posted + 1
+        assert run_sigdir("fold").returncode == 0
+        folded = scraped(server.port)
+        assert [value(folded, "staged_rows", collection=collection) for collection in LISTS] == [0, 0]
+        assert [value(folded, "rows", collection=collection) for collection in LISTS] == [1, 1]
+        assert value(folded, "warehouse_version") == get(server.port, "/readyz").json()["version"] >= 0
+        assert value(folded, "fold_lag_seconds") == 0
+        mark_fold(Paths(warehouse))  # as a server does that folds by itself
+        assert value(scraped(server.port), "last_fold_timestamp_seconds") >= int(posted)
+        assert server.errors() == []
+
+
+def test_counts_of_other_code_are_dropped() -> None:
+    """A worker that starts after an update has other routes: its slot begins at zero, and it adds no other slot up."""
+    memory = new_memory(2)
+    old, new = Counts(memory, 0), Counts(memory, 1)
+    old.lay_out(["/a/", "/b/"])
+    old.count_request("GET", "/b/", 200, 5, 7)
+    new.lay_out(["/a/", "/b/"])
+    assert _totals(new)[1:].any()
+    new.lay_out(["/b/"])
+    assert not _totals(new)[1:].any()
+    os.close(memory)
+
+
+def test_more_routes_than_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="do not fit"):
+        Counts().lay_out([str(number) for number in range(1000)])
