@@ -79,7 +79,7 @@ def _members(pieces: Iterator[bytes]) -> Iterator[bytes]:
 def _geth(export: ExportRows, out: BinaryIO) -> None:
     def members() -> Iterator[bytes]:
         for collection in export.collections:
-            yield from export.rendered(collection, ',\n    "{hash}": "{text_json}"', export.oldest(collection))
+            yield from export.rendered(collection, ',\n    "{hash}": "{text_json}"', export.first_texts(collection))
 
     out.write(b"{")
     _write_all(out, _members(members()))
@@ -89,13 +89,13 @@ def _geth(export: ExportRows, out: BinaryIO) -> None:
 def _foundry(export: ExportRows, out: BinaryIO) -> None:
     """Selectors go under functions and under errors, because the table does not tell them apart. Foundry
     looks up an error under errors only, then asks the network."""
-    oldest = export.oldest(SIGNATURES) if SIGNATURES in export.collections else None
+    first_texts = export.first_texts(SIGNATURES) if SIGNATURES in export.collections else None
     separator = b"{"
     for section, collection in _FOUNDRY:
         out.write(separator + f'"{section}":{{'.encode())
         separator = b"},"
         if collection in export.collections:
-            keep = oldest if collection == SIGNATURES else None
+            keep = first_texts if collection == SIGNATURES else None
             pieces = export.rendered(collection, ',"0x{hash}":"{text_json}"', keep, again=section == "errors")
             _write_all(out, _members(pieces))
     out.write(b"}}")

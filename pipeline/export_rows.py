@@ -7,6 +7,7 @@ selector.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 from sigdir.pipeline.export_report import ExportReport
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.standards import canonical, is_filtered
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.scan import batches, hashes_of, pieces
 from sigdir.warehouse.index.segment import Segment
@@ -88,15 +90,41 @@ class ExportRows:
             at += batch.num_rows
         return sorted_hashes(hashes)
 
-    def oldest(self, collection: Collection) -> Flags | None:
-        """A flag per row: whether it has the oldest text of its selector. None for topics: every row has.
+    def first_texts(self, collection: Collection) -> Flags | None:
+        """A flag per row: whether it has the first text of its selector, the standard's or else the oldest.
 
-        Two texts of one topic would be a collision of keccak-256.
+        None for topics: every row has. Two texts of one topic would be a collision of keccak-256.
         """
-        return None if collection == EVENT_SIGNATURES else _rows_flagged(self._by_hash(collection), _begins_group)
+        if collection == EVENT_SIGNATURES:
+            return None
+        by_hash = self._by_hash(collection)
+        flags = _rows_flagged(by_hash, _begins_group)
+        for first, row in self._standard_rows(collection, _shared_standards(by_hash)):
+            flags[first], flags[row] = False, True
+        return flags
+
+    def _standard_rows(self, collection: Collection, shared: dict[int, tuple[int, str]]) -> Iterator[tuple[int, int]]:
+        """The rows with the texts of standards, each after the first row of its selector.
+
+        ``shared`` has the first row and the standard's text of every row that may be one. Only files with such rows
+        are read.
+        """
+        numbers = np.array(sorted(shared), np.int64)
+        start = 0
+        for file in self.snapshot.files[collection]:
+            first, last = np.searchsorted(numbers, (start, start + file.rows)).tolist()
+            start += file.rows
+            at = start - file.rows
+            for batch in batches(file.path, ["text_signature"]) if first < last else ():
+                inside = numbers[(numbers >= at) & (numbers < at + batch.num_rows)].tolist()
+                for row in inside:
+                    first_row, text = shared[row]
+                    if batch["text_signature"][row - at].as_py() == text:
+                        yield first_row, row
+                at += batch.num_rows
 
     def texts_by_hash(self, collection: Collection) -> Iterator[tuple[str, bytes]]:
-        """Each hash as hex digits, with its texts joined by semicolons, the oldest first.
+        """Each hash as hex digits, with its texts joined by semicolons, the standard's first, then the oldest.
 
         Texts that share a selector, some thousands in a million, are collected and come last.
         """
@@ -120,7 +148,25 @@ class ExportRows:
             at += segment.rows
             self.count(collection, len(rows), segment.rows)
         for name, texts in collected.items():
-            yield name, b";".join(texts)
+            yield name, b";".join(sorted(texts, key=partial(_is_filtered, bytes.fromhex(name))))
+
+
+def _is_filtered(hash: bytes, text: bytes) -> bool:
+    return is_filtered(hash, text.decode())
+
+
+def _shared_standards(by_hash: npt.NDArray[Any]) -> dict[int, tuple[int, str]]:
+    """The rows of selectors with several texts and a standard: the selector's first row, and the standard's text."""
+    found: dict[int, tuple[int, str]] = {}
+    selectors = {hash: text for hash, text in canonical().items() if len(hash) == SIGNATURES.hash_bytes}
+    for selector, text in selectors.items():
+        number = np.uint64(int.from_bytes(selector) << 32)
+        first = np.searchsorted(by_hash, number)
+        last = np.searchsorted(by_hash, number | _ROW_MASK, side="right")
+        rows = (by_hash[first:last] & _ROW_MASK).tolist()
+        if len(rows) > 1:
+            found |= dict.fromkeys(rows, (rows[0], text))
+    return found
 
 
 def _rows_flagged(by_hash: npt.NDArray[Any], wanted: Callable[[npt.NDArray[Any]], Flags]) -> Flags:

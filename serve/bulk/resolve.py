@@ -26,6 +26,7 @@ from sigdir.serve.http.query_string import format_of
 from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.kernels import kernel
+from sigdir.signatures.standards import canonical
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.template import escaped, fixed, hex_digits, put
@@ -221,7 +222,7 @@ class _Found:
 
 
 def resolved(view: View, hashes: Hashes) -> Iterator[bytes]:
-    """The lines of the answer, in pieces. The texts of a hash are oldest first."""
+    """The lines of the answer, in pieces. The standard's text of a hash is the first, the others are oldest first."""
     found = []
     weights = np.ones(len(hashes.kinds), np.int64)
     for kind, collection in enumerate(COLLECTIONS):
@@ -269,12 +270,29 @@ def _piece(hashes: Hashes, found: list[_Found], first: int, last: int) -> bytes:
             pools.append(pool)
             pooled += len(pool)
     of = np.concatenate(wanted)
+    begins, pool = np.concatenate(starts), np.concatenate(pools)
     order = np.argsort(of, kind="stable")  # the texts of one hash stay in the order of the segments
+    if (np.diff(of[order]) == 0).any():
+        order = np.lexsort((_ranks(hashes.digests[of, :4], begins, pool), of))
     lines: bytes = _lines(
         hashes.data, hashes.starts, hashes.ends, hashes.kinds, hashes.digests, first, last,
-        of[order], np.concatenate(starts)[order], np.concatenate(pools),
+        of[order], begins[order], pool,
     ).tobytes()  # fmt: skip
     return lines
+
+
+def _ranks(selectors: Array, begins: Array, pool: Array) -> Array:
+    """0 for each text that a standard gives to its selector, 1 for any other."""
+    ranks = np.ones(len(begins), np.uint8)
+    numbers = np.ascontiguousarray(selectors).view(">u4").reshape(-1)
+    for number in np.unique(numbers).tolist():
+        standard = canonical().get(number.to_bytes(4))
+        if standard is not None:
+            rows = np.flatnonzero(numbers == number)
+            wanted = np.frombuffer(f'"{standard}"\0'.encode(), np.uint8)
+            places = np.minimum(begins[rows, None] + np.arange(len(wanted)), len(pool) - 1)
+            ranks[rows[(pool[places] == wanted).all(axis=1)]] = 0
+    return ranks
 
 
 _NOTHING = np.empty(0, np.uint8)

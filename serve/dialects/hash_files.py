@@ -1,7 +1,7 @@
 """The trees of ethereum-lists/4bytes and topic0, as if they were files. Otterscan reads these.
 
 ``/signatures/a9059cbb`` and ``/topic0/<64 hex>`` are the texts of a hash, joined by ``;``. Readers take the first
-one, so texts that are not filtered come first, then older ones.
+one, so the standard's text comes first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from sigdir.serve.http.conditional import not_modified, strong, token_of
 from sigdir.serve.http.errors import detail
 from sigdir.serve.lists.selection import texts_with
 from sigdir.signatures.collections import Collection
-from sigdir.signatures.standards import is_filtered
 from sigdir.warehouse.index.view import Reader
 
 _CACHE_SECONDS = 3600
@@ -43,6 +42,4 @@ class HashFileResource:
     def _texts(self, hash: str) -> list[str]:
         if not self._hash.fullmatch(hash):
             return []
-        digest = bytes.fromhex(hash)
-        texts = texts_with(self._reader.current(), self._collection, digest)
-        return sorted(texts, key=lambda text: is_filtered(digest, text))
+        return texts_with(self._reader.current(), self._collection, bytes.fromhex(hash))

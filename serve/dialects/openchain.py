@@ -119,7 +119,7 @@ def _hashes(values: Iterable[str]) -> Iterator[str]:
 
 
 def _names(view: View, collection: Collection, hash: str, filter: bool) -> list[dict[str, Any]]:
-    """The texts of a hash, oldest first; none for a hash of the other collection's length."""
+    """The texts of a hash, the standard's first, then the oldest; none for a hash of the other collection's length."""
     digest = bytes.fromhex(hash[2:])
     texts = texts_with(view, collection, digest) if len(digest) == collection.hash_bytes else []
     return [name for text in texts for name in _name(digest, text, filter)]

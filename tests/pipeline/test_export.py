@@ -22,6 +22,7 @@ import zstandard
 import sigdir
 from sigdir.pipeline.formats.registry import by_name
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.standards import canonical
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_files
 from tests.pipeline.support import CommandResult, invoke, keccak256, write_files
 
@@ -53,12 +54,13 @@ def pairs(warehouse: Path, collection: Collection) -> list[tuple[str, str]]:
     return [(row.text, row.hex) for row in rows_of(warehouse, collection)]
 
 
-def oldest(rows: list[Row]) -> dict[str, str]:
-    """Hash to text, the oldest of each, in the order of ids."""
-    found: dict[str, str] = {}
+def first_texts(rows: list[Row]) -> dict[str, str]:
+    """Hash to text, the standard's or else the oldest of each, in the order of ids."""
+    found: dict[str, Row] = {}
     for row in rows:
-        found.setdefault(row.hex, row.text)
-    return found
+        is_standard = canonical().get(bytes.fromhex(row.hex[2:])) == row.text
+        found[row.hex] = row if is_standard else found.get(row.hex, row)
+    return {row.hex: row.text for row in sorted(found.values())}
 
 
 def grouped(rows: list[Row]) -> dict[str, str]:
@@ -109,7 +111,7 @@ def test_geths_object_has_the_oldest_text_of_each_selector(warehouse: Path, tmp_
     report = export(warehouse, "4byte.json", tmp_path / "4byte.json")
     written = json.loads((tmp_path / "4byte.json").read_bytes())
     rows = rows_of(warehouse, SIGNATURES)
-    assert list(written.items()) == [(hex[2:], text) for hex, text in oldest(rows).items()]
+    assert list(written.items()) == [(hex[2:], text) for hex, text in first_texts(rows).items()]
     assert written["a9059cbb"] == "transfer(address,uint256)"
     assert report["rows"] == {SIGNATURES: len(written), EVENT_SIGNATURES: 0}
     assert report["left_out"][SIGNATURES] == len(rows) - len(written) > 1
@@ -159,11 +161,11 @@ def test_foundrys_cache(warehouse: Path, tmp_path: Path) -> None:
     """Foundry needs all three objects with 0x keys; a selector is found as a function and as an error."""
     report = export(warehouse, "foundry", tmp_path / "signatures")
     written = json.loads((tmp_path / "signatures").read_bytes())
-    functions = oldest(rows_of(warehouse, SIGNATURES))
+    functions = first_texts(rows_of(warehouse, SIGNATURES))
     assert list(written) == ["functions", "errors", "events"]
     assert list(written["functions"].items()) == list(functions.items())
     assert written["errors"] == written["functions"]
-    assert written["events"] == oldest(rows_of(warehouse, EVENT_SIGNATURES))
+    assert written["events"] == first_texts(rows_of(warehouse, EVENT_SIGNATURES))
     assert report["rows"] == {SIGNATURES: len(functions), EVENT_SIGNATURES: 1_500}
 
 
@@ -253,6 +255,19 @@ def test_a_tree_of_functions_has_the_texts_of_a_selector_in_one_file(tmp_path: P
     }
 
 
+def test_the_text_of_the_standard_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    """Also where others were imported before it, in another file, and in formats with all texts."""
+    spam, transfer, burn = "many_msg_babbage(bytes1)", "transfer(address,uint256)", "burn(uint256)"
+    for number, texts in enumerate([["collate_propagate_storage(bytes16)", spam, "f()"], [burn, transfer]]):
+        import_files(write_files(tmp_path, {f"{number}.txt": "\n".join(texts)}), tmp_path / "warehouse")
+    for format, name in (("4byte.json", "one.json"), ("foundry", "cache.json")):
+        export(tmp_path / "warehouse", format, tmp_path / name)
+        content = (tmp_path / name).read_text()
+        assert (transfer in content, burn in content, spam in content, '"f()"' in content) == (True, True, False, True)
+    export(tmp_path / "warehouse", "4bytes", tmp_path / "tree")
+    assert of_folder(tmp_path / "tree")["a9059cbb"] == f"{transfer};{spam}".encode()
+
+
 @pytest.mark.parametrize(
     ("format", "expected"),
     [
@@ -317,7 +332,7 @@ def test_geths_object_comes_back_without_the_younger_texts(warehouse: Path, tmp_
         target = tmp_path / f"{collection}.json.gz"
         export(warehouse, "4byte.json", target, "--collection", collection)
         assert import_files([target], tmp_path / "again").total("rejected") == 0
-        expected = [(text, hex) for hex, text in oldest(rows_of(warehouse, collection)).items()]
+        expected = [(text, hex) for hex, text in first_texts(rows_of(warehouse, collection)).items()]
         assert pairs(tmp_path / "again", collection) == expected
 
 
@@ -326,7 +341,7 @@ def test_foundrys_cache_comes_back_without_the_younger_texts(warehouse: Path, tm
     export(warehouse, "foundry", tmp_path / "signatures")
     assert import_files([tmp_path / "signatures"], tmp_path / "again").total("rejected") == 0
     for collection in COLLECTIONS:
-        expected = [(text, hex) for hex, text in oldest(rows_of(warehouse, collection)).items()]
+        expected = [(text, hex) for hex, text in first_texts(rows_of(warehouse, collection)).items()]
         assert pairs(tmp_path / "again", collection) == expected
 
 
@@ -477,7 +492,7 @@ def test_errors_are_one_line(warehouse: Path, tmp_path: Path, arguments: list[st
 def test_the_report_for_people(warehouse: Path, tmp_path: Path) -> None:
     out = run(warehouse, "4byte.json", tmp_path / "out.json").stdout.decode()
     rows = rows_of(warehouse, SIGNATURES)
-    kept = len(oldest(rows))
+    kept = len(first_texts(rows))
     assert f"signatures: {kept:,} rows, {len(rows) - kept} left out: the selector has an older text" in out
     assert f"{kept:,} rows of version 2 in " in out
     assert str(tmp_path / "out.json") in out

@@ -112,12 +112,12 @@ def test_a_hash_of_the_other_kind_is_empty(server: Server) -> None:
 
 
 def test_what_is_not_canonical_is_filtered(server: Server) -> None:
-    """By default other texts of a well-known selector are dropped; filter=false marks them, oldest first."""
+    """By default other texts of a well-known selector are dropped; filter=false puts them after the standard's text."""
     wanted = selector(TRANSFER)
     assert result(server, LOOKUP, function=wanted)["function"] == {wanted: [name(TRANSFER)]}
     assert result(server, LOOKUP, function=wanted, filter="true")["function"] == {wanted: [name(TRANSFER)]}
     unfiltered = result(server, LOOKUP, function=wanted, filter="false")["function"]
-    assert unfiltered == {wanted: [name(SPAM, filtered=True), name(TRANSFER)]}
+    assert unfiltered == {wanted: [name(TRANSFER), name(SPAM, filtered=True)]}
     upper = "0xA9059CBB"
     assert result(server, LOOKUP, function=upper)["function"] == {upper: [name(TRANSFER)]}
 
@@ -405,7 +405,7 @@ def test_the_older_lookup_is_recognised_by_its_parameters(server: Server) -> Non
     assert result(server, OLDER_LOOKUP, function=wanted) == {"function": {wanted: [name(TRANSFER)]}, "event": {}}
     both = get(server.port, f"{OLDER_LOOKUP}?function={wanted}&event={topic(EVENT)}&all").json()["result"]
     assert both == {
-        "function": {wanted: [name(SPAM, filtered=True), name(TRANSFER)]},
+        "function": {wanted: [name(TRANSFER), name(SPAM, filtered=True)]},
         "event": {topic(EVENT): [name(EVENT)]},
     }
     assert len(result(server, OLDER_LOOKUP, function=wanted, all="true")["function"][wanted]) == 2
