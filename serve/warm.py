@@ -67,9 +67,15 @@ def warm() -> None:
 
 
 def warm_import() -> None:
-    """Compile or load what an import needs besides: import a text, and the same again, into a new warehouse."""
+    """Compile or load what an import needs besides: import two texts into a new warehouse, and open it as a server does.
+
+    That also byte-compiles the modules, which the first start of a server would do in each of its processes.
+    """
     from sigdir.pipeline.progress import Reporter
     from sigdir.pipeline.run import Options, run_import
+    from sigdir.serve.servers import waitress_worker  # noqa: F401 - loads waitress
+    from sigdir.serve.servers.startup import open_app
+    from sigdir.serve.settings import Settings
 
     with TemporaryDirectory() as folder:
         texts = Path(folder, "texts.txt")
@@ -79,6 +85,7 @@ def warm_import() -> None:
         ):
             texts.write_text(lines)
             run_import(Options([str(texts)], Path(folder, "warehouse")), Reporter())
+        open_app(Settings(Path(folder, "warehouse")))
 
 
 if __name__ == "__main__":
