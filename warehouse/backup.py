@@ -23,8 +23,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def backup(
             if not copy.identity.exists():
                 write_identity(copy, Identity(identity.format, identity.id, unfinished=True))
             remove_dead_runs(copy.tmp)
-            with RunFolder(copy.tmp) as folder:
+            with RunFolder(copy.tmp) as folder, _naming(copy.root):
                 work = _Backup(source, copy, folder.path, link, progress)
                 work.run(staging)
             write_identity(copy, identity)
@@ -90,6 +90,17 @@ def backup(
         staging.close()
     work.report.seconds = time.monotonic() - began
     return work.report
+
+
+@contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Add the folder to errors of the system that name no file: a sync on a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(folder)) from error
 
 
 def _refuse_foreign(copy: Paths, identity: Identity) -> None:

@@ -445,8 +445,11 @@ class Staging:
         return int(number)
 
     def copy(self, path: Path) -> None:
-        """Write the current state into a new file. Others may write meanwhile."""
-        _copy(self._connection, path)
+        """Write the current state into a new file. Others may write meanwhile. Raises UnreadableWarehouse."""
+        try:
+            _copy(self._connection, path)
+        except sqlite3.Error as error:  # names the copy, whose disk may be full
+            raise UnreadableWarehouse(f"{path}: {error}") from error
 
     def close(self) -> None:
         self._connection.close()
@@ -471,21 +474,24 @@ def settle(path: Path, high_water: Mapping[Collection, HighWaterMark]) -> int:
 
     The sequences are recorded a second time: a difference later shows that the copy was written to.
     """
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("BEGIN")
-        connection.execute("DELETE FROM unfinished")  # the copy has no files of unfinished runs
-        staging = Transaction(connection)
-        for collection, last in high_water.items():
-            staging.forget(collection, last.id)
-            connection.execute(
-                "UPDATE sequence SET last_id = max(last_id, ?), last_created_at = max(last_created_at, ?)"
-                " WHERE collection = ?",
-                (last.id, last.created_at, collection),
-            )
-        connection.execute("DROP TABLE IF EXISTS backup")
-        connection.execute("CREATE TABLE backup AS SELECT * FROM sequence")
-        (rows,) = connection.execute("SELECT count(*) FROM staged").fetchone()
-        connection.execute("COMMIT")
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("BEGIN")
+            connection.execute("DELETE FROM unfinished")  # the copy has no files of unfinished runs
+            staging = Transaction(connection)
+            for collection, last in high_water.items():
+                staging.forget(collection, last.id)
+                connection.execute(
+                    "UPDATE sequence SET last_id = max(last_id, ?), last_created_at = max(last_created_at, ?)"
+                    " WHERE collection = ?",
+                    (last.id, last.created_at, collection),
+                )
+            connection.execute("DROP TABLE IF EXISTS backup")
+            connection.execute("CREATE TABLE backup AS SELECT * FROM sequence")
+            (rows,) = connection.execute("SELECT count(*) FROM staged").fetchone()
+            connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise UnreadableWarehouse(f"{path}: {error}") from error
     return int(rows)
 
 

@@ -15,6 +15,7 @@ standard output is closed     nothing, as for any program before a pipe   0
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -28,6 +29,7 @@ import click
 from sigdir.signatures.errors import SigdirError
 
 INTERRUPTED_STATUS = 130
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Failure(click.ClickException):
@@ -79,8 +81,10 @@ def _failure(error: SigdirError) -> Failure:
 
 
 def _described(error: OSError) -> str:
+    """The reason and its file. Of a copy both files are known, and the target is the one that has no space."""
     reason = error.strerror or str(error)
-    return f"{error.filename}: {reason}" if error.filename else reason
+    file = error.filename2 if error.filename2 and error.errno in _FULL else error.filename
+    return f"{file}: {reason}" if file else reason
 
 
 def _joined(text: str, state: str, separator: str) -> str:

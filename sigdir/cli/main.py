@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from typing import NoReturn
 
@@ -44,6 +45,14 @@ class _Commands(click.Group):
         module, _ = _COMMANDS[cmd_name]
         command: click.Command = getattr(import_module(f"sigdir.cli.{module}"), module)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            like = get_close_matches(args[0], _COMMANDS, 1)
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {like[0]!r}?" if like else ""))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

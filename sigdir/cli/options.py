@@ -33,7 +33,7 @@ def json_option(help: str = "Report as JSON on standard output.") -> Callable[[F
 
 
 def quiet_option(help: str = "Show no progress.") -> Callable[[Function], Function]:
-    return click.option("--quiet", is_flag=True, help=help)
+    return click.option("-q", "--quiet", is_flag=True, help=help)
 
 
 def memory_limit_option(default: str, help: str) -> Callable[[Function], Function]:

@@ -40,6 +40,32 @@ def test_each_command_has_examples_statuses_and_the_one_mapping_of_errors(comman
     assert [option.name for option in command.params if isinstance(option, Option) and not option.help] == []
 
 
+@pytest.mark.parametrize(("typed", "meant"), [("imprt", "import"), ("stat", "stats"), ("xyzzy", None)])
+def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(typed: str, meant: str | None) -> None:
+    """If one is like it; the status is 2."""
+    done = CliRunner().invoke(main, [typed, "--json"])
+    hint = f" Did you mean '{meant}'?" if meant else ""
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (2, f"Error: No such command '{typed}'.{hint}")
+
+
+def test_q_is_short_for_quiet() -> None:
+    """In every command that has --quiet."""
+    names = [option.opts for command in COMMANDS for option in command.params if "--quiet" in option.opts]
+    assert names
+    assert all(name == ["-q", "--quiet"] for name in names)
+
+
+def test_the_shell_completes_commands() -> None:
+    """As the README sets it up."""
+    words = {"_SIGDIR_COMPLETE": "bash_complete", "COMP_WORDS": "sigdir ver", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [Path(sys.executable).with_name("sigdir")], cwd=ROOT, env=environment(ROOT) | words, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "plain,verify\n"
+    assert 'eval "$(_SIGDIR_COMPLETE=bash_source sigdir)"' in (ROOT / "README.md").read_text()
+
+
 def test_the_readme_has_every_command() -> None:
     """In its table, and no other."""
     table = re.findall(r"^\| (`sigdir .*?) \| ", (ROOT / "README.md").read_text(), re.MULTILINE)

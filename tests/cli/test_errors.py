@@ -43,6 +43,8 @@ def fail_with(error: BaseException, state: str = "nothing was changed") -> click
         (Busy("publish.lock is held by process 7"), 3, "Error: publish.lock is held by process 7"),
         (OSError(errno.ENOSPC, NO_SPACE, "a/b"), 2, f"Error: a/b: {NO_SPACE}; nothing was changed"),
         (OSError(errno.ENOSPC, NO_SPACE), 2, f"Error: {NO_SPACE}; nothing was changed"),
+        (OSError(errno.ENOSPC, NO_SPACE, "a", None, "b"), 2, f"Error: b: {NO_SPACE}; nothing was changed"),
+        (OSError(errno.ENOENT, "gone", "a", None, "b"), 2, "Error: a: gone; nothing was changed"),
         (OSError("too long"), 2, "Error: too long; nothing was changed"),
         (KeyboardInterrupt(), 130, "interrupted: nothing was changed"),
     ],

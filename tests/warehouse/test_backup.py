@@ -42,6 +42,7 @@ from tests.serve.support import (
 )
 from tests.warehouse.support import (
     BACKUP_POINTS,
+    Disk,
     assert_clean,
     assert_fails_in_one_line,
     assert_sequences_ahead,
@@ -452,6 +453,22 @@ def test_a_second_backup_into_a_folder_names_the_first(paths: Paths, copy: Paths
     backup(paths, copy)
     with FileLock(copy.lock):
         assert_refused(paths, copy, f"{copy.lock} is held by process {os.getpid()}")
+
+
+def test_a_full_disk_is_named_by_the_side_that_is_full(paths: Paths, disk: Disk) -> None:
+    """In one line, wherever the space ends; with enough room the backup goes on."""
+    copy = Paths(disk.path / "copy")
+    free = 4
+    while True:
+        disk.resize(disk.used() + free)
+        result = call_command("backup", copy.root, "--warehouse", paths.root)
+        if result.exit_code == 0:
+            break
+        assert_fails_in_one_line(result)
+        assert (str(copy.root) in result.stderr, str(paths.root) in result.stderr) == (True, False), result.stderr
+        free += 12
+    assert free > 4
+    assert read_identity(copy) == read_identity(paths)
 
 
 def test_a_lost_data_file_is_named(paths: Paths, copy: Paths) -> None:
