@@ -24,6 +24,8 @@ from sigdir.warehouse.index.view import View
 _ADDRESS_DIGITS = 6000
 _MAX_VALUES = 500
 _MAX_CHARACTERS = 2000
+_MAX_WORDS = 200
+_WORD = 32
 
 EXAMPLE = "0xa9059cbb" + "742d35cc6634c0532925a3b844bc454e4438f44e".zfill(64) + f"{10**18:064x}"
 
@@ -61,7 +63,7 @@ def shown(type: Type, value: Any, budget: _Budget) -> ShownValue:
             items.append(shown(item_type, item, budget))  # type: ignore[arg-type]
         return ShownValue(type.text, items=tuple(items), more=len(value) - len(items))
     budget.left -= 1
-    json = as_json(type, value)
+    json = as_json(type, value, checksums=True)
     text = str(json).lower() if isinstance(json, bool) else str(json)
     if len(text) > _MAX_CHARACTERS:
         return ShownValue(type.text, text[:_MAX_CHARACTERS], note=f"… {_size(value)} in all")
@@ -157,6 +159,12 @@ def _form(entered: str = "", problem: str = "") -> bytes:
     return rendered("decode.html", here="/decode/", entered=entered, problem=problem, example=EXAMPLE, data=None)
 
 
+def _words(data: bytes) -> list[tuple[int, str]]:
+    """The words after the selector, as hex, each with its place; bytes count from the selector's first, as in errors."""
+    stop = min(len(data), 4 + _MAX_WORDS * _WORD)
+    return [(at, "0x" + data[at : at + _WORD].hex()) for at in range(4, stop, _WORD)]
+
+
 def _decoded(view: View, entered: str, data: bytes) -> bytes:
     selector = data[:4]
     attempts, texts = candidates(view, data)
@@ -168,5 +176,5 @@ def _decoded(view: View, entered: str, data: bytes) -> bytes:
         decoded=[one for one in all_shown if one.attempt.values is not None],
         failed=[one for one in all_shown if one.attempt.values is None],
         json=f"/api/v1/decode/?data=0x{digits}" if len(digits) <= _ADDRESS_DIGITS else "",
-        max_digits=_ADDRESS_DIGITS,
+        max_digits=_ADDRESS_DIGITS, words=_words(data), all_words=-(-(len(data) - 4) // _WORD),
     )  # fmt: skip

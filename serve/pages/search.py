@@ -16,10 +16,12 @@ from sigdir.serve.pages.ranking import Matches, find
 from sigdir.serve.pages.rows import BY_URL_NAME, HASH_NAMES, TITLES, URL_NAMES, hash_address, with_hash
 from sigdir.serve.pages.search_query import SearchQuery, parse_search
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.warehouse.index.similar import similar_texts
 from sigdir.warehouse.index.view import Reader, View
 
 FIRST_ROWS = 20
 PAGE_ROWS = 50
+_MAX_SUGGESTIONS = 3
 _MAX_QUERY_BYTES = 16_384
 _MAX_PAGE = 10**9
 _MAX_DIGITS = 18
@@ -48,10 +50,11 @@ def results(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
         groups, page, pages = _first_matches(view, query), 1, 1
     else:
         groups, pages = _page_of_matches(view, only, query, page)
+    suggestions = _suggestions(view, query, groups)
     return {
-        "query": query.entered, "search_query": query, "groups": [_group_values(group) for group in groups],
+        "query": query.entered, "suggestions": suggestions, "search_query": query, "groups": [_group_values(group) for group in groups],
         "only": URL_NAMES[only] if only else "", "page": page, "pages": pages, "meanings": _meanings(view, query),
-        "summary": _summary(query, groups), "json": _json_query(query), "more": partial(_search_address, query.entered),
+        "summary": _summary(query, groups, suggestions), "json": _json_query(query), "more": partial(_search_address, query.entered),
         "submit": "/submit/" + (f"?{urlencode({'text': query.canonical})}" if query.canonical else ""),
     }  # fmt: skip
 
@@ -116,12 +119,22 @@ def _meanings(view: View, query: SearchQuery) -> list[dict[str, Any]]:
     return found
 
 
-def _summary(query: SearchQuery, groups: list[Matches]) -> str:
+def _suggestions(view: View, query: SearchQuery, groups: list[Matches]) -> list[str]:
+    """What else the user may have meant, where nothing was found. Takes a scan of all texts, as the search does."""
+    if not query.fragment or any(group.rows for group in groups):
+        return []
+    segments = [segment for group in groups for segment in view.segments[group.collection]]
+    return similar_texts(segments, query.fragment, _MAX_SUGGESTIONS)
+
+
+def _summary(query: SearchQuery, groups: list[Matches], suggestions: list[str]) -> str:
     """The sentence that a screen reader speaks when results arrive."""
     if query.kind == "nothing":
         return ""
     counts = " and ".join(f"{g.count:,} {_noun(g.collection, g.count)}" for g in groups if g.count)
-    return f"{counts} found." if counts else "Nothing found."
+    if counts:
+        return f"{counts} found."
+    return f"Nothing found. Did you mean {' or '.join(suggestions)}?" if suggestions else "Nothing found."
 
 
 def _noun(collection: Collection, count: int) -> str:

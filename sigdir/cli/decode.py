@@ -79,7 +79,7 @@ def _lines(attempt: DecodeAttempt) -> Iterator[str]:
     yield attempt.text + _note(attempt)
     width = max((len(type.text) for type in attempt.types), default=0)
     for type, value in zip(attempt.types, attempt.values, strict=True):
-        yield f"  {type.text:{width}}  {_shown(as_json(type, value))}"
+        yield f"  {type.text:{width}}  {_shown(as_json(type, value, checksums=True))}"
 
 
 def _note(attempt: DecodeAttempt) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
+from sigdir.signatures.address import checksummed
 from sigdir.signatures.decode_attempt import SELECTOR_BYTES, DecodeAttempt
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.types import Type
@@ -59,20 +60,20 @@ def _rank(attempt: DecodeAttempt) -> tuple[bool, bool, int]:
 # Values as JSON.
 
 
-def as_json(type: Type, value: Any) -> Any:
+def as_json(type: Type, value: Any, *, checksums: bool = False) -> Any:
     """A value as JSON has it. The kind of JSON depends on the type alone, never on the value.
 
     Bytes are hex with 0x, addresses lower-case, integers of up to 48 bits numbers and wider ones decimal text,
-    fixed-point numbers decimal text, tuples and arrays lists.
+    fixed-point numbers decimal text, tuples and arrays lists. With ``checksums`` addresses have the capitals of EIP-55.
     """
     if type.members is not None:
-        return [as_json(member, one) for member, one in zip(type.members, value, strict=True)]
+        return [as_json(member, one, checksums=checksums) for member, one in zip(type.members, value, strict=True)]
     if type.element is not None:
-        return [as_json(type.element, one) for one in value]
+        return [as_json(type.element, one, checksums=checksums) for one in value]
     if isinstance(value, bytes):
         return "0x" + value.hex()
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, int) and type.text != "bool":
         return value if int(type.text.lstrip("uint")) <= _EXACT_BITS else str(value)
-    return value
+    return checksummed(value) if checksums and type.text == "address" else value

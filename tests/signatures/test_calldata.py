@@ -10,6 +10,7 @@ from eth_abi.abi import encode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sigdir.signatures.address import checksummed
 from sigdir.signatures.calldata import MAX_BYTES, BadCalldata, as_json, calldata, decode
 from sigdir.signatures.decode_attempt import OFFSET, PADDING, REASONS, SHORT, TYPE, UTF8, WORK, DecodeAttempt
 from sigdir.signatures.types import MAX_DEPTH, Type, parameter_types
@@ -48,6 +49,25 @@ def values_of(type: Type) -> st.SearchStrategy[Any]:
     bits = int(width)
     numbers = st.integers(0, 2**bits - 1) if word[0] == "u" else st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return numbers.map(lambda value: Decimal(f"{value}E-{decimals}")) if decimals else numbers
+
+
+# The vectors of EIP-55.
+ADDRESSES = [
+    "0x52908400098527886E0F7030069857D2E4169EE7", "0x8617E340B3D01FA5F11F306F4090FD50E238070D",
+    "0xde709f2102306220921060314715629080e2fb77", "0x27b1fdb04752bbc536007a920d24acb045561c26",
+    "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
+    "0xdbF03B407c01E7cD3CBea99509d93f8DDDC8C6FB", "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_has_the_capitals_of_eip_55(address: str) -> None:
+    """Whatever its case was, also inside of tuples and arrays."""
+    assert checksummed(address.lower()) == checksummed("0x" + address[2:].upper()) == address
+    [type] = parameter_types("f((address[],string))")
+    value = ((address.lower(),), address.lower())
+    assert as_json(type, value, checksums=True) == [[address], address.lower()]
+    assert as_json(type, value) == [[address.lower()], address.lower()]
 
 
 def is_small(text: str) -> bool:

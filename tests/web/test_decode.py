@@ -44,7 +44,7 @@ def test_calldata_is_decoded_as_it_is_pasted(page_of: Open) -> None:
     expect(page.get_by_role("heading", name="transfer(address,uint256)")).to_be_visible()
     expect(page.get_by_text("decodes exactly")).to_be_visible()
     assert page.locator(".decoded tbody tr").all_inner_texts() == [
-        "0\taddress\t0x742d35cc6634c0532925a3b844bc454e4438f44e", f"1\tuint256\t{10**18}",
+        "0\taddress\t0x742d35Cc6634C0532925a3b844Bc454e4438f44e", f"1\tuint256\t{10**18}",
     ]  # fmt: skip
     expect(page.get_by_role("region", name="Signatures that do not decode")).to_contain_text(COLLIDING)
     assert page.url.endswith(f"/decode/?data={EXAMPLE}")
@@ -74,6 +74,17 @@ def test_tuples_are_nested_lists(page_of: Open, server: Server) -> None:
     expect(page.locator(".decoded")).to_contain_text("the largest uint256")
     page.get_by_role("link", name="decode", exact=True).click()
     expect(page.get_by_role("heading", name="transfer(address,uint256)")).to_be_visible()
+
+
+def test_the_data_is_shown_in_words(page_of: Open) -> None:
+    """Below the values; open where no signature decodes, with the last word as short as it is."""
+    page = page_of(f"/decode/?data={EXAMPLE}")
+    words = page.locator(".words tbody tr")
+    expect(words.first).to_be_hidden()
+    page.get_by_text("The data in words of 32 bytes").click()
+    assert words.all_inner_texts() == [f"4\t0x{EXAMPLE[10:74]}", f"36\t0x{EXAMPLE[74:]}"]
+    page.goto("/decode/?data=0x00000000" + "11" * 33)
+    assert words.all_inner_texts() == ["4\t0x" + "11" * 32, "36\t0x11"]
 
 
 def test_the_search_page_links_to_it(page_of: Open) -> None:
@@ -111,7 +122,8 @@ def test_long_data_is_answered_to_the_post(server: Server) -> None:
     assert "9,000 bytes in all" in body
     assert "5,000 characters in all" in body
     assert len(re.findall(r'class="value"', body)) == 502
-    assert len(body) < len(data) + 60_000
+    assert len(body) < len(data) + 90_000
+    assert "and 1,401 more" in body
 
 
 def test_data_that_is_too_long_is_refused(server: Server) -> None:

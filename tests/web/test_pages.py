@@ -252,6 +252,21 @@ def test_what_cannot_be_a_signature_is_not_offered_for_submission(server: Server
     assert "submit it" not in page
 
 
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [("transfre", "transfer"), ("Transfre", "Transfer"), ("balnceOf(address)", "balanceOf(address)"),
+     ("balnceOf(bool)", "balanceOf"), ("setAprovalForAl", "setApprovalForAll"), ("event Aproval(address", "Approval(address")]
+)  # fmt: skip
+def test_a_typing_error_gets_a_suggestion(server: Server, query: str, found: str) -> None:
+    """The name as it is stored, with the typed parameters if a row has them; the link finds it."""
+    page = get(server.port, f"/search/?q={quote(query)}").body.decode()
+    links = re.findall(r'<p class="suggestions">Did you mean (.*?)\?</p>', page)
+    assert len(links) == 1
+    address, text = re.findall(r'<a class="text" href="([^"]*)">(.*?)</a>', links[0])[0]
+    assert (address, text) == (f"/search/?q={quote(found)}", found)
+    assert "Did you mean" not in get(server.port, address).body.decode()
+
+
 # Submitting.
 
 
