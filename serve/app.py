@@ -46,7 +46,6 @@ from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.origins import Origins
-from sigdir.warehouse.paths import Paths
 
 
 def create_app(settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None) -> Any:
@@ -66,7 +65,7 @@ def create_app(settings: Settings, reader: Reader, writer: Writer, counts: Count
 def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None) -> list[Route]:
     """Every route: its path, its resource, its methods."""
     counts = counts or Counts()
-    paths = Paths(settings.warehouse.absolute())
+    paths = reader.paths
     streams = StreamLimit(settings.threads)
     versions = dumps.Versions(paths, reader)
     cache, names, origins = PageCache(CACHE_BYTES, counts.count_cached), Names(), Origins(paths)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -30,12 +30,22 @@ class Settings:
     log_requests: bool = True
     read_only: bool = False
     write_token: str = field(default="", repr=False)
+    cache: Path | None = None
+    """Where a server over a read-only warehouse keeps what it derives; a temporary folder if it is None."""
+
+    @property
+    def on_read_only_media(self) -> bool:
+        """Whether the warehouse is there and cannot be written. Said here too: a supervisor loads no warehouse code."""
+        return self.warehouse.exists() and not os.access(self.warehouse, os.W_OK)
+
+    def as_the_medium_allows(self) -> Settings:
+        """The same settings; on read-only media without POST and without folding."""
+        return replace(self, read_only=True, fold_every=0.0) if self.on_read_only_media else self
 
     def environment(self) -> dict[str, str]:
-        """The settings as variables, for the worker processes; without a token its variable is left out."""
+        """The settings as variables, for the worker processes; a token or cache that is not set is left out."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        if not self.write_token:
-            del values["write_token"]
+        values = {name: value for name, value in values.items() if value is not None and value != ""}
         return {f"SIGDIR_{name.upper()}": str(int(v) if isinstance(v, bool) else v) for name, v in values.items()}
 
     @classmethod
@@ -47,7 +57,9 @@ class Settings:
             value = os.environ.get(f"SIGDIR_{each.name.upper()}")
             if value is not None:
                 kind = kinds[each.name]
-                given[each.name] = bool(int(value)) if kind is bool else kind(value)
+                given[each.name] = (
+                    bool(int(value)) if kind is bool else Path(value) if each.name == "cache" else kind(value)
+                )
         return cls(**given | {"write_token": write_token()})
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 
+from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging import STAGED_TOGETHER, NewText, StagedRow, Staging, Transaction
@@ -43,6 +44,9 @@ class Writer:
     """
 
     def __init__(self, paths: Paths, reader: Reader) -> None:
+        self._root, self._is_open = paths.root, not reader.is_read_only
+        if not self._is_open:
+            return
         self._staging = Staging(paths.staging)
         self._reader = reader
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
@@ -54,7 +58,9 @@ class Writer:
         return self._reader.current().suppressed.hides(new.collection, new.text)
 
     def store(self, texts: list[NewText]) -> list[StagedRow | None]:
-        """Stage the texts; None in the place of each that is stored already or suppressed."""
+        """Stage the texts; None in the place of each that is stored already or suppressed. Raises UnreadableWarehouse."""
+        if not self._is_open:
+            raise UnreadableWarehouse(f"{self._root} is read-only")
         job = _Job(texts)
         self._jobs.put(job)
         job.done.acquire()
@@ -103,6 +109,8 @@ class Writer:
             view = self._reader.refreshed()
 
     def close(self) -> None:
+        if not self._is_open:
+            return
         self._jobs.put(None)
         self._thread.join()
         self._staging.close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import Busy, CommitConflict, QueryError, UnreadableWarehouse, WarehouseError
-from sigdir.warehouse.paths import existing
+from sigdir.warehouse.paths import Paths, existing
 
 if TYPE_CHECKING:
     from sigdir.warehouse.snapshot import Snapshot
@@ -34,16 +34,16 @@ class Warehouse:
     ``as_of`` opens an older version as it was: a version's number, or a time, which is UTC where it has no zone.
     ``files`` are tables of your own, by their names in SQL: paths of files, pandas or polars DataFrames, Arrow tables
     or streams. ``unsafe`` lets SQL do whatever the engine can; otherwise it reads the warehouse and those tables and
-    nothing else. ``as_served`` leaves out the rows of the suppress list. As a context manager it frees the engine at
-    the end. Raises UnreadableWarehouse, also where the folder holds no warehouse.
+    nothing else. ``served``, a server's paths, leaves out the rows of the suppress list. As a context manager it frees
+    the engine at the end. Raises UnreadableWarehouse, also where the folder holds no warehouse.
     """
 
     def __init__(
         self, path: str | Path, as_of: int | datetime | None = None, *, unsafe: bool = False,
-        files: Mapping[str, Any] | None = None, memory_limit: str = "1GB", as_served: bool = False,
+        files: Mapping[str, Any] | None = None, memory_limit: str = "1GB", served: Paths | None = None,
     ) -> None:  # fmt: skip
-        self.paths = existing(Path(path))
-        self._as_of, self._as_served = as_of, as_served
+        self.paths = served or existing(Path(path))
+        self._as_of, self._is_served = as_of, served is not None
         self._options: dict[str, Any] = {
             "unsafe": unsafe, "files": files, "memory_limit": memory_limit,
         }  # fmt: skip
@@ -54,7 +54,7 @@ class Warehouse:
         from sigdir.warehouse.snapshot import read_snapshot  # and deltalake, which a server's parent never uses
 
         self.snapshot: Snapshot = read_snapshot(self.paths, self._as_of)
-        if self._as_served:
+        if self._is_served:
             from sigdir.warehouse.index.visible import Visible  # numba, which only servers need
             from sigdir.warehouse.suppressed import read
 

@@ -31,6 +31,11 @@ def is_there(path: bytes) -> bool:
     return bool(_libc.access(path, os.F_OK) == 0)
 
 
+def is_read_only(folder: Path) -> bool:
+    """Whether a folder is there and cannot be written, because of its medium or its permissions."""
+    return folder.exists() and not os.access(folder, os.W_OK)
+
+
 def lock(handle: int) -> None:
     """Take the exclusive lock of an open file, waiting for it if needed; holds the GIL where it is free."""
     if _libc.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB) != 0:

@@ -30,7 +30,10 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 
 @dataclass(frozen=True, slots=True)
 class Paths:
+    """The paths of a warehouse. ``derived`` is the folder of ``cache`` and ``visible`` where ``root`` is read-only."""
+
     root: Path
+    derived: Path | None = None
 
     @property
     def identity(self) -> Path:
@@ -75,6 +78,11 @@ class Paths:
 
     @property
     def cache(self) -> Path:
+        return (self.derived or self.root) / "cache"
+
+    @property
+    def kept_cache(self) -> Path:
+        """The cache inside the warehouse, which may be there although it cannot be written."""
         return self.root / "cache"
 
     @property
@@ -104,7 +112,7 @@ class Paths:
 
     @property
     def visible(self) -> Path:
-        return self.root / "visible"
+        return (self.derived or self.root) / "visible"
 
     def visible_file(self, list_id: str, collection: Collection, file: Path) -> Path:
         """A data file without the rows that a list hides."""

@@ -16,7 +16,7 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.identity import Identity, usable_identity
 from sigdir.warehouse.log import DataFile, TableState, advance, read_state, version_at
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.staging import NO_HIGH_WATER, HighWaterMark, Staging
+from sigdir.warehouse.staging import NO_HIGH_WATER, HighWaterMark, StagingReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _require_whole(paths: Paths, snapshot: Snapshot) -> None:
         )
 
 
-def require_newest(paths: Paths, snapshot: Snapshot, staging: Staging) -> None:
+def require_newest(paths: Paths, snapshot: Snapshot, staging: StagingReader) -> None:
     """Raise UnreadableWarehouse where the log has lost its end: deltalake opens what is left as if it were all."""
     with staging.reading() as transaction:
         published = transaction.version()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
 import sqlite3
 import struct
 import time
@@ -22,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
@@ -312,7 +314,120 @@ def open_read_only(path: Path) -> Iterator[Transaction]:
         raise UnreadableWarehouse(f"{path}: {error}") from error
 
 
-class Staging:
+def _live(path: Path) -> sqlite3.Connection | None:
+    """A connection that follows the writers of a file; None where nobody has it open for writing."""
+    if not Paths(path.parent).staging_wal.exists():
+        return None
+    connection = _connect(f"{path.as_uri()}?mode=ro")
+    try:
+        connection.execute("SELECT format FROM about").fetchone()
+    except sqlite3.OperationalError:
+        connection.close()
+        return None
+    return connection
+
+
+def _in_memory(path: Path) -> sqlite3.Connection:
+    """A copy of a file with what is in its write-ahead log; an empty one where the file is missing."""
+    memory = _connect(":memory:")
+    if not path.exists():
+        _create(memory, "")
+        memory.execute(_RESERVED)
+        return memory
+    with TemporaryDirectory(prefix="sigdir-staging-") as folder:
+        copy = Path(folder) / path.name
+        shutil.copyfile(path, copy)
+        if (log := Paths(path.parent).staging_wal).exists():
+            shutil.copyfile(log, Paths(copy.parent).staging_wal)
+        with closing(sqlite3.connect(copy)) as source:
+            source.execute(_RESERVED)
+            source.backup(memory)
+    return memory
+
+
+def _connect(database: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        database, uri=True, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
+    )  # fmt: skip
+
+
+def _create(connection: sqlite3.Connection, id: str) -> None:
+    """Make the tables of a new file."""
+    for statement in _SCRIPT.split(";"):
+        connection.execute(statement)
+    connection.execute("INSERT INTO about VALUES (?, ?, -1)", (FORMAT, id))
+    connection.execute("INSERT INTO imports VALUES (0)")
+    for collection in COLLECTIONS:
+        connection.execute("INSERT INTO sequence VALUES (?, 0, 0)", (collection,))
+
+
+def _readable_stamp(path: Path) -> mmap.mmap:
+    """The stamp as writers change it; zeros where there is none."""
+    try:
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):
+        return mmap.mmap(-1, 8)
+
+
+class StagingReader:
+    """A handle on a staging file for reading. Not for use by two threads at once.
+
+    Where the folder is read-only SQLite cannot make the files that it shares with writers. If a writer elsewhere has
+    made them, this reads what it commits; otherwise nobody writes, and a copy in memory is read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, which may be missing; raises UnreadableWarehouse."""
+        paths = Paths(path.parent)
+        usable_identity(paths)
+        self._path = path
+        try:
+            self._connection = _live(path) or _in_memory(path)
+        except (sqlite3.Error, OSError) as error:
+            raise UnreadableWarehouse(f"{path}: {error}") from error
+        self._stamp = _readable_stamp(paths.staging_stamp)
+
+    def stamp(self) -> bytes:
+        """Eight bytes in shared memory that change after every commit of any process.
+
+        Reading them takes 0.2 microseconds, SQLite's data version 13. A process that dies between its
+        commit and the stamp has acknowledged nothing yet, so a reader that checks only the stamp misses
+        no acknowledged row.
+        """
+        return self._stamp[:8]
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """One read transaction: everything read inside belongs to one state. Raises UnreadableWarehouse."""
+        try:
+            self._connection.execute("BEGIN")
+            try:
+                yield Transaction(self._connection)
+            finally:
+                self._undo()
+        except sqlite3.Error as error:
+            raise UnreadableWarehouse(f"{self._path}: {error}") from error
+
+    def data_version(self) -> int:
+        """A number that changes when another process or handle commits, never by our own commits. Raises UnreadableWarehouse."""
+        try:
+            (number,) = self._connection.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error as error:
+            raise UnreadableWarehouse(f"{self._path}: {error}") from error
+        return int(number)
+
+    def _undo(self) -> None:
+        if self._connection.in_transaction:  # SQLite may have rolled back by itself
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self._connection.close()
+        self._stamp.close()
+
+
+class Staging(StagingReader):
     """One process's handle on the staging file. Not for use by two threads at once."""
 
     def __init__(self, path: Path) -> None:
@@ -361,12 +476,7 @@ class Staging:
         """Create what is missing; returns the warehouse's id."""
         execute = self._connection.execute
         if not execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
-            for statement in _SCRIPT.split(";"):
-                execute(statement)
-            execute("INSERT INTO about VALUES (?, ?, -1)", (FORMAT, identity.id or uuid.uuid4().hex))
-            execute("INSERT INTO imports VALUES (0)")
-            for collection in COLLECTIONS:
-                execute("INSERT INTO sequence VALUES (?, 0, 0)", (collection,))
+            _create(self._connection, identity.id or uuid.uuid4().hex)
         execute(_TRIGGER)
         execute(_RESERVED)
         (found,) = execute("SELECT format FROM about").fetchone()
@@ -410,40 +520,6 @@ class Staging:
         finally:
             unlock(self._queue)
 
-    def _undo(self) -> None:
-        if self._connection.in_transaction:  # SQLite may have rolled back by itself
-            with suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
-
-    def stamp(self) -> bytes:
-        """Eight bytes in shared memory that change after every commit of any process.
-
-        Reading them takes 0.2 microseconds, SQLite's data version 13. A process that dies between its
-        commit and the stamp has acknowledged nothing yet, so a reader that checks only the stamp misses
-        no acknowledged row.
-        """
-        return self._stamp[:8]
-
-    @contextmanager
-    def reading(self) -> Iterator[Transaction]:
-        """One read transaction: everything read inside belongs to one state. Raises UnreadableWarehouse."""
-        try:
-            self._connection.execute("BEGIN")
-            try:
-                yield Transaction(self._connection)
-            finally:
-                self._undo()
-        except sqlite3.Error as error:
-            raise UnreadableWarehouse(f"{self._path}: {error}") from error
-
-    def data_version(self) -> int:
-        """A number that changes when another process or handle commits, never by our own commits. Raises UnreadableWarehouse."""
-        try:
-            (number,) = self._connection.execute("PRAGMA data_version").fetchone()
-        except sqlite3.Error as error:
-            raise UnreadableWarehouse(f"{self._path}: {error}") from error
-        return int(number)
-
     def copy(self, path: Path) -> None:
         """Write the current state into a new file. Others may write meanwhile. Raises UnreadableWarehouse."""
         try:
@@ -452,9 +528,8 @@ class Staging:
             raise UnreadableWarehouse(f"{path}: {error}") from error
 
     def close(self) -> None:
-        self._connection.close()
+        super().close()
         os.close(self._queue)
-        self._stamp.close()
 
 
 def make_warehouse(paths: Paths) -> bool:

@@ -24,10 +24,14 @@ def open_app(settings: Settings, counts: Counts | None = None) -> Any:
 
     Without ``counts`` of a server's workers it counts for this process alone. Builds missing indexes and reports progress on standard error. Raises WarehouseError, OSError.
     """
-    paths = Paths(settings.warehouse.absolute())
-    make_folder(paths.cache)
-    with FileLock(paths.compile_lock):  # one worker compiles the kernels, the others then load them
+    paths = Paths(settings.warehouse.absolute(), settings.cache if settings.on_read_only_media else None)
+    if settings.on_read_only_media and settings.cache is None:
         warm()
+    else:
+        make_folder(paths.cache)
+        with FileLock(paths.compile_lock):  # one worker compiles the kernels, the others then load them
+            warm()
+    settings = settings.as_the_medium_allows()
     reader = Reader(paths, _IndexProgress())
     counts = counts or Counts()
     app = create_app(settings, reader, Writer(paths, reader), counts)

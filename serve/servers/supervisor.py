@@ -20,6 +20,8 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 
 from sigdir.serve.metrics.counts import new_memory
@@ -48,11 +50,20 @@ class StartError(SigdirError):
 _MEMORY = {"MALLOC_ARENA_MAX": "2"}
 
 
-def run(settings: Settings, server: str, ready: Callable[[str], None]) -> int:
-    """Serve until SIGTERM or SIGINT; gives the exit status. Calls ``ready`` once with the address.
+def run(settings: Settings, server: str, ready: Callable[[Settings, str], None]) -> int:
+    """Serve until SIGTERM or SIGINT; gives the exit status. Calls ``ready`` once with the settings and the address.
 
-    Raises StartError, UnreadableWarehouse, OSError.
+    The workers of a read-only warehouse share a temporary folder unless the settings name one. Raises StartError,
+    UnreadableWarehouse, OSError.
     """
+    settings = settings.as_the_medium_allows()
+    if settings.on_read_only_media and settings.cache is None:
+        with TemporaryDirectory(prefix="sigdir-") as folder:
+            return _run(replace(settings, cache=Path(folder)), server, ready)
+    return _run(settings, server, ready)
+
+
+def _run(settings: Settings, server: str, ready: Callable[[Settings, str], None]) -> int:
     bound = _bind(settings, listen=True) if SERVERS[server].shares_socket else _reserve(settings)
     host, port = bound.getsockname()[:2]
     environment = _MEMORY | os.environ | replace(settings, host=host, port=port).environment()
@@ -66,7 +77,7 @@ def run(settings: Settings, server: str, ready: Callable[[str], None]) -> int:
 
     def starting() -> bool:
         if _answers(host, port):
-            ready(f"http://{_in_url(settings.host)}:{port}")
+            ready(settings, f"http://{_in_url(settings.host)}:{port}")
             return False
         return True
 

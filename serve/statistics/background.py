@@ -105,6 +105,7 @@ class BackgroundRenderer:
     def _run(self) -> None:
         """Run the process and wait for its end."""
         command = [sys.executable, "-P", "-m", "sigdir.serve.statistics.background", str(self._paths.root)]
+        command += [str(self._paths.derived)] if self._paths.derived else []
         try:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=_TIMEOUT_SECONDS, check=False
@@ -129,7 +130,7 @@ def render(paths: Paths) -> None:
     make_folder(paths.cache)
     with FileLock(paths.statistics_lock, wait=False):
         suppressed = read(paths)
-        found = statistics(Warehouse(paths.root, memory_limit=_MEMORY_LIMIT, as_served=True))
+        found = statistics(Warehouse(paths.root, memory_limit=_MEMORY_LIMIT, served=paths))
         content = {
             "version": found.version,
             "about": about(found),
@@ -141,12 +142,12 @@ def render(paths: Paths) -> None:
         write_file(paths.statistics, orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS))
 
 
-def main(folder: str) -> int:
-    """Render the figures of a warehouse; the exit status is 1 if that failed."""
+def main(folder: str, derived: str = "") -> int:
+    """Render the figures of a warehouse; the exit status is 1 if that failed. ``derived`` as in ``Paths``."""
     end_with_parent()
     os.nice(19)
     try:
-        render(Paths(Path(folder).absolute()))
+        render(Paths(Path(folder).absolute(), Path(derived) if derived else None))
     except Busy:
         return 0
     except (WarehouseError, OSError) as error:
@@ -156,4 +157,4 @@ def main(folder: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

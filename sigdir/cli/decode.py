@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,9 @@ def decode(data: str, folder: Path, as_json: bool) -> None:
       cast tx 0x5c50... input | sigdir decode -
     """
     decoded = calldata(_digits(data))
-    view = Reader(existing(folder)).current()
-    is_decoded = _write_document(view, decoded) if as_json else _print(view, decoded)
+    with closing(Reader(existing(folder))) as reader:
+        view = reader.current()
+        is_decoded = _write_document(view, decoded) if as_json else _print(view, decoded)
     sys.exit(0 if is_decoded else 1)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 
 import click
@@ -56,9 +55,13 @@ _DEFAULTS = Settings()
     help="HTTP server that runs the application.",
 )  # fmt: skip
 @click.option("--read-only", is_flag=True, show_envvar=True, help="Refuse every POST that would store something.")
+@click.option(
+    "--cache", type=click.Path(file_okay=False, path_type=Path), show_envvar=True, show_default="a temporary folder",
+    help="Folder for indexes where the warehouse is on read-only media.",
+)  # fmt: skip
 def serve(
     folder: Path, host: str, port: int, workers: int, threads: int, max_body: int, max_import_body: int,
-    fold_every: float, trust_proxy: bool, log_requests: bool, server: str, read_only: bool,
+    fold_every: float, trust_proxy: bool, log_requests: bool, server: str, read_only: bool, cache: Path | None,
 ) -> None:  # fmt: skip
     """Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does.
 
@@ -80,9 +83,9 @@ def serve(
         raise click.UsageError(str(error)) from None
     settings = Settings(
         folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, log_requests,
-        read_only, token,
+        read_only, token, cache,
     )  # fmt: skip
-    sys.exit(run(settings, server, partial(_write_address, settings)))
+    sys.exit(run(settings, server, _write_address))
 
 
 def _write_address(settings: Settings, address: str) -> None:

@@ -138,16 +138,6 @@ def test_what_keeps_a_worker_from_starting_is_named(tmp_path: Path, damage: Call
     assert "\n" not in str(caught.value)
 
 
-def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
-    """A server keeps its POSTs and indexes there."""
-    with small_disk(tmp_path / "disk") as disk:
-        warehouse = disk.path / "warehouse"
-        import_files([lines_file(tmp_path, "one", 50)], warehouse)
-        disk.make_read_only()
-        with pytest.raises((WarehouseError, OSError), match=f"ead-only.*{warehouse}|{warehouse}.*ead-only"):
-            Reader(Paths(warehouse))
-
-
 def fold_state(server: Server) -> str | None:
     """The state of folding in /readyz, which is 200 either way."""
     answer = get(server.port, "/readyz")

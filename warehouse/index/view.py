@@ -16,8 +16,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -26,13 +28,14 @@ import pyarrow as pa
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import FileLock, is_there, make_folder, remove
-from sigdir.warehouse.index.build import segment_of, unused
+from sigdir.warehouse.files import FileLock, is_read_only, is_there, make_folder, remove
+from sigdir.warehouse.index.build import open_index, segment_of, unused
 from sigdir.warehouse.index.segment import Segment, rows_with_hash
 from sigdir.warehouse.index.visible import Visible, unused_visible
+from sigdir.warehouse.log import DataFile
 from sigdir.warehouse.paths import Paths, digest_name, index_name
 from sigdir.warehouse.snapshot import LogTailer, Snapshot, read_snapshot, require_newest
-from sigdir.warehouse.staging import StagedRow, Staging
+from sigdir.warehouse.staging import StagedRow, Staging, StagingReader
 from sigdir.warehouse.suppressed import NONE, Suppressed, SuppressList
 
 Array = npt.NDArray[Any]
@@ -141,12 +144,21 @@ class Reader:
     """Keeps the newest view of one warehouse. Safe for use by several threads."""
 
     def __init__(self, paths: Paths, tick: Callable[[int], None] = lambda _: None) -> None:
-        """Open the warehouse, which may be empty, and build missing indexes; ``tick`` as in ``segment_of``."""
+        """Open the warehouse, which may be empty, and build missing indexes; ``tick`` as in ``segment_of``.
+
+        Where the folder is read-only, indexes that it lacks are built in ``paths.derived``, or in a temporary folder
+        that ``close`` removes.
+        """
+        self.is_read_only = is_read_only(paths.root)
+        self._temporary: TemporaryDirectory[str] | None = None
+        if self.is_read_only and paths.derived is None:
+            self._temporary = TemporaryDirectory(prefix="sigdir-")
+            paths = replace(paths, derived=Path(self._temporary.name))
         self._paths = paths
         self._tick = tick
         self._lock = threading.Lock()
         make_folder(paths.cache)  # publishers build indexes where this folder exists
-        self._staging = Staging(paths.staging)
+        self._staging = StagingReader(paths.staging) if self.is_read_only else Staging(paths.staging)
         self._log_tailer = LogTailer(paths)
         self._suppress_list = SuppressList(paths)
         self._visible = Visible(paths, self._suppress_list.newest())
@@ -220,12 +232,20 @@ class Reader:
         # A file never changes, so its mapping is kept: mapping one takes 0.6 ms, and each fold adds one.
         self._mapped = {
             file.path: self._mapped.get(file.path)
+            or self._kept(file, preload)
             or segment_of(self._paths.index_cache(file.path), collection, file.path, file.rows, self._tick, preload)
             for collection in COLLECTIONS
             for file in files[collection]
         }
         self._segments = {c: tuple(self._mapped[file.path] for file in files[c]) for c in COLLECTIONS}
         self._tails = {collection: _Tail(collection) for collection in COLLECTIONS}
+
+    def _kept(self, file: DataFile, preload: bool) -> Segment | None:
+        """The index inside a read-only warehouse, if it is there and whole."""
+        if self.is_read_only:
+            with suppress(OSError, ValueError, EOFError):
+                return open_index(self._paths.kept_cache / index_name(file.collection, file.path), file.rows, preload)
+        return None
 
     def _read(self) -> View:
         while True:
@@ -249,8 +269,15 @@ class Reader:
         token = f"{self._snapshot.version}.{marks}" + (f".{suppressed.id}" if suppressed else "")
         return View(self._snapshot, segments, token, self._next_log_entry, stable_up_to, suppressed)
 
+    @property
+    def paths(self) -> Paths:
+        """The paths of the warehouse, with the folder of what is derived from it."""
+        return self._paths
+
     def close(self) -> None:
         self._staging.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
 
 def tidy(paths: Paths) -> None:

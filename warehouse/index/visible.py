@@ -7,7 +7,7 @@ Invariants
 
 A data file that has a suppressed row is written again without it, into ``visible/<list>/``, and its index is built
 beside it. So pages, counts and lookups cost what they cost without a list. `sigdir suppress` and publishers write
-these files before a server needs them; a server that finds one missing writes it itself, 5 s for 10 M rows.
+these files before a server needs them; a server that finds one missing writes it itself, 0.35 s for a million rows.
 """
 
 from __future__ import annotations

@@ -171,7 +171,8 @@ class Database:
             )  # fmt: skip
         read = [file for name, given in (files or {}).items() if (file := self._add_table(name, given))]
         if not unsafe:
-            self._confine([str(paths.root)], read)
+            folders = [paths.root, *([paths.derived] if paths.derived else [])]
+            self._confine(list(map(str, folders)), read)
 
     def _confine(self, folders: list[str], files: list[str]) -> None:
         self._connection.execute("SET allowed_directories = $folders", {"folders": folders})
