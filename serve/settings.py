@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from sigdir.warehouse.files import is_read_only
+
 MIB = 1 << 20
 
 
@@ -35,8 +37,8 @@ class Settings:
 
     @property
     def on_read_only_media(self) -> bool:
-        """Whether the warehouse is there and cannot be written. Said here too: a supervisor loads no warehouse code."""
-        return self.warehouse.exists() and not os.access(self.warehouse, os.W_OK)
+        """Whether the warehouse is there and cannot be written."""
+        return is_read_only(self.warehouse)
 
     def as_the_medium_allows(self) -> Settings:
         """The same settings; on read-only media without POST and without folding."""
