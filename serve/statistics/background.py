@@ -57,7 +57,7 @@ def code_id() -> str:
     here = Path(__file__).parent
     files = [here / "figures.py", here / "plots.py", here.parents[1] / "warehouse" / "sql" / "statistics.py"]
     return hashlib.sha256(
-        b"\0".join([*map(Path.read_bytes, files), str(find_spec("matplotlib")).encode()])
+        b"\0".join([*map(Path.read_bytes, files), str(find_spec("matplotlib") is not None).encode()])
     ).hexdigest()[:8]
 
 
