@@ -80,12 +80,12 @@ ASKED: dict[str, list[str]] = {
     "/browse/{collection}/": ["functions/", "functions/?before=25", "functions/?after=2", "events/"],
     "/selector/{hash}/": [f"{selector(RUDE)}/", f"{selector('other0(uint256)')}/"],
     "/topic/{hash}/": [f"{topic(RUDE_EVENT)}/"],
-    "/submit/": [""], "/decode/": [f"?data={CALLDATA}"], "/docs/": [""], "/statistics/": [""], "/status/": [""],
+    "/submit/stored/": ["?functions=21-21,42-42&events=2-2"], "/metrics": [""], "/submit/": [""], "/decode/": [f"?data={CALLDATA}"], "/docs/": [""], "/statistics/": [""], "/status/": [""],
 }  # fmt: skip
 """What is asked of each route that answers GET: what follows the part of the path without parameters."""
 
 SHOWING_NOTHING = {
-    "/healthz", "/readyz", "/api/v1/openapi.json", "/", "/favicon.ico", "/assets/{name}", "/submit/", "/docs/",
+    "/healthz", "/readyz", "/metrics", "/api/v1/openapi.json", "/", "/favicon.ico", "/assets/{name}", "/submit/", "/docs/",
     "/statistics/", "/status/", "/dumps/", "/dumps/{version}/", "/signature-database/v1/stats",
 }  # fmt: skip
 """Routes that show no text of a row at all. Their counts are compared."""
@@ -272,7 +272,7 @@ def test_a_post_of_a_suppressed_text_stores_nothing(served: Served) -> None:
     preview = served.client.simulate_post("/submit/", body="text=never(uint256)", headers=FORM)
     assert "does not serve this signature" in preview.text
     page = served.client.simulate_post("/submit/store/", body="texts=function+never(uint256)", headers=FORM)
-    assert "Nothing new" in page.text
+    assert page.headers["location"] == "/submit/stored/?others=1"
     assert stored(served) == rows
 
 
