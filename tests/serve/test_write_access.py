@@ -182,6 +182,8 @@ def test_the_command_passes_both_to_its_workers(tmp_path: Path, server_name: str
     """The token by its variable on one server, the flag on the other; neither is on standard error."""
     arguments = ["--read-only"] if server_name == "granian" else []
     variables = {} if arguments else {"SIGDIR_WRITE_TOKEN": TOKEN}
+    with opened(tmp_path / "warehouse"):  # a read-only server makes no warehouse
+        pass
     with serving(tmp_path / "warehouse", *by(server_name), *arguments, workers=1, variables=variables) as server:
         assert post_text(server.port, TRANSFER).status == (403 if arguments else 401)
         assert post(server.port, "/api/v1/resolve/", ["0xa9059cbb"]).status == 200
