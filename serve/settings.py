@@ -12,11 +12,16 @@ from sigdir.warehouse.files import is_read_only
 
 MIB = 1 << 20
 
+SCHEMES = ("http", "https")
+HOST = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+"""A name, an IPv4 or a bracketed IPv6 address, with a port or without one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """``max_body`` bounds a POST, ``max_import_body`` the two imports; both in bytes.
 
+    Links begin with ``public_url`` (scheme and host); without it with what the request or a trusted proxy names.
     ``read_only`` refuses each POST that would store; with a ``write_token`` such a POST must name it.
     """
 
@@ -29,6 +34,7 @@ class Settings:
     max_import_body: int = 16 * MIB
     fold_every: float = 60.0
     trust_proxy: bool = False
+    public_url: str = ""
     log_requests: bool = True
     read_only: bool = False
     write_token: str = field(default="", repr=False)
@@ -63,6 +69,12 @@ class Settings:
                     bool(int(value)) if kind is bool else Path(value) if each.name == "cache" else kind(value)
                 )
         return cls(**given | {"write_token": write_token()})
+
+
+def is_origin(url: str) -> bool:
+    """Whether ``url`` is a scheme and a host, as ``https://example.org:8443``, and nothing more."""
+    scheme, _, host = url.partition("://")
+    return scheme in SCHEMES and HOST.fullmatch(host) is not None
 
 
 _WRITE_TOKEN = "SIGDIR_WRITE_TOKEN"  # noqa: S105 - the name of the variable

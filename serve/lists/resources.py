@@ -88,7 +88,7 @@ class ListResource:
             answer(req, resp, page)
 
     def _address(self, req: falcon.Request) -> str:
-        return base_url(req, self._settings.trust_proxy) + req.path
+        return base_url(req, self._settings) + req.path
 
     def _page(self, view: View, query: Query, url: str, query_string: str) -> bytes:
         """Render a page, or take it from the cache, which has page 1 and the pages that need a scan.

@@ -195,10 +195,10 @@ class DocsPage:
     kind = HTML
 
     def __init__(self, settings: Settings) -> None:
-        self._trust_proxy = settings.trust_proxy
+        self._settings = settings
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        page = _page(base_url(req, self._trust_proxy))
+        page = _page(base_url(req, self._settings))
         etag = weak(token_of(page))
         if not not_modified(req, resp, etag, f"public, max-age={_SECONDS}"):
             send(req, resp, page)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 import falcon
 
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail
 from sigdir.serve.http.negotiate import HTML
+from sigdir.serve.http.urls import base_url
 from sigdir.serve.pages.page import rendered, send
 from sigdir.serve.pages.preview import MAX_SIGNATURES, NEW, PreviewRow, counts, preview
 from sigdir.serve.pages.rows import BY_URL_NAME
@@ -139,8 +139,8 @@ def require_same_origin(req: falcon.Request, settings: Settings) -> None:
     if site is not None:
         is_own = site == "same-origin"
     else:
-        host = req.forwarded_host if settings.trust_proxy else req.get_header("Host") or ""
-        is_own = origin is None or urlsplit(origin).netloc.lower() == host.lower()
+        own = base_url(req, settings).partition("://")[2]
+        is_own = origin is None or origin.partition("://")[2].lower() == own.lower()
     if not is_own:
         raise detail(403, "A page of another site sent this form, so the server ignored it.")
 

@@ -12,9 +12,15 @@ from sigdir.cli.options import warehouse_option
 from sigdir.cli.output import write_line
 from sigdir.serve.servers.registry import SERVERS
 from sigdir.serve.servers.supervisor import run
-from sigdir.serve.settings import Settings, write_token
+from sigdir.serve.settings import Settings, is_origin, write_token
 
 _DEFAULTS = Settings()
+
+
+def _origin(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if value and not is_origin(value):
+        raise click.BadParameter(f"{value!r} is not a scheme and a host, as https://example.org.")
+    return value
 
 
 @click.command(cls=Command, context_settings={"auto_envvar_prefix": "SIGDIR", "show_default": True})
@@ -47,6 +53,10 @@ _DEFAULTS = Settings()
     "--trust-proxy", is_flag=True, show_envvar=True, help="Trust X-Forwarded-Proto and X-Forwarded-Host of requests."
 )
 @click.option(
+    "--public-url", default="", show_envvar=True, metavar="ORIGIN", callback=_origin,
+    help="What links begin with, as https://example.org. By default what the request was sent to.",
+)  # fmt: skip
+@click.option(
     "--log-requests/--no-log-requests", default=True, show_envvar=True,
     help="Write a JSON line per request to standard output.",
 )  # fmt: skip
@@ -61,7 +71,8 @@ _DEFAULTS = Settings()
 )  # fmt: skip
 def serve(
     folder: Path, host: str, port: int, workers: int, threads: int, max_body: int, max_import_body: int,
-    fold_every: float, trust_proxy: bool, log_requests: bool, server: str, read_only: bool, cache: Path | None,
+    fold_every: float, trust_proxy: bool, public_url: str, log_requests: bool, server: str, read_only: bool,
+    cache: Path | None,
 ) -> None:  # fmt: skip
     """Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does.
 
@@ -82,8 +93,8 @@ def serve(
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     settings = Settings(
-        folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, log_requests,
-        read_only, token, cache,
+        folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, public_url,
+        log_requests, read_only, token, cache,
     )  # fmt: skip
     sys.exit(run(settings, server, _write_address))
 

@@ -1250,6 +1250,43 @@ def test_forwarded_headers_of_a_trusted_proxy_are_used(make_app: Callable[..., A
     assert page["next"] == f"https://directory.test{SIGNATURES_PATH}?page=2&page_size=1"
 
 
+@pytest.mark.parametrize(
+    ("headers", "origin"),
+    [
+        ({"Forwarded": "proto=javascript;host=evil.test"}, "http://falconframework.org"),
+        ({"X-Forwarded-Proto": "javascript", "X-Forwarded-Host": "own.test"}, "http://own.test"),
+        ({"X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.test/?"}, "https://falconframework.org"),
+        ({"X-Forwarded-Host": "one.test, two.test"}, "http://falconframework.org"),
+        ({"X-Forwarded-Host": "[2001:db8::1]:8443"}, "http://[2001:db8::1]:8443"),
+    ],
+)
+def test_of_a_trusted_proxy_only_a_scheme_and_a_host_are_read(
+    make_app: Callable[..., Any], headers: dict[str, str], origin: str
+) -> None:
+    """A client's own Forwarded passes through most proxies, and could name a javascript: address."""
+    client = falcon.testing.TestClient(make_app(trust_proxy=True))
+    for text in ("viaProxy1()", "viaProxy2()"):
+        client.simulate_post(SIGNATURES_PATH, json={"text_signature": text})
+    page = client.simulate_get(SIGNATURES_PATH, query_string="page_size=1", headers=headers).json
+    assert page["next"] == f"{origin}{SIGNATURES_PATH}?page=2&page_size=1"
+
+
+def test_links_begin_with_the_public_url(make_app: Callable[..., Any]) -> None:
+    """Whatever Host the client names."""
+    client = falcon.testing.TestClient(make_app(public_url="https://own.test:8443"))
+    for text in ("public1()", "public2()"):
+        client.simulate_post(SIGNATURES_PATH, json={"text_signature": text})
+    page = client.simulate_get(SIGNATURES_PATH, query_string="page_size=1", headers={"Host": "evil.test"}).json
+    assert page["next"] == f"https://own.test:8443{SIGNATURES_PATH}?page=2&page_size=1"
+
+
+@pytest.mark.parametrize("url", ["own.test", "ftp://own.test", "https://own.test/path", "https://own.test:1000000"])
+def test_a_public_url_is_a_scheme_and_a_host(run_sigdir: Sigdir, url: str) -> None:
+    refused = run_sigdir("serve", "--public-url", url)
+    assert refused.returncode == 2
+    assert f"{url!r} is not a scheme and a host, as https://example.org." in refused.stderr.decode()
+
+
 def test_the_limits_are_settings(make_app: Callable[..., Any]) -> None:
     """max_body bounds a POST and max_import_body an import."""
     client = falcon.testing.TestClient(make_app(max_body=30, max_import_body=40))
