@@ -6,11 +6,10 @@ import sys
 from typing import Any
 
 import falcon
-import orjson
 
 from sigdir.serve.http import conditional
 from sigdir.serve.http.errors import HttpError, http_error_of
-from sigdir.serve.http.json_answer import send_json
+from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.http.negotiate import HTML, JSON
 from sigdir.serve.pages.json_page import send_answer
 from sigdir.serve.pages.page import build
@@ -44,7 +43,7 @@ def _answer_error(req: falcon.Request, resp: falcon.Response, error: Exception, 
     resp.delete_header("ETag")
     req.context.kind = getattr(req.context, "kind", JSON)
     error_body = getattr(req.context, "error_body", None)
-    answer(req, resp, orjson.dumps(error_body(found.body) if error_body else found.body))
+    answer(req, resp, json_bytes(error_body(found.body) if error_body else found.body))
 
 
 def _log_and_answer_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:

@@ -17,7 +17,7 @@ from sigdir.serve.dialects import openchain
 from sigdir.serve.dialects.hash_files import HashFileResource
 from sigdir.serve.document import DocumentResource
 from sigdir.serve.health import LiveResource, ReadyResource
-from sigdir.serve.http.middleware import CrossOrigin, Negotiation
+from sigdir.serve.http.middleware import AnswerHeaders, Negotiation
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import Route, add_routes
 from sigdir.serve.http.streams import StreamLimit
@@ -55,7 +55,7 @@ def create_app(settings: Settings, reader: Reader, writer: Writer, counts: Count
     counts.lay_out([route.path for route in table])
     app: Any = falcon.App()
     access = WriteAccess(settings.read_only, settings.write_token)
-    app.add_middleware([Negotiation(table, access), CrossOrigin()])
+    app.add_middleware([Negotiation(table, access), AnswerHeaders()])
     app.req_options.strip_url_path_trailing_slash = False
     add_error_handlers(app)
     add_routes(app, table)

@@ -117,11 +117,19 @@ _LINES = (*_JSON_LINES, "text/plain")
 
 def _joined(items: list[Any]) -> tuple[bytes, bool]:
     if not all(type(item) is str for item in items):  # not a hash; its line of the answer repeats it
-        items = [item if isinstance(item, str) else orjson.dumps(item).decode() for item in items]
+        items = [item if isinstance(item, str) else _shown(item) for item in items]
     text = "\n".join(items)
     if text.count("\n") >= max(1, len(items)):
         text = "\n".join(item.replace("\n", " ") for item in items)
     return text.encode(), bool(items)
+
+
+def _shown(item: Any) -> str:
+    """JSON of an item that is no text."""
+    try:
+        return orjson.dumps(item).decode()
+    except TypeError:  # orjson reads 1,024 levels and writes 254
+        return "nested too deeply"
 
 
 def _json_list(body: bytes) -> list[Any]:

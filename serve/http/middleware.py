@@ -59,10 +59,11 @@ def _allow(methods: str) -> str:
     return methods if "OPTIONS" in methods else f"{methods}, OPTIONS"
 
 
-class CrossOrigin:
-    """Lets pages of any origin use the API (the Fetch standard's CORS protocol)."""
+class AnswerHeaders:
+    """Headers of every answer: browsers keep to its type, and pages of any origin may use the API (CORS)."""
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, resource: Any, req_succeeded: bool) -> None:
+        resp.set_header("X-Content-Type-Options", "nosniff")
         if not req.path.startswith(_OPEN_PATHS):
             return
         resp.append_header("Vary", "Origin")  # a cached answer without the next header is of no use to another origin

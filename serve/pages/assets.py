@@ -76,7 +76,6 @@ class IconResource:
 def _send(req: falcon.Request, resp: falcon.Response, asset: Asset, cache_control: str) -> None:
     resp.content_type = asset.type
     resp.set_header("Cache-Control", cache_control)
-    resp.set_header("X-Content-Type-Options", "nosniff")
     resp.set_header("Vary", "Accept-Encoding")
     coding = coding_for(req.get_header("Accept-Encoding") or "")
     if coding:

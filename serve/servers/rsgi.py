@@ -281,5 +281,5 @@ def _key(name: str) -> str:
 
 
 def _refuse(protocol: Any, status: int, problem: str, header: tuple[str, str]) -> None:
-    headers = [("content-type", "application/json"), header]
+    headers = [("content-type", "application/json"), ("x-content-type-options", "nosniff"), header]
     protocol.response_bytes(status, headers, orjson.dumps({"detail": problem}))

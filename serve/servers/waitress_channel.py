@@ -88,7 +88,7 @@ class _Refused(ErrorTask):
         error = request.error
         self.status = f"{error.code} {error.reason}"
         body = orjson.dumps({"detail": f"{error.reason}: {error.body}" if error.code < 500 else error.reason})
-        self.response_headers = [("Content-Type", "application/json")]
+        self.response_headers = [("Content-Type", "application/json"), ("X-Content-Type-Options", "nosniff")]
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)

@@ -29,7 +29,7 @@ from sigdir.serve.servers import probe
 from sigdir.serve.servers.measured import MeasuredApp
 from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from tests.conftest import ROOT, SAFETY_SECONDS
+from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir
 from tests.serve.support import (
     ABI_PATH,
     EVENT,
@@ -619,6 +619,17 @@ def test_links_have_the_host_of_the_request(port: int) -> None:
     answer = send(port, data.encode())
     assert answer is not None
     assert answer.json()["next"].startswith(f"http://directory.test:81{SIGNATURES_PATH}?")
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/healthz", SIGNATURES_PATH, f"{SIGNATURES_PATH}1/", "/nowhere", "/api/v1/signatures%0a", "/a\tb"]
+)
+def test_browsers_keep_to_the_type_of_every_answer(port: int, path: str) -> None:
+    """Of refusals of the server itself too: a tab in an address is one."""
+    answer = send(port, f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())
+    assert answer is not None
+    assert answer.status < 500
+    assert answer.header("X-Content-Type-Options") == "nosniff"
 
 
 # POST.

@@ -261,6 +261,15 @@ def test_more_than_a_thousand_texts_are_imported(server: Server) -> None:
     assert imported(server, {"function": sent})["function"]["duplicated"] == {text: selector(text) for text in sent}
 
 
+def test_half_of_a_surrogate_pair_is_an_invalid_text(server: Server) -> None:
+    """JSON can spell it and UTF-8 cannot, so it is answered as it was sent."""
+    for path, text in ((IMPORT, "beside()"), (OLDER_IMPORT, "besideOlder()")):
+        texts = {"function": [text, "\ud800"]}
+        value = texts if path == IMPORT else {"type": "raw", "data": texts | {"event": [], "error": []}}
+        found = imported(server, value, path)["function"]
+        assert found == {"imported": {text: selector(text)}, "duplicated": {}, "invalid": ["\ud800"]}
+
+
 @pytest.mark.parametrize(
     ("value", "status"),
     [
