@@ -1,8 +1,8 @@
 """SQL over one version of the warehouse. DuckDB, in memory, on views over the snapshot's files.
 
-The connection reads the warehouse's own files and nothing else: file access is confined to the folder, the network
-is off, and the configuration is locked. SQL text from anyone may be run. ``unsafe`` lifts all of that, for users who
-run SQL of their own.
+The connection reads the snapshot's data files and nothing else: the engine may open no other file, only listed table
+functions may be called, the network is off, and the configuration is locked. SQL text from anyone may be run.
+``unsafe`` lifts all of that, for users who run SQL of their own.
 """
 
 from __future__ import annotations
@@ -72,8 +72,18 @@ def _require_intact(paths: Paths, snapshot: Snapshot) -> None:
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?", re.IGNORECASE)
 
 
-def _reads(connection: duckdb.DuckDBPyConnection, query: str) -> bool:
-    """Whether a text is at most one statement, and that only reads.
+# The table functions that SQL from anyone may call: none of them opens a file, runs SQL that is given as a text, takes
+# an address in memory or changes a setting.
+TABLE_FUNCTIONS = frozenset({
+    "duckdb_columns", "duckdb_functions", "duckdb_keywords", "duckdb_memory", "duckdb_settings", "duckdb_tables",
+    "duckdb_types", "duckdb_views", "generate_series", "icu_calendar_names", "json_each", "json_tree", "pg_timezone_names",
+    "pragma_collations", "pragma_platform", "pragma_show", "pragma_table_info", "pragma_version", "range", "repeat",
+    "repeat_row", "summary", "unnest",
+})  # fmt: skip
+
+
+def _refusal(connection: duckdb.DuckDBPyConnection, query: str) -> str | None:
+    """Why a text may not be run: it is more than one statement, or one that does more than read the warehouse.
 
     EXPLAIN ANALYZE runs what it explains, and a common table expression of a SELECT may be a COPY or an INSERT,
     so the parser's whole tree is searched.
@@ -81,19 +91,24 @@ def _reads(connection: duckdb.DuckDBPyConnection, query: str) -> bool:
     explained = _EXPLAIN.match(query)
     query = query[explained.end() :] if explained else query
     if not connection.extract_statements(query):
-        return True
+        return None
     tree = connection.sql("SELECT json_serialize_sql($query::VARCHAR) AS tree", params={"query": query})
     parsed = json.loads(tree.to_arrow_table()["tree"][0].as_py())
-    return not parsed["error"] and len(parsed["statements"]) == 1 and not _writes(parsed)
+    parts = list(_parts(parsed))
+    writes = any(str(part.get("type")).endswith("_QUERY_NODE") for part in parts)  # COPY_QUERY_NODE, INSERT_QUERY_NODE
+    if parsed["error"] or len(parsed["statements"]) != 1 or writes:
+        return "one query that reads, please: SELECT, FROM, WITH, DESCRIBE, SUMMARIZE or SHOW"
+    called = {part["function"]["function_name"].lower() for part in parts if part.get("type") == "TABLE_FUNCTION"}
+    refused = sorted(called - TABLE_FUNCTIONS)
+    return f"{refused[0]}() reaches more than the warehouse; --file gives a query a file" if refused else None
 
 
-def _writes(tree: Any) -> bool:
-    """Whether a part of a parsed query is COPY_QUERY_NODE, INSERT_QUERY_NODE or another of the kind."""
-    if isinstance(tree, list):
-        return any(map(_writes, tree))
-    if not isinstance(tree, dict):
-        return False
-    return str(tree.get("type")).endswith("_QUERY_NODE") or any(map(_writes, tree.values()))
+def _parts(tree: Any) -> Iterator[dict[str, Any]]:
+    """All objects of a parsed query."""
+    if isinstance(tree, dict):
+        yield tree
+    for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _parts(part)
 
 
 class Result:
@@ -171,11 +186,9 @@ class Database:
             )  # fmt: skip
         read = [file for name, given in (files or {}).items() if (file := self._add_table(name, given))]
         if not unsafe:
-            folders = [paths.root, *([paths.derived] if paths.derived else [])]
-            self._confine(list(map(str, folders)), read)
+            self._confine([str(file.path) for files in snapshot.files.values() for file in files] + read)
 
-    def _confine(self, folders: list[str], files: list[str]) -> None:
-        self._connection.execute("SET allowed_directories = $folders", {"folders": folders})
+    def _confine(self, files: list[str]) -> None:
         self._connection.execute("SET allowed_paths = $files", {"files": files})
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
@@ -205,12 +218,12 @@ class Database:
     def sql(self, query: str, parameters: Sequence[Any] | dict[str, Any] | None = None) -> Result:
         """Run one query; raises QueryError. ``parameters`` bind ``?``, ``$1`` or ``$name``.
 
-        Only statements that read are run, unless ``unsafe``: COPY or ATTACH could write to the folder that the
-        engine may read.
+        Only statements that read are run, unless ``unsafe``: COPY could write to the files that the engine may
+        read.
         """
         with self.engine_errors_as_ours():
-            if not self._unsafe and not _reads(self._connection, query):
-                raise QueryError("one query that reads, please: SELECT, FROM, WITH, DESCRIBE, SUMMARIZE or SHOW")
+            if not self._unsafe and (refusal := _refusal(self._connection, query)):
+                raise QueryError(refusal)
             return Result(self, self._connection.sql(query, params=parameters or None))
 
     def statements(self, script: str) -> list[str]:
