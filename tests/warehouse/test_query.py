@@ -443,9 +443,9 @@ def test_only_listed_table_functions_can_be_called(own: Paths) -> None:
     assert {"read_text", "json_execute_serialized_sql", "range"} < names
     for name in sorted(names - TABLE_FUNCTIONS):
         for query in (
-            f"FROM {name}()",
-            f"FROM main.{name.upper()}('a')",
-            f"SELECT * FROM range(1), LATERAL (FROM {name}(1))",
+            f'FROM "{name}"()',
+            f"FROM main.\"{name.upper()}\"('a')",
+            f'SELECT * FROM range(1), LATERAL (FROM "{name}"(1))',
         ):
             with pytest.raises(QueryError, match=rf"(?i)^{name}\(\) reaches more than the warehouse"):
                 warehouse.sql(query)
