@@ -57,7 +57,7 @@ class ReadyResource:
     def _fold_failing_since(self) -> float | None:
         """The time of the last success, or of this worker's start, once it is three periods ago; else None.
 
-        Also None where this server does not fold.
+        Also None if this server does not fold.
         """
         if self._fold_every <= 0:
             return None

@@ -81,9 +81,9 @@ _WRITE_TOKEN = "SIGDIR_WRITE_TOKEN"  # noqa: S105 - the name of the variable
 
 
 def write_token() -> str:
-    """The token of the variable SIGDIR_WRITE_TOKEN, empty where there is no such variable.
+    """The token of the variable SIGDIR_WRITE_TOKEN, empty if there is no such variable.
 
-    Raises ValueError where it is empty or cannot be sent in a header: a server that then took every POST would
+    Raises ValueError if it is empty or cannot be sent in a header: a server that then took every POST would
     surprise its operator. It is a variable and not an option, because other users see the options of a process.
     """
     token = os.environ.get(_WRITE_TOKEN)

@@ -78,7 +78,7 @@ class Writer:
                 job.done.release()
 
     def _next_job(self) -> _Job | None:
-        """A job that waits already; None where there is none, or where the writer is closed."""
+        """A job that waits already; None if there is none, or if the writer is closed."""
         try:
             job = self._jobs.get_nowait()
         except Empty:

@@ -112,7 +112,7 @@ def compact(
     wait: bool = True,
     on_wait: Callable[[str], None] = lambda _: None,
 ) -> Compacted | None:
-    """Merge the files that ``choose`` picks; None where it picks none.
+    """Merge the files that ``choose`` picks; None if it picks none.
 
     Raises Busy, and UnreadableWarehouse where a file cannot be read; then the table is as it was.
     """
@@ -181,7 +181,7 @@ def _write(paths: Paths, run: str, chosen: dict[Collection, list[Files]], thread
 
 
 def _rows(files: Files) -> Iterator[pa.Table]:
-    """The rows of the files in order, a row group at a time; raises UnreadableWarehouse where a file is damaged."""
+    """The rows of the files in order, a row group at a time; raises UnreadableWarehouse if a file is damaged."""
     last_id = 0
     for file in files:
         rows = 0

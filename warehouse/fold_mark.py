@@ -14,7 +14,7 @@ def mark_fold(paths: Paths) -> None:
 
 
 def last_fold(paths: Paths) -> float | None:
-    """Seconds since 1970 of the last success; None where there was none."""
+    """Seconds since 1970 of the last success; None if there was none."""
     try:
         return paths.last_fold.stat().st_mtime
     except FileNotFoundError:

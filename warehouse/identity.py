@@ -28,7 +28,7 @@ A step that was interrupted runs again, so it must be idempotent. It changes the
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The content of ``warehouse.json``. ``id`` is empty where there is none yet.
+    """The content of ``warehouse.json``. ``id`` is empty if there is none yet.
 
     ``unfinished`` is set while a first backup into the folder is running.
     """

@@ -86,7 +86,7 @@ class TableState:
 class LogEntry:
     """One version's entry: what its commit added, removed and recorded.
 
-    ``summary`` is None where the commit is not one of ours, and in entry 0. ``has_foreign_actions`` is set where
+    ``summary`` is None if the commit is not one of ours, and in entry 0. ``has_foreign_actions`` is set if
     the entry holds actions that our commits never write.
     """
 
@@ -103,7 +103,7 @@ class LogEntry:
 
 
 def open_table(paths: Paths, version: int | None = None) -> DeltaTable | None:
-    """The Delta table at a version, the newest by default; None where there is none yet. Raises UnreadableWarehouse."""
+    """The Delta table at a version, the newest by default; None if there is none yet. Raises UnreadableWarehouse."""
     if paths.root.exists() and not paths.root.is_dir():
         raise UnreadableWarehouse(f"{paths.root} is a file, not a warehouse's folder")
     usable_identity(paths)
@@ -122,7 +122,7 @@ def open_table(paths: Paths, version: int | None = None) -> DeltaTable | None:
 
 
 def read_state(paths: Paths, version: int | None = None) -> TableState | None:
-    """The state at a version, the newest by default; None where there is no table yet. Raises UnreadableWarehouse."""
+    """The state at a version, the newest by default; None if there is no table yet. Raises UnreadableWarehouse."""
     table = open_table(paths, version)
     if table is None:
         return None
@@ -137,7 +137,7 @@ def read_state(paths: Paths, version: int | None = None) -> TableState | None:
 
 
 def advance(paths: Paths, state: TableState) -> TableState | None:
-    """The newest state, by the entries after ``state``; None where one of them is not ours. Raises UnreadableWarehouse."""
+    """The newest state, by the entries after ``state``; None if one of them is not ours. Raises UnreadableWarehouse."""
     files, watermarks, version = dict(state.files), dict(state.watermarks), state.version
     while paths.log_entry(version + 1).exists():
         version += 1
@@ -224,7 +224,7 @@ def read_entries(paths: Paths, last: int) -> Iterator[LogEntry]:
 
 
 def read_summary(paths: Paths, version: int) -> dict[str, Any] | None:
-    """A commit's summary, without parsing the rest of its entry; None where it is not one of ours.
+    """A commit's summary, without parsing the rest of its entry; None if it is not one of ours.
 
     ``version`` and ``committed_at`` (a UTC datetime) are added. Raises UnreadableWarehouse.
     """
@@ -295,7 +295,7 @@ class Summaries:
 
 
 def version_at(paths: Paths, time: datetime) -> int | None:
-    """The version that was the newest at a time (UTC where it has no zone); None where there is no table.
+    """The version that was the newest at a time (UTC where it has no zone); None if there is no table.
 
     Version 0, which has no rows, where nothing was published by then. Raises UnreadableWarehouse.
     """
@@ -365,7 +365,7 @@ def append(
     """Commit one version on version ``base`` (-1 for none) and sync it.
 
     ``summary`` gets the digests of ``files`` as ``sha256``. ``replaced`` are the files whose rows are in
-    ``files`` now: the version then changes no data. Raises CommitConflict where another committed on ``base``,
+    ``files`` now: the version then changes no data. Raises CommitConflict if another committed on ``base``,
     and UnreadableWarehouse where the entry cannot be written.
     """
     files = sorted(files, key=lambda file: file.first_id)
@@ -444,7 +444,7 @@ def _new_table(scratch: Paths) -> DeltaTable:
 
 
 def _link_newest_entry(scratch: Paths, paths: Paths, version: int) -> None:
-    """Sync a scratch table's newest entry and link it into the log; raises CommitConflict where the version is taken."""
+    """Sync a scratch table's newest entry and link it into the log; raises CommitConflict if the version is taken."""
     entry = scratch.log_entries()[-1]
     sync(entry)
     try:
@@ -467,7 +467,7 @@ class Checkpoint:
 
 
 def newest_checkpoint(paths: Paths) -> Checkpoint | None:
-    """The checkpoint from which the log is read, None where there is none yet."""
+    """The checkpoint from which the log is read, None if there is none yet."""
     try:
         pointer = paths.last_checkpoint.read_bytes()
     except FileNotFoundError:

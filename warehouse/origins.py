@@ -67,7 +67,7 @@ class Origins:
         self._lock = threading.Lock()
 
     def of(self, view: View, collection: Collection, segment: int, row: int) -> Origin | None:
-        """The import of a row of the view's n-th segment; None where the log or the data file cannot be read."""
+        """The import of a row of the view's n-th segment; None if the log or the data file cannot be read."""
         files = view.snapshot.files[collection]
         if segment >= len(files):
             return POSTED

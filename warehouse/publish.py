@@ -308,7 +308,7 @@ def build_indexes(paths: Paths, files: Iterable[WrittenFile], threads: int) -> N
 
 
 def _suppressed(paths: Paths) -> Suppressed:
-    """The suppress list; empty where it cannot be read, because then servers use the one that they have read last."""
+    """The suppress list; empty if it cannot be read, because then servers use the one that they have read last."""
     try:
         return suppressed.read(paths)
     except WarehouseError:

@@ -49,7 +49,7 @@ class RejectsWriter:
             self._writer.close()
 
     def finish(self) -> str | None:
-        """Close the file and give the digest (hex) of its rows; None where there are none."""
+        """Close the file and give the digest (hex) of its rows; None if there are none."""
         if self._writer is None:
             return None
         self._writer.close()

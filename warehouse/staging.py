@@ -157,7 +157,7 @@ class Transaction:
         return number
 
     def stage(self, collection: Collection, text: str, digest: bytes, high_water: HighWaterMark) -> StagedRow | None:
-        """Add a row; None where the text is staged already."""
+        """Add a row; None if the text is staged already."""
         return self.stage_all([NewText(collection, text, digest)], {collection: high_water})[0]
 
     def stage_all(
@@ -262,7 +262,7 @@ class Transaction:
         self._connection.execute("INSERT INTO reserved VALUES (?, ?, ?)", (run, collection, first_id))
 
     def first_reserved(self, collection: Collection, high_water: HighWaterMark) -> int | None:
-        """The lowest reserved id whose row may still appear; None where there is none.
+        """The lowest reserved id whose row may still appear; None if there is none.
 
         A reservation at or below the snapshot's highest id was published: one run publishes at a
         time, and the reservations of a dead one are deleted before the next run reserves.
@@ -315,7 +315,7 @@ def open_read_only(path: Path) -> Iterator[Transaction]:
 
 
 def _live(path: Path) -> sqlite3.Connection | None:
-    """A connection that follows the writers of a file; None where nobody has it open for writing."""
+    """A connection that follows the writers of a file; None if nobody has it open for writing."""
     if not Paths(path.parent).staging_wal.exists():
         return None
     connection = _connect(f"{path.as_uri()}?mode=ro")

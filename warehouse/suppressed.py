@@ -69,7 +69,7 @@ def entries_of(text: str) -> dict[Entry, bytes]:
 
 
 def read(paths: Paths) -> Suppressed:
-    """The warehouse's list, empty where there is none; raises UnreadableWarehouse, naming the line at fault."""
+    """The warehouse's list, empty if there is none; raises UnreadableWarehouse, naming the line at fault."""
     return parse(read_text(paths), str(paths.suppressed))
 
 

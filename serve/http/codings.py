@@ -25,7 +25,7 @@ _LEVELS = {ZSTD: (1, 19), GZIP: (1, 9)}
 
 @lru_cache(maxsize=256)
 def coding_for(accept_encoding: str) -> str:
-    """The coding that a client prefers; empty where it names none of ours with a quality above zero."""
+    """The coding that a client prefers; empty if it names none of ours with a quality above zero."""
     qualities = {}
     for part in accept_encoding.split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))

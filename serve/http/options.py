@@ -12,7 +12,7 @@ Fields = dict[str, dict[str, Any]]
 
 
 def description(name: str, fields: Fields | None = None) -> bytes:
-    """The JSON of a description; ``fields`` are those of its POST, None where it has none."""
+    """The JSON of a description; ``fields`` are those of its POST, None if it has none."""
     value: dict[str, Any] = {
         "name": name,
         "description": "",

@@ -16,7 +16,7 @@ _REALM = "signature directory"
 
 @dataclass(frozen=True, slots=True)
 class WriteAccess:
-    """``token`` is empty where none is asked for."""
+    """``token`` is empty if none is asked for."""
 
     read_only: bool = False
     token: str = field(default="", repr=False)
@@ -47,7 +47,7 @@ class WriteAccess:
 
 
 def _password(credentials: bytes) -> bytes:
-    """The password of Basic credentials (RFC 7617); empty where they are malformed."""
+    """The password of Basic credentials (RFC 7617); empty if they are malformed."""
     try:
         return base64.b64decode(credentials, validate=True).partition(b":")[2]
     except ValueError:

@@ -137,7 +137,7 @@ def texts_with(view: View, collection: Collection, hash: bytes) -> list[str]:
 
 
 def id_of_text(view: View, wanted: NewText) -> int | None:
-    """The id of the row with this text; None where the view has none."""
+    """The id of the row with this text; None if the view has none."""
     for segment, rows in view.with_hash(wanted.collection, wanted.hash):
         for row in rows.tolist():
             if segment.text_at(row) == wanted.text:

@@ -140,7 +140,7 @@ class DecodePage(ViewPage):
 
 
 def _entered(req: falcon.Request) -> str:
-    """The data of a POST, empty where the field is missing or blank; raises HttpError."""
+    """The data of a POST, empty if the field is missing or blank; raises HttpError."""
     try:
         return bodies.text_field(bodies.fields_of(req, BODY_BYTES), "data")
     except HttpError as error:

@@ -224,7 +224,7 @@ class _Pipe(asyncio.BaseProtocol):
         self._empty.set()
 
     async def write(self, part: bytes) -> bool:
-        """Whether the part went out; False where the client is gone. Slices of it, because the transport copies."""
+        """Whether the part went out; False if the client is gone. Slices of it, because the transport copies."""
         for first in range(0, len(part), _PART_BYTES):
             self._transport.write(memoryview(part)[first : first + _PART_BYTES])
             if self._reading is not None:

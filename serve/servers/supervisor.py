@@ -109,7 +109,7 @@ def _fold_process(settings: Settings) -> list[str]:
 
 
 def _check(environment: dict[str, str]) -> None:
-    """Do what a worker does at its start, and wait for it; raises StartError where it fails."""
+    """Do what a worker does at its start, and wait for it; raises StartError if it fails."""
     if subprocess.run(_worker("check"), env=environment, check=False).returncode:
         raise StartError("the warehouse cannot be served")
 

@@ -30,7 +30,7 @@ _ATTRIBUTES = struct.Struct("=IIQiIQQQ")
 def shorten_time_slice() -> bool:
     """Ask for short slices for this thread and all that it starts from now on.
 
-    False where the system has no such request. Linux before 6.12 accepts it and changes nothing.
+    False if the system has no such request. Linux before 6.12 accepts it and changes nothing.
     """
     number = _SCHED_SETATTR.get(platform.machine()) if platform.system() == "Linux" else None
     if number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:  # an operator may have chosen another policy

@@ -35,7 +35,7 @@ class Entry(NamedTuple):
 class Candidates:
     """A batch of candidates; row ``i`` has the text ``data[starts[i]:ends[i]]``.
 
-    A column that may be None is None where no row has a value.
+    A column that may be None is None if no row has a value.
     """
 
     data: Array  # uint8

@@ -140,7 +140,7 @@ def _say() -> None:
 
 _IS_NAMED = "NUMBA_CACHE_DIR" in os.environ
 FOLDER = _writable_folder()
-"""Where compiled kernels are kept; None where no folder can be written to."""
+"""Where compiled kernels are kept; None if no folder can be written to."""
 if FOLDER is not None:
     os.environ["NUMBA_CACHE_DIR"] = str(FOLDER)
     config.reload_config()  # numba may be loaded already

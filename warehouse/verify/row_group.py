@@ -65,7 +65,7 @@ class FoldedRows:
 
 @dataclass(slots=True)
 class Checked:
-    """A row group that was checked; ``first`` and ``last`` are None and ``high`` is empty where it cannot be read.
+    """A row group that was checked; ``first`` and ``last`` are None and ``high`` is empty if it cannot be read.
 
     ``imports`` counts rows by import, ``folded`` are ids of staged rows that are here as they were staged, ``high``
     the first halves of the texts' keys, ``stale`` the columns of the index that differ from the file's.

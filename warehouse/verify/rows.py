@@ -60,7 +60,7 @@ class Pass:
 
 
 def check_rows(work: Pass, collection: Collection, staged: list[StagedRow]) -> Counter[int] | None:
-    """Check every row of a collection, staged ones too; returns the rows by import, None where a file is unreadable."""
+    """Check every row of a collection, staged ones too; returns the rows by import, None if a file is unreadable."""
     check = _Collection(work, collection, staged)
     check.run()
     return check.imports if check.is_complete else None
@@ -158,7 +158,7 @@ class _Collection:
                 first += metadata.row_group(number).num_rows
 
     def readable_metadata(self, file: DataFile) -> pq.FileMetaData | None:
-        """A data file's footer, compared with the log; None where the file cannot be read as ours."""
+        """A data file's footer, compared with the log; None if the file cannot be read as ours."""
         try:
             size = file.path.stat().st_size
             with naming(file.path):
