@@ -12,6 +12,7 @@ import click
 from sigdir.cli.errors import Command
 from sigdir.cli.options import as_of_option, json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
+from sigdir.cli.progress import reporter
 from sigdir.serve.statistics.report import page
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.files import write_file
@@ -25,7 +26,7 @@ _STDOUT = Path("-")
 @warehouse_option
 @as_of_option
 @json_option("Write the numbers as JSON to standard output; without OUT no page is written.")
-@quiet_option("Show no summary.")
+@quiet_option("Show no progress and no summary.")
 def report(out: Path | None, folder: Path, version: int | datetime | None, as_json: bool, quiet: bool) -> None:
     """Write a page about the warehouse, with totals and plots.
 
@@ -48,9 +49,11 @@ def report(out: Path | None, folder: Path, version: int | datetime | None, as_js
     if as_json and out == _STDOUT:
         raise click.UsageError("the page and the numbers cannot both go to standard output")
     began = time.monotonic()
-    numbers = statistics(Warehouse(folder, version))
-    if out is not None:
-        _write_page(out, page(numbers))
+    with reporter(quiet) as progress:
+        numbers = statistics(Warehouse(folder, version), lambda part: progress.stage(part, 0))
+        if out is not None:
+            progress.stage("draw", 0)
+            _write_page(out, page(numbers))
     if as_json:
         write_json(numbers)
     if not quiet:

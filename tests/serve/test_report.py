@@ -78,7 +78,11 @@ def made(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     out = tmp_path_factory.mktemp("made") / "report.html"
     done = report(samples, out)
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(rf"{samples}: version 2, \d+ rows, \d+\.\d s: {out}, \d+ kB\n", done.stderr.decode())
+    *stages, summary = done.stderr.decode().splitlines()
+    assert stages == [
+        f"{part} ..." for part in ("count names", "count types", "count collisions", "count imports", "draw")
+    ]
+    assert re.fullmatch(rf"{samples}: version 2, \d+ rows, \d+\.\d s: {out}, \d+ kB", summary)
     assert [file.name for file in out.parent.iterdir()] == [out.name]
     return out.read_bytes()
 

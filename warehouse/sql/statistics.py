@@ -7,6 +7,7 @@ once. 10 M rows take 10 s on two cores, 1.2 M rows 1 s.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -125,13 +126,17 @@ class Statistics:
         return self.rows.signatures + self.rows.events
 
 
-def statistics(warehouse: Warehouse) -> Statistics:
-    """Count everything; raises QueryError or UnreadableWarehouse."""
+def statistics(warehouse: Warehouse, stage: Callable[[str], object] = lambda _: None) -> Statistics:
+    """Count everything; ``stage`` gets the name of each part as it begins. Raises QueryError or UnreadableWarehouse."""
     texts = warehouse.count(SIGNATURES)
+    stage("count names")
     styles, names = _styles(warehouse)
+    stage("count types")
     types, parameters, lists = _parameters(warehouse)
+    stage("count collisions")
     shared, most_shared, selectors = _shared(warehouse, texts)
     ((import_count, committed_at),) = warehouse.sql("SELECT count(*), max(committed_at) FROM imports").rows()
+    stage("count imports")
     growth = _growth(warehouse)
     return Statistics(
         version=warehouse.version,
