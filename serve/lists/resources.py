@@ -11,13 +11,13 @@ from sigdir.serve.http import bodies, options
 from sigdir.serve.http.conditional import is_current, lookup_caching, not_modified, set_validators, token_of
 from sigdir.serve.http.errors import detail, field_error, not_found, reject
 from sigdir.serve.http.page_cache import PageCache
-from sigdir.serve.http.urls import base_url
 from sigdir.serve.lists.paging import InvalidPage, check_page, page_of
 from sigdir.serve.lists.query import Query, parse
 from sigdir.serve.lists.selection import id_of_text, needs_scan
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.settings import Settings
 from sigdir.serve.texts import canonical_text
+from sigdir.serve.urls import base_url
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.grammar import GrammarError

@@ -14,7 +14,6 @@ import falcon
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail
 from sigdir.serve.http.negotiate import HTML
-from sigdir.serve.http.urls import base_url
 from sigdir.serve.pages.page import rendered, send
 from sigdir.serve.pages.preview import MAX_SIGNATURES, NEW, PreviewRow, counts, preview
 from sigdir.serve.pages.rows import BY_URL_NAME
@@ -22,6 +21,7 @@ from sigdir.serve.pages.stored import stored_address
 from sigdir.serve.pages.submission import FORMATS, candidates, line_candidates
 from sigdir.serve.settings import MIB, Settings
 from sigdir.serve.texts import store_texts
+from sigdir.serve.urls import base_url
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.warehouse.index.view import Reader

@@ -7,6 +7,7 @@ within bounds, and neither an answer nor the server's log has a traceback.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -20,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from sigdir.serve.metrics.counts import new_memory
 from tests.conftest import (
     ROOT,
     SAFETY_SECONDS,
@@ -300,17 +302,19 @@ def worker_with(tmp_path: Path, server: str, module: str) -> Iterator[int]:
         bound.bind((HOST, 0))
         if server == "waitress":
             bound.listen()
-        port, descriptor = bound.getsockname()[1], bound.fileno()
+        port, descriptor, counts = bound.getsockname()[1], bound.fileno(), new_memory(1)
         code = f"import sigdir.serve.servers.{module} as m, sigdir.serve.servers.worker as w; m.REQUEST_SECONDS = 1; "
         with subprocess.Popen(
-            [sys.executable, "-c", f"{code} w.main('{server}:{descriptor}')"], cwd=ROOT,
+            [sys.executable, "-c", f"{code} w.main('{server}:{descriptor}:{counts}:0')"], cwd=ROOT,
             env=environment(tmp_path / "warehouse") | {"SIGDIR_PORT": str(port)},
-            pass_fds=[descriptor],
+            pass_fds=[descriptor, counts],
         ) as worker:  # fmt: skip
             try:
-                assert until(lambda: _answers(port), "the worker")
+                assert until(lambda: worker.poll() is not None or _answers(port), "the worker")
+                assert worker.poll() is None
                 yield port
             finally:
+                os.close(counts)
                 worker.terminate()
                 worker.wait(SAFETY_SECONDS)
 

@@ -362,7 +362,7 @@ def test_a_full_disk_leaves_the_earlier_version(
     paths = base.copy(disk.path)
     disk.resize(disk.used() + 1024 * mebibytes)
     full = run_command("import", large, "--warehouse", paths.root)
-    *progress, last = full.stderr.splitlines()
+    *progress, last = (line for line in full.stderr.splitlines() if " %" not in line)  # a slow stage has such lines
     assert (full.returncode, full.stdout, progress) == (2, "", [f"{stage} ..." for stage in stages]), full.stderr
     assert re.match("Error: .*space.*nothing was published$", last)
     assert read_snapshot(paths).version == base.version
