@@ -137,7 +137,7 @@ class _Backup:
         self.report.version = snapshot.version
         self.report.rows = sum(snapshot.count(collection) for collection in COLLECTIONS)
         self.report.staged = settle(staged, snapshot.high_water)
-        needed = {file.path for files in snapshot.files.values() for file in files}
+        needed = {file.path for file in snapshot.all_files()}
         self.bring_suppressed()
         self.bring_files(entries, needed)
         failpoints.reach("brought")

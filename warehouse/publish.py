@@ -316,7 +316,7 @@ def _suppressed(paths: Paths) -> Suppressed:
 
 
 def _data_file(file: WrittenFile) -> log.DataFile:
-    """The file as a version that names it has it."""
+    """The file as the log describes it after the commit."""
     return log.DataFile(
         file.path, file.collection, file.rows, file.size, file.first_id, file.last_id, file.last_created_at
     )

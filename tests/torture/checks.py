@@ -95,7 +95,7 @@ def by_files(paths: Paths) -> None:
 
 def _by_files(paths: Paths) -> None:
     snapshot = read_snapshot(paths)
-    named = {file.path for files in snapshot.files.values() for file in files}
+    named = {file.path for file in snapshot.all_files()}
     missing = [file for file in named if not file.exists()]
     if missing:
         raise Finding(f"{missing[0]} is missing, and the newest version names it")

@@ -294,7 +294,7 @@ def assert_sequences_ahead(paths: Paths) -> None:
 def assert_clean(paths: Paths) -> None:
     """Assert that the newest version names every file, and that no run or folded row is left over."""
     snapshot = read_snapshot(paths)
-    named = {file.path for files in snapshot.files.values() for file in files}
+    named = {file.path for file in snapshot.all_files()}
     assert set(paths.table.glob("collection=*/*")) == named
     entries = [entry for entry in history(paths) if "import" in entry and entry["totals"]["rejected"]]
     rejects = {paths.rejects_file(entry["run"]) for entry in entries}

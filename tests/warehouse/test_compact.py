@@ -553,7 +553,7 @@ def test_a_full_disk_ends_the_command_in_one_line(base: Base, disk: Disk) -> Non
             break
         assert_fails_in_one_line(result)
         assert read_snapshot(paths).version == base.version
-        named = {file.path for files in read_snapshot(paths).files.values() for file in files}
+        named = {file.path for file in read_snapshot(paths).all_files()}
         assert set(paths.table.glob("collection=*/*")) == named
         assert disk.used() <= before + 64
         free += 16

@@ -62,7 +62,7 @@ def _require_intact(paths: Paths, snapshot: Snapshot) -> None:
     0.1 s for 10 M rows, once for each opened warehouse.
     """
     written = written_digests(paths, snapshot)
-    files = [file.path for files in snapshot.files.values() for file in files]
+    files = [file.path for file in snapshot.all_files()]
     with ThreadPoolExecutor() as pool:
         for path, digest in zip(files, pool.map(sha256_of, files), strict=True):
             if written.get(paths.in_table(path), digest) != digest:
@@ -107,8 +107,10 @@ def _parts(tree: Any) -> Iterator[dict[str, Any]]:
     """All objects of a parsed query."""
     if isinstance(tree, dict):
         yield tree
-    for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-        yield from _parts(part)
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for part in tree:
+            yield from _parts(part)
 
 
 class Result:
@@ -186,7 +188,7 @@ class Database:
             )  # fmt: skip
         read = [file for name, given in (files or {}).items() if (file := self._add_table(name, given))]
         if not unsafe:
-            self._confine([str(file.path) for files in snapshot.files.values() for file in files] + read)
+            self._confine([str(file.path) for file in snapshot.all_files()] + read)
 
     def _confine(self, files: list[str]) -> None:
         self._connection.execute("SET allowed_paths = $files", {"files": files})
