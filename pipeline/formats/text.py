@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from sigdir.pipeline.source import HEAD_BYTES, Source
 from sigdir.signatures.candidates import Candidates, ReadTask
-from sigdir.signatures.grammar import GrammarError, normalise
+from sigdir.signatures.grammar import is_signature
 from sigdir.signatures.kernels import kernel
 
 Array = npt.NDArray[Any]
@@ -36,16 +36,8 @@ def looks_like(source: Source) -> bool:
     data = np.frombuffer(block, np.uint8)
     starts, ends, _ = candidate_lines(data, 1)
     sample = [block[a:b] for a, b in zip(starts[:_SAMPLE_LINES], ends[:_SAMPLE_LINES], strict=True)]
-    good = sum(map(_is_signature, sample))
+    good = sum(map(is_signature, sample))
     return 0 < len(sample) <= 2 * good
-
-
-def _is_signature(text: bytes) -> bool:
-    try:
-        normalise(text)
-    except GrammarError:
-        return False
-    return True
 
 
 def read(source: Source) -> Iterator[ReadTask]:

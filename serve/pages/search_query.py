@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sigdir.serve.pages.reject_messages import message_for_text
-from sigdir.signatures.grammar import GrammarError, normalise
+from sigdir.signatures.grammar import GrammarError, is_signature, normalise
 from sigdir.signatures.keccak import keccak256
 
 Kind = Literal["nothing", "selector", "topic", "calldata", "address", "hex", "text", "fragment"]
@@ -73,7 +73,7 @@ def _text_query(entered: str) -> SearchQuery:
     # Stored texts contain no spaces, so the spaces of an unfinished declaration are dropped.
     fragment = _SPACE.sub("", _KEYWORD.sub("", entered, count=1)) if entered.isascii() else entered
     if "(" not in entered:
-        return SearchQuery(entered, "fragment", fragment=fragment, may_be_submitted=_is_valid(f"{entered}()"))
+        return SearchQuery(entered, "fragment", fragment=fragment, may_be_submitted=is_signature(f"{entered}()"))
     try:
         text = normalise(entered).text
     except GrammarError as error:
@@ -83,13 +83,5 @@ def _text_query(entered: str) -> SearchQuery:
             message_for_text(error.reason, entered.encode("utf-8", "replace"), error.column) if is_complete else ""
         )
         closed = entered + ")" * (entered.count("(") - entered.count(")"))
-        return SearchQuery(entered, "fragment", "", fragment, problem=problem, may_be_submitted=_is_valid(closed))
+        return SearchQuery(entered, "fragment", "", fragment, problem=problem, may_be_submitted=is_signature(closed))
     return SearchQuery(entered, "text", fragment=text, canonical=text, digest=keccak256(text.encode()))
-
-
-def _is_valid(text: str) -> bool:
-    try:
-        normalise(text)
-    except GrammarError:
-        return False
-    return True

@@ -692,3 +692,12 @@ def normalise(text: str | bytes, declared_kind: int = UNKNOWN, default_kind: int
     if reason != OK:
         raise GrammarError(REASONS[reason], place + 1, shown)
     return Signature(out[:length].decode("ascii"), collection)
+
+
+def is_signature(text: str | bytes) -> bool:
+    """Whether ``normalise`` accepts a text."""
+    try:
+        normalise(text)
+    except GrammarError:
+        return False
+    return True
