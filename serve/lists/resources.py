@@ -13,7 +13,7 @@ from sigdir.serve.http.errors import detail, field_error, not_found, reject
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.lists.paging import InvalidPage, check_page, page_of
 from sigdir.serve.lists.query import Query, parse
-from sigdir.serve.lists.selection import id_of_text, needs_scan
+from sigdir.serve.lists.selection import needs_scan
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.settings import Settings
 from sigdir.serve.texts import canonical_text
@@ -134,7 +134,7 @@ class ListResource:
 
     def _id_header(self, known: NewText) -> dict[str, str]:
         """The id of a text that is stored already; empty if it is gone from the view, as after an operator's change."""
-        id = id_of_text(self._reader.current(), known)
+        id = self._reader.current().id_of_text(known.collection, known.text, known.hash)
         return {} if id is None else {"Existing-Id": str(id)}
 
     def on_options(self, req: falcon.Request, resp: falcon.Response) -> None:

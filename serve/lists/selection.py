@@ -14,7 +14,6 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.standards import is_filtered
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.view import View
-from sigdir.warehouse.staging import NewText
 
 Array = npt.NDArray[Any]
 
@@ -134,12 +133,3 @@ def texts_with(view: View, collection: Collection, hash: bytes) -> list[str]:
     """The texts of a whole hash: the standard's first, then the oldest."""
     texts = [segment.text_at(row) for segment, rows in view.with_hash(collection, hash) for row in rows.tolist()]
     return sorted(texts, key=lambda text: is_filtered(hash, text))
-
-
-def id_of_text(view: View, wanted: NewText) -> int | None:
-    """The id of the row with this text; None if the view has none."""
-    for segment, rows in view.with_hash(wanted.collection, wanted.hash):
-        for row in rows.tolist():
-            if segment.text_at(row) == wanted.text:
-                return int(segment.ids[row])
-    return None

@@ -28,8 +28,9 @@ _MOST_ROWS = 4096  # that one scan of a segment collects
 def similar_texts(segments: Sequence[Segment], typed: str, limit: int) -> list[str]:
     """What ``typed``, a name with or without the beginning of a parameter list, may have meant; the best first.
 
-    Fewer errors come first, then names of more rows; of names that differ in case alone one is taken. A text ends with the parameters that were typed if a row has
-    them after its name. There is none for names of less than 4 or more than 64 characters, or not ASCII.
+    Fewer errors come first, then names of more rows. Of names that differ in case alone one is taken. The typed
+    parameters are kept if a row has them after its name. Names of less than 4 or more than 64 characters, and names
+    that are not ASCII, have none.
     """
     name, parenthesis, parameters = typed.partition("(")
     if not (name.isascii() and _SHORTEST <= len(name) <= _LONGEST):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -82,14 +82,22 @@ class View:
 
         Staged rows are not searched: the staging database finds them by its own index, however many there are.
         """
-        wanted = text.encode()
         files = (segment for segment in self.segments[collection] if not segment.is_staged)
-        for segment, rows in rows_with_hash(files, hash):
-            for row in rows.tolist():
-                start, end = segment.offsets[row], segment.offsets[row + 1]
-                if end - start == len(wanted) and segment.text[start:end].tobytes() == wanted:
-                    return True
-        return False
+        return next(_rows_with_text(files, text, hash), None) is not None
+
+    def id_of_text(self, collection: Collection, text: str, hash: bytes) -> int | None:
+        """The id of the row with this text, staged ones too; None if the view has none."""
+        found = next(_rows_with_text(self.segments[collection], text, hash), None)
+        return None if found is None else int(found[0].ids[found[1]])
+
+
+def _rows_with_text(segments: Iterable[Segment], text: str, hash: bytes) -> Iterator[tuple[Segment, int]]:
+    wanted = text.encode()
+    for segment, rows in rows_with_hash(segments, hash):
+        for row in rows.tolist():
+            start, end = segment.offsets[row], segment.offsets[row + 1]
+            if end - start == len(wanted) and segment.text[start:end].tobytes() == wanted:
+                yield segment, row
 
 
 class _Tail:

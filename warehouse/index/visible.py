@@ -62,7 +62,7 @@ class Visible:
         return self._file(file) if self.suppressed else file
 
     def _visible_file(self, file: DataFile) -> DataFile | None:
-        if not file.path.exists():  # vacuumed: nobody can read it, and asking for it says so
+        if not file.path.exists():  # vacuumed: whoever reads it gets the error that says so
             return file
         hidden = self._count_hidden(file)
         if hidden in (0, file.rows):
