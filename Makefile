@@ -48,7 +48,7 @@ PYTEST = $(BIN)/python -m pytest -n 4 --dist loadfile
 test: dev ## run all tests
 	$(PYTEST)
 
-test-quick: dev ## run the tests that need no browser and kill no process (a minute)
+test-quick: dev ## run the tests that need no browser and kill no process (a few minutes)
 	$(PYTEST) -m "not slow"
 
 lint: dev ## ruff and mypy, strict

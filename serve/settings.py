@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -13,8 +14,11 @@ from sigdir.warehouse.files import is_read_only
 MIB = 1 << 20
 
 SCHEMES = ("http", "https")
-HOST = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+HOST_PATTERN = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 """A name, an IPv4 or a bracketed IPv6 address, with a port or without one."""
+
+_READERS: dict[Any, Callable[[str], Any]] = {bool: lambda value: bool(int(value)), Path | None: Path}
+"""How the value of a variable is read, for types that do not read it themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +69,14 @@ class Settings:
             value = os.environ.get(f"SIGDIR_{each.name.upper()}")
             if value is not None:
                 kind = kinds[each.name]
-                given[each.name] = (
-                    bool(int(value)) if kind is bool else Path(value) if each.name == "cache" else kind(value)
-                )
+                given[each.name] = _READERS.get(kind, kind)(value)
         return cls(**given | {"write_token": write_token()})
 
 
 def is_origin(url: str) -> bool:
     """Whether ``url`` is a scheme and a host, as ``https://example.org:8443``, and nothing more."""
     scheme, _, host = url.partition("://")
-    return scheme in SCHEMES and HOST.fullmatch(host) is not None
+    return scheme in SCHEMES and HOST_PATTERN.fullmatch(host) is not None
 
 
 _WRITE_TOKEN = "SIGDIR_WRITE_TOKEN"  # noqa: S105 - the name of the variable

@@ -1,6 +1,6 @@
-"""Who may store: nobody on a read-only server, holders of the token where one is set, else everybody.
+"""Who may store: nobody on a read-only server, holders of the token if one is set, otherwise everybody.
 
-``Negotiation`` asks before it runs a POST of any resource that is marked ``stores``.
+``Negotiation`` checks this before a POST of any resource that ``stores`` marks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _REALM = "signature directory"
 
 @dataclass(frozen=True, slots=True)
 class WriteAccess:
-    """``token`` is empty if none is asked for."""
+    """An empty ``token`` means that storing needs none."""
 
     read_only: bool = False
     token: str = field(default="", repr=False)

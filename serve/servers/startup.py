@@ -22,7 +22,8 @@ _REPORT_SECONDS = 2.0
 def open_app(settings: Settings, counts: Counts | None = None) -> Any:
     """The WSGI application over the warehouse of the settings, counted, and logged if they ask for it.
 
-    Without ``counts`` of a server's workers it counts for this process alone. Builds missing indexes and reports progress on standard error. Raises WarehouseError, OSError.
+    Without ``counts``, the memory that a server's workers share, it counts for this process alone. Builds missing
+    indexes and reports progress on standard error. Raises WarehouseError, OSError.
     """
     paths = Paths(settings.warehouse.absolute(), settings.cache if settings.on_read_only_media else None)
     if settings.on_read_only_media and settings.cache is None:
