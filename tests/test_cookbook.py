@@ -57,7 +57,7 @@ class Rows:
         return Counter(text.partition("(")[0] for text in [*self.texts, *self.events])
 
 
-@pytest.fixture(scope="module", params=["samples", "corpora"])
+@pytest.fixture(scope="module", params=["samples", pytest.param("corpora", marks=pytest.mark.long)])
 def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     """A warehouse of the sample, or of the real corpora."""
     source = ROOT / "samples" if request.param == "samples" else CORPORA

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ROOT, import_files
 from tests.second_machine import SHAPES, round_trips
 from tests.warehouse.support import call_command
@@ -14,6 +16,7 @@ def in_this_process(*arguments: str) -> None:
     assert result.exit_code == 0, result.stderr
 
 
+@pytest.mark.long
 def test_the_samples_come_back_through_every_shape(tmp_path: Path) -> None:
     """The rows of the samples survive each shape; `python -m tests.second_machine` tries the real corpora."""
     more = tmp_path / "more.txt"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sigdir.signatures.collections import EVENT_SIGNATURES
 from tests.clients.support import (
     FORGE,
@@ -29,6 +31,7 @@ contract Forged {
 """
 
 
+@pytest.mark.long
 def test_selectors_upload(front: Front, server: Server, tmp_path: Path) -> None:
     """Functions, events and errors of a compiled contract are stored, structs spelled out."""
     need(FORGE, "node")

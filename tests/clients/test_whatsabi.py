@@ -28,6 +28,7 @@ def looked_up(front: Front, *lookups: tuple[str, str, str]) -> Any:
     return json.loads(front.run("node", HERE / "whatsabi.mjs", json.dumps(lookups)))
 
 
+@pytest.mark.long
 def test_lookups(front: Front) -> None:
     """whatsabi finds texts by OpenChain's dialect, by 4byte's, and by its default, which tries one after the other."""
     assert looked_up(

@@ -1280,6 +1280,7 @@ def dumps(draw: st.DrawFn) -> bytes:
 _USUAL = b'{"selector": "0xa9059cbb", "abi": {"name": "transfer", "type": "function", "inputs": []}}'
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(data=dumps())
 def test_columns_equal_rows(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:

@@ -137,6 +137,7 @@ def bomb(packer: str, unit: bytes, size: int, before: bytes = b"") -> bytes:
     return pack(before) + pack(unit * (16 * MIB // len(unit))) * (size // (16 * MIB))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("packer", FAST_COMPRESSORS)
 def test_a_bomb_of_zeros_is_one_reject(tmp_path: Path, bounded: Import, packer: str) -> None:
     """With every compression, it is one line that is too long, and is never in memory as a whole."""
@@ -158,6 +159,7 @@ def test_a_frame_of_a_gigabyte_is_one_reject(tmp_path: Path, bounded: Import) ->
     assert outcome.totals == (1, 0, 0, 1)
 
 
+@pytest.mark.long
 def test_a_gigabyte_of_newlines_is_nothing(tmp_path: Path, bounded: Import) -> None:
     """Blank lines are no candidates, however many there are."""
     path = tmp_path / "lines.txt.zst"

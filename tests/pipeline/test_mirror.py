@@ -156,6 +156,7 @@ def test_killed_in_the_middle_of_a_walk_it_goes_on_and_misses_nothing(original: 
     assert report.requests <= -(-len(found) // 100) - pages + 3 + 1
 
 
+@pytest.mark.long
 def test_killed_at_any_step_it_goes_on(original: Server, way: Way, warehouse: Path) -> None:
     for fault in ("spooled", "imported", "committed", "spooled"):
         with started(original, warehouse, way, 1000, fault) as process:
@@ -300,6 +301,7 @@ def test_a_restored_backup_goes_on_mirroring(warehouse: Path, tmp_path: Path) ->
         assert len(asked) == 1
 
 
+@pytest.mark.long
 def test_a_copy_taken_while_rows_are_posted_and_imported(
     original: Server, way: Way, warehouse: Path, tmp_path: Path
 ) -> None:

@@ -1370,6 +1370,7 @@ abi_entries = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @thorough
 @given(st.lists(abi_entries, max_size=3), st.lists(json_values, max_size=2))
 def test_no_abi_is_a_server_error(make_app: Callable[..., Any], entries: list[Any], inputs: list[Any]) -> None:
@@ -1403,6 +1404,7 @@ def test_no_body_is_a_server_error(make_app: Callable[..., Any], path: str, body
     assert_answered(make_app, path, body, content_type)
 
 
+@pytest.mark.slow
 @thorough
 @given(
     st.sampled_from([SIGNATURES_PATH, EVENTS_PATH]),

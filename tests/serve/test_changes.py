@@ -268,6 +268,8 @@ class Traffic:
             self.mirrors[collection] += rows
             if is_last and not more:
                 return
+            if not rows:
+                time.sleep(0.01)
 
     def await_posts(self, rows: int = 2) -> None:
         """Return when some more rows have been POSTed."""
@@ -275,6 +277,7 @@ class Traffic:
         until(lambda: sum(self._posted) >= wanted or any(poster.done() for poster in self._posters), "POSTs")
 
 
+@pytest.mark.long
 def test_a_mirror_has_every_row_once_whatever_is_posted_imported_and_killed(tmp_path: Path) -> None:
     """Mirrors of both collections beside POSTs, folds, imports, and imports that are killed.
 

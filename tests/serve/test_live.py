@@ -362,6 +362,7 @@ def writer(port: int, texts: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]
             process.kill()
 
 
+@pytest.mark.long
 def test_writers_in_several_processes_and_a_kill(tmp_path: Path) -> None:
     """Two writers, an import and a fold with overlapping texts store each text once, with ids that rise;
     after kill -9 of the whole server every acknowledged row is there, unchanged."""

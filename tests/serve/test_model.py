@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import falcon.testing
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -399,7 +400,7 @@ def _abi_entry(collection: Collection, text: str) -> Record:
     return {"type": "event" if collection == EVENT_SIGNATURES else "function", "name": name, "inputs": inputs}
 
 
-TestDirectory = Directory.TestCase
+TestDirectory = pytest.mark.long(Directory.TestCase)
 TestDirectory.__doc__ = "The directory is what its model is, whatever is done to it in whatever order."
 TestDirectory.settings = settings(
     max_examples=15, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)

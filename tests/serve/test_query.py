@@ -472,6 +472,7 @@ def passes(row: Row, given_: dict[str, str]) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collection", [SIGNATURES, EVENT_SIGNATURES])
 @settings(deadline=None, max_examples=200)
 @given(data=st.data(), given_=filters(), oldest_first=st.booleans())

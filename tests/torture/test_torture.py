@@ -23,6 +23,7 @@ TEXTS = [f"f{number}(uint256)" for number in range(5)]
 ROWS = [Row(number + 1, 1_000_000 + number, text, keccak256(text.encode())[:4]) for number, text in enumerate(TEXTS)]
 
 
+@pytest.mark.long
 def test_nothing_is_lost_in_two_rounds(tmp_path: Path) -> None:
     """Two rounds of `make torture`: a server, imports and folds, killed as the seed says."""
     command = [

@@ -292,6 +292,7 @@ def posting(port: int) -> Iterator[list[Client]]:
             client.join()
 
 
+@pytest.mark.long
 def test_a_backup_of_a_server_under_load_has_every_acknowledged_row(tmp_path: Path, copy: Paths) -> None:
     """Backups into one folder while rows are POSTed and folded and a file is imported have all earlier rows."""
     warehouse = tmp_path / "warehouse"

@@ -620,6 +620,7 @@ def finished(process: subprocess.Popen[str]) -> str:
     return output
 
 
+@pytest.mark.long
 def test_compactors_and_importers_in_processes(base: Base, tmp_path: Path) -> None:
     """Two compactors, an import and a fold run at once: no row is lost or doubled."""
     paths = base.copy(tmp_path)
@@ -656,6 +657,7 @@ def test_no_wait_ends_a_second_compactor(base: Base, tmp_path: Path) -> None:
     assert "is held by process" in result.stderr
 
 
+@pytest.mark.long
 def test_a_reader_sees_every_row_once_while_files_change(paths: Paths) -> None:
     """A thread that reads during folds, compactions and vacuums sees every row once, in id order."""
     publish(paths, names("old", 300))

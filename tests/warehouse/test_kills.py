@@ -250,6 +250,7 @@ def started_import(paths: Paths, *files: Path) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "share", [(part + random.Random(part).random()) / RANDOM_KILLS for part in range(RANDOM_KILLS)], ids="{:.2f}".format
 )
@@ -376,6 +377,7 @@ def test_a_full_disk_leaves_the_earlier_version(
     assert_clean(paths)
 
 
+@pytest.mark.long
 def test_an_import_fails_in_one_line_wherever_the_disk_is_full(base: Base, disk: Disk) -> None:
     """For any amount of free space, the import is whole or ends with status 2 and one line."""
     for kibibytes in (*range(0, 96, 16), *range(96, 1024, 4)):

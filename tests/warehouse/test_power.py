@@ -208,6 +208,7 @@ def import_case(folder: Path, rows: int, prepare: Callable[[Path], None]) -> tup
     return disk, calls, lines, before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("served", [False, True], ids=["plain", "served"])
 def test_an_import_survives_power_loss(tmp_path: Path, memory: Path, served: bool) -> None:
     """Earlier rows stay; a reported import is whole, and an unreported one can be run again."""

@@ -434,6 +434,7 @@ def server_look(paths: Paths) -> Callable[[], pa.Table]:
     return look
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("open_look", [plain_look, server_look])
 def test_a_reader_loses_no_row_while_others_publish_and_post(
     paths: Paths, open_look: Callable[[Paths], Callable[[], pa.Table]]

@@ -345,6 +345,7 @@ def test_a_second_process_sees_what_is_committed(path: Path, staging: Staging) -
     assert [(r.id, r.created_at, r.text) for r in rows_of(staging)[1:]] == done
 
 
+@pytest.mark.slow
 def test_two_processes_lose_and_repeat_nothing(path: Path, staging: Staging) -> None:
     """Two processes stage at once, with half of the texts in common: each text gets one id, in order."""
     common = [f"f{number}()" for number in range(100)]

@@ -333,6 +333,7 @@ steps = st.one_of(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(steps, min_size=5, max_size=14))
 def test_rows_survive_any_sequence_of_commands(commands: list[tuple[Any, ...]]) -> None:

@@ -160,6 +160,7 @@ def test_folded_rows_in_staging_are_no_finding(paths: Paths) -> None:
     assert report["staged"] == {SIGNATURES: 0, EVENT_SIGNATURES: 0}
 
 
+@pytest.mark.long
 def test_verify_is_clean_while_others_write(tmp_path: Path) -> None:
     """Verify finds nothing while one process imports, another folds, and rows are staged."""
     own = Paths(tmp_path / "busy")
