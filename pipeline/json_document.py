@@ -33,7 +33,7 @@ def parse_document(name: str, raw: bytes) -> Any:
     if sum(map(raw.count, (b",", b"[", b"{"))) > DOCUMENT_VALUES:
         raise BadInput(name, f"a JSON document of over {DOCUMENT_VALUES:,} values; use JSON lines")
     try:
-        return json.loads(raw.decode(), object_pairs_hook=_object)
+        return json.loads(_single_braces(raw).decode(), object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise BrokenJSON(name, f"broken JSON: {error.msg}", f"line {error.lineno} column {error.colno}") from None
     except UnicodeDecodeError as error:
@@ -42,6 +42,12 @@ def parse_document(name: str, raw: bytes) -> Any:
         raise BrokenJSON(name, "JSON nested too deeply") from None
     except ValueError as error:  # an integer of thousands of digits
         raise BrokenJSON(name, f"broken JSON: {error}") from None
+
+
+def _single_braces(raw: bytes) -> bytes:
+    """Etherscan puts a second pair of braces around a standard JSON input."""
+    stripped = raw.strip() if raw.lstrip()[:2] == b"{{" else b""
+    return stripped[1:-1] if stripped.endswith(b"}}") else raw
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

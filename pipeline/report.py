@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from sigdir.pipeline.sections import Sections
 from sigdir.signatures.collections import COLLECTIONS, Collection
 
 COUNTS = ("read", "imported", "duplicate", "rejected")
@@ -27,10 +28,14 @@ class FileReport:
     reasons: Counter[str] = field(default_factory=Counter)
     file_names: Sequence[str] | None = None
     """For hash-named files read as one input: the file name of each line."""
+    sections: Sections = field(default_factory=Sections)
+    """The sources inside this input."""
 
     def place(self, line: int) -> tuple[str, int]:
         """The file, and the line in it, of a line of this input."""
-        return (self.path, line) if self.file_names is None else (f"{self.path}/{self.file_names[line - 1]}", 1)
+        if self.file_names is not None:
+            return f"{self.path}/{self.file_names[line - 1]}", 1
+        return self.sections.place(line) or (self.path, line)
 
     @property
     def imported(self) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.json_document import parse_document
+from sigdir.pipeline.sections import Sections
 from sigdir.pipeline.streams import READ_BYTES, UNPACK_ERRORS, StoredBytes, reason_of, unpacked
 from sigdir.warehouse.parallel import in_background
 
@@ -58,9 +59,11 @@ class Source:
         self.size = size if size is not None else 0 if path == STDIN else os.path.getsize(path)
         self.file_names: Sequence[str] | None = None
         """For hash-named files read as one input: the name of the file of each line read so far."""
+        self.sections = Sections()
+        """The sources that were found inside, as in a standard JSON input."""
         self._stream_of = stream
         self._unpacked_bytes = 0
-        self._document: Any = None
+        self._parsed: dict[Callable[..., Any], Any] = {}
 
     @contextmanager
     def open(self, advance: Callable[[int], None]) -> Iterator[None]:
@@ -183,9 +186,13 @@ class Source:
 
     def document(self) -> Any:
         """The input as one JSON document, parsed once. Raises BadInput or BrokenJSON."""
-        if self._document is None:
-            self._document = (parse_document(self.name, self.read_all("JSON document", "; use JSON lines")),)
-        return self._document[0]
+        return self.parsed(parse_document, "JSON document", "; use JSON lines")
+
+    def parsed(self, parse: Callable[[str, bytes], Any], what: str, advice: str = "") -> Any:
+        """The value that ``parse`` makes of the input's name and content, made once. Raises BadInput as read_all does."""
+        if parse not in self._parsed:
+            self._parsed[parse] = parse(self.name, self.read_all(what, advice))
+        return self._parsed[parse]
 
     @contextmanager
     def seekable(self) -> Iterator[BinaryIO]:

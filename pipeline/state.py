@@ -58,7 +58,7 @@ class ImportState(AbstractContextManager["ImportState"]):
     def add_input(self, source: Source, format: str) -> FileReport:
         """Number an input. Its candidates carry the number."""
         source.number = len(self._inputs)
-        report = FileReport(source.name, format, file_names=source.file_names)
+        report = FileReport(source.name, format, file_names=source.file_names, sections=source.sections)
         self._inputs[source.number] = report
         return report
 
@@ -125,7 +125,7 @@ class ImportState(AbstractContextManager["ImportState"]):
 def _reject_table(file: FileReport, rejected: Rejected) -> pa.Table:
     """The rejected rows with the columns of REJECT_SCHEMA."""
     reasons = pa.DictionaryArray.from_arrays(rejected.reasons.astype(np.int8), list(REASONS))
-    if file.file_names is None:
+    if file.file_names is None and not file.sections:
         same_name = np.zeros(len(rejected.text), np.int32)
         names, lines = pa.DictionaryArray.from_arrays(same_name, [file.path]), rejected.lines
     else:

@@ -1,4 +1,9 @@
-"""ABI JSON: a list of entries. ``sigdir.signatures.abi`` reads one entry."""
+"""ABIs: a JSON list of entries, or of declarations in words. ``sigdir.signatures.abi`` reads one entry.
+
+Lists of other things look alike. The tools of language models are `{"type": "function", "name": ...}`, so a list
+is an ABI only if an entry has all fields that the specification demands. The ABIs of Starknet have these fields too,
+but not Ethereum's selectors, so their entries are rejects.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,14 @@ from typing import Any
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.documents import is_document
+from sigdir.pipeline.formats.human_readable import declaration_entry, is_declaration, structs_of
 from sigdir.pipeline.source import Source
-from sigdir.signatures.abi import abi_entries
-from sigdir.signatures.candidates import Candidates, pack
+from sigdir.signatures.abi import abi_entry, has_no_selector, rejected_entry
+from sigdir.signatures.candidates import Candidates, Entry, pack
+
+_SAMPLE = 8
+_KINDS = frozenset(["function", "event", "error", "constructor", "fallback", "receive"])
+_STARKNET_KINDS = frozenset(["struct", "interface", "impl", "l1_handler", "enum"])
 
 
 def looks_like(source: Source) -> bool:
@@ -17,15 +27,68 @@ def looks_like(source: Source) -> bool:
 
 
 def is_abi(value: Any) -> bool:
-    """Whether a JSON value is a list whose first members are ABI entries."""
-    return isinstance(value, list) and all(
-        isinstance(entry, dict) and ("type" in entry or "inputs" in entry) and "text_signature" not in entry
-        for entry in value[:8]
-    )
+    """Whether a JSON value is a list of objects or declarations, and one of them is surely an entry of an ABI."""
+    if not isinstance(value, list):
+        return False
+    return all(isinstance(item, dict) or is_declaration(item) for item in value[:_SAMPLE]) and any(map(is_entry, value))
+
+
+def is_labelled_abi(value: Any) -> bool:
+    """The same for a list that the document calls an ABI: it may be empty, and its entries may lack fields."""
+    return isinstance(value, list) and (any(map(is_entry, value)) or all(map(_has_fields, value[:_SAMPLE])))
+
+
+def is_entry(value: Any) -> bool:
+    """Whether a JSON value is an entry of an ABI, and can be nothing else."""
+    if not isinstance(value, dict):
+        return is_declaration(value)
+    kind, inputs = value.get("type"), value.get("inputs")
+    if kind is None:  # before ABIs had types
+        has_shape = isinstance(value.get("name"), str) and ("outputs" in value or "constant" in value)
+    else:
+        has_shape = isinstance(kind, str) and kind in _KINDS
+    if has_no_selector(kind) and inputs is None:
+        return "stateMutability" in value or "payable" in value
+    return has_shape and isinstance(inputs, list) and all(map(_is_parameter, inputs))
+
+
+def _has_fields(value: Any) -> bool:
+    return isinstance(value, dict) and ("type" in value or "inputs" in value) and "text_signature" not in value
+
+
+def _is_parameter(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("type"), str)
+
+
+def is_starknet(entry: Any) -> bool:
+    """Whether an entry of an ABI is one of Starknet's: a kind or a type that Ethereum does not have."""
+    if not isinstance(entry, dict):
+        return False
+    kind = entry.get("type")
+    if isinstance(kind, str) and kind in _STARKNET_KINDS:
+        return True
+    lists = (entry.get("inputs"), entry.get("outputs"))
+    types = (item["type"] for items in lists if isinstance(items, list) for item in items if _is_parameter(item))
+    return any("::" in kind or kind.startswith("felt") for kind in types)
 
 
 def read(source: Source) -> Iterator[Candidates]:
     document = source.document()
     if not isinstance(document, list):
         raise BadInput(source.name, "not a JSON list of ABI entries")
-    return pack(abi_entries(document), source.number)
+    return pack(entries_of(document), source.number)
+
+
+def entries_of(abi: list[Any]) -> Iterator[Entry]:
+    """The candidates of an ABI, numbered from 1."""
+    if any(map(is_starknet, abi)):
+        yield from (rejected_entry(item, number) for number, item in enumerate(abi, 1))
+        return
+    structs = structs_of(abi)
+    for number, item in enumerate(abi, 1):
+        if is_declaration(item):
+            entry = declaration_entry(item, number, structs)
+            if entry is not None:
+                yield entry
+        elif not (isinstance(item, dict) and has_no_selector(item.get("type"))):
+            yield abi_entry(item, number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sigdir.pipeline.formats.json_lines import first_object
+from sigdir.pipeline.formats.json_lines import first_value
 from sigdir.pipeline.source import Source
 
 
@@ -17,4 +17,4 @@ def is_document(source: Source, opening: str = "{[") -> bool:
     if not is_json(source, opening):
         return False
     several_lines = b"\n" in source.head.strip()
-    return not (several_lines and first_object(source) is not None)
+    return not (several_lines and first_value(source) is not None)

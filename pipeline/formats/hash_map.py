@@ -19,20 +19,30 @@ from sigdir.signatures.candidates import Candidates, Entry, pack
 
 
 def looks_like(source: Source) -> bool:
-    if not is_document(source, "{"):
-        return False
-    document = source.document()
-    return bool(document) and all(parse_hash(key) for key in islice(document, 8))
+    return is_document(source, "{") and is_map(source.document())
+
+
+def is_map(value: Any) -> bool:
+    """Whether a JSON value is an object whose first members are hashes with texts. The number of a chain may look
+    like a hash, so the texts count too."""
+    first = list(islice(members(value), 8)) if isinstance(value, dict) else []
+    return bool(first) and all(parse_hash(key) for key, _ in first) and not any(_holds_more(text) for _, text in first)
+
+
+def _holds_more(text: Any) -> bool:
+    """Whether it is no text and no list of texts, but an object or a list of objects."""
+    return isinstance(text, dict) or (isinstance(text, list) and any(isinstance(item, dict | list) for item in text))
 
 
 def read(source: Source) -> Iterator[Candidates]:
     document = source.document()
     if not isinstance(document, dict):
         raise BadInput(source.name, "not a JSON object from hash to text")
-    return pack(_entries(document), source.number)
+    return pack(entries(document), source.number)
 
 
-def _entries(document: dict[str, Any]) -> Iterator[Entry]:
+def entries(document: dict[str, Any]) -> Iterator[Entry]:
+    """The candidates of a map, numbered from 1."""
     number = 0
     for key, value in members(document):
         declared = parse_hash(key)

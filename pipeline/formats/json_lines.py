@@ -12,8 +12,8 @@ from sigdir.signatures.candidates import Entry
 from sigdir.signatures.grammar import BAD_ENTRY
 
 
-def first_object(source: Source) -> dict[str, Any] | None:
-    """The first line's object; None if the first line is not a JSON object."""
+def first_value(source: Source) -> dict[str, Any] | list[Any] | None:
+    """The first line's object or list; None if the first line is neither."""
     line = source.first_line()
     if line is None:
         return None
@@ -21,6 +21,12 @@ def first_object(source: Source) -> dict[str, Any] | None:
         value = orjson.loads(line)
     except orjson.JSONDecodeError:
         return None
+    return value if isinstance(value, dict | list) else None
+
+
+def first_object(source: Source) -> dict[str, Any] | None:
+    """The first line's object; None if the first line is not a JSON object."""
+    value = first_value(source)
     return value if isinstance(value, dict) else None
 
 

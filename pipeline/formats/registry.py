@@ -16,19 +16,20 @@ from sigdir.pipeline.archive import is_archive
 from sigdir.pipeline.errors import BadInput, BrokenJSON
 from sigdir.pipeline.formats import (
     abi,
-    artifact,
     csv,
     etherface,
     foundry_cache,
     hash_map,
+    javascript,
+    json_contracts,
     openchain,
     panoramix,
     parquet,
     rows,
+    selector_table,
     solc_hashes,
     solidity,
     sqlite,
-    standard_json,
     text,
     tree,
 )
@@ -72,18 +73,19 @@ FORMATS = (
     Format("rows", "4byte.directory rows, as JSON lines or API pages", rows.looks_like, rows.read, (".jsonl", ".ndjson")),
     Format("map", "a JSON object from hash to text, as in 4byte.json", hash_map.looks_like, hash_map.read),
     Format("foundry-cache", "Foundry's signature cache", foundry_cache.looks_like, foundry_cache.read),
-    Format("standard-json", "solc's standard JSON output", standard_json.looks_like, standard_json.read),
-    Format("artifact", "Hardhat, Truffle and Foundry artifacts", artifact.looks_like, artifact.read),
-    Format("abi", "ABI JSON", abi.looks_like, abi.read, (".abi",)),
+    Format("abi", "ABI JSON, or a JSON list of declarations in words", abi.looks_like, abi.read, (".abi",)),
+    Format("json", "JSON with ABIs, method identifiers or sources inside: artifacts, build-infos, Etherscan's answers", json_contracts.looks_like, json_contracts.read),
+    Format("javascript", "JavaScript and TypeScript with ABIs: TypeChain, wagmi, parseAbi", javascript.looks_like, javascript.read),
     Format("openchain", "lines 0xhash,signature", openchain.looks_like, openchain.read),
     Format("solc-hashes", "the output of solc --hashes", solc_hashes.looks_like, solc_hashes.read),
+    Format("table", "the tables of forge inspect and forge selectors list", selector_table.looks_like, selector_table.read),
     Format("etherface", "Etherface's CSV with columns text and hash", etherface.looks_like, etherface.read),
     Format("csv", "CSV with a header that names the text column", csv.looks_like, csv.read, (".csv",)),
     Format("text", "one signature or declaration per line", text.looks_like, text.read, (".txt", ".text", ".sig")),
 )  # fmt: skip
 
 # Never read as plain text, although a few of their lines may parse as signatures.
-_NOT_TEXT = (".vy", ".md", ".py", ".js", ".ts", ".go", ".rs")
+_NOT_TEXT = (".vy", ".md", ".py", ".go", ".rs")
 _JSON = (".json", ".jsonl", ".ndjson", ".abi")
 _PACKED = (".gz", ".xz", ".zst", ".bz2")
 
@@ -102,6 +104,8 @@ def detect(source: Source) -> Format | None:
         name = name.removesuffix(ending)
     if os.path.splitext(name)[1] in _NOT_TEXT or is_archive(source):  # an archive inside an archive
         return None
+    if javascript.is_javascript(source):  # never anything else
+        return by_name("javascript") if javascript.looks_like(source) else None
     if source.head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise BadInput(source.name, "UTF-16 text; write it as UTF-8")
     try:

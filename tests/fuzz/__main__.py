@@ -26,6 +26,7 @@ INSTRUMENTED = {
         "sigdir.pipeline.source",
         "sigdir.pipeline.streams",
         "sigdir.pipeline.json_document",
+        "sigdir.pipeline.sections",
         "sigdir.signatures.candidates",
         "sigdir.pipeline.formats",
     ],

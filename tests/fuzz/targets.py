@@ -33,6 +33,7 @@ from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from tests.pipeline.support import COMPRESSORS
 from tests.pipeline.test_formats import SAMPLES
+from tests.pipeline.test_samples import SAMPLES as DOCUMENTED
 
 
 def grammar(data: bytes) -> None:
@@ -71,7 +72,7 @@ def _folder() -> Path:
     return Path(folder)
 
 
-_ENDINGS = ("", ".txt", ".json", ".jsonl", ".csv", ".abi", ".sol", ".parquet", ".bz2")
+_ENDINGS = ("", ".txt", ".json", ".jsonl", ".csv", ".abi", ".sol", ".parquet", ".bz2", ".ts")
 
 
 def readers(data: bytes) -> None:
@@ -148,6 +149,9 @@ def seeds(name: str) -> Iterator[bytes]:
             yield bytes([_DETECTED]) + raw
             yield bytes([_FORMAT_NUMBERS[reading.format]]) + raw
             yield from (bytes([_DETECTED]) + pack(raw[:500]) for pack in COMPRESSORS.values())
+        for sample in DOCUMENTED:
+            yield bytes([_DETECTED]) + sample.data.encode()
+            yield bytes([_FORMAT_NUMBERS[sample.format]]) + sample.data.encode()
     else:
         for number, field in enumerate(("text_signature", "text_signature", "contract_abi", "source_code")):
             yield bytes([number]) + json.dumps({field: "[]"}).encode()

@@ -363,7 +363,7 @@ TRUFFLE = json.dumps(
     },
     indent=2,
 )  # fmt: skip
-ARTIFACT_READING = Reading("artifact", [TRANSFER, "totalSupply()"], [MOVED], [TOKEN_REJECT])
+ARTIFACT_READING = Reading("json", [TRANSFER, "totalSupply()"], [MOVED], [TOKEN_REJECT])
 # One line, and the texts of the functions once more with their selectors.
 FOUNDRY = json.dumps(
     {
@@ -377,7 +377,7 @@ FOUNDRY = json.dumps(
     }
 )  # fmt: skip
 FOUNDRY_READING = Reading(
-    "artifact",
+    "json",
     [TRANSFER, "totalSupply()", "totalSupply()", TRANSFER],
     [MOVED],
     [
@@ -437,7 +437,7 @@ STANDARD_JSON = (DATA / "Token.json").read_text()
 _CLOSED, _PLACE = "Closed((address,uint128,uint8[2]))", "place((address,uint128,uint8[2]),uint8)"
 _PLACED, _RAW = "Placed((address,uint128,uint8[2]),uint8)", "Raw(bytes)"
 STANDARD_JSON_READING = Reading(
-    "standard-json",
+    "json",
     [_CLOSED, TRANSFER, TRANSFER, _CLOSED, "Denied(address)", *([_PLACE, "placed(address,uint8)", TRANSFER] * 2)],
     [MOVED, _PLACED, _RAW, MOVED],
     [Reject("library_type", "insert(Book.Order storage,uint256)", 8, 2)],
@@ -558,6 +558,22 @@ MYTHRIL_READING = Reading(
     ],
 )
 
+# As `forge selectors list` prints it.
+TABLE = f"""\
+Token
+
+╭----------+---------------------------+------------╮
+| Type     | Signature                 | Selector   |
++===================================================+
+| Function | {TRANSFER} | 0xa9059cbb |
+|----------+---------------------------+------------|
+| Event    | {MOVED} | {topic(MOVED)} |
+|----------+---------------------------+------------|
+| Error    | approve(address,uint256)  | 0xa9059cbb |
+╰----------+---------------------------+------------╯
+"""
+TABLE_READING = Reading("table", [TRANSFER], [MOVED], [Reject("hash_mismatch", "approve(address,uint256)", 0, 10)])
+
 SAMPLES: dict[str, tuple[str | bytes, Reading]] = {
     "text": (TEXT, TEXT_READING),
     "4byte.json": (FOURBYTE, FOURBYTE_READING),
@@ -578,10 +594,11 @@ SAMPLES: dict[str, tuple[str | bytes, Reading]] = {
     "standard json": (STANDARD_JSON, STANDARD_JSON_READING),
     "solc hashes": (SOLC_HASHES, SOLC_HASHES_READING),
     "foundry cache": (FOUNDRY_CACHE, FOUNDRY_CACHE_READING),
+    "table": (TABLE, TABLE_READING),
     "etherface": (ETHERFACE, ETHERFACE_READING),
     "mythril": (MYTHRIL, MYTHRIL_READING),
 }
-OF_LINES = ["text", "openchain", "csv", "rows, lines", "panoramix", "solc hashes", "etherface"]
+OF_LINES = ["text", "openchain", "csv", "rows, lines", "panoramix", "solc hashes", "etherface", "table"]
 AS_TEXT = [name for name, (data, _) in SAMPLES.items() if isinstance(data, str)]
 
 
@@ -609,7 +626,7 @@ def test_format_may_be_named(read: Read, name: str) -> None:
 
 def test_every_format_has_a_sample() -> None:
     """Every format in the table has a sample here, except those that are recognised by file names."""
-    by_content = {format.name for format in FORMATS} - {"tree", "solidity"}
+    by_content = {format.name for format in FORMATS} - {"tree", "solidity", "javascript"}
     assert {expected.format for _, expected in SAMPLES.values()} == by_content
 
 
@@ -912,7 +929,7 @@ def test_repeated_keys_are_all_read(read: Read) -> None:
     assert read("map", f"{{{collision}}}") == Reading("map", [TRANSFER, "many_msg_babbage(bytes1)"], [], rejects)
     identifiers = '{"abi": [], "methodIdentifiers": {"a()": "0dbe671f", "a()": "0dbe671f", "a()": "0dbe6720"}}'
     rejects = [Reject("hash_mismatch", "a()", 0, 3)]
-    assert read("artifact", identifiers) == Reading("artifact", ["a()", "a()"], [], rejects)
+    assert read("json", identifiers) == Reading("json", ["a()", "a()"], [], rejects)
 
 
 @pytest.mark.parametrize("written", ["0xa9059cbb", "a9059cbb", "0XA9059CBB", "A9059CBB"])
@@ -976,7 +993,7 @@ def test_entries_of_each_type(read: Read, type: Any, texts: list[str]) -> None:
     """Functions, errors and entries without a type are candidates; entries without a selector are not."""
     entry = {"type": type, "name": "f", "inputs": [parameter("uint256")]}
     entry = {key: value for key, value in entry.items() if value is not MISSING}
-    assert read("abi", json.dumps([entry])) == Reading("abi", texts)
+    assert read("input", json.dumps([entry]), "abi") == Reading("abi", texts)
 
 
 BAD_ENTRIES: list[Any] = [
@@ -1069,13 +1086,13 @@ def test_lone_surrogate_is_one_reject(read: Read) -> None:
 def test_abi_as_a_string_of_json(read: Read) -> None:
     """An ABI written as a string, as some tools do, is read like a list."""
     artifact = {"contractName": "Token", "abi": json.dumps(TOKEN_ABI)}
-    assert read("artifact", json.dumps(artifact)) == ARTIFACT_READING
+    assert read("json", json.dumps(artifact)) == ARTIFACT_READING
 
 
 def test_artifact_without_entries(read: Read) -> None:
     """A contract with an empty ABI has no candidates and is no error."""
     empty = {"_format": "hh-sol-artifact-1", "contractName": "Context", "abi": [], "bytecode": "0x"}
-    assert read("Context.json", json.dumps(empty, indent=2)) == Reading("artifact")
+    assert read("Context.json", json.dumps(empty, indent=2)) == Reading("json")
     assert read("Context.abi", "[]") == Reading("abi")
 
 
@@ -1084,8 +1101,8 @@ def test_artifact_without_entries(read: Read) -> None:
     [
         ("map", "[]", "not a JSON object from hash to text"),
         ("abi", "{}", "not a JSON list of ABI entries"),
-        ("artifact", "[]", "no list under abi"),
-        ("artifact", '{"abi": {}}', "no list under abi"),
+        ("json", "[]", "no ABI, no identifiers and no sources inside"),
+        ("json", '{"abi": {}}', "no ABI, no identifiers and no sources inside"),
         ("csv", "id,name\n", "line 1: no column is named text_signature or signature"),
         ("parquet", "PAR1", "broken Parquet"),
         ("rows", "[1,\n2,,\n3]", "line 2 column 3: broken JSON"),

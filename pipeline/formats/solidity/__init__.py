@@ -43,7 +43,7 @@ from sigdir.signatures.candidates import ReadTask
 
 __all__ = ["MAX_TOKENS", "Project", "declarations", "has_too_many_tokens", "looks_like", "read"]
 
-_ENDING = re.compile(r"\.sol(\.(gz|xz|zst|bz2))?\Z", re.IGNORECASE)
+_ENDING = re.compile(r"\.sol(\.txt)?(\.(gz|xz|zst|bz2))?\Z", re.IGNORECASE)
 
 
 def looks_like(source: Source) -> bool:

@@ -1,0 +1,42 @@
+"""JavaScript and TypeScript with ABIs in them: TypeChain's factories, wagmi's output, `parseAbi([...])`.
+
+Lists and objects that are written out are read, nothing is run: see ``javascript_literals.py``. What a spread, a
+variable or a call puts into an ABI stands elsewhere; it is one reject, as is an entry with such a part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.javascript_literals import parse_literals
+from sigdir.pipeline.formats.json_contracts import holds_something, read_value
+from sigdir.pipeline.source import Source
+from sigdir.signatures.candidates import ReadTask
+
+_ENDING = re.compile(r"\.[cm]?[jt]sx?(\.(gz|xz|zst|bz2))?\Z", re.IGNORECASE)
+_SIGN = re.compile(rb"""\binputs\\?["']?\s*:|["'`](?:function|event|error)\s+[\w$]+\s*\(""")
+"""What a source with an ABI has somewhere. A source without it, as most are, is not parsed."""
+
+
+def is_javascript(source: Source) -> bool:
+    """Whether a file's name is that of JavaScript or TypeScript."""
+    return _ENDING.search(source.path) is not None
+
+
+def looks_like(source: Source) -> bool:
+    """By its name and by an ABI in it, because a source may begin with anything."""
+    return is_javascript(source) and holds_something(source, source.parsed(_literals, "JavaScript source"))
+
+
+def read(source: Source) -> Iterator[ReadTask]:
+    value = source.parsed(_literals, "JavaScript source")
+    if not holds_something(source, value):
+        raise BadInput(source.name, "no ABI inside")
+    return read_value(source, value)
+
+
+def _literals(name: str, raw: bytes) -> Any:
+    return parse_literals(name, raw) if _SIGN.search(raw) else None

@@ -1,0 +1,84 @@
+"""JSON with ABIs, identifiers or sources anywhere inside: one document, or one value a line.
+
+Build-infos of Hardhat and Foundry, artifacts, standard JSON input and output, combined JSON, metadata, Etherscan's
+answers, deployments, manifests, lists and maps of ABIs: ``json_search.py`` finds what they hold.
+A candidate that stands in a document twice is counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.documents import is_document, is_json
+from sigdir.pipeline.formats.embedded import read_sources
+from sigdir.pipeline.formats.json_lines import first_value, lines_of_json
+from sigdir.pipeline.formats.json_search import Sources, search
+from sigdir.pipeline.source import Source
+from sigdir.signatures.abi import rejected_entry
+from sigdir.signatures.candidates import BATCH_ROWS, Entry, ReadTask, pack
+
+
+def looks_like(source: Source) -> bool:
+    if not is_json(source):
+        return False
+    value = source.document() if is_document(source) else first_value(source)
+    return holds_something(source, value)
+
+
+def holds_something(source: Source, value: Any) -> bool:
+    """Whether a JSON value holds an ABI, identifiers or sources."""
+    return next(search(source.name, value), None) is not None
+
+
+def read(source: Source) -> Iterator[ReadTask]:
+    if is_document(source):
+        document = source.document()
+        if not holds_something(source, document):
+            raise BadInput(source.name, "no ABI, no identifiers and no sources inside")
+        return read_value(source, document)
+    return _tasks(source, _of_lines(source))
+
+
+def read_value(source: Source, value: Any) -> Iterator[ReadTask]:
+    """The candidates of a value, numbered through all of it, then those of the sources inside."""
+    return _tasks(source, _of_value(source, value))
+
+
+def _of_value(source: Source, value: Any) -> Iterator[list[Entry] | Sources]:
+    before = 0
+    for finding in search(source.name, value):
+        if isinstance(finding, Sources):
+            yield finding
+        else:
+            yield [entry._replace(line=before + entry.line) for entry in finding.candidates]
+            before += finding.size
+
+
+def _of_lines(source: Source) -> Iterator[list[Entry] | Sources]:
+    for number, value in lines_of_json(source):
+        if isinstance(value, Entry):
+            yield [value]
+            continue
+        finding = None
+        for finding in search(source.name, value):
+            if isinstance(finding, Sources):
+                yield finding
+            else:
+                yield [entry._replace(line=number) for entry in finding.candidates]
+        if finding is None:
+            yield [rejected_entry(value, number)]
+
+
+def _tasks(source: Source, findings: Iterable[list[Entry] | Sources]) -> Iterator[ReadTask]:
+    held: list[Entry] = []
+    for finding in findings:
+        if isinstance(finding, Sources):
+            yield from read_sources(finding, source)
+            continue
+        held += finding
+        if len(held) >= BATCH_ROWS:
+            yield from pack(held, source.number)
+            held = []
+    yield from pack(held, source.number)

@@ -1,0 +1,237 @@
+"""Finds ABIs, identifiers, maps of hashes and sources wherever they lie in a JSON value.
+
+Build-infos, artifacts, combined JSON, metadata, explorers' answers and exports of deployments differ in where they
+put the same few things. So nothing here knows a tool's paths: each list and each object is shown to the
+recognisers in turn. What one recognises is yielded and not searched further; anything else is searched
+member by member, in the order of the document.
+
+Invariants
+    What is recognised holds all of its candidates: an entry that is not understood is one reject.
+    A value is recognised by what it holds. Its key only says that a list without entries is an ABI, that an object
+    is one of identifiers, and that a text is a source.
+    Nothing recurses, and a text of JSON inside a text of JSON is searched to a depth of ``_MAX_TEXTS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+from sigdir.pipeline.errors import BrokenJSON
+from sigdir.pipeline.formats import hash_map, openchain_json
+from sigdir.pipeline.formats.abi import entries_of, is_abi, is_entry, is_labelled_abi, is_starknet
+from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.json_document import members, parse_document
+from sigdir.signatures.abi import abi_entry, encoded, has_no_selector, rejected_entry
+from sigdir.signatures.candidates import Entry
+
+_SAMPLE = 8
+_MAX_TEXTS = 4
+"""JSON in a text in JSON: an answer of Etherscan holds a standard JSON input, which may hold metadata."""
+_SHORTEST_TEXT = 16
+"""A text of JSON with a candidate is longer."""
+
+_ABI_KEYS = frozenset(["abi", "ABI", "interface", "json-abi", "humanReadableAbi"])
+_FLAT_KEY = "SourceCode"
+_IDENTIFIER_KEYS = frozenset(["methodIdentifiers", "method_identifiers", "hashes", "functionHashes"])
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Sources of one compilation, which import each other."""
+
+    texts: dict[str, str]
+    """By path."""
+    language: str = ""
+    """As the document states it: `Solidity`, `Vyper` or another; empty if it does not."""
+    remappings: tuple[str, ...] = ()
+    """solc's, as `context:prefix=target`."""
+
+
+class Entries(NamedTuple):
+    """The candidates of one value, numbered from 1."""
+
+    candidates: list[Entry]
+    size: int
+    """The number of its entries, with those that have no selector."""
+
+
+Finding = Entries | Sources
+
+
+class _Place(NamedTuple):
+    """A value that is still to be searched."""
+
+    key: str
+    value: Any
+    parent: dict[str, Any]
+    texts: int
+    """How many texts of JSON it lies in."""
+
+
+def search(name: str, document: Any) -> Iterator[Finding]:
+    """What a JSON value holds, in its order. ``name`` is the input's."""
+    waiting = [_Place("", document, {}, 0)]
+    while waiting:
+        place = waiting.pop()
+        if isinstance(place.value, str):
+            found, inner = _in_text(name, place)
+            waiting += inner
+        else:
+            found = _recognised(place)
+            if found is None:
+                waiting += _members(place)
+        if found is not None:
+            yield found
+
+
+def _recognised(place: _Place) -> Finding | None:
+    for recognise in _RECOGNISERS:
+        found = recognise(place)
+        if found is not None:
+            return found
+    return None
+
+
+def _members(place: _Place) -> list[_Place]:
+    """The members that can hold something, the last one first."""
+    value = place.value
+    if isinstance(value, dict):
+        if _is_syntax_tree(value):
+            return []
+        inner = [_Place(key, item, value, place.texts) for key, item in members(value) if _may_hold(item, key)]
+    elif isinstance(value, list):
+        inner = [_Place("", item, {}, place.texts) for item in value if _may_hold(item)]
+    else:
+        return []
+    return inner[::-1]
+
+
+def _may_hold(value: Any, key: str = "") -> bool:
+    if isinstance(value, str):
+        return len(value) >= _SHORTEST_TEXT or key in _ABI_KEYS
+    return isinstance(value, dict | list) and (bool(value) or key in _ABI_KEYS)
+
+
+def _is_syntax_tree(value: dict[str, Any]) -> bool:
+    """solc's trees are most of a build-info and hold no texts of signatures."""
+    return "nodeType" in value or value.keys() >= {"children", "name", "src"}
+
+
+# Texts.
+
+
+def _in_text(name: str, place: _Place) -> tuple[Finding | None, list[_Place]]:
+    """What a text is, and the JSON value inside it: ABIs, metadata and Etherscan's sources often are texts of JSON."""
+    text = place.value.strip()
+    if text[:1] not in ("{", "[") or place.texts == _MAX_TEXTS:
+        return (_flat_source(place) if text and place.key == _FLAT_KEY else None), []
+    try:
+        value = parse_document(name, encoded(text))
+    except BrokenJSON:
+        broken = place.key in _ABI_KEYS or place.key == _FLAT_KEY
+        return (Entries([rejected_entry(text, 1)], 1) if broken else None), []
+    return None, [_Place(place.key, value, place.parent, place.texts + 1)]
+
+
+def _flat_source(place: _Place) -> Sources:
+    """Etherscan's answer for a contract of one file."""
+    is_vyper = str(place.parent.get("CompilerVersion", "")).lower().startswith("vyper")
+    language, ending = ("Vyper", ".vy") if is_vyper else ("Solidity", ".sol")
+    return Sources({f"{place.parent.get('ContractName') or 'Contract'}{ending}": place.value}, language)
+
+
+# Recognisers: the finding that a list or an object is, or None.
+
+
+def _abi(place: _Place) -> Finding | None:
+    if is_abi(place.value) or (place.key in _ABI_KEYS and is_labelled_abi(place.value)):
+        return Entries(list(entries_of(place.value)), len(place.value))
+    return None
+
+
+def _one_entry(place: _Place) -> Finding | None:
+    value = place.value
+    if not (isinstance(value, dict) and is_entry(value)):
+        return None
+    if is_starknet(value):
+        return Entries([rejected_entry(value, 1)], 1)
+    return Entries([] if has_no_selector(value.get("type")) else [abi_entry(value, 1)], 1)
+
+
+def _identifiers(place: _Place) -> Finding | None:
+    """An object from text to hash."""
+    value = place.value
+    if not isinstance(value, dict) or place.key == "gasEstimates" or not value:
+        return None
+    first = islice(members(value), _SAMPLE)
+    if place.key in _IDENTIFIER_KEYS:
+        is_one = all("(" in text for text, _ in first)
+    else:
+        is_one = all(_is_text(text) and isinstance(digits, str) and parse_hash(digits) for text, digits in first)
+    if not is_one:
+        return None
+    found = [_identifier(text, digits, number) for number, (text, digits) in enumerate(members(value), 1)]
+    return Entries(found, len(found))
+
+
+def _identifier(text: str, digits: Any, number: int) -> Entry:
+    declared = parse_hash(digits) if isinstance(digits, str) else None
+    if declared is None:
+        return rejected_entry({text: digits}, number)
+    return Entry(encoded(text), number, collection_of(declared), declared)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and "(" in value and value.endswith(")")
+
+
+def _hashes(place: _Place) -> Finding | None:
+    """An object from hash to text."""
+    value = place.value
+    if hash_map.is_map(value) and all(_is_text(text) for _, text in islice(members(value), _SAMPLE)):
+        return _numbered(hash_map.entries(value))
+    return None
+
+
+def _openchain(place: _Place) -> Finding | None:
+    return _numbered(openchain_json.entries(place.value)) if openchain_json.is_openchain(place.value) else None
+
+
+def _numbered(entries: Iterable[Entry]) -> Entries:
+    found = list(entries)
+    return Entries(found, len(found))
+
+
+def _sources(place: _Place) -> Finding | None:
+    """An object from path to `{"content": ...}`: the sources of a standard JSON input, of metadata, of Etherscan."""
+    value = place.value
+    if not (isinstance(value, dict) and value):
+        return None
+    contents = {path: _content(source) for path, source in islice(members(value), _SAMPLE)}
+    if not any(contents.values()) or not all(isinstance(source, dict) for source in islice(value.values(), _SAMPLE)):
+        return None
+    language = place.parent.get("language")
+    language = language if isinstance(language, str) else ""
+    if not language and not any(path.endswith((".sol", ".vy", ".vyi")) for path in contents):
+        return None
+    texts = {path: text for path, source in members(value) if (text := _content(source)) is not None}
+    return Sources(texts, language, _remappings(place.parent))
+
+
+def _content(source: Any) -> str | None:
+    content = source.get("content") if isinstance(source, dict) else None
+    return content if isinstance(content, str) else None
+
+
+def _remappings(document: dict[str, Any]) -> tuple[str, ...]:
+    settings = document.get("settings")
+    remappings = settings.get("remappings") if isinstance(settings, dict) else None
+    return tuple(item for item in remappings if isinstance(item, str)) if isinstance(remappings, list) else ()
+
+
+_RECOGNISERS: tuple[Callable[[_Place], Finding | None], ...] = (
+    _abi, _one_entry, _identifiers, _hashes, _openchain, _sources,
+)  # fmt: skip

@@ -1,0 +1,344 @@
+"""What is found in JSON, JavaScript and tables, and what is not: traps of real files. The shapes are in docs/formats.md."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.javascript_literals import parse_literals
+from sigdir.signatures.grammar import MAX_TEXT_BYTES
+from tests.conftest import import_files
+from tests.pipeline.support import invoke, write_files
+from tests.pipeline.test_formats import (
+    MOVED,
+    TRANSFER,
+    Read,
+    Reading,
+    Reject,
+    detected,
+    json_lines,
+    read,
+    selector,
+    topic,
+)
+
+__all__ = ["read"]  # the fixture
+
+SET = {"type": "function", "name": "set", "inputs": [{"name": "value", "type": "uint256"}]}
+CONSTRUCTOR: dict[str, Any] = {"type": "constructor", "inputs": []}
+
+
+def inner(reject: Reject) -> tuple[str, str]:
+    return reject.reason, reject.text
+
+
+# Lists that are no ABIs, and ABIs of others.
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [{"type": "function", "function": {"name": "get_weather", "parameters": {}}}],
+        [{"type": "function", "name": "get_weather", "parameters": {"type": "object"}}],
+        {"inputs": [{"id": "path", "type": "promptString"}]},
+        {"pipelines": [{"name": "resize", "inputs": [{"name": "width", "type": "uint"}]}]},
+        {"notes": ["function calls are slow", "event loops (see below)"]},
+        {"event": ["click", "input"]},
+        {"gasEstimates": {"set(uint256)": "12345678"}},
+        {"files": {"README.md": {"content": "contract C { function f() external {} }"}}},
+        {"nodeType": "SourceUnit", "nodes": [SET]},
+        {"ABI": "Contract source code not verified"},
+        {"sources": {"Store.sol": {"urls": ["ipfs://"], "keccak256": "0x"}}},
+    ],
+    ids=lambda document: json.dumps(document)[:40],
+)
+def test_documents_of_other_things(tmp_path: Path, document: Any) -> None:
+    """Tools of language models, prose, estimates, syntax trees and the like are not taken for signatures."""
+    [path] = write_files(tmp_path, {"other.json": json.dumps(document)})
+    assert detected(path) is None
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"type": "struct", "name": "Order", "members": []},
+        {"type": "function", "name": "get", "inputs": [], "outputs": [{"name": "x", "type": "felt"}]},
+        {"type": "function", "name": "get", "inputs": [{"name": "x", "type": "core::integer::u256"}], "outputs": []},
+    ],
+    ids=lambda entry: entry["name"],
+)
+def test_abi_of_starknet_is_rejected(read: Read, entry: dict[str, Any]) -> None:
+    """A Starknet ABI has Ethereum's kinds and other selectors; every entry of it is a reject."""
+    total = {"type": "function", "name": "total", "inputs": [], "outputs": [{"type": "uint256"}]}
+    for data in ([total, entry], {"abi": [total, entry]}, {"abi": json.dumps([total, entry])}):
+        rejects = [Reject("bad_entry", json.dumps(item), 0, number) for number, item in enumerate([total, entry], 1)]
+        assert read("abi.json", json.dumps(data)) == Reading(
+            "abi" if data == [total, entry] else "json", [], [], rejects
+        )
+
+
+def test_hash_that_is_not_the_texts(read: Read) -> None:
+    """Identifiers, maps of hashes and OpenChain's answers are compared with their texts, wherever they lie."""
+    identifiers = {"methodIdentifiers": {TRANSFER: "a9059cbb", "approve(address,uint256)": "a9059cbb"}}
+    map = {"found": {"0xa9059cbb": TRANSFER, "0x12345678": "approve(address,uint256)", topic(MOVED): MOVED}}
+    answer = {"result": {"function": {"imported": {TRANSFER: "0xa9059cbb"}, "invalid": ["narrow(uint7)"]}, "event": {
+        "duplicated": {MOVED: topic(MOVED), "Other()": topic(MOVED)}}}}  # fmt: skip
+    reading = read("input.json", json.dumps([identifiers, map, answer]))
+    assert (reading.functions, reading.events) == ([TRANSFER, TRANSFER, TRANSFER], [MOVED, MOVED])
+    assert reading.rejects == [
+        Reject("hash_mismatch", "approve(address,uint256)", 0, 2),
+        Reject("hash_mismatch", "approve(address,uint256)", 0, 4),
+        Reject("bad_width", "narrow(uint7)", 8, 7),
+        Reject("hash_mismatch", "Other()", 0, 9),
+    ]
+
+
+def test_entries_that_are_not_understood_are_counted(read: Read) -> None:
+    """A broken entry, a broken ABI in a text, and identifiers without a hash are rejects; the rest is read."""
+    document = {
+        "a": {"abi": [CONSTRUCTOR, SET, {"type": "widget"}, 7]},
+        "b": {"abi": '[{"type": "function"'},
+        "c": {"methodIdentifiers": {"f()": None, "set(uint256)": selector("set(uint256)")[2:]}},
+    }
+    reading = read("input.json", json.dumps(document))
+    assert reading.functions == ["set(uint256)"] * 2
+    assert [(*inner(reject), reject.line) for reject in reading.rejects] == [
+        ("bad_entry", '{"type": "widget"}', 3),
+        ("bad_entry", "7", 4),
+        ("bad_entry", json.dumps('[{"type": "function"'), 5),
+        ("bad_entry", '{"f()": null}', 6),
+    ]
+
+
+def test_one_abi_in_several_places_is_a_duplicate(tmp_path: Path, warehouse: Path) -> None:
+    """The ABI of an artifact and of its metadata are both counted, the second as duplicates."""
+    document = {"abi": [SET], "rawMetadata": json.dumps({"output": {"abi": [SET]}}), "data": [{"more": [SET]}]}
+    report = import_files(write_files(tmp_path, {"Store.json": json.dumps(document)}), warehouse)
+    assert report.totals() == {"read": 3, "imported": 1, "duplicate": 2, "rejected": 0}
+
+
+def test_text_in_text_is_searched_to_a_bound(read: Read, tmp_path: Path) -> None:
+    """A document in a text in a text is searched four texts deep."""
+    document: Any = {"abi": [SET]}
+    for _ in range(4):
+        document = {"text": json.dumps(document)}
+    assert read("deep.json", json.dumps(document)) == Reading("json", ["set(uint256)"])
+    [path] = write_files(tmp_path, {"deeper.json": json.dumps({"text": json.dumps(document)})})
+    assert detected(path) is None
+
+
+def test_number_of_a_chain_is_no_hash(read: Read) -> None:
+    """An object by number of chain is searched, although 11155111 looks like a selector."""
+    assert read("chains.json", json.dumps({"11155111": [{"abi": [SET]}]})) == Reading("json", ["set(uint256)"])
+
+
+def test_lines_of_json(read: Read) -> None:
+    """Each line is searched; a line of nothing is a reject with its number."""
+    data = json_lines({"address": "0x", "ABI": json.dumps([SET])}, [SET], {"address": "0x"}, "{", CONSTRUCTOR, SET)
+    rejects = [Reject("bad_entry", '{"address": "0x"}', 0, 3), Reject("bad_entry", "{", 0, 4)]
+    assert read("contracts", data) == Reading("json", ["set(uint256)"] * 3, [], rejects)
+
+
+# Declarations.
+
+
+def declarations(*items: Any) -> str:
+    return json.dumps(list(items))
+
+
+def test_declarations_with_structs(read: Read) -> None:
+    """Structs stand for their members, in any order and nested; one inside itself or unknown stays and is a reject."""
+    data = declarations(
+        "function place(Order order, (Order[2] a, uint b)[] list) returns (Order)", "constructor(address owner)",
+        "struct Order { Side side; address owner; Part[] parts; }", "struct Part { uint256 amount; }",
+        "struct Side { (uint8 a, bool b) x }", "event Placed(Order indexed order, Part Part) anonymous",
+        "struct Loop { Loop[] loops; }", "function loop(Loop l)", "error Lost(Missing m)", "receive() external payable",
+        "function cost() view returns (uint256) @29000",
+    )  # fmt: skip
+    order = "(((uint8,bool)),address,(uint256)[])"
+    reading = read("abi.json", data)
+    assert reading.functions == [f"place({order},({order}[2],uint256)[])", "cost()"]
+    assert reading.events == [f"Placed({order},(uint256))"]
+    assert [inner(reject) for reject in reading.rejects] == [
+        ("unknown_type", "function loop(Loop l)"),
+        ("unknown_type", "error Lost(Missing m)"),
+    ]
+
+
+def test_structs_that_grow_without_bound(read: Read) -> None:
+    """Forty structs that each hold the one before twice stand for 2^40 types: a reject, at once."""
+    structs = [f"struct S{n + 1} {{ S{n} a; S{n} b; }}" for n in range(40)]
+    reading = read("abi.json", declarations("struct S0 { uint a; }", *structs, "function f(S2 s)", "function g(S40 s)"))
+    assert reading.functions == ["f((((uint256),(uint256)),((uint256),(uint256))))"]
+    assert [inner(reject) for reject in reading.rejects] == [("unknown_type", "function g(S40 s)")]
+    many = "function h(" + ",".join(["S9 s"] * 20) + ")"
+    [reject] = read("abi.json", declarations("struct S0 { uint a; }", *structs, many)).rejects
+    assert reject.reason == "too_long"
+    assert len(reject.text) < MAX_TEXT_BYTES
+
+
+# Sources inside documents.
+
+
+def standard_input(sources: dict[str, str], **more: Any) -> dict[str, Any]:
+    contents = {path: {"content": text} for path, text in sources.items()}
+    return {"language": "Solidity", "sources": contents, "settings": {}} | more
+
+
+def test_sources_resolve_among_themselves_only(tmp_path: Path, warehouse: Path) -> None:
+    """Sources of a document import each other, not those of another document; a reject names source and line."""
+    types = "struct Order { uint256 amount; }"
+    store = "import './Types.sol';\ninterface Store {\n  function place(Order calldata o) external;\n}"
+    files = {
+        "a.json": json.dumps(standard_input({"src/Types.sol": types, "src/Store.sol": store})),
+        "b.json": json.dumps(standard_input({"src/Store.sol": store})),
+    }
+    write_files(tmp_path / "in", files)
+    report = import_files([tmp_path / "in"], warehouse)
+    assert report.totals() == {"read": 2, "imported": 1, "duplicate": 0, "rejected": 1}
+    [example] = report.examples
+    assert (example.file, example.line) == (f"{tmp_path}/in/b.json:src/Store.sol", 3)
+    result = invoke(warehouse, "rejects", "--format", "ndjson")
+    row = json.loads(result.stdout)
+    assert (row["file"], row["line"]) == (f"{tmp_path}/in/b.json:src/Store.sol", 3)
+
+
+def test_paths_of_sources_lead_nowhere(tmp_path: Path, warehouse: Path) -> None:
+    """A path or an import inside a document never names a file on disk."""
+    write_files(tmp_path, {"Types.sol": "struct Order { uint256 amount; }", "in/a.json": ""})
+    store = "import '../Types.sol'; interface Store { function place(Order calldata o) external; }"
+    paths = ["../Store.sol", "/etc/Store.sol", str(tmp_path / "Store.sol"), "../../../../Store.sol"]
+    (tmp_path / "in" / "a.json").write_text(json.dumps(standard_input(dict.fromkeys(paths, store))))
+    report = import_files([tmp_path / "in"], warehouse)
+    assert report.totals() == {"read": 4, "imported": 0, "duplicate": 0, "rejected": 4}
+
+
+def test_sources_that_cannot_be_read_are_rejects(read: Read) -> None:
+    """A source in another language, or of too many tokens, is one reject; the others are read."""
+    sources = {"A.sol": "interface A { function f() external; }", "B.yul": "object", "C.sol": ";" * (1 << 20 | 1)}
+    reading = read("input.json", json.dumps(standard_input(sources)))
+    assert reading.functions == ["f()"]
+    assert {inner(reject) for reject in reading.rejects} == {
+        ("bad_entry", '{"path": "C.sol", "bytes": 1048577}'),
+    }
+    yul = standard_input({"B.yul": "object"}, language="Yul")
+    assert [inner(reject) for reject in read("yul.json", json.dumps(yul)).rejects] == [
+        ("bad_entry", '{"path": "B.yul", "language": "Yul"}')
+    ]
+
+
+# JavaScript.
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        ('{ type: "function", name: "f", inputs: [{ type: "uint" }] }', "f(uint256)"),
+        ("{ 'type': `function`, 'name': 'f', inputs: [{ type: 'ui' + 'nt' as const }], }", "f(uint256)"),
+        ('{ type: "function", name: "f", inputs: INPUTS }', None),
+        ('{ type: "function", name: "f", inputs: [...INPUTS, { type: "uint" }] }', None),
+        ('{ type: "function", name: "f", inputs: [INPUT] }', None),
+        ('{ type: "function", name: "f", inputs: [{ type: TYPE }] }', None),
+        ('{ type: "function", name: "f", inputs: [{ ...INPUT, type: "uint" }] }', None),
+        ('{ type: "function", name: "f", inputs: [{ type: `uint${8}` }] }', None),
+        ('{ type: "function", name: "f", inputs: [{ type: "tuple", components: PARTS }] }', None),
+        ('{ type: "function", name: "f", inputs }', None),
+        ('{ type: "function", name: "f", [INPUTS]: [] }', None),
+        ('{ type: "function", name: NAME, inputs: [] }', None),
+        ('{ ...BASE, type: "function", name: "f" }', None),
+        ('{ type: cond ? "function" : "event", name: "f", inputs: [] }', None),
+        ("...OTHER", None),
+        ("f(1, [2])", None),
+    ],
+)
+def test_entries_in_javascript(read: Read, entry: str, text: str | None) -> None:
+    """An entry that is written out is read; one with an expression in it is a reject, never another text."""
+    data = f'export const abi = [{{ type: "function", name: "good", inputs: [] }}, {entry}] as const;'
+    reading = read("abi.ts", data)
+    assert reading.functions == ["good()"] + ([text] if text else [])
+    assert [reject.reason for reject in reading.rejects] == ([] if text else ["bad_entry"])
+
+
+JAVASCRIPT = r"""
+/* ["function comment()"] */ // ["function comment()"]
+const re = /["'[]/g, half = a / b, t = `${[`x`]}`; it('don`t', () => { const a = ["function inCode()"] })
+class A { static abi = ["function inClass()"]; m(x: Abi = ["error InDefault()"]) { return { abi: ["event InObject()"] } } }
+foo(parseAbi(["function inCall()"]), parseAbiItem('function oneItem(uint a)'));
+const abi = JSON.parse('[{"type":"function","name":"inText","inputs":[]}]');
+export declare const e: readonly [{ readonly type: "function"; readonly name: "typed"; readonly inputs: readonly [] }];
+var m=[{inputs:[{indexed:!0,name:"",type:"address"}],anonymous:!1,name:"Mini",type:"event"}]
+const escaped = ['function \x65scaped()'], unclosed = [ { "function gone()"
+"""
+
+
+def test_lists_in_any_place_of_javascript(read: Read) -> None:
+    """Lists are found in functions, classes, calls, types and texts; not in comments."""
+    reading = read("code.ts", JAVASCRIPT)
+    assert reading.functions == [
+        "inCode()", "inClass()", "InDefault()", "inCall()", "oneItem(uint256)", "inText()", "typed()", "escaped()",
+    ]  # fmt: skip
+    assert reading.events == ["InObject()", "Mini(address)"]
+    assert reading.rejects == []
+
+
+@pytest.mark.parametrize(
+    "code", ["", "]}})", "`${", "`", "/", "'", '"\\', "[" * 50_000, "`${" * 50_000, "[a" * 50_000 + "]" * 9]
+)
+def test_broken_javascript_has_a_value(code: str) -> None:
+    """A source that does not parse is read as far as it makes sense."""
+    assert isinstance(parse_literals("x.js", code.encode()), dict)
+
+
+def test_javascript_without_an_abi(read: Read, tmp_path: Path) -> None:
+    """It is of no known format; if the format is named, that is an error."""
+    [path] = write_files(tmp_path, {"a.js": "export const inputs = { inputs: [1], type: 'function' }"})
+    assert detected(path) is None
+    with pytest.raises(BadInput, match=r"a.js: no ABI inside$"):
+        read("a.js", "[]", "javascript")
+
+
+# Tables.
+
+
+def test_tables_of_each_kind(read: Read) -> None:
+    """Rows over several lines are joined, rows of Markdown have no rules, constructors are none, hashes are checked."""
+    data = f"""
+╭-------------+---------------------------------+------------╮
+| Type        | Signature                       | Selector   |
++============================================================+
+| event       | Transfer(address,address,uint2  | {topic(MOVED)[:34]} |
+|             | 56)                             | {topic(MOVED)[34:]} |
+|-------------+---------------------------------+------------|
+| function    | transfer(address,uint256) nonpayable returns (bool) | 0xa9059cbb |
+|-------------+---------------------------------+------------|
+| function    | put(struct Lib.Order)           | 0x12345678 |
+|-------------+---------------------------------+------------|
+| constructor | constructor() nonpayable        |            |
+╰-------------+---------------------------------+------------╯
+
+Token
+| Method | Identifier |
+|--------|------------|
+| {TRANSFER} | a9059cbb |
+| approve(address,uint256) | a9059cbb |
+| odd() | |
+"""
+    reading = read("inspect.txt", data)
+    assert reading.functions == [TRANSFER, TRANSFER]
+    assert reading.events == [MOVED]
+    assert [(*inner(reject), reject.line) for reject in reading.rejects] == [
+        ("unknown_type", "put(struct Lib.Order)", 10),
+        ("hash_mismatch", "approve(address,uint256)", 19),
+        ("bad_entry", "odd() | ", 20),
+    ]
+
+
+def test_table_of_other_things(tmp_path: Path) -> None:
+    """A table without a column of hashes is of no known format."""
+    table = "| Name | Type | Slot |\n|------|------|------|\n| f() | uint256 | a9059cbb |\n"
+    [path] = write_files(tmp_path, {"layout.md2": table})
+    assert detected(path) is None
