@@ -1,17 +1,24 @@
 """Polite HTTP requests to one server: a rate limit, retries while the server is busy, everything bounded.
 
 Only http and https. Redirects are followed within the same origin only, so a directory cannot send us to
-another server. Proxies come from the environment (``HTTPS_PROXY``). Each answer has a limit of bytes and time.
+another server. Proxies come from the environment (``HTTPS_PROXY``).
+
+Every byte of an answer is read through ``_BoundedReader``. So the limits of bytes and time hold for the status line,
+100 Continue, headers, chunk sizes and trailers too. http.client reads those in loops of its own, and its time-out
+starts again with each byte.
 """
 
 from __future__ import annotations
 
+import io
 import re
+import socket
 import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from http.client import HTTPException
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urljoin, urlsplit
@@ -27,8 +34,11 @@ from urllib.request import (
 
 from sigdir.pipeline.errors import PipelineError
 
-_ANSWER_SECONDS = 300.0
+MAX_REQUESTS = 1_000_000
+"""The most requests of one Fetcher: six days at two a second."""
 _LONGEST_WAIT = 600.0
+_HEAD_BYTES = 1 << 20
+"""The most bytes before a body: the status line, the headers, and any number of 100 Continue."""
 _PIECE_BYTES = 1 << 20
 _REDIRECTS = 5
 
@@ -46,6 +56,10 @@ class NotFound(FetchError):
 
 class TooLarge(FetchError):
     """The answer is larger than the limit."""
+
+
+class TooSlow(FetchError):
+    """The answer does not end within the deadline, although bytes arrive."""
 
 
 class _Busy(Exception):
@@ -102,6 +116,104 @@ class RetryPolicy:
     """Seconds before the second try; doubled before each further try."""
     timeout: float = 30.0
     """Seconds without a byte after which a try has failed."""
+    deadline: float = 300.0
+    """Seconds for a whole try, from the connection to the last byte, redirects included."""
+
+
+class _Budget:
+    """The seconds and bytes that a try may still take."""
+
+    def __init__(self, url: str, limit: int, policy: RetryPolicy) -> None:
+        self._url = url
+        self._limit = limit
+        self._policy = policy
+        self._ends = time.monotonic() + policy.deadline
+        self._bytes = 0
+        self._is_head = True
+
+    def head_begins(self) -> None:
+        self._is_head, self._bytes = True, _HEAD_BYTES
+
+    def body_begins(self) -> None:
+        """Chunk sizes and trailers may take as many bytes as the body."""
+        self._is_head, self._bytes = False, 2 * self._limit + _PIECE_BYTES
+
+    def seconds(self) -> float:
+        """How long to wait for the next byte. Raises TooSlow after the deadline."""
+        left = self._ends - time.monotonic()
+        if left <= 0:
+            raise TooSlow(self._url, f"no end of the answer in {self._policy.deadline:g} s")
+        return min(left, self._policy.timeout)
+
+    def take(self, size: int) -> None:
+        self._bytes -= size
+        if self._bytes < 0 and self._is_head:
+            raise FetchError(self._url, f"over {_HEAD_BYTES:,} bytes before the body of an answer")
+        if self._bytes < 0:
+            raise TooLarge(self._url, f"an answer of over {self._limit:,} bytes")
+
+
+class _BoundedReader(io.RawIOBase):
+    """The bytes of a socket, within a budget."""
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket, budget: _Budget) -> None:
+        self._raw, self._sock, self._budget = raw, sock, budget
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._sock.settimeout(self._budget.seconds())
+        try:
+            size: int | None = self._raw.readinto(buffer)
+        except TimeoutError:
+            self._budget.seconds()
+            raise
+        self._budget.take(size or 0)
+        return size
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _BoundedResponse(HTTPResponse):
+    def __init__(self, budget: _Budget, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self._budget = budget
+        self.fp = io.BufferedReader(_BoundedReader(self.fp.detach(), sock, budget))
+
+    def begin(self) -> None:
+        self._budget.head_begins()
+        super().begin()
+        self._budget.body_begins()
+
+
+class _BoundedRequest(Request):
+    def __init__(self, url: str, headers: dict[str, str], budget: _Budget) -> None:
+        super().__init__(url, headers=headers)  # checked_base checks the scheme
+        self.budget = budget
+
+    def connection(self, kind: type[HTTPConnection], host: str, **options: Any) -> HTTPConnection:
+        connection = kind(host, **options)
+        connection.response_class = partial(_BoundedResponse, self.budget)  # type: ignore[assignment]  # only called
+        return connection
+
+
+class _Handler(HTTPHandler):
+    def http_open(self, request: Request) -> HTTPResponse:
+        assert isinstance(request, _BoundedRequest)
+        return self.do_open(partial(request.connection, HTTPConnection), request)
+
+
+class _SecureHandler(HTTPSHandler):
+    def __init__(self) -> None:
+        super().__init__()
+        self._certificates = ssl.create_default_context()
+
+    def https_open(self, request: Request) -> HTTPResponse:
+        assert isinstance(request, _BoundedRequest)
+        return self.do_open(partial(request.connection, HTTPSConnection), request, context=self._certificates)
 
 
 class Fetcher:
@@ -114,13 +226,15 @@ class Fetcher:
         self.requests = 0
         # Not build_opener, which also opens files and FTP.
         self._opener = OpenerDirector()
-        for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler(), HTTPErrorProcessor(), HTTPDefaultErrorHandler()):
+        for handler in (ProxyHandler(), _Handler(), _SecureHandler(), HTTPErrorProcessor(), HTTPDefaultErrorHandler()):
             self._opener.add_handler(handler)
 
     def get(self, url: str, limit: int, accept: str = "application/json") -> bytes:
-        """The body of the answer, at most ``limit`` bytes. Raises NotFound, TooLarge or FetchError."""
+        """The body of the answer, at most ``limit`` bytes. Raises NotFound, TooLarge, TooSlow or FetchError."""
         delay = self._policy.delay
         for left in range(self._policy.tries - 1, -1, -1):
+            if self.requests >= MAX_REQUESTS:
+                raise FetchError(url, f"over {MAX_REQUESTS:,} requests in one run")
             time.sleep(max(0.0, self._next - time.monotonic()))
             self._next = time.monotonic() + 1 / self._policy.rate
             self.requests += 1
@@ -137,8 +251,9 @@ class Fetcher:
 
     def _follow_redirects(self, url: str, limit: int, accept: str) -> bytes:
         target = url
+        budget = _Budget(url, limit, self._policy)
         for _ in range(_REDIRECTS + 1):
-            answer = self._request(target, limit, accept)
+            answer = self._request(target, limit, accept, budget)
             if isinstance(answer, bytes):
                 return answer
             if _origin(answer.location) != _origin(url):
@@ -146,10 +261,10 @@ class Fetcher:
             target = answer.location
         raise FetchError(url, f"over {_REDIRECTS} redirects")
 
-    def _request(self, url: str, limit: int, accept: str) -> bytes | _Redirect:
-        request = Request(url, headers={"Accept": accept, "User-Agent": "signature-directory (sigdir mirror)"})  # noqa: S310 - checked_base checks the scheme
+    def _request(self, url: str, limit: int, accept: str, budget: _Budget) -> bytes | _Redirect:
+        headers = {"Accept": accept, "User-Agent": "signature-directory (sigdir mirror)"}
         try:
-            with self._opener.open(request, timeout=self._policy.timeout) as answer:
+            with self._opener.open(_BoundedRequest(url, headers, budget), timeout=budget.seconds()) as answer:
                 return _body(url, answer, limit)
         except HTTPError as error:
             with error:  # closes its body
@@ -165,22 +280,19 @@ class Fetcher:
 
 
 def _body(url: str, answer: Any, limit: int) -> bytes:
-    """Read to the end. Not with ``read``, which a server that sends byte by byte could block forever."""
-    deadline = time.monotonic() + _ANSWER_SECONDS
+    """Read to the end, at most ``limit`` bytes."""
     size: int | None = answer.length
-    body = bytearray()
-    while size is None or len(body) < size:
+    body = io.BytesIO()  # getvalue() does not copy
+    while size is None or body.tell() < size:
         piece = answer.read1(_PIECE_BYTES)
         if not piece and size is not None:
             raise _Busy("the answer is cut short")
         if not piece:
             break
-        body += piece
-        if len(body) > limit:
+        body.write(piece)
+        if body.tell() > limit:
             raise TooLarge(url, f"an answer of over {limit:,} bytes")
-        if time.monotonic() > deadline:
-            raise _Busy(f"no end of the answer in {_ANSWER_SECONDS:g} s")
-    return bytes(body)
+    return body.getvalue()
 
 
 def _joined(url: str, location: str) -> str:

@@ -20,7 +20,6 @@ POSTed while an import is published. Mirror it by its feed.
 
 from __future__ import annotations
 
-import mmap
 import os
 import time
 from collections import Counter
@@ -28,12 +27,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlencode
 
 from sigdir.pipeline.errors import printable
-from sigdir.pipeline.fetch import Fetcher, FetchError, NotFound, RetryPolicy, TooLarge, checked_base
-from sigdir.pipeline.mirror_answers import Page, UnexpectedAnswer, changes_url, parse_changes, parse_page
+from sigdir.pipeline.fetch import Fetcher, FetchError, NotFound, RetryPolicy, TooLarge, TooSlow, checked_base
+from sigdir.pipeline.mirror_answers import (
+    UnexpectedAnswer,
+    changes_url,
+    page_url,
+    parse_changes,
+    parse_page,
+)
 from sigdir.pipeline.mirror_state import State, folder_name
+from sigdir.pipeline.mirror_walk import check_size, count_page, hidden_rows
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import COUNTS, ImportReport
 from sigdir.pipeline.run import Options as ImportOptions
@@ -47,11 +52,19 @@ Way = Literal["changes", "pages"]
 
 PAGE_BYTES = 1 << 24
 """The largest page accepted. A hundred texts of maximum length have 7 MB."""
-CHANGES_BYTES = 1 << 26
+CHANGES_BYTES = 1 << 25
 CHANGES_ROWS = 20_000
-"""Rows per request to the feed, about 3 MB. Fewer after an answer that was too large."""
-IMPORT_BYTES = 1 << 28
-"""Rows of a feed are imported after this many bytes: two million rows, one version."""
+"""Rows per request to the feed, about 3 MB. Fewer after an answer that was too large or too slow."""
+IMPORT_BYTES = 1 << 26
+"""Rows are imported in parts of about this many bytes: half a million rows, one version."""
+_IMPORT_MEMORY = "128MB"
+MAX_ROWS = 100_000_000
+"""The most rows of a directory, unless the user allows more. The largest known have three million."""
+_CHASES = 10
+"""How often one run follows a directory that has grown meanwhile. The next run fetches the rest."""
+_REVERSE_BYTES = 1 << 22
+_COUNTS = 3
+"""How often the rows of a directory are counted before it has too few. Its workers learn of an import within a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +78,7 @@ class Options:
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     restart: bool = False
     wait: bool = True
+    max_rows: int = MAX_ROWS
 
 
 @dataclass
@@ -139,7 +153,7 @@ def _choose_way(base: str, fetcher: Fetcher) -> Way:
     """The feed if the server has one, otherwise the pages."""
     url = changes_url(base, COLLECTIONS[0], "", 1)
     try:
-        parse_changes(url, fetcher.get(url, CHANGES_BYTES, "application/x-ndjson"))
+        parse_changes(url, fetcher.get(url, CHANGES_BYTES, "application/x-ndjson"), 1)
     except FetchError as error:
         if isinstance(error, NotFound | UnexpectedAnswer):
             return "pages"
@@ -176,62 +190,88 @@ class _Copy:
         if self.way == "changes":
             self.follow_changes()
             return
-        # Rows may be added during a walk of many pages, so walk again until a walk is short.
-        while self.walk_pages() > 2:
-            pass
+        for _ in range(_CHASES):
+            if self.walk_pages() <= 2:
+                break
 
     def follow_changes(self) -> None:
         """Fetch the feed from the cursor to its end, and import it piece by piece."""
-        limit, more = CHANGES_ROWS, True
-        while more:
+        limit, more, last_id, fetched, total, chases = CHANGES_ROWS, True, 0, 0, 0, 0
+        while more and chases <= _CHASES:
             url = changes_url(self.base, self.collection, self.state.after, limit)
             try:
-                found = parse_changes(url, self.fetcher.get(url, CHANGES_BYTES, "application/x-ndjson"))
-            except TooLarge:
+                body = self.fetcher.get(url, CHANGES_BYTES, "application/x-ndjson")
+            except (TooLarge, TooSlow):
                 if limit == 1:
                     raise
                 limit = max(1, limit // 4)
                 continue
-            more = found.more
+            found = parse_changes(url, body, limit, last_id)
+            del body
+            more, last_id = found.more, found.last_id
             if more and found.cursor == self.state.after:
                 raise UnexpectedAnswer(url, "the cursor does not move")
+            fetched += len(found.lines)
+            if fetched > total:
+                total = self.count_rows(url, fetched)
+                chases += 1
             self.state.after = found.cursor
             self.keep(found.lines)
-            if self.state.spooled > IMPORT_BYTES or (self.state.spooled and not more):
-                self.import_(self.spool_path)
-                self.empty_spool()
+            if self.state.spooled > IMPORT_BYTES:
+                self.import_spool()
+        if self.state.spooled:
+            self.import_spool()
+
+    def count_rows(self, feed: str, fetched: int) -> int:
+        """The rows of the directory, as its first page says. Raises UnexpectedAnswer if the feed had more."""
+        url = page_url(self.base, self.collection, 1)
+        for attempt in range(_COUNTS):
+            time.sleep(self.options.policy.delay * attempt)
+            count = parse_page(url, self.fetcher.get(url, PAGE_BYTES)).count
+            check_size(url, count, self.options.max_rows)
+            if fetched <= count:
+                return count
+        raise UnexpectedAnswer(feed, f"row {fetched:,} of a directory that says it has {count:,}")
 
     def walk_pages(self) -> int:
         """Walk to the first page without a new row, then import. Returns the number of pages."""
         state = self.state
-        fetched = 0
-        while not state.ended:
-            query = urlencode({"ordering": "-created_at", "page": state.pages + 1})
-            url = f"{self.base}/api/v1/{self.collection}/?{query}"
-            try:
-                page = parse_page(url, self.fetcher.get(url, PAGE_BYTES))
-            except NotFound:
-                if not state.pages:
-                    raise
-                page = Page([], [], more=False)  # rows were removed during the walk
-            if fetched == 0 and not state.known and page.ids:  # a first walk reads every page
-                self.progress.stage(self.collection, -(-page.count // len(page.ids)))
-                self.progress.advance(state.pages)
-            fetched += 1
-            new = [line for line, id in zip(page.lines, page.ids, strict=True) if id > state.known]
-            state.newest = max(state.newest, state.known, *page.ids, 0)
-            state.pages += 1
-            state.ended = not page.more or not new
-            self.keep(new)
-        if state.spooled:
-            _reverse(self.spool_path, state.spooled, self.reversed_path)
+        begins = True
+        while not state.ended or self.must_walk_again():
+            self.walk_page(begins)
+            begins = False
+        for _ in _reversed_parts(self.spool_path, state.spooled, self.reversed_path):
             self.import_(self.reversed_path)
-            self.reversed_path.unlink()
-        pages, state.known = state.pages, state.newest
-        state.pages = state.newest = 0
-        state.ended = False
+        pages = state.pages
+        state.end_walk()
         self.empty_spool()
         return pages
+
+    def walk_page(self, begins: bool) -> None:
+        state = self.state
+        url = page_url(self.base, self.collection, state.pages + 1)
+        try:
+            page = parse_page(url, self.fetcher.get(url, PAGE_BYTES))
+        except NotFound:
+            if not state.pages:
+                raise
+            state.ended = True  # rows were removed during the walk
+            return self.keep([])
+        if begins and not state.known and page.ids:  # a first walk reads every page
+            self.progress.stage(self.collection, -(-page.count // len(page.ids)))
+            self.progress.advance(state.pages)
+        return self.keep(count_page(url, page, state, self.options.max_rows))
+
+    def must_walk_again(self) -> bool:
+        hidden = hidden_rows(self.state)
+        if hidden:
+            self.progress.note(
+                f"{self.base} has {hidden:,} more {self.collection} than the last time, but they are not above "
+                f"id {self.state.known}: reading all pages"
+            )
+            self.state.begin_walk()
+            self.state.known = self.state.known_rows = 0
+        return hidden > 0
 
     def keep(self, lines: Iterable[bytes]) -> None:
         """Append to the spool, then write the state that counts the lines."""
@@ -250,11 +290,15 @@ class _Copy:
     def import_(self, lines: Path) -> None:
         options = ImportOptions(
             [str(lines)], self.options.warehouse, self.collection, "rows",
-            printable(self.base), wait=self.options.wait,
+            printable(self.base), wait=self.options.wait, memory_limit=_IMPORT_MEMORY,
         )  # fmt: skip
         self.report.count(self.collection, run_import(options, self.progress))
         failpoints.reach("imported")
         self.progress.stage(self.collection, 0)
+
+    def import_spool(self) -> None:
+        self.import_(self.spool_path)
+        self.empty_spool()
 
     def empty_spool(self) -> None:
         """Called after an import. Writes the state first, because importing rows again does no harm."""
@@ -263,15 +307,21 @@ class _Copy:
         self.spool.truncate(0)
 
 
-def _reverse(source: Path, size: int, target: Path) -> None:
-    """Write the first ``size`` bytes of a file, which are whole lines, in reverse line order."""
-    with (
-        source.open("rb") as file,
-        mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as lines,
-        target.open("wb") as out,
-    ):
-        end = size
+def _reversed_parts(source: Path, size: int, target: Path) -> Iterator[None]:
+    """Write the first ``size`` bytes of a file, which are whole lines, to ``target`` in reverse line order, in parts.
+
+    The file is read block by block, because the pages of a mapped file count as memory of the process.
+    """
+    with source.open("rb") as file:
+        end, rest = size, b""
         while end:
-            start = lines.rfind(b"\n", 0, end - 1) + 1
-            out.write(lines[start:end])
-            end = start
+            with target.open("wb") as out:
+                while end and out.tell() < IMPORT_BYTES:
+                    start = max(0, end - _REVERSE_BYTES)
+                    file.seek(start)
+                    block = file.read(end - start) + rest
+                    begin = block.find(b"\n") + 1 if start else 0  # the first line may begin in an earlier block
+                    rest, end = block[:begin], start
+                    out.writelines(reversed(block[begin:].splitlines(keepends=True)))
+            yield
+    target.unlink(missing_ok=True)

@@ -17,7 +17,11 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import replacing
 from sigdir.warehouse.paths import Paths, mirror_spool
 
-_STATE_FORMAT = 1
+_STATE_FORMAT = 2
+_READABLE_FORMATS = (1, _STATE_FORMAT)  # format 1 has fewer fields; the others get their defaults
+
+NO_ID = 1 << 63
+"""Above every id."""
 
 
 def folder_name(base: str) -> str:
@@ -28,17 +32,31 @@ def folder_name(base: str) -> str:
 
 @dataclass
 class State:
-    """The fields of a state file. ``pages``, ``newest`` and ``ended`` describe the current walk."""
+    """The fields of a state file. Those from ``pages`` to ``ended`` describe the current walk."""
 
     url: str
     after: str = ""
     """The feed's cursor after the last row that is spooled or imported."""
     known: int = 0
     """The newest id that finished walks have brought."""
+    known_rows: int = 0
+    """The rows that the directory had up to this id; 0 if no walk has counted them."""
     pages: int = 0
-    """Pages walked, whose rows are in the spool."""
+    """Pages walked, whose new rows are in the spool."""
+    rows: int = 0
+    """All rows on these pages."""
+    new: int = 0
+    """Those with an id above ``known``, counted once."""
+    repeated: int = 0
+    """Those with an id that an earlier page had passed: rows were added in front of them."""
+    first_count: int = 0
+    """The rows of the directory, as its first page says."""
     newest: int = 0
-    """The newest id on these pages."""
+    """The newest id on these pages, or ``known``."""
+    newest_rows: int = 0
+    """The rows that the directory had up to this id."""
+    lowest: int = NO_ID
+    """The lowest id on these pages."""
     ended: bool = False
     """Whether the walk has reached its last page."""
     spooled: int = 0
@@ -49,7 +67,7 @@ class State:
         """Read the file; a new state if it is missing. Raises UnreadableWarehouse."""
         try:
             fields = orjson.loads(path.read_bytes())
-            if fields.pop("format") != _STATE_FORMAT:
+            if fields.pop("format") not in _READABLE_FORMATS:
                 raise UnreadableWarehouse(f"{path} has another format; this version writes format {_STATE_FORMAT}")
             state = cls(**fields)
         except FileNotFoundError:
@@ -59,6 +77,17 @@ class State:
         if [type(value) for value in asdict(state).values()] != [type(value) for value in asdict(cls(url)).values()]:
             raise UnreadableWarehouse(f"{path} is broken; start over with --restart")
         return state
+
+    def begin_walk(self) -> None:
+        """Back to the first page. The spool stays."""
+        self.pages = self.rows = self.new = self.repeated = self.first_count = self.newest = self.newest_rows = 0
+        self.lowest = NO_ID
+        self.ended = False
+
+    def end_walk(self) -> None:
+        """Remember what the walk has brought, and begin the next."""
+        self.known, self.known_rows = self.newest, self.newest_rows
+        self.begin_walk()
 
     def write(self, path: Path) -> None:
         with replacing(path) as file:

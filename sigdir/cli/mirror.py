@@ -11,7 +11,7 @@ from sigdir.cli.options import CollectionChoice, json_option, no_wait_option, qu
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.fetch import RetryPolicy
-from sigdir.pipeline.mirror import Options, Way, run_mirror
+from sigdir.pipeline.mirror import MAX_ROWS, Options, Way, run_mirror
 from sigdir.signatures.collections import COLLECTIONS, Collection
 
 
@@ -36,13 +36,17 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 @click.option(
     "--timeout", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds to wait for a response."
 )
+@click.option(
+    "--max-rows", type=click.IntRange(1), default=MAX_ROWS, show_default=True,
+    help="The most rows that the directory may say it has.",
+)  # fmt: skip
 @click.option("--restart", is_flag=True, help="Forget the progress of earlier runs, and fetch everything again.")
 @json_option()
 @quiet_option()
 @no_wait_option
 def mirror(
     url: str, folder: Path, collections: tuple[Collection, ...], way: Way | None, rate: float, tries: int,
-    timeout: float, restart: bool, as_json: bool, quiet: bool, no_wait: bool,
+    timeout: float, max_rows: int, restart: bool, as_json: bool, quiet: bool, no_wait: bool,
 ) -> None:  # fmt: skip
     """Keep a private copy of another directory.
 
@@ -50,7 +54,8 @@ def mirror(
     has, the feed is followed. Otherwise the pages of the 4byte.directory API are read, newest
     first, up to the first page with nothing new. Run the command again, for example from cron, to
     fetch what was added since; after an interruption or a failure it continues where it stopped.
-    Rows are checked and published like those of any import.
+    Rows are checked and published like those of any import. A directory that never ends, repeats
+    itself or has over --max-rows rows stops the run with an error.
 
     Exit status: 0 done, 2 the directory or the warehouse cannot be used, 3 another process mirrors
     this directory (or publishes, with --no-wait), 130 interrupted.
@@ -62,7 +67,7 @@ def mirror(
       sigdir mirror http://127.0.0.1:8000 --collection event-signatures --json
     """
     policy = RetryPolicy(rate=rate, tries=tries, timeout=timeout)
-    options = Options(url, folder, collections or COLLECTIONS, way, policy, restart, not no_wait)
+    options = Options(url, folder, collections or COLLECTIONS, way, policy, restart, not no_wait, max_rows)
     with reporter(quiet) as progress:
         report = run_mirror(options, progress)
     if as_json:

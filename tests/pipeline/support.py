@@ -78,3 +78,12 @@ def parquet_bytes(columns: Mapping[str, Any], **options: Any) -> bytes:
     out = io.BytesIO()
     pq.write_table(pa.table(columns), out, **options)
     return out.getvalue()
+
+
+def peak_mib(pid: int) -> int:
+    """Peak of the resident memory so far; 0 when the process is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:")), 0)

@@ -30,7 +30,7 @@ import zstandard
 
 from sigdir.pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_many_tokens
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
-from tests.pipeline.support import invoke
+from tests.pipeline.support import invoke, peak_mib
 
 MIB = 1 << 20
 MOST_MIB = 700
@@ -101,21 +101,12 @@ def _watch(process: subprocess.Popen[bytes], most: int) -> Outcome:
     assert process.stderr is not None
     peak, deadline = 0, time.monotonic() + SAFETY_SECONDS
     while process.poll() is None:
-        peak = max(peak, _peak_mib(process.pid))
+        peak = max(peak, peak_mib(process.pid))
         if peak > most or time.monotonic() > deadline:
             process.kill()
         time.sleep(0.01)
     out, error = process.stdout.read(), process.stderr.read().decode()
     return Outcome(process.returncode, json.loads(out) if out else {}, error, peak)
-
-
-def _peak_mib(pid: int) -> int:
-    """Peak of the resident memory so far; 0 when the process is gone."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
 # Bombs.

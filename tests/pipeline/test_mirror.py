@@ -7,12 +7,10 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -27,10 +25,9 @@ from sigdir.warehouse.errors import Busy, UnreadableWarehouse
 from sigdir.warehouse.files import FileLock
 from sigdir.warehouse.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
-from tests.pipeline.support import invoke, keccak256, texts, write_files
+from tests.pipeline.directories import EAGER, EMPTY, NOT_THERE, Reply, feed_of, pages_of, reply, row, scripted
+from tests.pipeline.support import invoke, texts, write_files
 from tests.serve.support import EVENTS_PATH, HOST, SIGNATURES_PATH, Server, post_text, serving, until, whole
-
-EAGER = RetryPolicy(rate=1e6, tries=3, delay=0.01, timeout=20)
 
 
 @pytest.fixture(autouse=True)
@@ -281,7 +278,7 @@ def test_a_restored_backup_goes_on_mirroring(warehouse: Path, tmp_path: Path) ->
             asked.append(query.get("after", ""))
             if len(asked) == cut:
                 return reply({}, 400)
-        return feed_of(rows if query["collection"] == SIGNATURES else [], path, query, most=4)
+        return feed_of(rows if query.get("collection", SIGNATURES) == SIGNATURES else [], path, query, most=4)
 
     cut = 2
     with scripted(script) as server:
@@ -333,82 +330,6 @@ def test_a_copy_taken_while_rows_are_posted_and_imported(
 
 
 # Servers that are told what to answer.
-
-Reply = tuple[int, dict[str, str], bytes]
-Script = Callable[[str, dict[str, str]], Reply]
-
-
-class Scripted(ThreadingHTTPServer):
-    """A server on a free port that answers as a function says; ``asked`` has the paths."""
-
-    daemon_threads = True
-
-    def __init__(self, script: Script) -> None:
-        super().__init__((HOST, 0), _Handler)
-        self.script = script
-        self.asked: list[str] = []
-        self.url = f"http://{HOST}:{self.server_address[1]}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Scripted
-
-    def do_GET(self) -> None:
-        self.server.asked.append(self.path)
-        query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
-        status, headers, body = self.server.script(urlsplit(self.path).path, query)
-        self.send_response(status)
-        for name, value in ({"Content-Length": str(len(body)), "Connection": "close"} | headers).items():
-            self.send_header(name, value)
-        self.end_headers()
-        with suppress(ConnectionError):  # who asked may have read enough
-            self.wfile.write(body)
-        self.close_connection = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-@contextmanager
-def scripted(script: Script) -> Iterator[Scripted]:
-    server = Scripted(script)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join(SAFETY_SECONDS)
-        server.server_close()
-
-
-def row(id: int, text: str, width: int = 4) -> dict[str, Any]:
-    return {"id": id, "text_signature": text, "hex_signature": "0x" + keccak256(text)[:width].hex()}
-
-
-def reply(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
-    return status, headers or {}, json.dumps(value).encode()
-
-
-NOT_THERE: Reply = (404, {}, b"not here")
-EMPTY = reply({"count": 0, "next": None, "previous": None, "results": []})
-
-
-def pages_of(rows: list[dict[str, Any]], path: str, query: dict[str, str], size: int = 2) -> Reply:
-    """As 4byte.directory answers, newest first."""
-    if path == EVENTS_PATH:
-        return EMPTY
-    if path != SIGNATURES_PATH:
-        return NOT_THERE
-    assert query["ordering"] == "-created_at"
-    number = int(query["page"])
-    here = rows[::-1][(number - 1) * size : number * size]
-    if not here:
-        return NOT_THERE
-    return reply(
-        {"count": len(rows), "next": "http://elsewhere/" if number * size < len(rows) else None, "results": here}
-    )
 
 
 def test_busy_answers_are_asked_for_again(warehouse: Path) -> None:
@@ -483,19 +404,6 @@ def test_rows_taken_away_meanwhile_end_the_walk(warehouse: Path) -> None:
 
 
 FEED = [row(number * 3 + 1, f"g{number}(bytes)") for number in range(50)]
-
-
-def feed_of(rows: list[dict[str, Any]], path: str, query: dict[str, str], most: int = 1000) -> Reply:
-    """As our server answers: rows behind the cursor, then a line with the next one."""
-    if path != "/api/v1/changes/":
-        return NOT_THERE
-    if query["collection"] != SIGNATURES:
-        return 200, {}, b'{"next":"e0","more":false}\n'
-    after = int(query.get("after", "s0")[1:], 16)
-    left = [row for row in rows if row["id"] > after]
-    here = left[: min(int(query["limit"]), most)]
-    last = {"next": f"s{here[-1]['id'] if here else after:x}", "more": len(here) < len(left)}
-    return 200, {}, b"".join(json.dumps(line).encode() + b"\n" for line in [*here, last])
 
 
 def test_the_feed_is_followed_to_its_end_and_from_there(warehouse: Path) -> None:
@@ -580,7 +488,7 @@ def test_the_way_may_change_in_the_middle(warehouse: Path) -> None:
     upgraded = threading.Event()
 
     def script(path: str, query: dict[str, str]) -> Reply:
-        if upgraded.is_set() and path == "/api/v1/changes/":
+        if upgraded.is_set():
             return feed_of(rows[:2], path, query)
         return reply({}, 403) if query.get("page") == "4" else pages_of(rows, path, query)
 
@@ -601,7 +509,7 @@ BAD_PAGES: list[tuple[Reply, str]] = [
     (reply({"results": []}), "not a page of rows"),
     (reply({"next": None, "results": {}}), "not a page of rows"),
     (reply({"next": "x", "results": []}), "an empty page that is not the last"),
-    (reply({"next": None, "results": [7]}), "a row without an id"),
+    (reply({"next": None, "results": [7]}), "a row that is not an object"),
     (reply({"next": None, "results": [{"id": "7"}]}), "a row without an id"),
     (reply({"next": None, "results": [{"id": True}]}), "a row without an id"),
     (reply({"next": None, "results": [{"id": 2**70}]}), "a row without an id"),

@@ -1,0 +1,336 @@
+"""Directories that try to keep a mirror busy for ever, to fill its memory or to hide rows from it.
+
+Each is a real server on loopback. Each mirror ends by itself, with one line that says why.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sigdir
+from sigdir.pipeline.fetch import Fetcher, FetchError
+from sigdir.pipeline.mirror import CHANGES_BYTES, CHANGES_ROWS, PAGE_BYTES, MirrorReport, Options, Way, run_mirror
+from sigdir.pipeline.progress import Reporter
+from sigdir.signatures.collections import SIGNATURES
+from tests.conftest import ROOT, command_line, environment
+from tests.pipeline.directories import EAGER, NOT_THERE, Reply, Script, pages_of, reply, row, scripted, sending
+from tests.pipeline.support import peak_mib, texts
+from tests.serve.support import SIGNATURES_PATH
+
+MOST_MIB = 512
+HIGHEST_ID = 2**63 - 1
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+
+
+def mirror(url: str, warehouse: Path, way: Way, **options: Any) -> MirrorReport:
+    return run_mirror(Options(url, warehouse, (SIGNATURES,), way, EAGER, **options), Reporter())
+
+
+def rows_of(ids: Iterator[int] | range | list[int]) -> list[dict[str, Any]]:
+    return [row(id, f"f{id}()") for id in ids]
+
+
+def page(ids: range | list[int], count: int, more: bool = True) -> Reply:
+    return reply({"count": count, "next": "http://elsewhere/" if more else None, "results": rows_of(ids)})
+
+
+# Pages.
+
+
+def ignores_page(_: str, __: dict[str, str]) -> Reply:
+    return page([6, 5], 6)
+
+
+def ignores_page_and_grows() -> Script:
+    counts = count(6, 2)
+    return lambda *_: page([6, 5], next(counts))
+
+
+def always_says_next(_: str, query: dict[str, str]) -> Reply:
+    top = 10_000_000 - 2 * int(query["page"])
+    return page([top, top - 1], 50)
+
+
+def circle(_: str, query: dict[str, str]) -> Reply:
+    top = 1_000 - 100 * (int(query["page"]) % 5)
+    return page(range(top, top - 100, -1), 1_000_000)
+
+
+def says_it_has_more_than_anybody(_: str, query: dict[str, str]) -> Reply:
+    top = 2**62 - 2 * int(query["page"])
+    return page([top, top - 1], 2**61)
+
+
+def every_page_is_empty(*_: Any) -> Reply:
+    return page([], 1_000_000)
+
+
+def highest_id_in_the_middle(*_: Any) -> Reply:
+    return page([8, 7, HIGHEST_ID, 6], 4, more=False)
+
+
+def highest_id_on_the_second_page(_: str, query: dict[str, str]) -> Reply:
+    return page([8, 7], 4) if query["page"] == "1" else page([HIGHEST_ID, 6], 4, more=False)
+
+
+def more_rows_than_a_page_has(*_: Any) -> Reply:
+    return page(range(5_000, 0, -1), 5_000, more=False)
+
+
+def does_not_count(*_: Any) -> Reply:
+    return reply({"next": None, "results": []})
+
+
+PAGES: list[tuple[Callable[[], Script] | Script, str]] = [
+    (ignores_page, "22 rows of earlier pages again; ids must fall from page to page"),
+    (always_says_next, "of a directory that says it has 50"),
+    (circle, "rows of earlier pages again; ids must fall from page to page"),
+    (says_it_has_more_than_anybody, "a directory of 2,305,843,009,213,693,952 rows, over the limit of 100,000,000"),
+    (every_page_is_empty, "an empty page that is not the last"),
+    (highest_id_in_the_middle, f"id {HIGHEST_ID} after id 7: the ids of a page must fall"),
+    (highest_id_on_the_second_page, f"id {HIGHEST_ID} after id 8: the ids of a walk must fall"),
+    (more_rows_than_a_page_has, "a page of over 1,000 rows"),
+    (does_not_count, "a page that does not say how many rows there are"),
+]
+
+
+@pytest.mark.parametrize(("script", "reason"), PAGES, ids=[script.__name__ for script, _ in PAGES])
+def test_a_walk_ends_by_itself(warehouse: Path, script: Script, reason: str) -> None:
+    """Soon: within fifty pages."""
+    with scripted(script) as server:
+        with pytest.raises(FetchError, match=reason) as error:
+            mirror(server.url, warehouse, "pages")
+        assert len(server.asked) < 50
+    assert "\n" not in str(error.value)
+    assert sigdir.open(warehouse).version == -1
+
+
+def test_a_walk_ends_though_the_directory_says_that_it_grows(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page repeats the first and counts two rows more, as if they had been added in front."""
+    monkeypatch.setattr("sigdir.pipeline.mirror_walk._GROWTH", 60)
+    reason = "has grown from 6 to 74 rows; start over with --restart"
+    with scripted(ignores_page_and_grows()) as server, pytest.raises(FetchError, match=reason):
+        mirror(server.url, warehouse, "pages")
+
+
+def test_walks_that_are_never_short_end(warehouse: Path) -> None:
+    """Whenever a walk has ended there are three pages of new rows."""
+    newest = 0
+
+    def script(_: str, query: dict[str, str]) -> Reply:
+        nonlocal newest
+        newest += 6 if query["page"] == "1" else 0
+        return pages_of(rows_of(range(1, newest + 1)), SIGNATURES_PATH, query)
+
+    with scripted(script) as server:
+        mirror(server.url, warehouse, "pages")
+        assert len(server.asked) < 50
+    assert texts(warehouse) == [f"f{id}()" for id in range(1, newest + 1)]
+
+
+def test_rows_added_in_front_while_a_walk_goes_on_are_no_circle(warehouse: Path) -> None:
+    """Twenty pages come a second time, because an import was published after the first page."""
+    had = 10
+
+    def script(_: str, query: dict[str, str]) -> Reply:
+        nonlocal had
+        answer = pages_of(rows_of(range(1, had + 1)), SIGNATURES_PATH, query)
+        had = 50
+        return answer
+
+    with scripted(script) as server:
+        mirror(server.url, warehouse, "pages")
+    assert sorted(texts(warehouse)) == sorted(f"f{id}()" for id in range(1, 51))
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_row_with_the_highest_id_hides_no_later_row(warehouse: Path, more: bool) -> None:
+    """It is above every later id. The directory's count says that there are new rows, so all pages are read."""
+    rows = rows_of([*range(1, 9 if more else 2), HIGHEST_ID])
+    with scripted(lambda path, query: pages_of(rows, path, query)) as server:
+        mirror(server.url, warehouse, "pages")
+        for number in (20, 21):
+            rows.insert(-1, row(number, f"f{number}()"))
+        mirror(server.url, warehouse, "pages")
+        assert {"f20()", "f21()"} < set(texts(warehouse))
+        server.asked.clear()
+        mirror(server.url, warehouse, "pages")
+        assert len(server.asked) == 1
+
+
+# The feed.
+
+
+def feed(ids: range | list[int], cursor: str = "s7", more: bool = True, total: int = 100) -> Script:
+    """Each request gets the same answer; the list says that there are ``total`` rows."""
+    lines = [json.dumps(line).encode() for line in [*rows_of(ids), {"next": cursor, "more": more}]]
+    return lambda path, _: (200, {}, b"\n".join(lines)) if path != SIGNATURES_PATH else page([1], total)
+
+
+def endless_feed(path: str, query: dict[str, str]) -> Reply:
+    after = int(query.get("after", "s0")[1:])
+    return feed(range(after + 1, after + 60), f"s{after + 59}")(path, query)
+
+
+def cursors_in_a_circle(path: str, query: dict[str, str]) -> Reply:
+    after = int(query.get("after", "s0")[1:])
+    return feed(range(after + 1, after + 3), f"s{(after + 2) % 6}")(path, query)
+
+
+def ignores_after(path: str, query: dict[str, str]) -> Reply:
+    return feed([1, 2], f"s{len(query.get('after', '')) + 1}")(path, query)
+
+
+FEEDS: list[tuple[str, Script, str]] = [
+    ("endless", endless_feed, "row 118 of a directory that says it has 100"),
+    ("circle", cursors_in_a_circle, "id 1 after id 6: the ids of a feed must rise"),
+    ("ignores after", ignores_after, "id 1 after id 2: the ids of a feed must rise"),
+    ("falling", feed([2, 1]), "id 1 after id 2: the ids of a feed must rise"),
+    ("over limit", feed(range(1, CHANGES_ROWS + 2)), "over 20,000 rows, which is more than were requested"),
+    ("too many", feed([1], total=10**9), "a directory of 1,000,000,000 rows, over the limit of 100,000,000"),
+    ("no list", lambda path, _: NOT_THERE if path == SIGNATURES_PATH else feed([1])(path, {}), "404 Not Found"),
+]
+
+
+@pytest.mark.parametrize(("script", "reason"), [case[1:] for case in FEEDS], ids=[case[0] for case in FEEDS])
+def test_a_feed_ends_by_itself(warehouse: Path, script: Script, reason: str) -> None:
+    with scripted(script) as server:
+        with pytest.raises(FetchError, match=reason):
+            mirror(server.url, warehouse, "changes")
+        assert len(server.asked) < 50
+
+
+def test_a_feed_that_grows_with_each_request_ends(warehouse: Path) -> None:
+    """After a few counts; the next run fetches the rest."""
+    total = 0
+
+    def script(path: str, query: dict[str, str]) -> Reply:
+        nonlocal total
+        after = int(query.get("after", "s0")[1:])
+        total += path == SIGNATURES_PATH
+        return feed([after + 1], f"s{after + 1}", total=total)(path, query)
+
+    with scripted(script) as server:
+        mirror(server.url, warehouse, "changes")
+        had = len(texts(warehouse))
+        assert had < 20
+    assert texts(warehouse) == [f"f{id}()" for id in range(1, had + 1)]
+
+
+# HTTP.
+
+
+def for_ever(piece: bytes, begin: bytes = b"", pause: float = 0.0) -> Callable[[socket.socket], None]:
+    def send(client: socket.socket) -> None:
+        client.sendall(begin)
+        while True:
+            client.sendall(piece)
+            time.sleep(pause)
+
+    return send
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+BEFORE_BODY = "over 1,048,576 bytes before the body of an answer"
+SLOW = r"no end of the answer in 0\.3 s"
+
+ANSWERS: dict[str, tuple[Callable[[socket.socket], None], str]] = {
+    "100 Continue": (for_ever(b"HTTP/1.1 100 Continue\r\n\r\n" * 1_000), BEFORE_BODY),
+    "100 Continue with headers": (for_ever(b"HTTP/1.1 100 Continue\r\n" + b"a: b\r\n" * 90 + b"\r\n"), BEFORE_BODY),
+    "100 Continue, dripped": (for_ever(b"HTTP/1.1 100 Continue\r\n\r\n", pause=0.01), SLOW),
+    "status line, dripped": (for_ever(b"1", b"HTTP/1.1 ", 0.01), SLOW),
+    "headers, dripped": (for_ever(b"a", OK, 0.01), SLOW),
+    "body, dripped": (for_ever(b" ", OK + b"Content-Length: 100000\r\n\r\n", 0.01), SLOW),
+    "body without an end": (for_ever(b" " * 500, OK + b"\r\n"), "an answer of over 5,000 bytes"),
+    "chunks, dripped": (for_ever(b"1\r\n \r\n", CHUNKED, 0.01), SLOW),
+    "chunks of one byte": (for_ever(b"1;" + b"x" * 60_000 + b"\r\n \r\n", CHUNKED), "an answer of over 5,000 bytes"),
+    "trailers": (for_ever(b"a: b\r\n" * 1_000, CHUNKED + b"0\r\n"), "an answer of over 5,000 bytes"),
+    "redirects, dripped": (
+        for_ever(b"HTTP/1.1 302 Found\r\nLocation: /x\r\n", pause=0.01),
+        SLOW,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_has_a_deadline_and_a_size(name: str) -> None:
+    """Whatever part of it is sent for ever. Not tried again: a server that sends is not busy."""
+    send, reason = ANSWERS[name]
+    fetcher = Fetcher(replace(EAGER, deadline=0.3 if reason == SLOW else 60))
+    with sending(send) as url, pytest.raises(FetchError, match=reason):
+        fetcher.get(url, 5_000)
+    assert fetcher.requests == 1
+
+
+def test_a_run_has_a_number_of_requests(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sigdir.pipeline.fetch.MAX_REQUESTS", 3)
+    rows = rows_of(range(1, 20))
+    with scripted(lambda path, query: pages_of(rows, path, query)) as server:
+        with pytest.raises(FetchError, match="over 3 requests in one run"):
+            mirror(server.url, warehouse, "pages")
+        assert len(server.asked) == 3
+
+
+# Memory, of the real command.
+
+
+def filled(piece: bytes, size: int, begin: bytes = b"", end: bytes = b"") -> bytes:
+    return begin + piece * ((size - len(begin) - len(end)) // len(piece)) + end
+
+
+LARGE: dict[str, tuple[Way, Script, str]] = {
+    "empty rows of a page": (
+        "pages",
+        lambda *_: (200, {}, filled(b"{},", PAGE_BYTES, b'{"count":9,"next":null,"results":[', b"{}]}")),
+        "over 32,000 JSON values where rows belong",
+    ),
+    "empty rows of a feed": (
+        "changes", lambda *_: (200, {}, filled(b"{}\n", CHANGES_BYTES, b'{"id":1}\n')), "a row without an id",
+    ),
+    "a row of empty lists": (
+        "changes",
+        lambda *_: (200, {}, filled(b"[],", CHANGES_BYTES, b'{"id":1,"x":[', b"1]}\n")),
+        "over 32 JSON values where rows belong",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_memory_has_a_bound(warehouse: Path, name: str) -> None:
+    way, script, reason = LARGE[name]
+    with scripted(script) as server:
+        status, error, peak = run_command(warehouse, server.url, way)
+    assert reason in error
+    assert error.count("\n") == 1
+    assert status == 2
+    assert peak <= MOST_MIB
+
+
+def run_command(warehouse: Path, url: str, way: Way) -> tuple[int, str, int]:
+    """Mirror the functions of a directory; returns exit status, standard error and the peak of memory in MiB."""
+    options = ["--way", way, "--rate", "1000", "--collection", SIGNATURES, "--quiet"]
+    with subprocess.Popen(
+        [*command_line(), "mirror", url, *options], cwd=ROOT, env=environment(warehouse),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        peak = 0
+        while process.poll() is None:
+            peak = max(peak, peak_mib(process.pid))
+            time.sleep(0.01)
+        return process.returncode, process.stderr.read().decode(), peak
