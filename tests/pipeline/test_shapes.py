@@ -143,6 +143,29 @@ def test_lines_of_json(read: Read) -> None:
     assert read("contracts", data) == Reading("json", ["set(uint256)"] * 3, [], rejects)
 
 
+ABI_TEXT = json.dumps([SET])
+
+
+@pytest.mark.parametrize(
+    "contract",
+    [
+        {"abi": [SET]},
+        {"abi": ABI_TEXT},
+        {"interface": ABI_TEXT, "functionHashes": {}},
+        {"json-abi": ABI_TEXT},
+        {"hashes": {"set(uint256)": selector("set(uint256)")[2:]}},
+        {"functionHashes": {"set(uint256)": selector("set(uint256)")[2:]}},
+        {"metadata": json.dumps({"output": {"abi": [SET]}, "sources": {"Store.sol": {"keccak256": "0x"}}})},
+    ],
+    ids=lambda contract: ", ".join(contract),
+)
+def test_combined_json_of_each_variant(read: Read, contract: dict[str, Any]) -> None:
+    """What `--combined-json` was asked for, and how old the compiler is, decides where the texts are."""
+    tree = {"AST": {"children": [], "id": 1, "name": "SourceUnit", "src": "0:1:0"}}
+    document = {"contracts": {"Store.sol:Store": contract}, "sourceList": [], "sources": {"Store.sol": tree}}
+    assert read("combined.json", json.dumps(document)) == Reading("json", ["set(uint256)"])
+
+
 # Declarations.
 
 
