@@ -1,12 +1,13 @@
 """ABIs: a JSON list of entries, or of declarations in words. ``sigdir.signatures.abi`` reads one entry.
 
 Lists of other things look alike. The tools of language models are `{"type": "function", "name": ...}`, so a list
-is an ABI only if an entry has all fields that the specification demands. The ABIs of Starknet have these fields too,
-but not Ethereum's selectors, so their entries are rejects.
+is an ABI only if an entry has all fields that the specification demands. The ABIs of Starknet and of ICON have these
+fields too, but not Ethereum's selectors, so their entries are rejects.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,8 +19,9 @@ from sigdir.signatures.abi import abi_entry, has_no_selector, rejected_entry
 from sigdir.signatures.candidates import Candidates, Entry, pack
 
 _SAMPLE = 8
-_KINDS = frozenset(["function", "event", "error", "constructor", "fallback", "receive"])
-_STARKNET_KINDS = frozenset(["struct", "interface", "impl", "l1_handler", "enum"])
+_KINDS = frozenset(["function", "event", "error"])
+_FOREIGN_KINDS = frozenset(["struct", "interface", "impl", "l1_handler", "enum", "eventlog"])
+_FOREIGN_TYPE = re.compile(r".*::|felt|(?:str|list|dict|Address)\Z|\[\]", re.DOTALL)
 
 
 def looks_like(source: Source) -> bool:
@@ -43,13 +45,15 @@ def is_entry(value: Any) -> bool:
     if not isinstance(value, dict):
         return is_declaration(value)
     kind, inputs = value.get("type"), value.get("inputs")
-    if kind is None:  # before ABIs had types
-        has_shape = isinstance(value.get("name"), str) and ("outputs" in value or "constant" in value)
-    else:
-        has_shape = isinstance(kind, str) and kind in _KINDS
-    if has_no_selector(kind) and inputs is None:
-        return "stateMutability" in value or "payable" in value
-    return has_shape and isinstance(inputs, list) and all(map(_is_parameter, inputs))
+    if has_no_selector(kind):
+        return _are_parameters(inputs) or (inputs is None and ("stateMutability" in value or "payable" in value))
+    # An old ABI may have no types, but says whether a function is constant.
+    is_kind = "constant" in value if kind is None else isinstance(kind, str) and kind in _KINDS
+    return is_kind and isinstance(value.get("name"), str) and _are_parameters(inputs)
+
+
+def _are_parameters(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_parameter, value))
 
 
 def _has_fields(value: Any) -> bool:
@@ -60,16 +64,16 @@ def _is_parameter(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("type"), str)
 
 
-def is_starknet(entry: Any) -> bool:
-    """Whether an entry of an ABI is one of Starknet's: a kind or a type that Ethereum does not have."""
+def is_foreign(entry: Any) -> bool:
+    """Whether an entry of an ABI is another chain's: a kind or a type that Ethereum does not have."""
     if not isinstance(entry, dict):
         return False
     kind = entry.get("type")
-    if isinstance(kind, str) and kind in _STARKNET_KINDS:
+    if isinstance(kind, str) and kind in _FOREIGN_KINDS:
         return True
     lists = (entry.get("inputs"), entry.get("outputs"))
     types = (item["type"] for items in lists if isinstance(items, list) for item in items if _is_parameter(item))
-    return any("::" in kind or kind.startswith("felt") for kind in types)
+    return any(map(_FOREIGN_TYPE.match, types))
 
 
 def read(source: Source) -> Iterator[Candidates]:
@@ -81,7 +85,7 @@ def read(source: Source) -> Iterator[Candidates]:
 
 def entries_of(abi: list[Any]) -> Iterator[Entry]:
     """The candidates of an ABI, numbered from 1."""
-    if any(map(is_starknet, abi)):
+    if any(map(is_foreign, abi)):
         yield from (rejected_entry(item, number) for number, item in enumerate(abi, 1))
         return
     structs = structs_of(abi)

@@ -28,7 +28,9 @@ def is_javascript(source: Source) -> bool:
 
 def looks_like(source: Source) -> bool:
     """By its name and by an ABI in it, because a source may begin with anything."""
-    return is_javascript(source) and holds_something(source, source.parsed(_literals, "JavaScript source"))
+    if not is_javascript(source) or b"\0" in source.head:  # a film may be called .ts
+        return False
+    return holds_something(source, source.parsed(_literals, "JavaScript source"))
 
 
 def read(source: Source) -> Iterator[ReadTask]:

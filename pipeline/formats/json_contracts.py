@@ -13,18 +13,26 @@ from typing import Any
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.documents import is_document, is_json
 from sigdir.pipeline.formats.embedded import read_sources
-from sigdir.pipeline.formats.json_lines import first_value, lines_of_json
+from sigdir.pipeline.formats.json_lines import first_value, lines_of_json, values_of
 from sigdir.pipeline.formats.json_search import Sources, search
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import rejected_entry
 from sigdir.signatures.candidates import BATCH_ROWS, Entry, ReadTask, pack
 
+_SAMPLE_LINES = 8
+
 
 def looks_like(source: Source) -> bool:
     if not is_json(source):
         return False
-    value = source.document() if is_document(source) else first_value(source)
-    return holds_something(source, value)
+    values = [source.document()] if is_document(source) else _first_lines(source)
+    return any(holds_something(source, value) for value in values)
+
+
+def _first_lines(source: Source) -> list[Any]:
+    first_value(source)  # the head has the first line now
+    lines = enumerate(source.head.split(b"\n", _SAMPLE_LINES)[:_SAMPLE_LINES], 1)
+    return [value for _, value in values_of(lines) if not isinstance(value, Entry)]
 
 
 def holds_something(source: Source, value: Any) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from sigdir.pipeline.errors import BrokenJSON
 from sigdir.pipeline.formats import hash_map, openchain_json
-from sigdir.pipeline.formats.abi import entries_of, is_abi, is_entry, is_labelled_abi, is_starknet
+from sigdir.pipeline.formats.abi import entries_of, is_abi, is_entry, is_foreign, is_labelled_abi
 from sigdir.pipeline.formats.hashes import collection_of, parse_hash
 from sigdir.pipeline.json_document import members, parse_document
 from sigdir.signatures.abi import abi_entry, encoded, has_no_selector, rejected_entry
@@ -156,7 +156,7 @@ def _one_entry(place: _Place) -> Finding | None:
     value = place.value
     if not (isinstance(value, dict) and is_entry(value)):
         return None
-    if is_starknet(value):
+    if is_foreign(value):
         return Entries([rejected_entry(value, 1)], 1)
     return Entries([] if has_no_selector(value.get("type")) else [abi_entry(value, 1)], 1)
 

@@ -37,7 +37,14 @@ def _first(source: Source) -> Any:
 
 
 def _is_row_or_page(value: Any) -> bool:
-    return isinstance(value, dict) and ("text_signature" in value or isinstance(value.get("results"), list))
+    if not isinstance(value, dict):
+        return False
+    rows = value.get("results")
+    return "text_signature" in value or (isinstance(rows, list) and (not rows or any(map(_is_row, rows))))
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, dict) and "text_signature" in value
 
 
 def _document_entries(document: Any) -> Iterator[Entry]:

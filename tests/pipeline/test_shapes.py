@@ -45,6 +45,8 @@ def inner(reject: Reject) -> tuple[str, str]:
         [{"type": "function", "function": {"name": "get_weather", "parameters": {}}}],
         [{"type": "function", "name": "get_weather", "parameters": {"type": "object"}}],
         {"inputs": [{"id": "path", "type": "promptString"}]},
+        {"type": "event", "inputs": []},
+        {"ABI version": 2, "functions": [{"name": "send", "inputs": [], "outputs": [{"type": "bool"}]}]},
         {"pipelines": [{"name": "resize", "inputs": [{"name": "width", "type": "uint"}]}]},
         {"notes": ["function calls are slow", "event loops (see below)"]},
         {"event": ["click", "input"]},
@@ -68,11 +70,13 @@ def test_documents_of_other_things(tmp_path: Path, document: Any) -> None:
         {"type": "struct", "name": "Order", "members": []},
         {"type": "function", "name": "get", "inputs": [], "outputs": [{"name": "x", "type": "felt"}]},
         {"type": "function", "name": "get", "inputs": [{"name": "x", "type": "core::integer::u256"}], "outputs": []},
+        {"type": "eventlog", "name": "Set", "inputs": [{"name": "x", "type": "int", "indexed": "0x1"}]},
+        {"type": "function", "name": "get", "inputs": [{"name": "x", "type": "bool"}], "outputs": [{"type": "str"}]},
     ],
-    ids=lambda entry: entry["name"],
+    ids=json.dumps,
 )
-def test_abi_of_starknet_is_rejected(read: Read, entry: dict[str, Any]) -> None:
-    """A Starknet ABI has Ethereum's kinds and other selectors; every entry of it is a reject."""
+def test_abi_of_another_chain_is_rejected(read: Read, entry: dict[str, Any]) -> None:
+    """The ABIs of Starknet and ICON have Ethereum's kinds and other selectors; every entry of them is a reject."""
     total = {"type": "function", "name": "total", "inputs": [], "outputs": [{"type": "uint256"}]}
     for data in ([total, entry], {"abi": [total, entry]}, {"abi": json.dumps([total, entry])}):
         rejects = [Reject("bad_entry", json.dumps(item), 0, number) for number, item in enumerate([total, entry], 1)]
@@ -157,13 +161,32 @@ ABI_TEXT = json.dumps([SET])
         {"functionHashes": {"set(uint256)": selector("set(uint256)")[2:]}},
         {"metadata": json.dumps({"output": {"abi": [SET]}, "sources": {"Store.sol": {"keccak256": "0x"}}})},
     ],
-    ids=lambda contract: ", ".join(contract),
+    ids=", ".join,
 )
 def test_combined_json_of_each_variant(read: Read, contract: dict[str, Any]) -> None:
     """What `--combined-json` was asked for, and how old the compiler is, decides where the texts are."""
     tree = {"AST": {"children": [], "id": 1, "name": "SourceUnit", "src": "0:1:0"}}
     document = {"contracts": {"Store.sol:Store": contract}, "sourceList": [], "sources": {"Store.sol": tree}}
     assert read("combined.json", json.dumps(document)) == Reading("json", ["set(uint256)"])
+
+
+def test_lines_whose_first_one_holds_nothing(read: Read) -> None:
+    """The first lines together decide whether lines of JSON hold ABIs."""
+    data = json_lines({"address": "0x", "abi": None}, {"address": "0x", "abi": [SET]})
+    rejects = [Reject("bad_entry", '{"address": "0x", "abi": null}', 0, 1)]
+    assert read("contracts.jsonl", data) == Reading("json", ["set(uint256)"], [], rejects)
+
+
+def test_page_of_contracts_is_no_page_of_rows(read: Read) -> None:
+    """`results` without texts are searched like any other list."""
+    assert read("page.json", json.dumps({"results": [{"abi": [SET]}]})) == Reading("json", ["set(uint256)"])
+
+
+def test_sources_of_etherscan_as_a_file(read: Read) -> None:
+    """The field SourceCode saved by itself begins with two braces."""
+    data = "{" + json.dumps(standard_input({"A.sol": "interface A { function f() external; }"}), indent=2) + "}"
+    assert read("source.json", data) == Reading("json", ["f()"])
+    assert read("line.json", "{" + json.dumps(json.loads(data[1:-1])) + "}\n") == Reading("json", ["f()"])
 
 
 # Declarations.
@@ -318,8 +341,9 @@ def test_broken_javascript_has_a_value(code: str) -> None:
 
 def test_javascript_without_an_abi(read: Read, tmp_path: Path) -> None:
     """It is of no known format; if the format is named, that is an error."""
-    [path] = write_files(tmp_path, {"a.js": "export const inputs = { inputs: [1], type: 'function' }"})
-    assert detected(path) is None
+    video = "function f() inputs: [" + "\0" * 9
+    for path in write_files(tmp_path, {"a.js": "const a = { inputs: [1], type: 'function' }", "b.ts": video}):
+        assert detected(path) is None
     with pytest.raises(BadInput, match=r"a.js: no ABI inside$"):
         read("a.js", "[]", "javascript")
 
