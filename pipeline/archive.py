@@ -1,8 +1,8 @@
 """Archives: the members of a zip or a tar, each an input like a file in a folder.
 
 Nothing is unpacked to disk, so a member's name is never used as a path: `../x` and links lead nowhere.
-Links, hidden members and archives inside archives are skipped. The size of the unpacked members is
-bounded (``_MAX_RATIO``). Memory holds one member at a time, as it holds one file of a folder.
+Links, hidden members, sparse files and archives inside archives are skipped. The size of the unpacked members
+is bounded (``_MAX_RATIO``). Memory holds one member at a time, as it holds one file of a folder.
 
 A tar is read from front to back, packed or not. A zip has its list of members at the end, so a zip that
 is packed itself or comes from standard input is copied to disk first.
@@ -16,65 +16,80 @@ import struct
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
 from itertools import chain, groupby
-from typing import Any, Self
+from typing import Any
 
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.formats import tree
 from sigdir.pipeline.hash_named import HASH_NAMED_BYTES, is_hash_named, joined_source
 from sigdir.pipeline.source import DOCUMENT_BYTES, Source
-from sigdir.pipeline.streams import READ_BYTES, UNPACK_ERRORS, PieceStream
+from sigdir.pipeline.streams import READ_BYTES, UNPACK_ERRORS, PieceStream, reason_of
+from sigdir.pipeline.tar import looks_like_tar, tar_members
+from sigdir.pipeline.unread import HIDDEN, LINK, SPECIAL, UnreadInputs
 
 _MAX_RATIO = 200
 """An archive may unpack to at most this many times its size. The Panoramix dump packed with xz has 13."""
-_MAX_RECORD_BYTES = 1 << 20
-"""The longest name, and the largest set of attributes, of a member of a tar."""
 
 
 def is_archive(source: Source) -> bool:
     """Whether an open source is a zip or a tar."""
-    return _is_zip(source) or _is_tar(source)
+    return _is_zip(source) or looks_like_tar(source.head)
 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A regular file of an archive."""
+    """A member of an archive that is not a folder."""
 
     name: str
     size: int
     open: Callable[[], Any]
+    skip_reason: str
+    """Why it is not read; empty for a regular file."""
 
     def folder_if_hash_named(self) -> str | None:
         folder, name = posixpath.split(self.name)
         return folder if is_hash_named(name, self.size) else None
 
 
-def open_members(archive: Source, format: str | None) -> Iterator[Source]:
-    """The members of an open archive, each of them open until the next is taken; raises BadInput."""
-    members = (_zip_members if _is_zip(archive) else _tar_members)(archive)
-    visible = (member for member in members if not _is_hidden(member.name))
-    for folder, group in groupby(visible, key=_Member.folder_if_hash_named):
-        for source in _sources(folder, group, archive, format):
-            with source.open(lambda _: None):  # the archive reports progress
+def open_members(archive: Source, format: str | None, unread: UnreadInputs) -> Iterator[Source]:
+    """The members of an open archive, each of them open until the next is taken; raises BadInput.
+
+    ``unread`` takes the members that are not read.
+    """
+    members = _readable((_zip_members if _is_zip(archive) else _tar_members)(archive), archive, unread)
+    for folder, group in groupby(members, key=_Member.folder_if_hash_named):
+        for source in _sources(folder, group, archive, format, unread):
+            with unread.faults_of(source), source.open(lambda _: None):  # the archive reports progress
                 yield source
+
+
+def _readable(members: Iterator[_Member], archive: Source, unread: UnreadInputs) -> Iterator[_Member]:
+    for member in members:
+        reason = HIDDEN if _is_hidden(member.name) else member.skip_reason
+        if reason:
+            unread.skip(_path_and_name(member.name, archive)[1], reason)
+        else:
+            yield member
 
 
 def _is_hidden(name: str) -> bool:
     return any(part.startswith(".") and part not in (".", "..") for part in name.split("/"))
 
 
-def _sources(folder: str | None, group: Iterator[_Member], archive: Source, format: str | None) -> Iterator[Source]:
+def _sources(
+    folder: str | None, group: Iterator[_Member], archive: Source, format: str | None, unread: UnreadInputs
+) -> Iterator[Source]:
     """Neighbouring members as inputs. Hash-named ones are one input if the first one's text has that hash."""
     if folder is not None and format in (None, "tree"):
         first = next(group)
-        content = _content(first, archive)
-        group = chain([_Member(first.name, first.size, partial(BytesIO, content))], group)
+        content = _content(first, archive, unread)
+        group = chain([replace(first, open=partial(BytesIO, content))], group)
         if format == "tree" or tree.hashes_to_name(posixpath.basename(first.name), content):
             names: list[str] = []
-            yield joined_source(*_path_and_name(folder, archive), names, _contents(group, archive, names), 0)
+            yield joined_source(*_path_and_name(folder, archive), names, _contents(group, archive, names, unread), 0)
             return
     for member in group:
         path, name = _path_and_name(member.name, archive)
@@ -86,18 +101,23 @@ def _path_and_name(member: str, archive: Source) -> tuple[str, str]:
     return posixpath.join(archive.path, member.lstrip("/")), f"{archive.name}:{printable(member)}"
 
 
-def _contents(group: Iterator[_Member], archive: Source, names: list[str]) -> Iterator[tuple[str, bytes]]:
+def _contents(
+    group: Iterator[_Member], archive: Source, names: list[str], unread: UnreadInputs
+) -> Iterator[tuple[str, bytes]]:
     for member in group:
         name = posixpath.basename(member.name)
         names.append(name)
-        yield name, _content(member, archive)
+        yield name, _content(member, archive, unread)
 
 
-def _content(member: _Member, archive: Source) -> bytes:
+def _content(member: _Member, archive: Source, unread: UnreadInputs) -> bytes:
+    """A hash-named member; empty, and a fault, if it cannot be read."""
     try:
-        content: bytes = member.open().read(HASH_NAMED_BYTES)
+        with member.open() as file:
+            content: bytes = file.read(HASH_NAMED_BYTES)
     except UNPACK_ERRORS as error:
-        raise BadInput(_path_and_name(member.name, archive)[1], str(error) or type(error).__name__) from error
+        unread.add_fault(BadInput(_path_and_name(member.name, archive)[1], reason_of(error)))
+        return b""
     return content
 
 
@@ -119,11 +139,18 @@ def _zip_members(source: Source) -> Iterator[_Member]:
         # zipfile reads no more of a member than the list states, so checking the list is enough.
         _check_ratio(source, sum(member.file_size for member in archive.infolist()), file.seek(0, 2))
         for member in archive.infolist():
-            # The upper 16 bits of the attributes are the mode if the archive was made on Unix.
-            kind = stat.S_IFMT(member.external_attr >> 16)
-            if not member.filename.endswith("/") and kind in (0, stat.S_IFREG):
+            if not member.filename.endswith("/"):
                 name = _path_and_name(member.filename, source)[1]
-                yield _Member(member.filename, member.file_size, partial(_open_zipped, archive, member, name))
+                opener = partial(_open_zipped, archive, member, name)
+                yield _Member(member.filename, member.file_size, opener, _skip_reason_of_zipped(member))
+
+
+def _skip_reason_of_zipped(member: zipfile.ZipInfo) -> str:
+    # The upper 16 bits of the attributes are the mode if the archive was made on Unix.
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    if kind == stat.S_IFLNK:
+        return LINK
+    return "" if kind in (0, stat.S_IFREG) else SPECIAL
 
 
 def _open_zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Any:
@@ -137,44 +164,13 @@ def _open_zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -
 
 # Tar.
 
-_RECORDS = frozenset(
-    [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK]
-)
-
-
-class _Header(tarfile.TarInfo):
-    """A header, read strictly: tarfile takes a broken header for the end of the archive."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        try:
-            header = super().frombuf(buf, encoding, errors)
-        except tarfile.HeaderError as error:
-            if any(buf):
-                raise tarfile.ReadError(str(error)) from None
-            raise  # zeros, or no more bytes, are the end of the archive
-        if header.size < 0 or (header.type in _RECORDS and header.size > _MAX_RECORD_BYTES):
-            raise tarfile.ReadError(f"a header with a size of {header.size:,} bytes")
-        return header
-
-
-def _is_tar(source: Source) -> bool:
-    try:
-        tarfile.TarInfo.frombuf(source.head[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape")
-    except tarfile.HeaderError:
-        return False
-    return True
-
 
 def _tar_members(source: Source) -> Iterator[_Member]:
     stream = PieceStream(_bounded_chunks(source))
     try:
-        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header, encoding="utf-8") as archive:
-            while (member := archive.next()) is not None:
-                archive.members = []  # type: ignore[attr-defined] # tarfile keeps all members; nothing here goes back
-                if member.isreg() and not member.issparse():
-                    yield _Member(member.name, member.size, partial(archive.extractfile, member))
-    except (tarfile.TarError, RecursionError) as error:
+        for member in tar_members(stream):
+            yield _Member(member.name, member.size, partial(getattr, member, "data"), member.skip_reason)
+    except tarfile.TarError as error:
         raise BadInput(source.name, f"broken tar: {error}") from None
     while stream.read(READ_BYTES):  # read to the end, so that a truncated packed tar is an error
         pass

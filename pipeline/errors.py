@@ -10,10 +10,12 @@ class PipelineError(SigdirError):
 
 
 class BadInput(PipelineError):
-    """An input cannot be read. Nothing of the import is published."""
+    """An input cannot be read to its end. ``name`` is the input's, ``reason`` has the place in it and why."""
 
     def __init__(self, name: str, reason: str, place: str = "") -> None:
-        super().__init__(one_line(f"{name}: {place + ': ' if place else ''}{reason}"))
+        self.name = one_line(name)
+        self.reason = one_line(f"{place}: {reason}" if place else reason)
+        super().__init__(f"{self.name}: {self.reason}")
 
 
 class BrokenJSON(BadInput):

@@ -14,6 +14,7 @@ from itertools import islice
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.source import Source
 from sigdir.pipeline.streams import PieceStream
+from sigdir.pipeline.unread import UnreadInputs
 
 HASH_NAMED_BYTES = 1 << 16
 """The largest hash-named file. A larger file with such a name is read as an input of its own."""
@@ -27,9 +28,9 @@ def is_hash_named(name: str, size: int) -> bool:
     return size <= HASH_NAMED_BYTES and _NAME.fullmatch(name) is not None
 
 
-def folder_source(folder: str, names: Sequence[str], size: int) -> Source:
+def folder_source(folder: str, names: Sequence[str], size: int, unread: UnreadInputs) -> Source:
     """The hash-named files ``names`` of a folder as one input; ``size`` is their total size in bytes."""
-    return joined_source(folder, printable(folder), names, _contents(folder, names), size)
+    return joined_source(folder, printable(folder), names, _contents(folder, names, unread), size)
 
 
 def joined_source(path: str, name: str, names: Sequence[str], files: Iterable[tuple[str, bytes]], size: int) -> Source:
@@ -53,15 +54,21 @@ def _pieces(lines: Iterator[bytes]) -> Iterator[bytes]:
         yield piece
 
 
-def _contents(folder: str, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+def _contents(folder: str, names: Sequence[str], unread: UnreadInputs) -> Iterator[tuple[str, bytes]]:
     for name in names:
         path = os.path.join(folder, name)
-        # These three calls take a third of the time of a file object.
         try:
-            file = os.open(path, os.O_RDONLY)
+            content = _content(path)
         except OSError as error:
-            raise BadInput(printable(path), error.strerror or str(error)) from error
-        try:
-            yield name, os.read(file, HASH_NAMED_BYTES)
-        finally:
-            os.close(file)
+            unread.add_fault(BadInput(printable(path), error.strerror or str(error)))
+            content = b""  # the line stays, because the lines are numbered as the names are
+        yield name, content
+
+
+def _content(path: str) -> bytes:
+    # These three calls take a third of the time of a file object.
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, HASH_NAMED_BYTES)
+    finally:
+        os.close(file)

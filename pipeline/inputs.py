@@ -11,21 +11,25 @@ from sigdir.pipeline.archive import is_archive, open_members
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.formats import tree
 from sigdir.pipeline.hash_named import folder_source, is_hash_named
+from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.source import STDIN, Source
+from sigdir.pipeline.unread import DANGLING_LINK, HIDDEN, LINK, REPEATED_FOLDER, SPECIAL, UnreadInputs
 
 
-def find(paths: list[str]) -> list[Source]:
+def find(paths: Iterable[str], unread: UnreadInputs | None = None, follow_links: bool = False) -> list[Source]:
     """The inputs that the paths name; raises BadInput.
 
-    Folders are searched in name order. Hidden files and folders are skipped, and links to folders are
-    not followed. The hash-named files of a folder are one input, at the position of the first of them.
+    Folders are searched in name order. Hidden files and folders are skipped, and so are links in folders,
+    unless ``follow_links``. The hash-named files of a folder are one input, at the position of the first of
+    them. ``unread`` takes what is skipped or cannot be read; without it a fault is raised.
     """
+    unread = unread or _raising()
     found: list[Source] = []
     for path in paths:
         if path == STDIN:
             found.append(Source(path, explicit=True))
         elif os.path.isdir(path):
-            found += _walk(path)
+            found += _Search(path, unread, follow_links).sources()
         elif os.path.exists(path):
             found.append(Source(path, explicit=True))
         else:
@@ -33,54 +37,107 @@ def find(paths: list[str]) -> list[Source]:
     return found
 
 
-def open_each(sources: Iterable[Source], advance: Callable[[int], None], format: str | None) -> Iterator[Source]:
+def open_each(
+    sources: Iterable[Source], advance: Callable[[int], None], format: str | None, unread: UnreadInputs | None = None
+) -> Iterator[Source]:
     """The inputs one after the other, each of them open until the next is taken; raises BadInput.
 
     An archive is replaced by its members. A folder of hash-named files whose texts do not hash to their
-    names is replaced by its files. ``format`` is the name that the user gave with --format.
+    names is replaced by its files. ``format`` is the name that the user gave with --format. ``unread`` takes
+    what is skipped or cannot be read; without it a fault is raised.
     """
+    unread = unread or _raising()
     for source in sources:
-        with source.open(advance):
+        with unread.faults_of(source), source.open(advance):
             if is_archive(source):
-                yield from open_members(source, format)
+                yield from open_members(source, format, unread)
             elif source.file_names is not None and not _is_tree(source, format):
                 files = [Source(posixpath.join(source.path, name), explicit=False) for name in source.file_names]
-                yield from open_each(files, advance, format)
+                yield from open_each(files, advance, format, unread)
             else:
                 yield source
+
+
+def _raising() -> UnreadInputs:
+    return UnreadInputs(ImportReport(), strict=True)
 
 
 def _is_tree(source: Source, format: str | None) -> bool:
     return tree.looks_like(source) if format is None else format == "tree"
 
 
-def _walk(folder: str) -> Iterator[Source]:
-    def fail(error: OSError) -> None:
-        raise BadInput(printable(error.filename), error.strerror or str(error))
+class _Search:
+    """Goes through one folder that the user named."""
 
-    for parent, folders, files in os.walk(folder, onerror=fail):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from _sources_in(parent, sorted(name for name in files if not name.startswith(".")))
+    def __init__(self, folder: str, unread: UnreadInputs, follow_links: bool) -> None:
+        self._folder = folder
+        self._unread = unread
+        self._follow_links = follow_links
+        self._searched: set[tuple[int, int]] = set()
+        """Device and inode of each folder, if links are followed: they may lead back."""
 
+    def sources(self) -> Iterator[Source]:
+        for parent, folders, files in os.walk(self._folder, onerror=self._fail, followlinks=self._follow_links):
+            folders[:] = [name for name in sorted(folders) if self._is_searched(os.path.join(parent, name))]
+            yield from self._sources_in(parent, sorted(files))
 
-def _sources_in(folder: str, names: list[str]) -> Iterator[Source]:
-    hash_named: list[str] = []
-    hash_named_bytes = 0
-    sources: list[Source | None] = []  # None where the hash-named files go
-    for name in names:
-        path = os.path.join(folder, name)
+    def _fail(self, error: OSError) -> None:
+        problem = BadInput(printable(error.filename), error.strerror or str(error))
+        if error.filename == self._folder:
+            raise problem
+        self._unread.add_fault(problem)
+
+    def _is_searched(self, folder: str) -> bool:
+        reason = self._reason_to_skip(folder)
+        if reason:
+            self._unread.skip(printable(folder), reason)
+        return not reason
+
+    def _reason_to_skip(self, folder: str) -> str:
+        if os.path.basename(folder).startswith("."):
+            return HIDDEN
+        if not self._follow_links:
+            return LINK if os.path.islink(folder) else ""
+        if not self._searched:
+            self._searched.add(_identity(self._folder))
+        before = len(self._searched)
+        self._searched.add(_identity(folder))
+        return REPEATED_FOLDER if len(self._searched) == before else ""
+
+    def _sources_in(self, folder: str, names: list[str]) -> Iterator[Source]:
+        hash_named: list[str] = []
+        hash_named_bytes = 0
+        sources: list[Source | None] = []  # None where the hash-named files go
+        for name in names:
+            path = os.path.join(folder, name)
+            size, skip_reason = self._size(path)
+            if skip_reason:
+                self._unread.skip(printable(path), skip_reason)
+            elif is_hash_named(name, size):
+                if not hash_named:
+                    sources.append(None)
+                hash_named.append(name)
+                hash_named_bytes += size
+            else:
+                sources.append(Source(path, explicit=False, size=size))
+        for source in sources:
+            yield source or folder_source(folder, hash_named, hash_named_bytes, self._unread)
+
+    def _size(self, path: str) -> tuple[int, str]:
+        """The size of a file in bytes, and why it is skipped; the reason is empty if it is read."""
+        if os.path.basename(path).startswith("."):
+            return 0, HIDDEN
         try:
-            status = os.stat(path)
-        except OSError:  # a dangling link
-            continue
-        if not stat.S_ISREG(status.st_mode):
-            continue
-        if is_hash_named(name, status.st_size):
-            if not hash_named:
-                sources.append(None)
-            hash_named.append(name)
-            hash_named_bytes += status.st_size
-        else:
-            sources.append(Source(path, explicit=False, size=status.st_size))
-    for source in sources:
-        yield source or folder_source(folder, hash_named, hash_named_bytes)
+            status = os.lstat(path)
+            if stat.S_ISLNK(status.st_mode):
+                if not self._follow_links:
+                    return 0, LINK
+                status = os.stat(path)
+        except OSError:
+            return 0, DANGLING_LINK
+        return status.st_size, "" if stat.S_ISREG(status.st_mode) else SPECIAL
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    status = os.stat(folder)
+    return status.st_dev, status.st_ino

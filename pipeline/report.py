@@ -13,6 +13,10 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 COUNTS = ("read", "imported", "duplicate", "rejected")
 
 
+# Reasons to reject a candidate that is written as it should be.
+_EXPECTED_REASONS = ("library_type", "placeholder")
+
+
 @dataclass
 class FileReport:
     """The counts of one input. ``read`` is always ``imported + duplicate + rejected``."""
@@ -21,6 +25,11 @@ class FileReport:
     format: str
     bytes: int = 0
     sha256: str = ""
+    """Of the whole input as stored; empty, and ``bytes`` 0, if a fault ended the reading."""
+    fault: str | None = None
+    """Why the input could not be read to its end. What was read before is counted and kept."""
+    warnings: Sequence[str] = ()
+    """What the reader did not understand, in sentences."""
     read: int = 0
     accepted: Counter[Collection] = field(default_factory=Counter)
     new: Counter[Collection] = field(default_factory=Counter)
@@ -49,15 +58,31 @@ class FileReport:
     def rejected(self) -> int:
         return self.reasons.total()
 
+    @property
+    def is_all_rejected(self) -> bool:
+        """Whether no candidate was accepted, although some were not written as they should be."""
+        expected = sum(self.reasons[reason] for reason in _EXPECTED_REASONS)
+        return expected < self.read == self.rejected
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "path": self.path,
             "format": self.format,
             "bytes": self.bytes,
             "sha256": self.sha256,
+            "fault": self.fault,
+            "warnings": list(self.warnings),
             **{name: getattr(self, name) for name in COUNTS},
             "reasons": dict(self.reasons),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """An input that was skipped or is broken, and why."""
+
+    path: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +101,10 @@ class ImportReport:
     """What a whole import did."""
 
     files: list[FileReport] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    """Names of the inputs of no known format."""
+    skipped: list[Unread] = field(default_factory=list)
+    """The inputs that were not read, for a reason of ``unread.SKIP_REASONS``."""
+    faults: list[Unread] = field(default_factory=list)
+    """The inputs that could not be opened, or not be read to their end."""
     examples: list[Example] = field(default_factory=list)
     stages: dict[str, float] = field(default_factory=dict)
     """Seconds of each stage."""
@@ -88,6 +115,16 @@ class ImportReport:
     """The newest version after the import; -1 if there is none."""
     rejects_in: int | None = None
     """The import whose rejects file has the rejects; None if nothing was rejected or published."""
+
+    @property
+    def all_rejected(self) -> list[str]:
+        """The inputs of which every candidate was rejected."""
+        return [file.path for file in self.files if file.is_all_rejected]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every input was read to its end, and something of each was accepted."""
+        return not self.faults and not self.all_rejected
 
     @property
     def seconds(self) -> float:
@@ -111,6 +148,10 @@ class ImportReport:
             counts.update(file.reasons)
         return dict(counts.most_common())
 
+    def skip_reasons(self) -> dict[str, int]:
+        """How many inputs were skipped for each reason, the commonest first."""
+        return dict(Counter(unread.reason for unread in self.skipped).most_common())
+
     def collections(self) -> dict[str, dict[str, int]]:
         counts: dict[str, dict[str, int]] = {}
         for collection in COLLECTIONS:
@@ -133,6 +174,9 @@ class ImportReport:
             "stages": {name: round(seconds, 3) for name, seconds in self.stages.items()},
             "rows_per_second": round(self.rows_per_second),
             "files": [file.to_dict() for file in self.files],
-            "skipped": self.skipped,
+            "faults": [asdict(unread) for unread in self.faults],
+            "all_rejected": self.all_rejected,
+            "skip_reasons": self.skip_reasons(),
+            "skipped": [asdict(unread) for unread in self.skipped],
             "examples": [asdict(example) for example in self.examples],
         }

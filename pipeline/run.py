@@ -24,21 +24,22 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sigdir.pipeline.errors import BadInput, printable
-from sigdir.pipeline.formats.registry import FORMATS, Format, MultiSourceReader, by_name, detect
+from sigdir.pipeline.formats.registry import FORMATS, Format, MultiSourceReader, by_name, detect, skip_reason
 from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.source import Source
 from sigdir.pipeline.state import ImportState
+from sigdir.pipeline.unread import SKIP_REASONS, UnreadInputs
 from sigdir.signatures.candidates import Candidates, ReadTask
 from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
@@ -68,6 +69,10 @@ class Options:
     source: str | None = None
     dry_run: bool = False
     wait: bool = True
+    strict: bool = False
+    """Stop at the first file of a folder or an archive that cannot be read."""
+    follow_links: bool = False
+    """Read what links in folders lead to."""
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
     memory_limit: str = "512MB"
     """DuckDB's limit. Above it DuckDB spills to the run's folder."""
@@ -82,6 +87,7 @@ class _Run:
     progress: Reporter
     report: ImportReport
     state: ImportState
+    unread: UnreadInputs
     name: str
     """The run's name, empty for a dry run."""
     began: float = field(default_factory=time.monotonic)
@@ -99,16 +105,17 @@ def run_import(options: Options, progress: Reporter) -> ImportReport:
     """Carry out one import. Raises BadInput or a WarehouseError; then nothing was published."""
     _check_format(options.format)
     _make_garbage_collection_rare()
-    sources = find(options.paths)
+    report = ImportReport(dry_run=options.dry_run)
+    unread = UnreadInputs(report, options.strict)
+    sources = find(options.paths, unread, options.follow_links)
     paths = Paths(options.warehouse.absolute())
     _check_warehouse(paths, options)
     if not options.dry_run:
         make_warehouse_and_say(paths, progress)
     with ExitStack() as stack:
         name, folder = _make_folder(paths, options, stack)
-        report = ImportReport(dry_run=options.dry_run)
         state = stack.enter_context(ImportState(folder, report))
-        run = _Run(options, paths, progress, report, state, name)
+        run = _Run(options, paths, progress, report, state, unread, name)
         _read(run, sources)
         if options.dry_run:
             _select_new(run, read_snapshot(paths), staged={})
@@ -168,30 +175,48 @@ def _read(run: _Run, sources: list[Source]) -> None:
                     run.progress.rows(result.read)
         run.state.finish_reading()
     if not run.report.files:
-        tried = f"{len(run.report.skipped):,} files tried"
-        raise BadInput(", ".join(run.options.paths), f"no file of a known format ({tried})")
+        raise BadInput(", ".join(run.options.paths), _why_nothing_was_read(run.report))
     failpoints.reach("read")
+
+
+def _why_nothing_was_read(report: ImportReport) -> str:
+    if report.faults:
+        first = report.faults[0]
+        return f"no file can be read ({len(report.faults):,} tried); the first: {first.path}: {first.reason}"
+    skipped = ", ".join(f"{count:,} {SKIP_REASONS[reason]}" for reason, count in report.skip_reasons().items())
+    return f"no file of a known format (skipped: {skipped or 'none'})"
 
 
 def _read_tasks(run: _Run, sources: list[Source]) -> Iterator[ReadTask]:
     """Detect the format of each input and yield what its reader yields."""
     readers: dict[str, MultiSourceReader] = {}
     with ExitStack() as stack:
-        for source in open_each(sources, run.progress.advance, run.options.format):
-            format = _choose_format(source, run.options.format)
-            if format is None:
-                run.report.skipped.append(source.name)
-                continue
-            file = run.state.add_input(source, format.name)
-            if format.multi_source is None:
-                yield from format.read(source)
-            else:
-                if format.name not in readers:
-                    readers[format.name] = stack.enter_context(format.multi_source())
-                readers[format.name].add(source)
-            file.bytes, file.sha256 = source.finish()
+        for source in open_each(sources, run.progress.advance, run.options.format, run.unread):
+            with run.unread.faults_of(source):
+                format = _choose_format(source, run.options.format)
+                if format is None:
+                    run.unread.skip(source.name, skip_reason(source))
+                elif format.multi_source is None:
+                    yield from _read_input(run, source, format.name, format.read)
+                else:
+                    if format.name not in readers:
+                        readers[format.name] = stack.enter_context(format.multi_source())
+                    yield from _read_input(run, source, format.name, readers[format.name].add)
         for reader in readers.values():
             yield from reader.read()
+
+
+def _read_input(
+    run: _Run, source: Source, format: str, read: Callable[[Source], Iterator[ReadTask] | None]
+) -> Iterator[ReadTask]:
+    """What ``read`` yields, with the input's size and hash, or its fault, in the report."""
+    file = run.state.add_input(source, format)
+    try:
+        yield from read(source) or ()
+        file.bytes, file.sha256 = source.finish()
+    except BadInput as error:
+        file.fault = error.reason
+        raise
 
 
 def _choose_format(source: Source, name: str | None) -> Format | None:
@@ -277,6 +302,7 @@ def _log_entry(run: _Run) -> dict[str, object]:
         "totals": run.report.totals(),
         "collections": run.report.collections(),
         "reasons": run.report.reasons(),
+        "faults": [asdict(fault) for fault in run.report.faults],
         "seconds": round(time.monotonic() - run.began, 3),
         "rejects_sha256": run.state.rejects_digest,
     }

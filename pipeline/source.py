@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -61,9 +62,19 @@ class Source:
         """For hash-named files read as one input: the name of the file of each line read so far."""
         self.sections = Sections()
         """The sources that were found inside, as in a standard JSON input."""
+        self.warnings: list[str] = []
+        """Sentences of the reader for the report, about what it does not understand."""
         self._stream_of = stream
+        self._reading = Lock()
+        self._close()
+
+    def _close(self) -> None:
+        """Forget what was read. An import holds all of its inputs, so a closed one keeps its names alone."""
+        self.head = b""
         self._unpacked_bytes = 0
         self._parsed: dict[Callable[..., Any], Any] = {}
+        self._stream: Any = None
+        self._stored: Any = None
 
     @contextmanager
     def open(self, advance: Callable[[int], None]) -> Iterator[None]:
@@ -83,8 +94,14 @@ class Source:
             self.head = b"".join(self._pieces(HEAD_BYTES)).removeprefix(_BYTE_ORDER_MARK)
             yield
         finally:
+            self._close()
             if self.path != STDIN:
                 file.close()
+
+    def stop(self) -> None:
+        """End the reading of an open input: when this returns, no thread reads ahead in it or its archive."""
+        with self._reading:
+            self._stream = None
 
     def _open_file(self) -> Any:
         if self._stream_of is not None:
@@ -114,7 +131,8 @@ class Source:
         """The next unpacked bytes, at most ``limit``."""
         while limit > 0:
             try:
-                piece = self._stream.read(min(limit, READ_BYTES))
+                with self._reading:
+                    piece = self._stream.read(min(limit, READ_BYTES)) if self._stream is not None else b""
             except UNPACK_ERRORS as error:
                 raise BadInput(self.name, reason_of(error), self._position() if self.packed else "") from error
             if not piece:

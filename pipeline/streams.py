@@ -56,24 +56,34 @@ class StoredBytes(io.RawIOBase):
 
 
 class PieceStream(io.RawIOBase):
-    """Pieces of bytes as a file that is read from front to back."""
+    """Pieces of bytes as a file that is read from front to back. An error of theirs is raised at every later read."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
-        self._rest = b""
+        self._rest = memoryview(b"")
+        self._error: Exception | None = None
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         while not self._rest:
-            piece = next(self._pieces, None)
+            piece = self._next_piece()
             if piece is None:
                 return 0
-            self._rest = piece
-        piece, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
-        buffer[: len(piece)] = piece
-        return len(piece)
+            self._rest = memoryview(piece)
+        found, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
+        buffer[: len(found)] = found
+        return len(found)
+
+    def _next_piece(self) -> bytes | None:
+        if self._error is not None:
+            raise self._error
+        try:
+            return next(self._pieces, None)
+        except Exception as error:
+            self._error = error
+            raise
 
 
 def unpacked(raw: Any, name: str) -> Any:

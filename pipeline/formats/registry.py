@@ -34,6 +34,7 @@ from sigdir.pipeline.formats import (
     tree,
 )
 from sigdir.pipeline.source import STDIN, Source
+from sigdir.pipeline.unread import NAME, NESTED_ARCHIVE, UNKNOWN_FORMAT
 from sigdir.signatures.candidates import ReadTask
 
 
@@ -80,14 +81,30 @@ FORMATS = (
     Format("solc-hashes", "the output of solc --hashes", solc_hashes.looks_like, solc_hashes.read),
     Format("table", "the tables of forge inspect and forge selectors list", selector_table.looks_like, selector_table.read),
     Format("etherface", "Etherface's CSV with columns text and hash", etherface.looks_like, etherface.read),
-    Format("csv", "CSV with a header that names the text column", csv.looks_like, csv.read, (".csv",)),
+    Format("csv", "CSV, TSV and the like, with a header or without", csv.looks_like, csv.read, (".csv", ".tsv")),
     Format("text", "one signature or declaration per line", text.looks_like, text.read, (".txt", ".text", ".sig")),
 )  # fmt: skip
 
 # Never read as plain text, although a few of their lines may parse as signatures.
 _NOT_TEXT = (".vy", ".md", ".py", ".go", ".rs")
+_DOCUMENTS = ("", ".txt", ".text")
+_NOT_LISTS = frozenset(
+    [
+        "authors", "changelog", "changes", "cmakelists", "codeowners", "contributing", "contributors", "copying",
+        "copyright", "install", "licence", "license", "notice", "patents", "readme", "remappings", "requirements",
+        "robots", "security", "third-party-notices", "todo", "version",
+    ]
+)  # fmt: skip
+"""Documents and settings of projects, by their names without `.txt`."""
 _JSON = (".json", ".jsonl", ".ndjson", ".abi")
 _PACKED = (".gz", ".xz", ".zst", ".bz2")
+
+
+def skip_reason(source: Source) -> str:
+    """Why ``detect`` finds no format for an open source that was found in a folder or an archive."""
+    if is_archive(source):
+        return NESTED_ARCHIVE
+    return NAME if _has_other_name(source) else UNKNOWN_FORMAT
 
 
 def by_name(name: str) -> Format | None:
@@ -99,10 +116,8 @@ def detect(source: Source) -> Format | None:
 
     Raises BadInput for broken JSON and for UTF-16.
     """
-    name = source.path.lower()
-    for ending in _PACKED:
-        name = name.removesuffix(ending)
-    if os.path.splitext(name)[1] in _NOT_TEXT or is_archive(source):  # an archive inside an archive
+    name = _unpacked_name(source)
+    if _has_other_name(source) or is_archive(source):
         return None
     if javascript.is_javascript(source):  # never anything else
         return by_name("javascript") if javascript.looks_like(source) else None
@@ -117,7 +132,27 @@ def detect(source: Source) -> Format | None:
             raise
         return None
     for format in FORMATS:
-        # A CSV in a folder may hold other things. If the user named it, the reader reports the missing columns.
-        if format.endings and name.endswith(format.endings) and (source.explicit or format.name != "csv"):
+        if format.endings and name.endswith(format.endings) and (source.explicit or _may_be_damaged(source, format)):
             return format
     return by_name("text") if source.path == STDIN else None
+
+
+def _may_be_damaged(source: Source, format: Format) -> bool:
+    """Whether a file of a folder may be of a format that its content is not clearly of. Prose and tables of other things
+    are as common as lists and CSV. If the user named the file, the reader reports what is wrong with it.
+    """
+    return format.name != "csv" and (format.name != "text" or text.has_signature(source))
+
+
+def _unpacked_name(source: Source) -> str:
+    """The path in lower case, without the ending of a packed file."""
+    name = source.path.lower()
+    for ending in _PACKED:
+        name = name.removesuffix(ending)
+    return name
+
+
+def _has_other_name(source: Source) -> bool:
+    """Whether the file's name says that it holds no signatures."""
+    stem, ending = os.path.splitext(os.path.basename(_unpacked_name(source)))
+    return ending in _NOT_TEXT or (ending in _DOCUMENTS and stem in _NOT_LISTS)

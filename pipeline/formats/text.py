@@ -29,6 +29,18 @@ _HASH_SIGN, _SLASH = 0x23, 0x2F
 
 def looks_like(source: Source) -> bool:
     """Whether at least half of the first lines are signatures."""
+    good, lines = _sample(source)
+    return 0 < lines <= 2 * good
+
+
+def has_signature(source: Source) -> bool:
+    """Whether one of the first lines is a signature, or there are none."""
+    good, lines = _sample(source)
+    return good > 0 or not lines
+
+
+def _sample(source: Source) -> tuple[int, int]:
+    """How many of the first lines are signatures, and how many these are."""
     head = source.head
     if len(source.head) == HEAD_BYTES:  # its last line may be cut
         head = head[: head.rfind(b"\n") + 1]
@@ -36,8 +48,7 @@ def looks_like(source: Source) -> bool:
     data = np.frombuffer(block, np.uint8)
     starts, ends, _ = candidate_lines(data, 1)
     sample = [block[a:b] for a, b in zip(starts[:_SAMPLE_LINES], ends[:_SAMPLE_LINES], strict=True)]
-    good = sum(map(is_signature, sample))
-    return 0 < len(sample) <= 2 * good
+    return sum(map(is_signature, sample)), len(sample)
 
 
 def read(source: Source) -> Iterator[ReadTask]:

@@ -49,6 +49,8 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
 )  # fmt: skip
 @click.option("--source", metavar="LABEL", help="A label for the history.")
 @click.option("--dry-run", is_flag=True, help="Do everything except publish.")
+@click.option("--strict", is_flag=True, help="Stop at the first broken file of a folder or an archive.")
+@click.option("--follow-links", is_flag=True, help="Read what links in folders lead to.  [default: skip them]")
 @json_option()
 @quiet_option()
 @no_wait_option
@@ -56,14 +58,16 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
 @memory_limit_option("512MB", "Memory for deduplication; above it, data is spilled to disk.")
 def import_(
     paths: tuple[str, ...], folder: Path, samples: bool, collection: Collection, format: str | None, source: str | None,
-    dry_run: bool, as_json: bool, quiet: bool, no_wait: bool, threads: int, memory_limit: str,
+    dry_run: bool, strict: bool, follow_links: bool, as_json: bool, quiet: bool, no_wait: bool, threads: int, memory_limit: str,
 ) -> None:  # fmt: skip
     """Import signatures from files, folders, archives, or standard input (-).
 
     Candidates are canonicalised, hashed, deduplicated and published in one new version, or none
-    of them is. Rejected candidates are counted and kept: see `sigdir rejects`.
+    of them is. Rejected candidates are counted and kept: see `sigdir rejects`. A broken file of a
+    folder or an archive is listed, and the files beside it are imported.
 
-    Exit status: 0 done (also if nothing was new), 2 an input or the warehouse cannot be used and
+    Exit status: 0 done (also if nothing was new), 1 done, but a file of a folder or an archive is
+    broken, or everything in a file was rejected, 2 an input or the warehouse cannot be used and
     nothing was published, 3 another process is publishing (with --no-wait), 130 interrupted.
 
     \b
@@ -72,6 +76,7 @@ def import_(
       sigdir import 4byte.json.gz --source geth
       sigdir import topics.txt --collection event-signatures
       sigdir import 4bytes-master.zip contracts/ build-output.tar.gz
+      sigdir import node_modules/@dex/core --follow-links --strict
       curl -s https://example.org/list.txt | sigdir import - --dry-run
     """
     if samples:
@@ -79,7 +84,7 @@ def import_(
     if not paths:
         raise click.UsageError("name the files to import, or give --samples")
     options = Options(
-        list(paths), folder, collection, format, source, dry_run, not no_wait,
+        list(paths), folder, collection, format, source, dry_run, not no_wait, strict, follow_links,
         threads=threads, memory_limit=memory_limit,
     )  # fmt: skip
     with reporter(quiet) as progress:
@@ -88,3 +93,4 @@ def import_(
         write_json(report.to_dict())
     else:
         print_report(report, Console(width=None if sys.stdout.isatty() else _REPORT_COLUMNS))
+    sys.exit(0 if report.is_complete else 1)

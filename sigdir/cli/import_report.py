@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sigdir.pipeline.errors import one_line
 from sigdir.pipeline.report import COUNTS, ImportReport
+from sigdir.pipeline.unread import SKIP_REASONS
 
 _SHOWN_FILES = 25
-_SHOWN_SKIPPED = 3
+_SHOWN_NAMES = 3
+_SHOWN_FAULTS = 10
 
 
 def print_report(report: ImportReport, console: Console) -> None:
     console.print(_files_table(report))
-    if report.skipped:
-        more = ", ..." if len(report.skipped) > _SHOWN_SKIPPED else ""
-        shown = ", ".join(report.skipped[:_SHOWN_SKIPPED]) + more
-        line = f"Skipped {len(report.skipped):,} of no known format: {shown}"
-        console.print(line, highlight=False, markup=False, emoji=False)
+    for line in _unread_lines(report):
+        console.print(line, highlight=False, markup=False, emoji=False, soft_wrap=True)
     for collection, counts in report.collections().items():
         line = f"{collection}: {counts['imported']:,} imported, {counts['duplicate']:,} duplicate"
         console.print(line, highlight=False)
@@ -28,6 +30,33 @@ def print_report(report: ImportReport, console: Console) -> None:
         line = f"rejected {count:>9,} {reason:<16} e.g. {_printable(_example(report, reason))}"
         console.print(line, highlight=False, markup=False, emoji=False, overflow="ellipsis", no_wrap=True)
     console.print(_last_line(report), highlight=False)
+
+
+def _unread_lines(report: ImportReport) -> Iterator[str]:
+    """What was skipped, by reason; then what has no candidates, is rejected as a whole, or is broken."""
+    for reason, count in report.skip_reasons().items():
+        names = (unread.path for unread in report.skipped if unread.reason == reason)
+        yield f"Skipped {count:,} {SKIP_REASONS[reason]}: {_first(names)}"
+    empty = [file.path for file in report.files if not file.read and file.fault is None]
+    if empty:
+        yield f"No candidates in {len(empty):,} of {len(report.files):,} files: {_first(empty)}"
+    for file in report.files:
+        for warning in file.warnings:
+            yield f"Warning: {one_line(file.path)}: {one_line(warning)}"
+    if report.all_rejected:
+        yield f"Everything was rejected of {len(report.all_rejected):,} files: {_first(report.all_rejected)}"
+    if report.faults:
+        yield f"{len(report.faults):,} cannot be read to their end:"
+        for fault in report.faults[:_SHOWN_FAULTS]:
+            yield f"  {fault.path}: {fault.reason}"
+        if len(report.faults) > _SHOWN_FAULTS:
+            yield f"  ... and {len(report.faults) - _SHOWN_FAULTS:,} more; --json lists all"
+
+
+def _first(names: Iterable[str]) -> str:
+    """The first names, each in one line, and an ellipsis if there are more."""
+    shown = [one_line(name) for name in islice(names, _SHOWN_NAMES + 1)]
+    return ", ".join(shown[:_SHOWN_NAMES]) + (", ..." if len(shown) > _SHOWN_NAMES else "")
 
 
 def _example(report: ImportReport, reason: str) -> str:

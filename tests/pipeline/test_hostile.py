@@ -60,8 +60,8 @@ class Outcome:
             assert part in self.error
 
     def assert_counted(self) -> None:
-        """The import succeeded and its counts add up to the candidates read."""
-        assert self.status == 0, self.error
+        """The import succeeded and its counts add up to the candidates read. Status 1 says that a file was all rejected."""
+        assert self.status == bool(self.report["all_rejected"]), self.error
         read, *rest = self.totals
         assert read == sum(rest)
         assert self.error == ""
@@ -355,6 +355,25 @@ def test_a_repeated_value_stays_one_value_in_memory(tmp_path: Path, bounded: Imp
     assert outcome.totals == (3_000, 0, 0, 3_000)
 
 
+def test_a_value_of_500_mb_is_refused(tmp_path: Path, bounded: Import) -> None:
+    """A value that would fill the memory is refused by the size of its page, before it is read."""
+    half = pa.array([b"f" * (GIGABYTE // 4)])
+    path = _parquet(
+        tmp_path / "bomb.parquet", {"text_signature": pa.chunked_array([half, half])},
+        compression="zstd", use_dictionary=False, write_statistics=False, row_group_size=2,
+    )  # fmt: skip
+    bounded(path).assert_refused(
+        f"{path}: row group 1: a page of ", " MiB in column text_signature; write smaller pages"
+    )
+
+
+def test_a_value_that_occurs_too_often_is_refused(tmp_path: Path, bounded: Import) -> None:
+    """2 million rows of one text of 60 kB would be 120 GB of texts; the import ends after the first few."""
+    rows = pa.DictionaryArray.from_arrays(pa.array([0] * 2_000_000, pa.int32()), pa.array([b"f" * 60_000]))
+    path = _parquet(tmp_path / "bomb.parquet", {"text_signature": rows}, compression="zstd")
+    bounded(path).assert_refused(f"{path}: row ", "its texts have over 1,000 times its size")
+
+
 def test_large_rows_are_read_in_small_batches(tmp_path: Path, bounded: Import) -> None:
     """A row group of 1,000 rows of 1 MiB each, in a file of less than 1 MiB, stays within the memory limit."""
     rows = pa.array([b"%07d" % number + b"f" * MIB for number in range(50)])
@@ -401,8 +420,20 @@ def test_a_column_name_with_line_breaks_is_shown_in_one_line(tmp_path: Path, imp
 # Folders and names.
 
 
+def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path, bounded: Import) -> None:
+    """100 documents that take 18 MiB each once they are parsed stay within the memory limit: one is held at a time."""
+    document = json.dumps({"abi": [{"type": "function", "name": "f"}], "metadata": [[]] * 240_000})
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(100):
+        (folder / f"{number}.json").write_text(document)
+    outcome = bounded(folder)
+    outcome.assert_counted()
+    assert outcome.totals == (100, 1, 99, 0)
+
+
 def test_a_folder_of_links_and_loops_is_read_once(tmp_path: Path, imported: Import) -> None:
-    """Links to folders are not followed; broken links, pipes and sockets are skipped."""
+    """Links, pipes and sockets are skipped, and named in the report."""
     folder = tmp_path / "in"
     (folder / "deep").mkdir(parents=True)
     (folder / "a.txt").write_text("a()\n")
@@ -413,7 +444,8 @@ def test_a_folder_of_links_and_loops_is_read_once(tmp_path: Path, imported: Impo
     os.mkfifo(folder / "pipe.txt")
     outcome = imported(folder)
     outcome.assert_counted()
-    assert outcome.totals == (2, 1, 1, 0)
+    assert outcome.totals == (1, 1, 0, 0)
+    assert outcome.report["skip_reasons"] == {"link": 4, "special": 1}
 
 
 def test_a_link_to_itself_is_refused(tmp_path: Path, imported: Import) -> None:

@@ -32,6 +32,7 @@ import zstandard
 
 import sigdir
 from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.report import ImportReport
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.errors import QueryError, UnreadableWarehouse
 from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, empty_warehouse, environment, import_files
@@ -318,7 +319,8 @@ def test_json_equals_the_report(tmp_path: Path, run_sigdir: Sigdir) -> None:
     for timed in ("seconds", "stages", "rows_per_second"):
         assert type(printed.pop(timed)) is type(report.pop(timed))
     assert printed == report
-    assert printed["skipped"] == [str(tmp_path / "in" / "b.md")]
+    assert printed["skipped"] == [{"path": str(tmp_path / "in" / "b.md"), "reason": "name"}]
+    assert printed["skip_reasons"] == {"name": 1}
 
 
 def test_report_for_people_has_the_counts(tmp_path: Path, invoke: Invoke) -> None:
@@ -366,6 +368,14 @@ def test_terminal_sees_no_control_characters(tmp_path: Path, invoke: Invoke) -> 
 # Paths.
 
 
+def skipped(report: ImportReport, folder: Path) -> dict[str, list[str]]:
+    """The skipped paths below a folder, by reason."""
+    found: dict[str, list[str]] = {}
+    for unread in report.skipped:
+        found.setdefault(unread.reason, []).append(unread.path.removeprefix(f"{folder}/"))
+    return {reason: sorted(paths) for reason, paths in found.items()}
+
+
 def test_folders_are_searched(tmp_path: Path, warehouse: Path) -> None:
     """Folders are read recursively; hidden files are ignored, files of unknown format are listed as skipped."""
     write_files(
@@ -381,8 +391,29 @@ def test_folders_are_searched(tmp_path: Path, warehouse: Path) -> None:
     (tmp_path / "in" / "link.txt").symlink_to(tmp_path / "in" / "a.txt")
     report = import_files([tmp_path / "in"], warehouse)
     assert texts(warehouse) == ["a()", "b()"]
-    assert [Path(file.path).name for file in report.files] == ["a.txt", "link.txt", "b.txt.gz"]
-    assert [Path(name).name for name in report.skipped] == ["README.md", "Token.vy", "x.bin"]
+    assert [Path(file.path).name for file in report.files] == ["a.txt", "b.txt.gz"]
+    assert skipped(report, tmp_path / "in") == {
+        "hidden": [".git", ".hidden.txt", "deep/.cache"], "link": ["gone.txt", "link.txt", "loop"],
+        "name": ["README.md", "Token.vy"], "unknown_format": ["deep/x.bin"],
+    }  # fmt: skip
+    assert report.skip_reasons() == {"hidden": 3, "link": 3, "name": 2, "unknown_format": 1}
+
+
+def test_links_are_followed_if_asked(tmp_path: Path, warehouse: Path) -> None:
+    """--follow-links reads files and folders that links lead to, each folder once."""
+    write_files(tmp_path, {"in/a.txt": "a()\n", "in/deep/b.txt": "b()\n", "out/c.txt": "c()\n", "d.txt": "d()\n"})
+    folder = tmp_path / "in"
+    for name, target in {
+        "up": folder,
+        "c": tmp_path / "out",
+        "d.txt": tmp_path / "d.txt",
+        "gone": Path("nowhere"),
+    }.items():
+        (folder / name).symlink_to(target)
+    (folder / "deep" / "again").symlink_to(tmp_path / "out")
+    report = import_files([folder], warehouse, follow_links=True)
+    assert texts(warehouse) == ["a()", "d()", "c()", "b()"]
+    assert skipped(report, folder) == {"repeated_folder": ["deep/again", "up"], "dangling_link": ["gone"]}
 
 
 def test_hidden_file_is_read_when_named(tmp_path: Path, warehouse: Path) -> None:
@@ -421,7 +452,7 @@ def test_standard_input(warehouse: Path, run_sigdir: Sigdir) -> None:
     assert file["sha256"] == hashlib.sha256(b"a()\nnarrow(uint7)\n").hexdigest()
     parquet = zstandard.ZstdCompressor().compress(parquet_bytes({"text_signature": ["b()"]}))
     assert run_sigdir("import", "-", stdin=parquet).returncode == 0
-    assert run_sigdir("import", "-", stdin=b"prose that is no signature\n").returncode == 0
+    assert run_sigdir("import", "-", stdin=b"prose that is no signature\n").returncode == 1  # all rejected
     assert texts(warehouse) == ["a()", "b()"]
 
 
@@ -827,6 +858,58 @@ def test_bad_input_stops_the_run(tmp_path: Path, warehouse: Path, name: str, con
     assert nothing_left(warehouse)
 
 
+FAULTY = [bad for bad in BAD_INPUTS if bad[0] not in ("notes.md", "none.csv")]
+"""Those that are broken in a folder too. The others are skipped there."""
+
+
+def test_broken_files_do_not_stop_a_folder(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
+    """A broken file of a folder is a fault with its reason and status 1; the files beside it are imported."""
+    good = {f"{name}.good.txt": f"f{number}()\n" for number, (name, _, _) in enumerate(FAULTY)}
+    write_files(tmp_path / "in", good | {name: content for name, content, _ in FAULTY})
+    status, out, err = invoke("import", "--quiet", "--json", tmp_path / "in")
+    report = json.loads(out)
+    assert (status, err) == (1, "")
+    assert {f"f{number}()" for number in range(len(FAULTY))} <= set(texts(warehouse))
+    assert report["totals"]["read"] == sum(report["totals"][name] for name in ("imported", "duplicate", "rejected"))
+    reasons = {Path(fault["path"]).name: fault["reason"] for fault in report["faults"]}
+    assert reasons.keys() == {name for name, _, _ in FAULTY}
+    assert [name for name, _, parts in FAULTY if not all(part in reasons[name] for part in parts)] == []
+    partly = {Path(file["path"]).name: file["fault"] for file in report["files"] if file["fault"]}
+    assert partly.items() <= reasons.items()
+    [entry] = sigdir.open(warehouse).history()
+    assert entry["faults"] == report["faults"]
+    printed = invoke("import", "--quiet", tmp_path / "in").stdout.decode()
+    assert f"{len(FAULTY)} cannot be read to their end:\n" in printed
+
+
+def test_strict_stops_at_the_first_broken_file(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
+    """With --strict a broken file of a folder stops the import, and nothing is published."""
+    _, bad = write_files(tmp_path / "in", {"a.txt": "a()\n", "b.json": '{"a": 1'})
+    status, out, err = invoke("import", "--quiet", "--strict", tmp_path / "in")
+    assert (status, out) == (2, b"")
+    assert err.startswith(f"Error: {bad}: line 1 column 8: broken JSON")
+    assert nothing_left(warehouse)
+
+
+def test_a_folder_of_broken_files_alone(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
+    """If no file can be read, the error names the first and its reason."""
+    bad, _ = write_files(tmp_path / "in", {"a.json": "[1,", "b.json": "["})
+    status, _, err = invoke("import", "--quiet", tmp_path / "in")
+    assert status == 2
+    assert err.startswith(f"Error: {tmp_path}/in: no file can be read (2 tried); the first: {bad}: line 1 column 4: ")
+
+
+def test_a_file_with_everything_rejected_is_named(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
+    """If every candidate of a file was rejected, the summary names the file and the status is 1."""
+    bad, good = write_files(tmp_path, {"bad.txt": "a(uint7)\nb(uint7)\n", "good.txt": "a()\nb(uint7)\n"})
+    status, out, _ = invoke("import", "--quiet", bad, good)
+    assert status == 1
+    assert f"Everything was rejected of 1 files: {bad}\n" in out.decode()
+    assert invoke("import", "--quiet", good).status == 0
+    [library] = write_files(tmp_path, {"L.sol": "library L { struct S { uint a; } function f(S memory s) public {} }"})
+    assert invoke("import", "--quiet", library).status == 0  # rejected, as every text with a library type is
+
+
 def test_a_bad_memory_limit_is_refused_before_reading(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
     """The error is about the limit, not about the broken input, and nothing is created."""
     [bad] = write_files(tmp_path, {"broken.json": b"[1,"})
@@ -849,7 +932,10 @@ def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:
         "nonsense: no such format; the formats are tree, solidity, sqlite, parquet, panoramix",
     )
     write_files(folder / "unknown", {"a.bin": "\0", "b/README.md": "x"})
-    yield [str(folder / "unknown")], f"{folder}/unknown: no file of a known format (2 files tried)"
+    yield (
+        [str(folder / "unknown")],
+        f"{folder}/unknown: no file of a known format (skipped: 1 of no known format, 1 not signatures, by their names)",
+    )
     (folder / "empty").mkdir()
     yield [str(folder / "empty")], f"{folder}/empty: "
     write_files(folder / "hidden", {".a.txt": "a()\n"})
