@@ -1,42 +1,182 @@
-"""CSV with a header that names a text column and optionally a hash column."""
+"""CSV, TSV and the like: a text column and any number of hash columns, with a header or without one.
+
+A header names the columns, and the values in them decide: a column `sig` may hold texts or selectors, `id` a
+topic or a number. Without a header the first or last cells are the hash, and the rest of the line is the
+text. A text that is not quoted may contain the separator.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
-from sigdir.pipeline.source import BLOCK_BYTES, Source
+from sigdir.pipeline.formats.hashes import collection_of, is_hash_of, parse_hash
+from sigdir.pipeline.source import BLOCK_BYTES, HEAD_BYTES, Source
 from sigdir.signatures.candidates import Candidates, Entry, pack
-from sigdir.signatures.grammar import BAD_ENTRY
+from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
+from sigdir.signatures.grammar import BAD_ENTRY, HASH_MISMATCH, OK, is_signature
 
 TEXT_COLUMNS = ("text_signature", "signature")
 HASH_COLUMNS = ("hex_signature", "hash", "selector")
+"""The columns that are read whatever their values are. Parquet files and databases have no others."""
 ROW_CHARACTERS = 4 * BLOCK_BYTES
 """The longest row."""
 
+_PLAIN_NAMES = frozenset(["text_signature", "function_signature", "event_signature", "error_signature"])
+_TEXT_NAMES = (
+    "text_signature", "function_signature", "event_signature", "error_signature", "signature", "text_sig", "sig",
+    "text", "name",
+)  # fmt: skip
+_HASH_NAMES = frozenset(
+    ["hex_signature", "hash", "selector", "hex", "bytes4", "topic0", "topic", "id", "sig", "signature", "byte_sig"]
+)
+_KIND_NAMES = ("kind", "type")
+_KINDS = {"function": FUNCTIONS, "error": FUNCTIONS, "event": EVENTS}
+_NAME = re.compile(r"[\w .$/#()-]{0,64}")
+_HEX = re.compile(r"0[xX][0-9a-fA-F]+")
+
+_HEADER_SEPARATORS = ",\t;|"
+_SEPARATORS = ",\t;|: "
+"""Of lines without a header."""
+_SAMPLE_ROWS = 64
+_NEAREST_COLUMNS = 3
+"""Without a header the hash is one of the first or last so many cells."""
+
+Row = list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where a row has what."""
+
+    separator: str
+    width: int
+    """The cells of a row whose text is one cell."""
+    text: int
+    hashes: tuple[int, ...]
+    kind: int | None = None
+    header: tuple[str, ...] = ()
+    """The names in lower case; empty without a header."""
+
 
 def looks_like(source: Source) -> bool:
-    names = _names(next(iter(head_rows(source, 1)), []))
-    return any(name in names for name in TEXT_COLUMNS)
-
-
-def head_rows(source: Source, count: int) -> list[list[str]]:
-    """The first ``count`` lines as rows; empty if they are not CSV."""
-    lines = source.head.split(b"\n", count)[:count]
-    try:
-        return list(csv.reader(line.decode("utf-8", "replace") for line in lines))
-    except csv.Error:
-        return []
+    """Whether a header has a known name above signatures, or the lines without one have a hash and a signature."""
+    return _has_plain_text(source) and (_header_layout(source) is not None or _bare_layout(source) is not None)
 
 
 def read(source: Source) -> Iterator[Candidates]:
     return pack(_entries(source), source.number)
 
 
-def _names(header: list[str]) -> list[str]:
-    return [name.strip().lower() for name in header]
+def head_rows(source: Source, count: int, separator: str = ",") -> list[Row]:
+    """The first ``count`` lines as rows; empty if they are not CSV. A line that the head cuts is left out."""
+    lines = source.head[:HEAD_BYTES].split(b"\n", count)[:count]
+    if len(source.head) >= HEAD_BYTES and len(lines) > 1:
+        lines.pop()
+    texts = (line.decode("utf-8", "surrogateescape") + "\n" for line in lines)
+    try:
+        return [row for row in csv.reader(texts, delimiter=separator) if row]
+    except csv.Error:
+        return []
+
+
+def column_names(row: Row) -> list[str]:
+    """The names in a header, in lower case and with `_` between words."""
+    return [re.sub(r"[ -]+", "_", name.strip().lower()) for name in row]
+
+
+# Which column is what.
+
+
+def _has_plain_text(source: Source) -> bool:
+    """Whether an input begins neither like a binary file nor like JSON."""
+    return b"\0" not in source.head[:HEAD_BYTES] and source.head.lstrip()[:1] not in (b"{", b"[")
+
+
+def _header_layout(source: Source) -> _Layout | None:
+    """The layout by a header; None if there is no header that is surely one."""
+    for separator in _HEADER_SEPARATORS:
+        header, *rows = head_rows(source, _SAMPLE_ROWS, separator) or [[]]
+        if len(header) < _SAMPLE_ROWS and not all(map(_NAME.fullmatch, header)):
+            continue
+        names = column_names(header)
+        text = _text_column(names, rows)
+        if text is not None:
+            return _named_layout(names, rows, text, separator)
+    return None
+
+
+def _text_column(names: Sequence[str], rows: list[Row]) -> int | None:
+    """The first column with a known name and signatures in it, or with a name that says it all."""
+    known = [names.index(name) for name in _TEXT_NAMES if name in names]
+    for column in known:
+        good = sum(is_signature(encoded(text)) for text in _texts_of(rows, column, len(names)))
+        if 0 < len(rows) <= 2 * good:
+            return column
+    return next((column for column in known if names[column] in _PLAIN_NAMES), None)
+
+
+def _named_layout(names: Sequence[str], rows: list[Row], text: int, separator: str) -> _Layout:
+    rows = [_with_one_text(row, text, len(names), separator) for row in rows]
+    hashes = tuple(
+        column for column, name in enumerate(names) if column != text and _is_hash_column(column, name, rows, text)
+    )
+    kind = next((names.index(name) for name in _KIND_NAMES if name in names), None)
+    return _Layout(separator, len(names), text, hashes, kind if kind != text else None, tuple(names))
+
+
+def _is_hash_column(column: int, name: str, rows: list[Row], text: int) -> bool:
+    """Whether a column has hashes: by its name and its values, or because they are the hashes of the texts."""
+    if name in HASH_COLUMNS:
+        return True
+    pairs = [(row[column].strip(), row[text]) for row in rows if max(column, text) < len(row) and row[column].strip()]
+    hashes = [(declared, written) for cell, written in pairs if (declared := parse_hash(cell)) is not None]
+    if not pairs or 2 * len(hashes) < len(pairs):
+        return False
+    return name in _HASH_NAMES or any(is_hash_of(declared, encoded(written)) for declared, written in hashes)
+
+
+def _bare_layout(source: Source) -> _Layout | None:
+    """The layout of lines without a header; None unless at least half of them have a hash and a signature."""
+    for separator in _SEPARATORS:
+        rows = head_rows(source, _SAMPLE_ROWS, separator)
+        for at in range(_NEAREST_COLUMNS):
+            first = _Layout(separator, at + 2, at + 1, (at,))
+            last = _Layout(separator, at + 2, 0, (1,))
+            for layout in (first, last):
+                if 0 < len(rows) <= 2 * sum(_fits(row, layout) for row in rows):
+                    return layout
+    return None
+
+
+def _fits(row: Row, layout: _Layout) -> bool:
+    if len(row) < layout.width:
+        return False
+    cells = _with_one_text(row, layout.text, layout.width, layout.separator, bare=True)
+    return parse_hash(cells[layout.hashes[0]].strip()) is not None and is_signature(encoded(cells[layout.text]))
+
+
+def _texts_of(rows: list[Row], column: int, width: int) -> list[str]:
+    rows = [_with_one_text(row, column, width, ",") for row in rows]
+    return [row[column] for row in rows if column < len(row)]
+
+
+def _with_one_text(row: Row, text: int, width: int, separator: str, bare: bool = False) -> Row:
+    """The row with its text in one cell: an unquoted text with separators in it was split into several.
+
+    With a header only a text whose parentheses are not closed is put together, otherwise (``bare``) any.
+    """
+    extra = len(row) - width
+    if extra <= 0 or not (bare or row[text].count("(") > row[text].count(")")):
+        return row
+    end = text + extra + 1
+    return [*row[:text], separator.join(row[text:end]), *row[end:]]
+
+
+# Rows.
 
 
 class _Lines:
@@ -73,14 +213,13 @@ class _Lines:
             yield from (line + quote + "\n" for line in text.removesuffix("\n").split("\n"))
 
 
-def table_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
-    """The column names in lower case, then the rows that are not blank, each with its line number."""
+def table_rows(source: Source, separator: str = ",") -> Iterator[tuple[int, Row]]:
+    """The rows that are not blank, the header among them, each with its line number."""
     csv.field_size_limit(ROW_CHARACTERS)
     lines = _Lines(source)
-    rows = csv.reader(lines)
+    rows = csv.reader(lines, delimiter=separator)
+    line = 1
     try:
-        yield 1, _names(next(rows, []))
-        line = rows.line_num + 1
         for row in rows:
             if row:
                 yield line, row
@@ -91,22 +230,69 @@ def table_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
 
 
 def _entries(source: Source) -> Iterator[Entry]:
-    rows = table_rows(source)
-    _, names = next(rows)
-    text_at = next((names.index(name) for name in TEXT_COLUMNS if name in names), None)
-    hash_at = next((names.index(name) for name in HASH_COLUMNS if name in names), None)
-    if text_at is None:
-        raise BadInput(source.name, f"no column is named {' or '.join(TEXT_COLUMNS)}", "line 1")
+    layout = _header_layout(source) or _bare_layout(source)
+    rows = table_rows(source, layout.separator if layout else ",")
+    if layout is None or layout.header:
+        _, header = next(rows, (1, []))
+        layout = _layout_as_named(source, column_names(header), layout)
+        source.warnings += _warnings(layout, head_rows(source, _SAMPLE_ROWS, layout.separator)[1:])
     for line, row in rows:
-        yield _entry(row, line, text_at, hash_at)
+        yield _entry(row, line, layout)
 
 
-def _entry(row: list[str], line: int, text_at: int, hash_at: int | None) -> Entry:
-    if len(row) <= text_at:
-        return Entry(encoded(",".join(row)), line, reject_reason=BAD_ENTRY)
-    text = encoded(row[text_at])
-    digits = row[hash_at].strip() if hash_at is not None and hash_at < len(row) else ""
-    return entry_with_hash(text, line, parse_hash(digits)) if digits else Entry(text, line)
+def _layout_as_named(source: Source, names: list[str], layout: _Layout | None) -> _Layout:
+    """The layout by the whole header, which may be longer than the head. Raises BadInput without a text column."""
+    if layout is not None and len(names) == layout.width:
+        return layout
+    separator = layout.separator if layout else ","
+    rows = head_rows(source, _SAMPLE_ROWS, separator)[1:]
+    text = _text_column(names, rows)
+    if text is None:
+        text = next((names.index(name) for name in TEXT_COLUMNS if name in names), None)
+    if text is None:
+        raise BadInput(source.name, f"no column is named {' or '.join(TEXT_COLUMNS)}", "line 1")
+    return _named_layout(names, rows, text, separator)
+
+
+def _warnings(layout: _Layout, rows: list[Row]) -> list[str]:
+    """A sentence for each column of 0x values that is not read."""
+    found = []
+    rows = [_with_one_text(row, layout.text, layout.width, layout.separator) for row in rows]
+    for column, name in enumerate(layout.header):
+        if column in (layout.text, *layout.hashes):
+            continue
+        values = [cell for row in rows if column < len(row) and (cell := row[column].strip())]
+        if values and all(map(_HEX.fullmatch, values)):
+            found.append(
+                f"column {name[:_SAMPLE_ROWS]!r} has 0x values that are not hashes of the texts; it was not read"
+            )
+    return found
+
+
+def _entry(row: Row, line: int, layout: _Layout) -> Entry:
+    if len(row) > layout.width:
+        row = _with_one_text(row, layout.text, layout.width, layout.separator, not layout.header)
+    if len(row) <= layout.text:
+        return Entry(encoded(layout.separator.join(row)), line, reject_reason=BAD_ENTRY)
+    text = encoded(row[layout.text])
+    kind = UNKNOWN
+    if layout.kind is not None and layout.kind < len(row):
+        kind = _KINDS.get(row[layout.kind].strip().lower(), UNKNOWN)
+    written = [digits for at in layout.hashes if at < len(row) and (digits := row[at].strip())]
+    return _entry_with_hashes(text, line, kind, written) if written else Entry(text, line, kind)
+
+
+def _entry_with_hashes(text: bytes, line: int, kind: int, written: list[str]) -> Entry:
+    """A text and its hashes. Hashes of one length tell the collection, a selector beside a whole hash does not."""
+    declared = [parse_hash(digits) for digits in written]
+    known = [digest for digest in declared if digest is not None]
+    if len(known) < len(declared):
+        return Entry(text, line, kind, reject_reason=BAD_ENTRY)
+    longest = max(known, key=len)
+    if kind == UNKNOWN and len(set(map(len, known))) == 1:
+        kind = collection_of(longest)
+    agree = all(longest.startswith(digest) for digest in known)
+    return Entry(text, line, kind, longest, OK if agree else HASH_MISMATCH)
 
 
 def encoded(text: str) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.csv import encoded, head_rows, table_rows
+from sigdir.pipeline.formats.csv import column_names, encoded, head_rows, table_rows
 from sigdir.pipeline.formats.hashes import parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, pack
@@ -34,7 +34,8 @@ def read(source: Source) -> Iterator[Candidates]:
 
 def _entries(source: Source) -> Iterator[Entry]:
     rows = table_rows(source)
-    _, names = next(rows)
+    _, header = next(rows, (1, []))
+    names = column_names(header)
     if not ("text" in names and "hash" in names):
         raise BadInput(source.name, "no columns text and hash", "line 1")
     text_at, hash_at = names.index("text"), names.index("hash")

@@ -6,7 +6,8 @@ import re
 
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
-from sigdir.signatures.grammar import BAD_ENTRY
+from sigdir.signatures.grammar import BAD_ENTRY, GrammarError, normalise
+from sigdir.signatures.keccak import keccak256
 
 _HASH = re.compile(r"(?:0[xX])?([0-9a-fA-F]{8}(?:[0-9a-fA-F]{56})?)")
 
@@ -15,6 +16,15 @@ def parse_hash(text: str) -> bytes | None:
     """4 or 32 bytes from their hex digits, with or without 0x; None for anything else."""
     found = _HASH.fullmatch(text)
     return bytes.fromhex(found[1]) if found else None
+
+
+def is_hash_of(declared: bytes, text: bytes) -> bool:
+    """Whether a hash of 4 or 32 bytes is that of a text."""
+    try:
+        signature = normalise(text, collection_of(declared))
+    except GrammarError:
+        return False
+    return keccak256(signature.text.encode()).startswith(declared)
 
 
 def collection_of(digest: bytes) -> int:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.formats.hashes import collection_of, is_hash_of, parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, pack
-from sigdir.signatures.grammar import BAD_ENTRY, GrammarError, normalise
-from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.grammar import BAD_ENTRY
 
 _SAMPLE_FILES = 8
 
@@ -30,15 +29,7 @@ def looks_like(source: Source) -> bool:
 def hashes_to_name(name: str, content: bytes) -> bool:
     """Whether one of the texts in a file hashes to its name."""
     declared = parse_hash(name)
-    return declared is not None and any(_hashes_to(declared, text) for text in _texts(content))
-
-
-def _hashes_to(declared: bytes, text: bytes) -> bool:
-    try:
-        signature = normalise(text, collection_of(declared))
-    except GrammarError:
-        return False
-    return keccak256(signature.text.encode()).startswith(declared)
+    return declared is not None and any(is_hash_of(declared, text) for text in _texts(content))
 
 
 def _texts(content: bytes) -> Iterator[bytes]:
