@@ -6,6 +6,7 @@ apart. A ``hash`` or ``hex_signature`` of 4 or 32 bytes does.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -16,12 +17,16 @@ import pyarrow.parquet as pq
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.csv import HASH_COLUMNS, TEXT_COLUMNS
 from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
-from sigdir.pipeline.source import Source
+from sigdir.pipeline.formats.parquet_pages import largest_page
+from sigdir.pipeline.source import UNPACKED_RATIO, Source
 from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
 from sigdir.signatures.collections import UNKNOWN
 from sigdir.signatures.grammar import BAD_ENTRY, HASH_MISMATCH, MAX_TEXT_BYTES, OK
 
 _BATCH_BYTES = 1 << 25
+_UNCHECKED_BYTES = 1 << 30
+_PAGE_BYTES = 1 << 27
+"""The largest page once it is unpacked; a text has at most 64 KiB, and writers end pages at 1 MiB."""
 _SOURCIFY_COLUMNS = ("signature_hash_32", "signature_hash_4")
 
 
@@ -49,7 +54,9 @@ def _entries(source: Source) -> Iterator[Entry]:
             for name in columns:
                 if names.count(name) > 1:
                     raise BadInput(source.name, f"several columns are named {name}")
-            number = 0
+            _check_pages(source, stored, file.metadata, columns)
+            most_bytes = max(_UNCHECKED_BYTES, UNPACKED_RATIO * stored.seek(0, os.SEEK_END))
+            number = total = 0
             for batch in _batches(stored, file, columns):
                 rows = {name: _bytes(batch.column(name)) for name in columns}
                 none = [None] * batch.num_rows
@@ -59,10 +66,24 @@ def _entries(source: Source) -> Iterator[Entry]:
                     strict=True,
                 ):
                     number += 1
+                    total += len(value or b"")
                     yield _entry(value, hash_32, hash_4, hash_other, number)
+                if total > most_bytes:
+                    reason = f"its texts have over {UNPACKED_RATIO:,} times its size"
+                    raise BadInput(source.name, reason, f"row {number:,}")
         except (pa.ArrowException, OSError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise BadInput(source.name, f"broken Parquet: {reason}") from None
+
+
+def _check_pages(source: Source, stored: BinaryIO, metadata: pq.FileMetaData, columns: list[str]) -> None:
+    """Refuse pages that would take too much memory."""
+    for group in range(metadata.num_row_groups):
+        row_group = metadata.row_group(group)
+        for column in (row_group.column(number) for number in range(row_group.num_columns)):
+            if column.path_in_schema in columns and (size := largest_page(stored, column)) > _PAGE_BYTES:
+                reason = f"a page of {size >> 20:,} MiB in column {column.path_in_schema}; write smaller pages"
+                raise BadInput(source.name, reason, f"row group {group + 1:,}")
 
 
 def _batches(stored: BinaryIO, file: pq.ParquetFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -70,8 +91,8 @@ def _batches(stored: BinaryIO, file: pq.ParquetFile, columns: list[str]) -> Iter
 
     Text and hashes are read as dictionaries, because a value that occurs 60,000 times in a page would
     be copied 60,000 times. Encodings that Arrow cannot read so (delta) are read as plain values from
-    the first such page on. The size of the row groups decides the number of rows of a batch. A row group,
-    and a page of 2 GB, are as large as the format allows. The statistics of the columns are not read:
+    the first such page on. The size of the row groups decides the number of rows of a batch. A row group
+    is as large as the format allows. The statistics of the columns are not read:
     Arrow ends the process if they are broken.
     """
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]

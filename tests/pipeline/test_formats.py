@@ -23,7 +23,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats import panoramix
+from sigdir.pipeline.formats import csv, panoramix
+from sigdir.pipeline.formats.parquet_pages import largest_page
 from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
 from sigdir.pipeline.inputs import find
 from sigdir.pipeline.source import BLOCK_BYTES
@@ -100,6 +101,14 @@ def detected(path: Path) -> str | None:
     return format.name if format is not None else None
 
 
+def detected_in_folder(path: Path) -> str | None:
+    """The name of the detected format of a file that was found in a folder."""
+    [source] = find([str(path.parent)])
+    with source.open(lambda _: None):
+        format = detect(source)
+    return format.name if format is not None else None
+
+
 def batches_of(task: ReadTask) -> Iterable[Candidates]:
     return [task] if isinstance(task, Candidates) else task()
 
@@ -118,6 +127,7 @@ def json_lines(*rows: Any) -> str:
 
 TRANSFER = "transfer(address,uint256)"
 MOVED = "Transfer(address,address,uint256)"
+TOPIC = keccak256(MOVED).hex()
 
 # Samples: one input for each format, with an example of everything that the format can hold.
 
@@ -1131,6 +1141,106 @@ def test_columns_of_csv_by_name(read: Read, text: str, hash: str) -> None:
     assert read("input", data) == Reading("csv", [TRANSFER], [], rejects)
 
 
+@pytest.mark.parametrize("separator", [",", "\t", ";", "|"])
+@pytest.mark.parametrize("text", ["signature", "function_signature", "Function Signature", "sig", "name", "text"])
+@pytest.mark.parametrize("hash", ["hex", "bytes4", "id", "hash", "topic", "topic0", "sig", "signature"])
+def test_headers_that_people_have(read: Read, separator: str, text: str, hash: str) -> None:
+    """The values in the columns with known names decide which has the text and which the hash."""
+    if text == hash or (text, hash) == ("text", "hash"):  # the latter are Etherface's
+        return
+    rows = [
+        ["n", hash, text],
+        ["1", "0xa9059cbb", TRANSFER],
+        ["2", "0x18160ddd", "x()"],
+        ["3", "0x18160DDD", "totalSupply()"],
+    ]
+    rejects = [Reject("hash_mismatch", "x()", 0, 3)]
+    expected = Reading("csv", [TRANSFER, "totalSupply()"], [], rejects)
+    quoted = "".join(separator.join(f'"{cell}"' for cell in row) + "\r\n" for row in rows)
+    assert read("input", quoted) == expected
+    bare = "".join(separator.join(row) + "\n" for row in rows)
+    assert read("input", bare) == expected
+
+
+@pytest.mark.parametrize("separator", [",", "\t", ";", "|", ":", " ", ": "])
+@pytest.mark.parametrize("prefix", ["", "0x"])
+@pytest.mark.parametrize("before", [True, False], ids=["hash first", "text first"])
+def test_lines_without_a_header(read: Read, separator: str, prefix: str, before: bool) -> None:
+    """Without a header the first or last cell is the hash and the rest of the line is the text."""
+    pairs = [
+        (f"{prefix}a9059cbb", TRANSFER),
+        (f"{prefix}{TOPIC}", MOVED),
+        (f"{prefix}18160ddd", "f(uint a, (bool, string) b)"),
+    ]
+    data = "".join(separator.join(pair if before else pair[::-1]) + "\n" for pair in pairs)
+    reading = read("input", data)
+    assert reading.format == ("openchain" if (separator, prefix, before) == (",", "0x", True) else "csv")
+    mismatch = Reject("hash_mismatch", "f(uint256,(bool,string))", 0, 3)
+    assert replace(reading, format="", rejects=[r._replace(text="") for r in reading.rejects]) == Reading(
+        "", [TRANSFER], [MOVED], [mismatch._replace(text="")]
+    )
+
+
+def test_selector_beside_the_whole_hash(read: Read) -> None:
+    """Two hashes must both be the text's. Together they do not tell the kind; a column `type` does."""
+    whole = "0x" + keccak256(TRANSFER).hex()
+    data = f"signature;bytes4;hash;type\n{TRANSFER};0xa9059cbb;{whole};\n{TRANSFER};0xa9059cbc;{whole};\n{MOVED};;0x{TOPIC};event\n"
+    rejects = [Reject("hash_mismatch", TRANSFER, 0, 3)]
+    assert read("input", data) == Reading("csv", [TRANSFER], [MOVED], rejects)
+
+
+def test_hash_of_any_column_name(read: Read) -> None:
+    """A column of any name is a hash column if it has the hash of one of the first texts."""
+    data = f"code,signature\n0xa9059cbb,{TRANSFER}\n0x12345678,x()\n"
+    assert read("input", data) == Reading("csv", [TRANSFER], [], [Reject("hash_mismatch", "x()", 0, 3)])
+
+
+def test_column_of_hex_that_is_not_understood(tmp_path: Path) -> None:
+    """A column of 0x values that is not read is named in a warning."""
+    path = tmp_path / "input.csv"
+    path.write_text("signature,tx_hash,address,n\n" + f"a(),0x{'ab' * 32},0x{'cd' * 20},1\n" * 2)
+    [source] = find([str(path)])
+    with source.open(lambda _: None):
+        assert len(list(csv.read(source))) == 1
+    assert source.warnings == [
+        f"column {name!r} has 0x values that are not hashes of the texts; it was not read"
+        for name in ("tx_hash", "address")
+    ]
+
+
+NOT_CSV = {
+    "build-info of one line": '{"id": "1", "signature", "input": {"language": "Solidity"}}',
+    "source map": '{"version":3,"sources":["a.ts"],"names":["signature","hash"],"mappings":"AAAA"}',
+    "JSON that is broken": '{"a":1,"signature","b":2\n{"a":1}\n',
+    "prose": "Every message has a nonce,signature,and a sender\nand, as we know, all of them are signed\n",
+    "prose with one name": "signature\nis the word for what a wallet makes\nand for what a function has\n",
+    "other signatures": "id,signature\n1,0x9242685bf161793cc25603c231bc2f568eb630ea16aa137d2664ac8038825608\n",
+    "names alone": "id,name,hash\n1,alice,0x12345678\n2,bob,0x12345679\n",
+    "commits": "a9059cbb fix the parser (again)\n18160ddd add a test\n",
+    "binary": "text_signature,hash\0\n",
+}
+
+
+@pytest.mark.parametrize("name", NOT_CSV)
+def test_what_only_looks_like_csv(tmp_path: Path, name: str) -> None:
+    """A known name in a first line does not make JSON, prose and tables of other things CSV."""
+    (tmp_path / "input").write_text(NOT_CSV[name])
+    assert detected_in_folder(tmp_path / "input") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("LICENSE.txt", "a()\n"), ("remappings.txt", "@dex/=lib/dex/\n"), ("requirements.txt", "web3==7.0\n"), ("README", "f()\n"),
+        ("COPYING", "a()\n"), ("notes.txt", "some words\nand more of them\n"), ("list.csv", "id,signature\n1,0xab\n"),
+    ],
+)  # fmt: skip
+def test_documents_of_a_project_are_no_candidates(tmp_path: Path, name: str, content: str) -> None:
+    """Licences, remappings and prose in a folder are skipped, whatever a line of them looks like."""
+    (tmp_path / name).write_text(content)
+    assert detected_in_folder(tmp_path / name) is None
+
+
 def test_bytes_of_csv_that_are_no_utf8(read: Read) -> None:
     """A field of invalid UTF-8 rejects its row only."""
     reading = read("input", b'signature\na()\n"b(\xff)"\nc()\n')
@@ -1173,6 +1283,26 @@ def test_parquet_of_many_row_groups(read: Read) -> None:
     reading = read("input", out.getvalue())
     assert [reject.line for reject in reading.rejects] == list(range(1_000, 70_001, 1_000))
     assert reading.functions == [text for text in texts if text.endswith("()")]
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_largest_page(tmp_path: Path, version: str, dictionary: bool) -> None:
+    """The walk over the page headers ends at the chunk's end, and finds the page with the longest value."""
+    values = pa.array([f"f{number}()" for number in range(20_000)] + ["g" * 3_000_000])
+    path = tmp_path / "in.parquet"
+    pq.write_table(
+        pa.table({"n": range(20_001), "text_signature": values}), path, data_page_version=version, compression="zstd",
+        use_dictionary=dictionary, write_batch_size=100, data_page_size=1_000, row_group_size=9_000,
+        dictionary_pagesize_limit=1_000_000, write_statistics=True,
+    )  # fmt: skip
+    metadata = pq.read_metadata(path)
+    with path.open("rb") as file:
+        sizes = [largest_page(file, metadata.row_group(group).column(1)) for group in range(3)]
+        first = metadata.row_group(0).column(1)
+        assert sum(sizes[:2]) < 4 * first.total_uncompressed_size
+        assert 3_000_000 < sizes[2] < 3_200_000
+        assert all(0 < size < 300_000 for size in sizes[:2])
 
 
 def test_own_data_files_are_read(tmp_path: Path, warehouse: Path) -> None:
