@@ -58,7 +58,9 @@ class ImportState(AbstractContextManager["ImportState"]):
     def add_input(self, source: Source, format: str) -> FileReport:
         """Number an input. Its candidates carry the number."""
         source.number = len(self._inputs)
-        report = FileReport(source.name, format, warnings=source.warnings, file_names=source.file_names, sections=source.sections)
+        report = FileReport(
+            source.name, format, warnings=source.warnings, file_names=source.file_names, sections=source.sections
+        )
         self._inputs[source.number] = report
         return report
 

@@ -108,7 +108,7 @@ def test_texts_of_a_tree(tmp_path: Path, warehouse: Path) -> None:
     ("files", "formats"),
     [
         ({"deadbeef": "a()\nb()\n", "deadbeee": "c()\nd()\n"}, ["text", "text"]),
-        ({"deadbeef": '[{"type": "function", "name": "f"}]', "a": "a()\n"}, ["text", "abi"]),
+        ({"deadbeef": '[{"type": "function", "name": "f", "inputs": []}]', "a": "a()\n"}, ["text", "abi"]),
         ({"a9059cbb": f"{TRANSFER}\n" + "a()\n" * HASH_NAMED_BYTES}, ["text"]),
         ({"a9059cbb.txt": TRANSFER, "a9059cbb0": TRANSFER, "0xa9059cbb": TRANSFER}, ["text"] * 3),
         ({"a9059cbb": TRANSFER, "00000000": "a()"}, ["tree"]),
@@ -196,7 +196,7 @@ ARCHIVES: dict[str, Callable[[dict[str, Any]], bytes]] = {
 FILES = {
     "README.md": "# read me",
     "list.txt": "a()\nb(uint7)\n",
-    "abi/token.json": json.dumps([{"type": "function", "name": "c"}]),
+    "abi/token.json": json.dumps([{"type": "function", "name": "c", "inputs": []}]),
     "abi/packed.json.gz": gzip.compress(b'{"0dbe671f": "a()"}'),
     "src/a.sol": 'import "./b.sol"; contract C { function d(S s) external {} }',
     "src/b.sol": "struct S { bool b; }",
