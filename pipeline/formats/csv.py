@@ -92,8 +92,8 @@ def column_names(row: Row) -> list[str]:
 
 
 def _has_plain_text(source: Source) -> bool:
-    """Whether an input begins neither like a binary file nor like JSON."""
-    return b"\0" not in source.head[:HEAD_BYTES] and source.head.lstrip()[:1] not in (b"{", b"[")
+    """Whether an input begins neither like a binary file nor like JSON or a Markdown table."""
+    return b"\0" not in source.head[:HEAD_BYTES] and source.head.lstrip()[:1] not in (b"{", b"[", b"|")
 
 
 def _header_layout(source: Source) -> _Layout | None:
