@@ -148,12 +148,15 @@ def _merge(paths: Paths, publisher: Publisher, chosen: dict[Collection, list[Fil
     replaced = [file for merges in chosen.values() for merge in merges for file in merge]
     with uninterrupted():
         summary = {"kind": "compact", "run": run, "collections": counts}
-        log.append(paths, base.version, files, watermarks, summary, replaced)
+        committed = log.append(
+            paths, base.version, files, watermarks, summary, replaced, chain=base.chain, data_change=False
+        )
         failpoints.reach("compact_committed")
         with suppress(UnreadableWarehouse), publisher.staging.exclusive() as staging:  # else the next publish does it
             staging.end_publish(run)
+            staging.note_version(*committed)
+    log.write_checkpoint(paths, committed[0])
     snapshot = read_snapshot(paths)
-    log.write_checkpoint(paths, snapshot.version)
     return Compacted(snapshot, counts)
 
 

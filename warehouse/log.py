@@ -5,13 +5,14 @@ Invariants
     fails where the name is taken.
     An entry has its name only once its bytes are on stable storage: an entry without bytes would end the log.
     Entries are never cleaned up: they are the history of imports.
+    Each entry that is read is what was written, and follows the one before it (``log_chain.py``).
 
 An entry is one file of JSON lines, one action a line. We write four kinds:
 
 - ``add``: a data file with its size, its partition and statistics (rows, smallest and largest id and time);
 - ``remove``: a data file that compaction replaced;
 - ``txn``: a collection's watermark, its highest id, under the name ``sigdir:<collection>``;
-- ``commitInfo``: the time, and our summary as JSON in the field ``sigdir``.
+- ``commitInfo``: the time, our summary as JSON in the field ``sigdir``, and the digests of ``log_chain.py``.
 
 Entry 0 makes the table (``protocol`` and ``metaData``) and has no summary. deltalake opens a version, which may
 start at a checkpoint; everything about single commits is read from the entries here. deltalake gives the history
@@ -22,12 +23,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -35,14 +37,24 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import CommitConflict, UnreadableWarehouse
 from sigdir.warehouse.files import make_folder, run_name, sync
 from sigdir.warehouse.identity import usable_identity
-from sigdir.warehouse.parquet import WrittenFile
+from sigdir.warehouse.log_chain import (
+    FIELD,
+    Broken,
+    Chain,
+    Vouched,
+    read_vouched,
+    require_same,
+    sealed,
+    sha256_of_entry,
+)
+from sigdir.warehouse.parquet import WrittenFile, sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.schema import TABLE_SCHEMA
 
@@ -51,9 +63,9 @@ CHECKPOINT_VERSIONS = 100
 
 _SUMMARY_KEY = "sigdir"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_CHECKED_ENTRIES = 200  # some more than lie after the last checkpoint: 0.3 ms
+_RESTORE = "put this file back from a backup"
 
-_DAMAGED = (AttributeError, KeyError, TypeError, ValueError)
+_DAMAGED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 """What parsing raises where an entry's JSON is not of the expected shape."""
 
 
@@ -75,11 +87,12 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """The table at one version: its data files by their paths, and each collection's watermark."""
+    """The table at one version: its data files by their paths, each collection's watermark, and the log's end."""
 
     version: int
     files: Mapping[Path, DataFile]
     watermarks: Mapping[Collection, int]
+    chain: Chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +100,7 @@ class LogEntry:
     """One version's entry: what its commit added, removed and recorded.
 
     ``summary`` is None if the commit is not one of ours, and in entry 0. ``has_foreign_actions`` is set if
-    the entry holds actions that our commits never write.
+    the entry holds actions that our commits never write. ``sha256`` is the digest of the entry's file.
     """
 
     version: int
@@ -97,6 +110,8 @@ class LogEntry:
     watermarks: Mapping[Collection, int]
     summary: dict[str, Any] | None
     has_foreign_actions: bool
+    sha256: str
+    vouched: Vouched | None
 
 
 # Reading a state.
@@ -104,51 +119,76 @@ class LogEntry:
 
 def open_table(paths: Paths, version: int | None = None) -> DeltaTable | None:
     """The Delta table at a version, the newest by default; None if there is none yet. Raises UnreadableWarehouse."""
+    version = existing_version(paths, version)
+    if version is None:
+        return None
+    try:
+        return DeltaTable(paths.table, version=version)
+    except (DeltaError, OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UnreadableWarehouse(f"{paths.table}: the log cannot be read: {reason}") from error
+
+
+def existing_version(paths: Paths, version: int | None = None) -> int | None:
+    """The newest version, or ``version`` if the log has it; None if there is no table yet. Raises UnreadableWarehouse."""
     if paths.root.exists() and not paths.root.is_dir():
         raise UnreadableWarehouse(f"{paths.root} is a file, not a warehouse's folder")
     usable_identity(paths)
     # Given a version that is far away, deltalake would look for all the entries up to it.
     if version is not None and (version < 0 or not paths.log_entry(version).exists()):
         raise UnreadableWarehouse(f"{paths.root} has no version {version}")
-    if not paths.log.is_dir():
-        return None
-    try:
-        return DeltaTable(paths.table, version=version)
-    except TableNotFoundError:
-        return None
-    except (DeltaError, OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UnreadableWarehouse(f"{paths.table}: the log cannot be read: {reason}") from error
+    if version is not None:
+        return version
+    return max(_listed(paths)[0], default=None)
 
 
 def read_state(paths: Paths, version: int | None = None) -> TableState | None:
-    """The state at a version, the newest by default; None if there is no table yet. Raises UnreadableWarehouse."""
-    table = open_table(paths, version)
-    if table is None:
+    """The state at a version, the newest by default; None if there is no table yet. Raises UnreadableWarehouse.
+
+    deltalake reads the log from the newest checkpoint on, so as much of it is checked first: 50 us an entry.
+    """
+    last = existing_version(paths, version)
+    if last is None:
         return None
-    _refuse_empty_entries(paths, table.version())
+    checkpoint = max((number for number in _listed(paths)[1] if number <= last), default=-1)
+    chain = _checked_chain(paths, checkpoint, last)
+    _require_readable_pointer(paths)
+    if checkpoint in chain.checkpoints and _has_digests(paths, checkpoint):
+        # No entry has its digest yet, so the entries are read that it was made from, if they are whole.
+        with suppress(UnreadableWarehouse):
+            before = read_state(paths, checkpoint - 1)
+            state = advance(paths, before, last) if before is not None else None
+            if state is not None:
+                return replace(state, chain=chain)
+    table = open_table(paths, last)
+    assert table is not None
     try:
         files = {file.path: file for file in _files_of(paths, table)}
         watermarks = {c: table.transaction_version(_transaction_name(c)) or 0 for c in COLLECTIONS}
-    except (DeltaError, *_DAMAGED) as error:
+    except (DeltaError, pa.ArrowException, *_DAMAGED) as error:
         reason = str(error).partition("\n")[0]
         raise UnreadableWarehouse(f"{paths.table}: not a table of signatures: {reason}") from error
-    return TableState(table.version(), files, watermarks)
+    return TableState(table.version(), files, watermarks, chain)
 
 
-def advance(paths: Paths, state: TableState) -> TableState | None:
-    """The newest state, by the entries after ``state``; None if one of them is not ours. Raises UnreadableWarehouse."""
-    files, watermarks, version = dict(state.files), dict(state.watermarks), state.version
-    while paths.log_entry(version + 1).exists():
+def advance(paths: Paths, state: TableState, last: int | None = None) -> TableState | None:
+    """The newest state, or that of version ``last``, by the entries after ``state``; None if one of them is not ours.
+
+    Raises UnreadableWarehouse.
+    """
+    files, watermarks, version, chain = dict(state.files), dict(state.watermarks), state.version, state.chain
+    while version != last and paths.log_entry(version + 1).exists():
         version += 1
         entry = read_entry(paths, version)
         if entry.summary is None or entry.has_foreign_actions or not files.keys() >= set(entry.removed):
             return None
+        with _naming_the_broken(paths):
+            chain = chain.after(version, entry.sha256, entry.vouched)
         files |= {file.path: file for file in entry.added}
         for path in entry.removed:
             del files[path]
         watermarks |= entry.watermarks
-    return TableState(version, files, watermarks) if version > state.version else state
+    return TableState(version, files, watermarks, chain) if version > state.version else state
 
 
 def _files_of(paths: Paths, table: DeltaTable) -> Iterator[DataFile]:
@@ -167,18 +207,83 @@ def _files_of(paths: Paths, table: DeltaTable) -> Iterator[DataFile]:
         )
 
 
-def _refuse_empty_entries(paths: Paths, version: int) -> None:
-    """Raise UnreadableWarehouse for an entry that lost its bytes: deltalake reads it as a version without changes."""
-    for number in range(version, max(version - _CHECKED_ENTRIES, -1), -1):
-        entry = paths.log_entry(number)
-        with suppress(FileNotFoundError):  # a checkpoint has what was in it
-            if entry.stat().st_size == 0:
-                raise UnreadableWarehouse(f"{entry} is empty")
-
-
 def _transaction_name(collection: Collection) -> str:
     """The name under which a commit records a collection's watermark."""
     return f"sigdir:{collection}"
+
+
+def _listed(paths: Paths) -> tuple[list[int], list[int]]:
+    """The versions that have an entry, and those that have a checkpoint, by one look into the log's folder."""
+    entries: list[int] = []
+    checkpoints: list[int] = []
+    with suppress(FileNotFoundError), os.scandir(paths.log) as listed:
+        for file in listed:
+            if found := _LOG_FILE.fullmatch(file.name):
+                (checkpoints if found[2] else entries).append(int(found[1]))
+    return entries, checkpoints
+
+
+_LOG_FILE = re.compile(r"(\d{20})(?:\.json|(\.checkpoint\b.*\.parquet))")
+
+
+def _checked_chain(paths: Paths, checkpoint: int, last: int) -> Chain:
+    """The end of the log at version ``last``, whose newest checkpoint is given, -1 for none.
+
+    Raises UnreadableWarehouse for the first entry, or the checkpoint, that is not as it was written.
+    """
+    files = paths.checkpoint_files(checkpoint) if checkpoint >= 0 else []
+    chain = Chain(checkpoints={checkpoint: sha256_of(files[0])} if len(files) == 1 else {})
+    with _naming_the_broken(paths):
+        first = checkpoint if checkpoint >= 0 and paths.log_entry(checkpoint).exists() else checkpoint + 1
+        for version in range(first, last + 1):
+            chain = chain.after(version, *_digests(paths, version))
+        after = _vouched_by(paths, last + 1)  # there is one where an older version is asked for
+        if after is not None:
+            require_same(after.entries, chain.entries, f"version {last + 1} has another digest of it")
+            require_same(after.checkpoints, chain.checkpoints, f"version {last + 1} has another digest of it", True)
+    return chain
+
+
+def require_digest(paths: Paths, version: int, sha256: str) -> None:
+    """Raise UnreadableWarehouse if an entry is not the one with this digest, which is kept outside of the log."""
+    found, _ = _digests(paths, version)
+    with _naming_the_broken(paths):
+        require_same({version: sha256}, {version: found}, "another entry was published")
+
+
+def _digests(paths: Paths, version: int) -> tuple[str, Vouched | None]:
+    """An entry's digest, and what it says of those before it; raises UnreadableWarehouse."""
+    entry = _read(paths, version, containing=b"commitInfo")
+    return entry.sha256, entry.vouched
+
+
+def _has_digests(paths: Paths, version: int) -> bool:
+    return _digests(paths, version)[1] is not None
+
+
+@contextmanager
+def _naming_the_broken(paths: Paths) -> Iterator[None]:
+    """Raise UnreadableWarehouse for what is not as it was written, with its file and what to do."""
+    try:
+        yield
+    except Broken as broken:
+        if broken.is_checkpoint:
+            [file, *_] = paths.checkpoint_files(broken.version)
+            raise UnreadableWarehouse(
+                f"{file}: damaged: {broken}; remove this file and {paths.last_checkpoint.name} beside it,"
+                " because the entries have what is in it"
+            ) from broken
+        raise UnreadableWarehouse(f"{paths.log_entry(broken.version)}: damaged: {broken}; {_RESTORE}") from broken
+
+
+def _require_readable_pointer(paths: Paths) -> None:
+    """Raise UnreadableWarehouse where the file that names the newest checkpoint names none that is there."""
+    try:
+        newest_checkpoint(paths)
+    except (OSError, *_DAMAGED) as error:
+        raise UnreadableWarehouse(
+            f"{paths.last_checkpoint}: damaged; remove this file, which only saves readers a look into the folder"
+        ) from error
 
 
 _WATERMARKS = {_transaction_name(collection): collection for collection in COLLECTIONS}
@@ -190,13 +295,13 @@ _WATERMARKS = {_transaction_name(collection): collection for collection in COLLE
 def read_entry(paths: Paths, version: int) -> LogEntry:
     """Parse a version's entry; raises UnreadableWarehouse, naming the file."""
     path = paths.log_entry(version)
-    actions = _actions(path)
+    read = _read(paths, version)
     try:
         added: list[DataFile] = []
         removed: list[Path] = []
         watermarks: dict[Collection, int] = {}
         commit, is_foreign = None, False
-        for action in actions:
+        for action in read.actions:
             ((kind, values),) = action.items()
             if kind == "add":
                 added.append(_added_file(paths, values))
@@ -209,18 +314,26 @@ def read_entry(paths: Paths, version: int) -> LogEntry:
             else:
                 is_foreign = True
         if commit is None:
-            raise UnreadableWarehouse(f"{path}: holds no commit")
+            raise UnreadableWarehouse(f"{path}: holds no commit; {_RESTORE}")
         return LogEntry(
             version, _committed_at(commit), tuple(added), tuple(removed), watermarks, _summary(version, commit),
-            is_foreign,
+            is_foreign, read.sha256, read.vouched,
         )  # fmt: skip
     except _DAMAGED as error:
-        raise UnreadableWarehouse(f"{path}: damaged: {type(error).__name__}: {error}") from error
+        raise UnreadableWarehouse(f"{path}: damaged: {type(error).__name__}: {error}; {_RESTORE}") from error
 
 
 def read_entries(paths: Paths, last: int) -> Iterator[LogEntry]:
-    """The entries from the oldest up to version ``last``; raises UnreadableWarehouse."""
-    return (read_entry(paths, version) for version in range(last + 1))
+    """The entries from the oldest up to version ``last``, each checked against those before it.
+
+    Raises UnreadableWarehouse.
+    """
+    chain = Chain()
+    for version in range(last + 1):
+        entry = read_entry(paths, version)
+        with _naming_the_broken(paths):
+            chain = chain.after(version, entry.sha256, entry.vouched)
+        yield entry
 
 
 def read_summary(paths: Paths, version: int) -> dict[str, Any] | None:
@@ -228,14 +341,12 @@ def read_summary(paths: Paths, version: int) -> dict[str, Any] | None:
 
     ``version`` and ``committed_at`` (a UTC datetime) are added. Raises UnreadableWarehouse.
     """
-    path = paths.log_entry(version)
+    commits = _read(paths, version, containing=b"commitInfo").commits()
     try:
-        commits = [
-            action["commitInfo"] for action in _actions(path, containing=b"commitInfo") if "commitInfo" in action
-        ]
         return _summary(version, commits[0]) if commits else None
     except _DAMAGED as error:
-        raise UnreadableWarehouse(f"{path}: damaged: {type(error).__name__}: {error}") from error
+        path = paths.log_entry(version)
+        raise UnreadableWarehouse(f"{path}: damaged: {type(error).__name__}: {error}; {_RESTORE}") from error
 
 
 def history(paths: Paths, version: int | None = None, newest: int | None = None) -> list[dict[str, Any]]:
@@ -243,10 +354,9 @@ def history(paths: Paths, version: int | None = None, newest: int | None = None)
 
     Each is what ``read_summary`` gives. Raises UnreadableWarehouse.
     """
-    table = open_table(paths, version)
-    if table is None:
+    last = existing_version(paths, version)
+    if last is None:
         return []
-    last = table.version()
     first = max(0, last + 1 - newest) if newest is not None else 0
     summaries = (read_summary(paths, number) for number in range(first, last + 1))
     return [summary for summary in summaries if summary is not None]
@@ -260,8 +370,8 @@ def newest_run(paths: Paths) -> str | None:
 
 def last_import(paths: Paths) -> int:
     """The number of the newest import, 0 for none. Reads the log from its end up to that import."""
-    table = open_table(paths)
-    for number in range(table.version(), -1, -1) if table is not None else ():
+    newest = existing_version(paths)
+    for number in range(newest, -1, -1) if newest is not None else ():
         summary = read_summary(paths, number)
         if summary is not None and "import" in summary:
             return int(summary["import"])
@@ -299,22 +409,63 @@ def version_at(paths: Paths, time: datetime) -> int | None:
 
     Version 0, which has no rows, where nothing was published by then. Raises UnreadableWarehouse.
     """
-    table = open_table(paths)
-    if table is None:
+    newest = existing_version(paths)
+    if newest is None:
         return None
     moment = time if time.tzinfo else time.replace(tzinfo=UTC)
     milliseconds = (moment - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
-    return max(0, Summaries(paths).first_since(milliseconds + 1, table.version()) - 1)
+    return max(0, Summaries(paths).first_since(milliseconds + 1, newest) - 1)
 
 
-def _actions(path: Path, containing: bytes = b"") -> list[dict[str, Any]]:
-    """The actions of an entry, of the lines that contain some bytes; raises UnreadableWarehouse."""
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """An entry's actions as JSON, the digest of its file, and what it says of the entries before it."""
+
+    actions: list[dict[str, Any]]
+    sha256: str
+    vouched: Vouched | None
+
+    def commits(self) -> list[dict[str, Any]]:
+        return [action["commitInfo"] for action in self.actions if "commitInfo" in action]
+
+
+def _read(paths: Paths, version: int, containing: bytes = b"") -> _Read:
+    """Read an entry, and parse the lines that contain some bytes; raises UnreadableWarehouse.
+
+    The entry's bytes are compared with its own digest. If it has none, because it is old or because a flipped bit
+    hides it, they are compared with the digest in the next entry.
+    """
+    path = paths.log_entry(version)
     try:
-        return [json.loads(line) for line in path.read_bytes().splitlines() if containing in line]
+        raw = path.read_bytes()
     except OSError as error:
-        raise UnreadableWarehouse(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UnreadableWarehouse(f"{path}: {error}") from error
+        raise UnreadableWarehouse(f"{path}: {error.strerror}; {_RESTORE}") from error
+    if not raw:
+        raise UnreadableWarehouse(f"{path} is empty; {_RESTORE}")
+    with _naming_the_broken(paths):
+        read = _parsed(version, raw, containing)
+        after = _vouched_by(paths, version + 1) if read.vouched is None else None
+        if after is not None:
+            require_same(after.entries, {version: read.sha256}, f"version {version + 1} has another digest of it")
+    return read
+
+
+def _vouched_by(paths: Paths, version: int) -> Vouched | None:
+    """What an entry says of those before it; None where it has no digests, is damaged, or is not there."""
+    with suppress(OSError, Broken):
+        return _parsed(version, paths.log_entry(version).read_bytes(), b"commitInfo").vouched
+    return None
+
+
+def _parsed(version: int, raw: bytes, containing: bytes) -> _Read:
+    """The parts of an entry; raises Broken."""
+    try:
+        actions = [json.loads(line) for line in raw.splitlines() if containing in line]
+        commits = [action["commitInfo"] for action in actions if "commitInfo" in action]
+        vouched = read_vouched(version, raw, commits[0]) if commits else None
+    except _DAMAGED as error:
+        raise Broken(version, str(error)) from error
+    return _Read(actions, sha256_of_entry(raw), vouched)
 
 
 def _added_file(paths: Paths, add: Mapping[str, Any]) -> DataFile:
@@ -361,33 +512,38 @@ def append(
     watermarks: Mapping[Collection, int],
     summary: Mapping[str, Any],
     replaced: Sequence[DataFile] = (),
-) -> None:
-    """Commit one version on version ``base`` (-1 for none) and sync it.
+    *,
+    chain: Chain,
+    data_change: bool = True,
+) -> tuple[int, str]:
+    """Commit one version on version ``base`` (-1 for none) and sync it; returns the version and its entry's sha256.
 
-    ``summary`` gets the digests of ``files`` as ``sha256``. ``replaced`` are the files whose rows are in
-    ``files`` now: the version then changes no data. Raises CommitConflict if another committed on ``base``,
+    ``summary`` gets the digests of ``files`` as ``sha256``. ``replaced`` are files of ``base`` that the version does
+    not have. Without ``data_change`` their rows are in ``files``. ``chain`` is the end of the log at ``base``. Raises CommitConflict if another committed on ``base``,
     and UnreadableWarehouse where the entry cannot be written.
     """
     files = sorted(files, key=lambda file: file.first_id)
     digests = {paths.in_table(file.path): file.sha256 for file in files}
     now = time.time_ns() // 1_000_000
-    adds = [_add_action(paths, file, now, data_change=not replaced) for file in files]
-    removes = [_remove_action(paths, file, now) for file in replaced]
+    adds = [_add_action(paths, file, now, data_change) for file in files]
+    removes = [_remove_action(paths, file, now, data_change) for file in replaced]
     # deltalake writes the entry in a table of its own that has no other one. We link it into the log once
     # it is synced: deltalake never syncs.
     scratch = paths.scratch(run_name())
     try:
-        table = _new_table(scratch)
+        first = Chain().to_field()
+        table = _new_table(scratch, first)
         if base < 0:
             make_folder(paths.log)
-            _link_newest_entry(scratch, paths, 0)
+            chain = Chain({0: _link_newest_entry(scratch, paths, 0, first)})
+        digests_field = chain.to_field()
         table.create_write_transaction(
             [*adds, *removes],
             mode="append",
             schema=TABLE_SCHEMA,
             partition_by=["collection"],
             commit_properties=CommitProperties(
-                custom_metadata={_SUMMARY_KEY: json.dumps({**summary, "sha256": digests})},
+                custom_metadata={_SUMMARY_KEY: json.dumps({**summary, "sha256": digests}), FIELD: digests_field},
                 max_commit_retries=0,
                 app_transactions=[
                     Transaction(_transaction_name(collection), watermark, now)
@@ -397,7 +553,8 @@ def append(
             # A checkpoint would block POST, and the entries must stay.
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
         )
-        _link_newest_entry(scratch, paths, max(base, 0) + 1)
+        version = max(base, 0) + 1
+        return version, _link_newest_entry(scratch, paths, version, digests_field)
     except (DeltaError, OSError) as error:
         raise UnreadableWarehouse(
             f"{paths.table}: the commit cannot be written: {' '.join(str(error).split())}"
@@ -423,15 +580,15 @@ def _add_action(paths: Paths, file: WrittenFile, now: int, data_change: bool) ->
     )
 
 
-def _remove_action(paths: Paths, file: DataFile, now: int) -> RemoveAction:
-    return RemoveAction(paths.in_table(file.path), False, now, file.size, {"collection": file.collection})
+def _remove_action(paths: Paths, file: DataFile, now: int, data_change: bool) -> RemoveAction:
+    return RemoveAction(paths.in_table(file.path), data_change, now, file.size, {"collection": file.collection})
 
 
 def _iso(microseconds: int) -> str:
     return (_EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _new_table(scratch: Paths) -> DeltaTable:
+def _new_table(scratch: Paths, digests_field: str) -> DeltaTable:
     return DeltaTable.create(
         scratch.table,
         TABLE_SCHEMA,
@@ -440,18 +597,25 @@ def _new_table(scratch: Paths) -> DeltaTable:
         description="Text signatures and their keccak-256 hashes",
         # The log is the history of imports: old entries must stay.
         configuration={"delta.enableExpiredLogCleanup": "false"},
+        commit_properties=CommitProperties(custom_metadata={FIELD: digests_field}),
     )
 
 
-def _link_newest_entry(scratch: Paths, paths: Paths, version: int) -> None:
-    """Sync a scratch table's newest entry and link it into the log; raises CommitConflict if the version is taken."""
+def _link_newest_entry(scratch: Paths, paths: Paths, version: int, digests_field: str) -> str:
+    """Seal and sync a scratch table's newest entry and link it into the log; returns the digest of its file.
+
+    Raises CommitConflict if the version is taken.
+    """
     entry = scratch.log_entries()[-1]
+    raw = sealed(entry.read_bytes(), digests_field)
+    entry.write_bytes(raw)
     sync(entry)
     try:
         os.link(entry, paths.log_entry(version))
     except FileExistsError:
         raise CommitConflict(f"{paths.table} has a version {version} already") from None
     sync(paths.log)
+    return sha256_of_entry(raw)
 
 
 # Checkpoints.
@@ -467,13 +631,19 @@ class Checkpoint:
 
 
 def newest_checkpoint(paths: Paths) -> Checkpoint | None:
-    """The checkpoint from which the log is read, None if there is none yet."""
+    """The checkpoint that readers are told to begin with, None if there is none yet.
+
+    Raises OSError, ValueError, KeyError or TypeError where the file that names it is damaged.
+    """
     try:
         pointer = paths.last_checkpoint.read_bytes()
     except FileNotFoundError:
         return None
     version = int(json.loads(pointer)["version"])
-    return Checkpoint(version, tuple(paths.checkpoint_files(version)), pointer)
+    files = tuple(paths.checkpoint_files(version))
+    if not files:
+        raise ValueError(f"there is no checkpoint of version {version}")
+    return Checkpoint(version, files, pointer)
 
 
 def write_checkpoint(paths: Paths, version: int) -> None:
@@ -486,7 +656,7 @@ def write_checkpoint(paths: Paths, version: int) -> None:
     if version % CHECKPOINT_VERSIONS:
         return
     scratch = paths.scratch(run_name())
-    with suppress(OSError, DeltaError, ValueError):
+    with suppress(OSError, DeltaError, *_DAMAGED):
         scratch.log.mkdir(parents=True)
         last = newest_checkpoint(paths)
         first = last.version if last is not None else 0

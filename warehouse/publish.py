@@ -129,6 +129,10 @@ class Publisher:
                 staging.end_publish(run)
             for collection in COLLECTIONS:
                 staging.forget(collection, self.snapshot.high_water[collection].id)
+            newest = self.snapshot.newest_entry()
+            # The last publisher may have died before it noted its entry, or was of a version without digests.
+            if newest is not None and staging.newest_entry() != newest:
+                staging.note_version(*newest)
         remove_dead_runs(paths.tmp)
 
     def staged(self, collection: Collection) -> list[StagedRow]:
@@ -153,8 +157,8 @@ class Publisher:
         """
         publication = _Publication(self._paths, self.staging, self.snapshot, run, self._threads)
         import_id = publication.run_to_commit(batches, checked, summary, rejects, progress)
-        self.snapshot = read_snapshot(self._paths)
-        log.write_checkpoint(self._paths, self.snapshot.version)
+        log.write_checkpoint(self._paths, max(self.snapshot.version, 0) + 1)
+        self.snapshot = read_snapshot(self._paths)  # after the checkpoint, whose digest the next entry records
         return Published(self.snapshot, import_id)
 
 
@@ -244,39 +248,41 @@ class _Publication:
         The first three rewrite files for late rows after their transaction, the fourth inside it.
         """
         for round_number in range(_LATE_ROUNDS + 1):
-            committed = False
+            committed: tuple[int, str] | None = None
             try:
                 with uninterrupted(), self._staging.exclusive() as staging:
                     late = _late_rows(staging, batches, checked)
                     if not late or round_number == _LATE_ROUNDS:
                         files.remove_texts(late)
-                        self._append(files, reserved, summary)
-                        committed = True
+                        committed = self._append(files, reserved, summary)
                         failpoints.reach("committed")
-                        self._end(staging, reserved)
+                        self._end(staging, reserved, committed)
             except UnreadableWarehouse:
-                if not committed:
+                if committed is None:
                     raise
                 # The version is published. Rows still in staging count as folded; the next publish deletes them.
-            if committed:
+            if committed is not None:
                 return
             files.remove_texts(late)
             for collection, rows in late.items():
                 checked[collection] = rows[-1].id
 
-    def _append(self, files: BatchFiles, reserved: _Reservation, summary: Summary) -> None:
-        """Commit: from this log entry on the version is visible."""
+    def _append(self, files: BatchFiles, reserved: _Reservation, summary: Summary) -> tuple[int, str]:
+        """Commit: from this log entry on the version is visible. Returns the version and the entry's digest."""
         complete = dict(summary()) | {"run": self._run}
         if reserved.import_id:
             complete["import"] = reserved.import_id
         complete |= {"rows": files.imported_rows(), "folded": files.folded_rows()}
-        log.append(self._paths, self._snapshot.version, files.written(), reserved.watermarks, complete)
+        return log.append(
+            self._paths, self._snapshot.version, files.written(), reserved.watermarks, complete,
+            chain=self._snapshot.chain,
+        )  # fmt: skip
 
-    def _end(self, staging: Transaction, reserved: _Reservation) -> None:
+    def _end(self, staging: Transaction, reserved: _Reservation, committed: tuple[int, str]) -> None:
         for collection, watermark in reserved.watermarks.items():
             staging.forget(collection, watermark)
         staging.end_publish(self._run)
-        staging.note_version(max(self._snapshot.version, 0) + 1)
+        staging.note_version(*committed)
 
 
 def _late_rows(staging: Transaction, batches: Mapping[Collection, Batch], checked: Mapping[Collection, int]) -> Staged:

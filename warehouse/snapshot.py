@@ -14,9 +14,10 @@ from datetime import datetime
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.identity import Identity, usable_identity
-from sigdir.warehouse.log import DataFile, TableState, advance, read_state, version_at
+from sigdir.warehouse.log import DataFile, TableState, advance, read_state, require_digest, version_at
+from sigdir.warehouse.log_chain import Chain
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.staging import NO_HIGH_WATER, HighWaterMark, StagingReader
+from sigdir.warehouse.staging import NO_HIGH_WATER, HighWaterMark, StagingReader, open_read_only
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,19 @@ class Snapshot:
     """Version ``version`` of the table; -1 for a folder where nothing was published yet.
 
     ``files`` are in id order. ``high_water`` holds each collection's highest id and time; its id is
-    also the watermark: staged rows at or below it are folded.
+    also the watermark: staged rows at or below it are folded. ``chain`` is what a commit on this version records of
+    the log.
     """
 
     version: int = -1
     files: Mapping[Collection, tuple[DataFile, ...]] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, ()))
     high_water: Mapping[Collection, HighWaterMark] = field(default_factory=lambda: NO_HIGH_WATER)
+    chain: Chain = field(default_factory=Chain, compare=False)
+
+    def newest_entry(self) -> tuple[int, str] | None:
+        """The version and the digest of its log entry; None where nothing was published or the entry is gone."""
+        sha256 = self.chain.entries.get(self.version)
+        return None if sha256 is None else (self.version, sha256)
 
     def count(self, collection: Collection) -> int:
         return sum(file.rows for file in self.files[collection])
@@ -47,10 +55,10 @@ def read_snapshot(paths: Paths, version: int | datetime | None = None) -> Snapsh
     if isinstance(version, datetime):
         version = version_at(paths, version)
     state = read_state(paths, version)
-    if state is None:
-        return Snapshot()
-    snapshot = _snapshot_of(state)
-    if version is not None and paths.log_entry(version + 1).exists():
+    snapshot = _snapshot_of(state) if state is not None else Snapshot()
+    if version is None:
+        _require_newest_of_staging(paths, snapshot)
+    elif paths.log_entry(version + 1).exists():
         _require_whole(paths, snapshot)
     return snapshot
 
@@ -96,7 +104,7 @@ def _snapshot_of(state: TableState) -> Snapshot:
         )
         for collection in COLLECTIONS
     }
-    return Snapshot(state.version, {c: tuple(files[c]) for c in COLLECTIONS}, high_water)
+    return Snapshot(state.version, {c: tuple(files[c]) for c in COLLECTIONS}, high_water, state.chain)
 
 
 def _require_whole(paths: Paths, snapshot: Snapshot) -> None:
@@ -111,11 +119,33 @@ def _require_whole(paths: Paths, snapshot: Snapshot) -> None:
 
 
 def require_newest(paths: Paths, snapshot: Snapshot, staging: StagingReader) -> None:
-    """Raise UnreadableWarehouse where the log has lost its end: deltalake opens what is left as if it were all."""
+    """Raise UnreadableWarehouse where the log's end is not the one that staging knows of.
+
+    The log itself does not show that it has lost its end, and no entry has the digest of the newest one.
+    """
     with staging.reading() as transaction:
-        published = transaction.version()
+        published, entry = transaction.version(), transaction.newest_entry()
+    _require_noted(paths, snapshot, published, entry)
+
+
+def _require_newest_of_staging(paths: Paths, snapshot: Snapshot) -> None:
+    """``require_newest`` for readers that need no staging file; one that cannot be read is not their concern."""
+    if not paths.staging.exists():
+        return
+    try:
+        with open_read_only(paths.staging, briefly=True) as transaction:
+            published, entry = transaction.version(), transaction.newest_entry()
+    except (UnreadableWarehouse, LookupError, TypeError, ValueError):
+        return
+    _require_noted(paths, snapshot, published, entry)
+
+
+def _require_noted(paths: Paths, snapshot: Snapshot, published: int, entry: tuple[int, str] | None) -> None:
     # A version committed since the snapshot was read has its entry.
     if published > snapshot.version and not paths.log_entry(published).exists():
         raise UnreadableWarehouse(
-            f"{paths.log} ends at version {snapshot.version}, but version {published} was published"
+            f"{paths.log} ends at version {snapshot.version}, but version {published} was published;"
+            f" put {paths.log_entry(published).name} back from a backup"
         )
+    if entry is not None and entry[0] <= snapshot.version:
+        require_digest(paths, *entry)

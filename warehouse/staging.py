@@ -73,6 +73,9 @@ CREATE TABLE IF NOT EXISTS reserved (
 ) WITHOUT ROWID
 """
 
+# The digest of the log's newest entry, which no other entry has: see ``log_chain.py``.
+_NEWEST_ENTRY = "CREATE TABLE IF NOT EXISTS newest_entry (version INTEGER NOT NULL, sha256 TEXT NOT NULL)"
+
 _ADVANCE = "UPDATE sequence SET last_id = ?, last_created_at = ? WHERE collection = ?"
 
 # Rows of one INSERT statement, which is durable without a transaction around it.
@@ -239,8 +242,18 @@ class Transaction:
         about = self._connection.execute("SELECT * FROM about").fetchone()
         return int(about[2]) if len(about) > 2 and about[2] is not None else -1
 
-    def note_version(self, version: int) -> None:
+    def newest_entry(self) -> tuple[int, str] | None:
+        """The newest version whose log entry's digest was noted here, and the sha256 in hex; None for none."""
+        if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'newest_entry'").fetchone():
+            return None
+        found = self._connection.execute("SELECT version, sha256 FROM newest_entry").fetchone()
+        return (int(found[0]), str(found[1])) if found else None
+
+    def note_version(self, version: int, sha256: str) -> None:
+        """Note the newest version and the digest of its log entry."""
         self._connection.execute("UPDATE about SET version = ?", (version,))
+        self._connection.execute("DELETE FROM newest_entry")
+        self._connection.execute("INSERT INTO newest_entry VALUES (?, ?)", (version, sha256))
 
     def integrity_problems(self) -> list[str]:
         """The problems that SQLite finds in its pages and indexes."""
@@ -297,11 +310,15 @@ def _shared(path: Path) -> mmap.mmap:
 
 
 @contextmanager
-def open_read_only(path: Path) -> Iterator[Transaction]:
-    """One read transaction on a staging file, which must exist and is not changed; raises UnreadableWarehouse."""
-    # On a read-only file system SQLite cannot make the file that readers and writers share. Without a log the
-    # file itself is complete, and nobody can write it.
-    is_fixed = not os.access(path.parent, os.W_OK) and not Paths(path.parent).staging_wal.exists()
+def open_read_only(path: Path, briefly: bool = False) -> Iterator[Transaction]:
+    """One read transaction on a staging file, which must exist and is not changed; raises UnreadableWarehouse.
+
+    ``briefly`` makes none of the files that SQLite's readers and writers share: another user could not write them.
+    It is for a look of a millisecond.
+    """
+    # On a read-only file system SQLite cannot make those files. Without a log the file itself is complete, and
+    # nobody writes it.
+    is_fixed = (briefly or not os.access(path.parent, os.W_OK)) and not Paths(path.parent).staging_wal.exists()
     mode = "immutable=1" if is_fixed else "mode=ro"
     try:
         connection = sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
@@ -479,6 +496,7 @@ class Staging(StagingReader):
             _create(self._connection, identity.id or uuid.uuid4().hex)
         execute(_TRIGGER)
         execute(_RESERVED)
+        execute(_NEWEST_ENTRY)
         (found,) = execute("SELECT format FROM about").fetchone()
         if found != FORMAT:
             raise UnreadableWarehouse(f"{path} has format {found}; this version reads format {FORMAT}")

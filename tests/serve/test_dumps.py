@@ -42,6 +42,7 @@ from tests.serve.support import (
     serving,
     whole,
 )
+from tests.warehouse.support import remove_digests
 
 
 @pytest.fixture(scope="module")
@@ -338,6 +339,7 @@ def test_digests_missing_in_the_commits_are_computed_and_kept(tmp_path: Path) ->
     lines.write_text("f(uint256)\nevent E(uint256)\n")
     paths = Paths(tmp_path / "warehouse")
     import_files([lines], paths.root)
+    remove_digests(paths)
     entry = paths.log_entry(1)
     entry.write_text(entry.read_text().replace('\\"sha256\\": {\\"collection', '\\"before\\": {\\"collection'))
     assert "sha256" not in history(paths)[-1]

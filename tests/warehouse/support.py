@@ -7,11 +7,12 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -171,6 +172,17 @@ def publish(
 def log_actions(paths: Paths, version: int) -> list[dict[str, Any]]:
     """The actions of a log entry as JSON."""
     return [json.loads(line) for line in paths.log_entry(version).read_bytes().splitlines()]
+
+
+def remove_digests(paths: Paths) -> None:
+    """Make a warehouse one of an earlier program version, whose log entries have no digests; they may then be edited."""
+    for entry in paths.log_entries():
+        actions = [json.loads(line) for line in entry.read_bytes().splitlines()]
+        for action in actions:
+            action.get("commitInfo", {}).pop("sigdirDigests", None)
+        entry.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    with closing(sqlite3.connect(paths.staging)) as connection, connection:
+        connection.execute("DROP TABLE newest_entry")
 
 
 def fold(paths: Paths) -> Published:

@@ -575,7 +575,7 @@ def test_a_compactor_with_a_stale_snapshot_is_refused(base: Base, tmp_path: Path
     newest = read_snapshot(paths)
     marks = {collection: stale.high_water[collection].id for collection in COLLECTIONS}
     with pytest.raises(CommitConflict):
-        log.append(paths, stale.version, [], marks, {"run": "stale"}, stale.all_files())
+        log.append(paths, stale.version, [], marks, {"run": "stale"}, stale.all_files(), chain=stale.chain)
     assert read_snapshot(paths) == newest
 
 
@@ -593,7 +593,7 @@ def test_one_of_two_compactions_at_once_is_refused(base: Base, tmp_path: Path) -
         def work(run: str) -> None:
             barrier.wait()  # noqa: B023 - joined within the round
             try:
-                log.append(paths, snapshot.version, [], marks, {"run": run}, replaced)  # noqa: B023
+                log.append(paths, snapshot.version, [], marks, {"run": run}, replaced, chain=snapshot.chain)  # noqa: B023
                 won.append(run)  # noqa: B023
             except CommitConflict:
                 pass

@@ -539,7 +539,7 @@ def test_one_of_two_commits_at_once_is_refused(paths: Paths) -> None:
         def work(run: str, base: Snapshot, marks: dict[Collection, int], start: threading.Barrier) -> str | None:
             start.wait()
             try:
-                log.append(paths, base.version, [], marks, {"run": run})
+                log.append(paths, base.version, [], marks, {"run": run}, chain=base.chain)
             except CommitConflict:
                 return None
             return run

@@ -27,7 +27,7 @@ from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import Database
 from sigdir.warehouse.sql.views import MACROS, VIEWS
 from tests.conftest import empty_warehouse
-from tests.warehouse.support import Run, digest_of, publish
+from tests.warehouse.support import Run, digest_of, publish, remove_digests
 
 SIGNATURES = ["a1(uint256)", "b1()", "a2()", "c()", "b2(bool,(address,uint8[2])[],string)", "a3()", "b2()"]
 EVENTS = ["c()", "C(address)", "b2(bool)"]
@@ -202,6 +202,7 @@ def test_each_file_has_the_digest_of_its_commit(tmp_path: Path) -> None:
     assert len(expected) == 13
     snapshot = read_snapshot(paths)
     assert written_digests(paths, snapshot) == expected
+    remove_digests(paths)
     for version in (3, 4, 5):
         entry = paths.log_entry(version)
         text = entry.read_text()

@@ -48,6 +48,7 @@ from tests.warehouse.support import (
     other_process,
     places,
     publish,
+    remove_digests,
     run_command,
     served_texts,
     stage,
@@ -82,6 +83,7 @@ def files_below(folder: Path) -> set[Path]:
 
 def age(paths: Paths, days: dict[int, float]) -> None:
     """Make versions this many days old in the log, and all data files a month old."""
+    remove_digests(paths)
     for version, old in days.items():
         actions = log_actions(paths, version)
         for action in actions:
