@@ -19,7 +19,7 @@ from sigdir.serve.texts import canonical_text
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.index import names, similar
+from sigdir.warehouse.index import checks, names, similar
 from sigdir.warehouse.index.records import render_lines, render_rows
 from sigdir.warehouse.index.segment import Segment
 
@@ -49,6 +49,7 @@ def _records() -> None:
 def _search() -> None:
     segment = _segment()
     segment.with_text("uint"), segment.with_hex("0"), segment.like("w*", 1)
+    checks.warm()
     names.warm()
     similar.warm()
 

@@ -199,6 +199,9 @@ def test_an_empty_log_entry_is_damage(paths: Paths, number: int) -> None:
     assert_fails_in_one_line(call_command("stats", "--warehouse", paths.root))
 
 
+INDEX_FILES = ("ids.npy", "created_at.npy", "offsets.npy", "hash.npy", "hashes.npy", "text")
+
+
 def truncated(file: Path) -> None:
     os.truncate(file, file.stat().st_size * 2 // 3)
 
@@ -212,7 +215,7 @@ def removed(file: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [truncated, emptied, removed])
-@pytest.mark.parametrize("column", ["ids.npy", "created_at.npy", "offsets.npy", "hash.npy", "hashes.npy", "text"])
+@pytest.mark.parametrize("column", INDEX_FILES)
 def test_a_damaged_index_is_built_again(paths: Paths, column: str, damage: Callable[[Path], None]) -> None:
     """An index with a truncated, empty or missing file is rebuilt, so readers get the right rows."""
     Reader(paths).close()
@@ -227,6 +230,34 @@ def test_a_damaged_index_is_built_again(paths: Paths, column: str, damage: Calla
     for text, hash in zip(texts(table), table["hash"].to_pylist(), strict=True):
         assert view.find_text(SIGNATURES, text, hash)
     reader.close()
+
+
+@pytest.mark.parametrize("column", [*INDEX_FILES, "checksums.json"])
+def test_a_flipped_bit_in_an_index_is_noticed_when_it_is_mapped(paths: Paths, column: str) -> None:
+    """The index is built again, so a known text is still known and every row is right."""
+    Reader(paths).close()
+    expected = served_texts(Reader(paths).current(), SIGNATURES)
+    [folder, *_] = sorted(folder for folder in paths.cache.iterdir() if folder.is_dir())
+    whole = {file.name: file.read_bytes() for file in folder.iterdir()}
+    for at in range(0, len(whole[column]), max(1, len(whole[column]) // 20)):
+        for bit in (0, 7):
+            data = bytearray(whole[column])
+            data[at] ^= 1 << bit
+            (folder / column).write_bytes(data)
+            reader = Reader(paths)
+            assert served_texts(reader.current(), SIGNATURES) == expected
+            reader.close()
+            assert {file.name: file.read_bytes() for file in folder.iterdir()} == whole
+
+
+def test_an_index_without_checksums_is_built_again(paths: Paths) -> None:
+    """Earlier program versions wrote none, so nothing says that it is whole. To verify it is no damage."""
+    Reader(paths).close()
+    for file in paths.cache.glob("*/checksums.json"):
+        file.unlink()
+    assert call_command("verify", "--quiet", "--warehouse", paths.root).exit_code == 0
+    Reader(paths).close()
+    assert len(list(paths.cache.glob("*/checksums.json"))) == len(read_snapshot(paths).all_files())
 
 
 @pytest.mark.parametrize("damage", [truncated, emptied, removed])

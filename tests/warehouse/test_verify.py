@@ -517,7 +517,7 @@ def test_an_index_of_another_file_is_found(paths: Paths) -> None:
     folder = paths.cache / index_name(SIGNATURES, file.path)
     segment = open_index(folder, file.rows)
     np.save(folder / "ids.npy", np.asarray(segment.ids) + 1)
-    assert_found(paths, "index", folder.name, "ids")
+    assert_found(paths, "index", folder.name, "not as it was written")
     (folder / "hashes.npy").unlink()
     assert_found(paths, "index", folder.name, "does not fit")
 

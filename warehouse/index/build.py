@@ -1,16 +1,18 @@
 """The index of a data file: built once, mapped by every process.
 
 Each Parquet file has a folder in the cache, derived from it alone: one uncompressed file per column, and
-``hashes``, the order of its hashes. The first process that needs it builds it, under a lock. It can be deleted
+``hashes``, the order of its hashes. ``checksums.json`` has the checksum of each file. The first process that needs it builds it, under a lock. It can be deleted
 at any time and is built again.
 
 Invariants
     A folder has its final name only when it is complete: it is built under another name and renamed.
     It never changes. A data file's name is never reused, so neither is the folder's.
+    A process maps it only if each file has its checksum; otherwise it is built again from the data file.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -24,9 +26,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import Collection
-from sigdir.signatures.columns import bytes_of
+from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, make_folder, sync
+from sigdir.warehouse.index.checks import checksum_of, is_in_bounds
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.scan import hashes_of
 from sigdir.warehouse.index.segment import Segment
@@ -37,6 +40,9 @@ from sigdir.warehouse.schema import FILE_SCHEMA
 Array = npt.NDArray[Any]
 
 _BATCH_ROWS = 1 << 17
+_COLUMNS = ("ids", "created_at", "offsets", "hash", "hashes")
+_FILES = (*(f"{name}.npy" for name in _COLUMNS), "text")
+_CHECKSUMS = "checksums.json"
 
 
 def segment_of(
@@ -73,6 +79,8 @@ def build_index(
         building.mkdir()
         try:
             _write_columns(building, collection, file, rows, tick)
+            checksums = {name: checksum_of(building / name) for name in _FILES}
+            (building / _CHECKSUMS).write_text(json.dumps(checksums))
             # Without this a power loss could leave columns of the right size without their bytes, unnoticed.
             for column in building.iterdir():
                 sync(column)
@@ -83,18 +91,36 @@ def build_index(
 
 
 def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
-    """Map the folder of a data file with this many rows; raises OSError, ValueError or EOFError."""
+    """Map the folder of a data file with this many rows; raises OSError, ValueError or EOFError.
+
+    Every byte is read and compared with its checksum: see ``checks.py`` for what that costs.
+    """
+    _require_written(folder)
     ids, created_at, offsets, hash, hashes = mapped = [
-        np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("ids", "created_at", "offsets", "hash", "hashes")
+        np.load(folder / f"{name}.npy", mmap_mode="r") for name in _COLUMNS
     ]
     text = np.memmap(folder / "text", np.uint8, "r")
-    if not (len(ids) == rows and len(offsets) == rows + 1 and int(offsets[-1]) == len(text)):
+    fits = len(ids) == len(created_at) == len(hash) == len(hashes) == rows and len(offsets) == rows + 1
+    if not (fits and is_in_bounds(as_readonly(offsets), as_readonly(hashes), len(text))):
         raise ValueError(f"{folder} does not fit its data file")
     if preload:
         for array in (*mapped, text):
             _populate(array)
     # Plain arrays over the mapping: numpy's memmap class costs a microsecond a slice.
     return Segment.of(rows, *(np.asarray(a) for a in (ids, created_at, offsets, text, hash, hashes)))
+
+
+def has_checksums(folder: Path) -> bool:
+    """Whether an index is there and not of an earlier program version, which wrote no checksums."""
+    return (folder / _CHECKSUMS).exists()
+
+
+def _require_written(folder: Path) -> None:
+    """Raise ValueError or OSError where a file is not as it was written."""
+    checksums = json.loads((folder / _CHECKSUMS).read_bytes())
+    for name in _FILES:
+        if not isinstance(checksums, dict) or checksums.get(name) != checksum_of(folder / name):
+            raise ValueError(f"{folder / name} is not as it was written")
 
 
 def unused(cache: Path, used: set[str]) -> list[Path]:

@@ -21,7 +21,7 @@ from sigdir.signatures.canonicalise import check_canonical
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import keys_of
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.index.build import open_index
+from sigdir.warehouse.index.build import has_checksums, open_index
 from sigdir.warehouse.index.hash_order import is_sorted_by_hash
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.log import DataFile
@@ -187,12 +187,12 @@ class _Collection:
             if index.hash.shape[1:] == (self.collection.hash_bytes,):
                 return index
         except FileNotFoundError:
-            if not folder.exists():  # a server builds it when it needs it
+            if not has_checksums(folder):  # none, or an old one; a server builds it when it needs it
                 return None
         except (OSError, ValueError):
             pass
         if self.is_current(file):
-            self.findings.add_index(folder, "does not fit its data file")
+            self.findings.add_index(folder, "does not fit its data file, or is not as it was written")
         return None
 
     def is_current(self, file: DataFile) -> bool:
