@@ -173,7 +173,7 @@ def _write(paths: Paths, run: str, chosen: dict[Collection, list[Files]], thread
     """Step 2: the new files, numbered from 1."""
     with ThreadPoolExecutor(threads) as pool:
         work = [
-            pool.submit(write_data_file, paths.data_file(collection, run, number), collection, _rows(merge))
+            pool.submit(write_data_file, paths.data_file(collection, run, number), collection, rows_of(merge))
             for collection, merges in chosen.items()
             for number, merge in enumerate(merges, 1)
         ]
@@ -183,7 +183,7 @@ def _write(paths: Paths, run: str, chosen: dict[Collection, list[Files]], thread
     return files
 
 
-def _rows(files: Files) -> Iterator[pa.Table]:
+def rows_of(files: Files) -> Iterator[pa.Table]:
     """The rows of the files in order, a row group at a time; raises UnreadableWarehouse if a file is damaged."""
     last_id = 0
     for file in files:

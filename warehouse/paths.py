@@ -7,7 +7,8 @@
     table/collection=<name>/        data files, <run>-<number>.parquet, never changed once named, old ones until vacuum
     rejects/<run>.parquet           what the import of that run rejected
     staging.sqlite                  sequences and POSTed rows that are not folded yet
-    staging.sqlite.stamp            changes with every commit of staging; locked by the process that writes it
+    staging.sqlite.stamp            changes with every commit of staging; locked by the process that writes it; has the
+                                    highest ids that were given out
     publish.lock                    held by the one publisher
     last-fold                       empty; its modification time is when `sigdir fold --every` last succeeded
     cache/<data file>/              its columns and hash order, mapped by servers; can be deleted at any time

@@ -118,6 +118,7 @@ class Publisher:
             sync(paths.log)  # the last publisher may have died between linking its entry and this
         self.snapshot = read_snapshot(paths)
         require_newest(paths, self.snapshot, self.staging)
+        self.staging.require_whole()
         named = {file.path for file in self.snapshot.all_files()}
         with self.staging.exclusive() as staging:
             for run in staging.unfinished():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
+import shutil
 import signal
 import sqlite3
 import tempfile
@@ -25,6 +27,9 @@ from sigdir.signatures.collections import (
 )
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.identity import FORMAT
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.staging import (
     NO_HIGH_WATER,
     STAGED_TOGETHER,
@@ -34,12 +39,17 @@ from sigdir.warehouse.staging import (
     StagedRow,
     Staging,
 )
+from tests.warehouse import support
 from tests.warehouse.support import (
     Disk,
+    call_command,
     digest_of,
     other_process,
+    publish,
+    served_texts,
     small_disk,
     stage_all,
+    staged_rows,
 )
 
 NOTHING_PUBLISHED = HighWaterMark()
@@ -395,7 +405,8 @@ def test_many_may_open_a_new_file_at_once(tmp_path: Path) -> None:
             failures.append(error)
 
     for number in range(20):
-        path = tmp_path / f"{number}.sqlite"
+        path = tmp_path / str(number) / "staging.sqlite"
+        path.parent.mkdir()
         together = threading.Barrier(6)
         threads = [threading.Thread(target=work, args=(path, f"f{k}()", together)) for k in range(6)]
         for thread in threads:
@@ -475,3 +486,133 @@ def test_a_full_disk_kills_no_process(tmp_path: Path) -> None:
         process.start()
         process.join()
         assert process.exitcode == 0
+
+
+# Damage.
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Paths:
+    """The files of a warehouse as a killed server leaves them: 40 POSTed rows, all in the write-ahead log."""
+    paths = Paths(tmp_path / "running")
+    publish(paths, ["old()"])
+    staging = Staging(paths.staging)
+    for number in range(40):
+        with staging.exclusive_statement() as transaction:
+            assert transaction.stage(SIGNATURES, f"f{number}()", digest_of(f"f{number}()"), HighWaterMark(1, 1))
+    copy = Paths(tmp_path / "killed")
+    shutil.copytree(paths.root, copy.root, ignore=shutil.ignore_patterns("*-shm"))
+    staging.close()
+    return copy
+
+
+def opened_texts(paths: Paths) -> list[str] | str:
+    """The texts that a server shows, or the error with which it does not start."""
+    try:
+        reader = Reader(paths)
+    except UnreadableWarehouse as error:
+        return str(error)
+    found = served_texts(reader.current(), SIGNATURES)
+    reader.close()
+    return found
+
+
+def test_rows_that_a_damaged_write_ahead_log_lost_are_noticed(killed: Paths, tmp_path: Path) -> None:
+    """SQLite drops everything from the first damaged frame on. Servers, publishers and verify say which ids are lost."""
+    whole = killed.staging_wal.read_bytes()
+    expected = ["old()", *(f"f{number}()" for number in range(40))]
+    rng, refused = random.Random(14), 0
+    for number in range(20):
+        paths = Paths(tmp_path / f"copy-{number}")
+        shutil.copytree(killed.root, paths.root)
+        data = bytearray(whole)
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        paths.staging_wal.write_bytes(data)
+        found = opened_texts(paths)
+        assert found == expected or isinstance(found, str)
+        if isinstance(found, str):
+            refused += 1
+            assert "are lost" in found
+            assert "sigdir repair" in found
+            with pytest.raises(UnreadableWarehouse, match="are lost"), Publisher(paths):
+                pass
+            assert "are lost" in call_command("verify", "--quiet", "--warehouse", paths.root).stdout
+    assert refused > 10
+
+
+def test_repair_goes_on_without_lost_rows(killed: Paths) -> None:
+    """The ids of lost rows stay unused, and verify is content."""
+    data = bytearray(killed.staging_wal.read_bytes())
+    data[len(data) // 2] ^= 1
+    killed.staging_wal.write_bytes(data)
+    before = opened_texts(killed)
+    assert isinstance(before, str)
+    result = call_command("repair", "--dry-run", "--warehouse", killed.root)
+    assert "to 41 are lost" in result.stdout
+    assert opened_texts(killed) == before
+    assert "to 41 are lost" in call_command("repair", "--warehouse", killed.root).stdout
+    assert isinstance(opened_texts(killed), list)
+    assert call_command("verify", "--quiet", "--warehouse", killed.root).exit_code == 0
+    new = support.stage(killed, SIGNATURES, "new()")[0]
+    assert new.id == 42
+
+
+def test_a_lost_staging_file_gives_out_no_id_again(killed: Paths) -> None:
+    """A new file begins above what the stamp knows."""
+    killed.staging.unlink()
+    killed.staging_wal.unlink()
+    new = support.stage(killed, SIGNATURES, "new()")[0]
+    assert new.id == 42
+
+
+def test_a_flipped_bit_in_the_staging_file_changes_no_row(killed: Paths, tmp_path: Path) -> None:
+    """Flips in all pages: the rows are right, or the file is refused in one line."""
+    Staging(killed.staging).close()  # moves the log into the file
+    expected, whole = opened_texts(killed), killed.staging.read_bytes()
+    shown = {row.id: row for row in staged_rows(killed, SIGNATURES)}
+    rng = random.Random(14)
+    for _ in range(100):
+        data = bytearray(whole)
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        killed.staging.write_bytes(data)
+        found = opened_texts(killed)
+        if isinstance(found, str):
+            assert "\n" not in found
+            continue
+        assert found == expected
+        assert {row.id: row for row in staged_rows(killed, SIGNATURES)} == shown
+
+
+def test_a_flipped_bit_in_the_stamp_loses_nothing(killed: Paths) -> None:
+    """What it says of ids is then not believed."""
+    data = bytearray(killed.staging_stamp.read_bytes())
+    for at in range(8, len(data)):
+        data[at] ^= 64
+        killed.staging_stamp.write_bytes(data)
+        assert isinstance(opened_texts(killed), list)
+        data[at] ^= 64
+
+
+@pytest.mark.parametrize("name", ["staging.sqlite", "staging.sqlite-wal", "staging.sqlite.stamp"])
+@pytest.mark.parametrize("by", ["removed", "replaced"])
+def test_a_file_that_was_removed_or_replaced_takes_no_row(path: Path, staging: Staging, name: str, by: str) -> None:
+    """A commit would go into a file that has no name any more."""
+    file = path.with_name(name)
+    content = file.read_bytes()
+    file.unlink()
+    if by == "replaced":
+        file.write_bytes(content)
+    with (
+        pytest.raises(UnreadableWarehouse, match=f"{name} was removed or replaced"),
+        staging.exclusive_statement() as transaction,
+    ):
+        transaction.stage(SIGNATURES, "f()", digest_of("f()"), NOTHING_PUBLISHED)
+
+
+def test_rows_of_an_earlier_program_version_have_no_checksum(path: Path, staging: Staging) -> None:
+    """They are read as they are."""
+    with sqlite3.connect(path) as other:
+        other.execute("INSERT INTO staged VALUES ('signatures', 7, 7, 'f()', ?)", (digest_of("f()"),))
+    other.close()
+    with staging.reading() as transaction:
+        assert transaction.rows(SIGNATURES, 0) == [StagedRow(7, 7, "f()", digest_of("f()"))]

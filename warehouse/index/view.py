@@ -177,6 +177,7 @@ class Reader:
         self._stamp, self._looked = self._staging.stamp(), time.monotonic()
         self._load()
         require_newest(paths, self._snapshot, self._staging)
+        self._staging.require_whole()
         self._view = self._read()
 
     def current(self) -> View:

@@ -60,6 +60,8 @@ def check_import_counts(findings: Findings, history: History, collection: Collec
         logged[0] += summary.get("folded", {}).get(collection, 0)
         if "import" in summary:
             logged[summary["import"]] += summary["rows"][collection]
+        for number, removed in summary.get("removed", {}).get(collection, {}).items():  # by `sigdir repair`
+            logged[int(number)] -= removed
     for number in sorted(logged.keys() | rows.keys()):
         if logged[number] != rows[number]:
             source = f"import {number}" if number else "POSTs"

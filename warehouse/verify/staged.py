@@ -14,10 +14,11 @@ from sigdir.signatures.columns import keys_of
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.identity import FORMAT
 from sigdir.warehouse.snapshot import Snapshot
-from sigdir.warehouse.staging import HighWaterMark, StagedRow, Transaction, open_read_only
+from sigdir.warehouse.staging import HighWaterMark, StagedRow, Transaction, given_out, open_read_only
 from sigdir.warehouse.verify.report import Findings, quoted, reason_of
 from sigdir.warehouse.verify.row_group import Array
 
+_CURE = "put staging.sqlite and staging.sqlite-wal back from a backup, or run `sigdir repair` to go on without them"
 _LOST = "lost or replaced; rows that were POSTed and not folded may be gone with it"
 
 
@@ -35,6 +36,7 @@ def read_staged(findings: Findings, id: str) -> StagedState:
     state = StagedState()
     if not path.exists():
         return state
+    given = given_out(findings.paths)  # read first: others may give out more
     try:
         with open_read_only(path) as staging:
             _check_file(findings, staging, id)
@@ -42,6 +44,10 @@ def read_staged(findings: Findings, id: str) -> StagedState:
             for collection in COLLECTIONS:
                 state.rows[collection] = staging.rows(collection, 0)
                 _check_sequence(findings, state.rows[collection], staging.sequence(collection))
+            for collection, (first, last) in staging.lost(given).items():
+                findings.add(
+                    "staging", path, f"the rows of {collection} with the ids {first} to {last} are lost: {_CURE}"
+                )
     except (UnreadableWarehouse, TypeError, LookupError) as error:  # a row or column that must be there is missing
         findings.add("staging", path, reason_of(error, path))
     return state

@@ -1,0 +1,150 @@
+"""One flipped bit in any file: every answer stays right, or is refused in one line that names a file."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sigdir
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, Collection
+from sigdir.warehouse.errors import WarehouseError
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.log import history
+from sigdir.warehouse.paths import Paths
+from tests.warehouse.support import fold, names, publish, stage
+
+SEED = 14
+FLIPS = 100
+VERSIONS = 6
+CHECKPOINT = 4
+
+
+def served(paths: Paths) -> Any:
+    """Every row as a server answers it, and whether it finds it by its hash."""
+    reader = Reader(paths)
+    try:
+        view = reader.current()
+        return {
+            c: [
+                (
+                    int(segment.ids[row]), int(segment.created_at[row]), segment.text_at(row), segment.hash[row].tobytes(),
+                    view.id_of_text(c, segment.text_at(row), segment.hash[row].tobytes()),
+                )
+                for segment in view.segments[c] for row in range(segment.rows)
+            ]
+            for c in COLLECTIONS
+        }  # fmt: skip
+    finally:
+        reader.close()
+
+
+def queried(paths: Paths) -> Any:
+    """Every row as SQL answers it, and the imports."""
+    with sigdir.open(paths.root) as warehouse:
+        queries = (
+            "FROM signatures ORDER BY id",
+            "FROM event_signatures ORDER BY id",
+            "SELECT * EXCLUDE seconds FROM imports",
+        )
+        return [warehouse.sql(query).rows() for query in queries]
+
+
+def listed(paths: Paths) -> Any:
+    """The history of the commits."""
+    return history(paths)
+
+
+Ask = Callable[[Paths], Any]
+
+
+def answer_of(ask: Ask, paths: Paths) -> Any:
+    """The answer, or the text of the error."""
+    try:
+        return ask(paths)
+    except WarehouseError as error:
+        return str(error)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    """Imports and folds of both collections, a checkpoint, an index of each file, and rows that are not folded."""
+    paths = Paths(tmp_path_factory.mktemp("flips") / "warehouse")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sigdir.warehouse.log.CHECKPOINT_VERSIONS", CHECKPOINT)
+        for version in range(1, VERSIONS):
+            publish(paths, names(f"v{version}f", 20), names(f"V{version}E", 5), rejects=["bad("] * (version == 1))
+        for collection in COLLECTIONS:
+            stage(paths, collection, "folded()")
+        fold(paths)
+        for number in range(30):
+            stage(paths, EVENT_SIGNATURES, f"posted{number}()")
+    Reader(paths).close()
+    return paths
+
+
+def data_files(paths: Paths) -> list[Path]:
+    return paths.data_files()
+
+
+def log_files(paths: Paths) -> list[Path]:
+    return paths.log_entries()
+
+
+def checkpoint_files(paths: Paths) -> list[Path]:
+    return [*paths.checkpoint_files(CHECKPOINT), paths.last_checkpoint]
+
+
+def staging_files(paths: Paths) -> list[Path]:
+    return [paths.staging]
+
+
+def cache_files(paths: Paths) -> list[Path]:
+    return sorted(path for path in paths.cache.glob("*/*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("files", "asks"),
+    [
+        (data_files, [served, queried]),
+        (log_files, [served, queried, listed]),
+        (checkpoint_files, [served, queried]),
+        (staging_files, [served, listed]),
+        (cache_files, [served]),
+    ],
+    ids=["data", "log", "checkpoint", "staging", "cache"],
+)
+def test_a_flipped_bit_changes_no_answer(
+    original: Paths, tmp_path: Path, files: Callable[[Paths], list[Path]], asks: list[Ask]
+) -> None:
+    """A hundred flips at places that a seed chooses, of the index's files after it was removed for those of data."""
+    paths = Paths(tmp_path / "warehouse")
+    shutil.copytree(original.root, paths.root)
+    expected = {ask: ask(original) for ask in asks}
+    chosen, rng = files(paths), random.Random(SEED)
+    sizes = [file.stat().st_size for file in chosen]
+    refused = 0
+    for _ in range(FLIPS):
+        [file] = rng.choices(chosen, sizes)
+        whole, flipped = file.read_bytes(), bytearray(file.read_bytes())
+        at, bit = rng.randrange(len(whole)), rng.randrange(8)
+        flipped[at] ^= 1 << bit
+        file.write_bytes(flipped)
+        if files is data_files:  # a server that has an index does not read its file
+            shutil.rmtree(paths.index(Collection.of_name(file.parent.name.removeprefix("collection=")), file))
+        for ask in asks:
+            answer = answer_of(ask, paths)
+            if isinstance(answer, str):
+                refused += 1
+                assert "\n" not in answer
+                assert str(paths.root) in answer
+            else:
+                assert answer == expected[ask], (file.name, at, bit)
+        file.write_bytes(whole)
+        if files is data_files:
+            Reader(paths).close()
+    assert refused > 0 or files is cache_files
