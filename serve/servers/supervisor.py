@@ -36,6 +36,7 @@ _STOP_SECONDS = 15.0
 _RESTART_SECONDS = 0.5
 _POLL_SECONDS = 0.1
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+WORKER_ERROR = 2  # a worker's status when it has printed why it does not start
 _CHECK_SECONDS = 3.0  # a start takes 2, and longer only where kernels are compiled or indexes built
 
 Spawn = Callable[[], "subprocess.Popen[bytes]"]
@@ -83,7 +84,7 @@ def _run(settings: Settings, server: str, ready: Callable[[Settings, str], None]
 
     with bound:
         _make_warehouse(settings)
-        return _keep(spawners, starting, lambda: _check(environment), bound.close)
+        return _keep(spawners, starting, lambda: check(environment), bound.close)
 
 
 def _make_warehouse(settings: Settings) -> None:
@@ -108,10 +109,28 @@ def _fold_process(settings: Settings) -> list[str]:
     return [*command, "--warehouse", str(settings.warehouse)]
 
 
-def _check(environment: dict[str, str]) -> None:
-    """Do what a worker does at its start, and wait for it; raises StartError if it fails."""
-    if subprocess.run(_worker("check"), env=environment, check=False).returncode:
-        raise StartError("the warehouse cannot be served")
+def check(environment: dict[str, str]) -> None:
+    """Do what a worker does at its start, and wait for it; raises StartError if it fails, with the reason."""
+    status = subprocess.run(_worker("check"), env=environment, check=False).returncode
+    if status:
+        raise StartError(f"the warehouse cannot be served: {why_it_ended(status)}")
+
+
+def why_it_ended(status: int) -> str:
+    """What the status of a worker that does not start says; negative for a signal, as subprocess gives it."""
+    if status == WORKER_ERROR:
+        return "the line above has the reason"
+    if status >= 0:
+        return f"its first check ended with status {status}, and what it printed stands above"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    advice = {
+        "SIGKILL": "the system does so when memory runs out",
+        "SIGBUS": "a file was cut short while it was mapped, or the disk is full or failing; run `sigdir verify`",
+    }
+    return f"its first check was killed by {name}; {advice.get(name, 'run `sigdir verify` to look for damage')}"
 
 
 def _in_url(host: str) -> str:

@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -25,7 +26,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
-from sigdir.cli.interrupt import interruptible
+from sigdir.cli.limits import limits
 from sigdir.cli.rows import terminal_width
 from sigdir.cli.table import draw
 from sigdir.signatures.collections import COLLECTIONS
@@ -43,7 +44,7 @@ Ctrl-C stops a statement, a second Ctrl-C ends the shell at once, Ctrl-D leaves 
 _QUIT = (".quit", ".exit", "quit", "exit")
 
 
-def run_shell(warehouse: Warehouse) -> None:
+def run_shell(warehouse: Warehouse, timeout: timedelta | None = None) -> None:
     """Read statements and run them until the input ends."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as an interruption it would only bring the next prompt
     click.echo(_banner(warehouse))
@@ -64,7 +65,7 @@ def run_shell(warehouse: Warehouse) -> None:
         if text.startswith("."):
             _command(warehouse, words, text.rstrip(";").strip())
         elif text:
-            _answer(warehouse, text)
+            _answer(warehouse, text, timeout)
 
 
 def _banner(warehouse: Warehouse) -> str:
@@ -88,12 +89,12 @@ def _command(warehouse: Warehouse, words: Words, text: str) -> None:
         click.echo(_HELP, nl=False)
 
 
-def _answer(warehouse: Warehouse, text: str) -> None:
+def _answer(warehouse: Warehouse, text: str, timeout: timedelta | None) -> None:
     """Run the statements of a text up to the first that fails."""
     try:
         for statement in warehouse.database.statements(text):
             began = time.perf_counter()
-            with interruptible(warehouse.database.interrupt):
+            with limits(warehouse, timeout):
                 for line in draw(warehouse.sql(statement).reader(), terminal_width()):
                     click.echo(line)
             click.echo(f"{time.perf_counter() - began:.3f} s")

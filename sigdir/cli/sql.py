@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sigdir.cli.errors import Command, Failure
-from sigdir.cli.interrupt import interruptible
-from sigdir.cli.options import as_of_option, memory_limit_option, warehouse_option
+from sigdir.cli.limits import limits
+from sigdir.cli.options import Duration, as_of_option, memory_limit_option, warehouse_option
 from sigdir.cli.rows import WRITERS, rows_options, write_rows
 from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.warehouse import Warehouse
@@ -49,10 +49,16 @@ def _named(option: str, metavar: str, help: str) -> Callable[[Callable[..., None
     help="Write to a file: .csv, .json, .ndjson or .parquet; .gz or .zst after it compresses.",
 )  # fmt: skip
 @memory_limit_option("1GB", "Memory for a query; above it, data is spilled to disk.")
+@click.option(
+    "--timeout",
+    type=Duration(),
+    metavar="DURATION",
+    help="Stop a statement after this time: 30s, 5m. Without it none is stopped.",
+)
 @click.option("--unsafe", is_flag=True, help="Allow other files, extensions and the network.")
 def sql(
     query: str | None, values: tuple[str, ...], folder: Path, version: int | datetime | None, param: dict[str, str],
-    file: dict[str, str], format: str, output: str | None, memory_limit: str, unsafe: bool,
+    file: dict[str, str], format: str, output: str | None, memory_limit: str, timeout: timedelta | None, unsafe: bool,
 ) -> None:  # fmt: skip
     """Run SQL over the warehouse.
 
@@ -74,6 +80,7 @@ def sql(
     \b
     The engine is DuckDB. It reads the warehouse and the files that --file names, nothing else,
     and writes nothing, so a query from anyone may be run.
+    It may take --timeout and --memory-limit, and half a GiB for its result.
     With --unsafe it does whatever DuckDB can: read and write any file that you can, load
     extensions, use the network. Only for a query that you have read.
 
@@ -86,6 +93,7 @@ def sql(
       sigdir sql "FROM collisions ORDER BY texts DESC LIMIT 10" --json
       sigdir sql "FROM signatures WHERE hex_signature = selector(?)" "transfer(address,uint)"
       sigdir sql "FROM event_signatures WHERE id > \\$since" --param since=1000 --output new.parquet
+      sigdir sql --timeout 10s "SELECT count(DISTINCT hash) FROM signatures"
       sigdir sql --as-of 1 "SELECT max(id) FROM signatures"
       sigdir sql --file mine=list.txt "SELECT text FROM mine
                  WHERE canonical(text) NOT IN (SELECT text_signature FROM signatures)"
@@ -100,9 +108,10 @@ def sql(
     if query is None and output is None and sys.stdin.isatty():
         from sigdir.cli.shell import run_shell  # prompt_toolkit, which a query does not need
 
-        run_shell(warehouse)
+        run_shell(warehouse, timeout)
     else:
-        _run(warehouse, _stdin() if query is None else query, param or values, format, output or STDOUT)
+        script = _stdin() if query is None else query
+        _run(warehouse, script, param or values, format, output or STDOUT, timeout)
 
 
 def _stdin() -> str:
@@ -123,7 +132,12 @@ def _format_of(output: str, format: str) -> str:
 
 
 def _run(
-    warehouse: Warehouse, script: str, parameters: dict[str, str] | Sequence[str], format: str, target: str
+    warehouse: Warehouse,
+    script: str,
+    parameters: dict[str, str] | Sequence[str],
+    format: str,
+    target: str,
+    timeout: timedelta | None,
 ) -> None:
     """Run the statements of a script one after the other, up to the first that fails."""
     statements = warehouse.database.statements(script)
@@ -133,7 +147,7 @@ def _run(
     with open_target(target, packs=True) as out:
         for statement in statements:
             _require_values(warehouse.database.parameters(statement), bound)
-            with interruptible(warehouse.database.interrupt):
+            with limits(warehouse, timeout):
                 write_rows(warehouse.sql(statement, bound), format, out)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sigdir.serve.servers.supervisor import StartError, check, why_it_ended
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.index.view import Reader
@@ -136,6 +138,28 @@ def test_what_keeps_a_worker_from_starting_is_named(tmp_path: Path, damage: Call
     with pytest.raises((WarehouseError, OSError), match=str(paths.root)) as caught:
         Reader(paths)
     assert "\n" not in str(caught.value)
+
+
+def test_a_first_check_that_dies_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+    """A real process that cannot start: the error has its status, and what it printed is there."""
+    with pytest.raises(StartError, match="ended with status 1, and what it printed stands above"):
+        check(dict(os.environ, PYTHONHOME="/nowhere"))
+    assert "Python" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (2, "the line above has the reason"),
+        (-signal.SIGSEGV, "killed by SIGSEGV; run `sigdir verify`"),
+        (-signal.SIGKILL, "killed by SIGKILL; the system does so when memory runs out"),
+        (-signal.SIGBUS, "killed by SIGBUS; a file was cut short"),
+        (-250, "killed by signal 250"),
+    ],
+)
+def test_the_status_of_a_check_has_a_reason(status: int, why: str) -> None:
+    """Of a check that a signal killed nothing was printed."""
+    assert why in why_it_ended(status)
 
 
 def fold_state(server: Server) -> str | None:

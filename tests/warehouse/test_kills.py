@@ -52,6 +52,7 @@ from tests.warehouse.support import (
     visible,
 )
 from tests.warehouse.test_compact import POINTS as COMPACT_POINTS
+from tests.warehouse.test_repair import POINTS as REPAIR_POINTS
 
 BEFORE_THE_COMMIT = ("read", "locked", "deduped", "reserved", "written")
 AFTER_THE_COMMIT = ("committed", "published")
@@ -160,12 +161,12 @@ MIRROR_POINTS = ("spooled", "imported")
 
 
 def test_every_failpoint_of_the_source_is_tested() -> None:
-    """The tests know exactly the failpoints of the source; test_backup tries those of a backup."""
+    """The tests know exactly the failpoints of the source; test_backup and test_repair try theirs."""
     found = []
     for layer in ("warehouse", "pipeline", "serve"):
         for path in (REPOSITORY / layer).rglob("*.py"):
             found += re.findall(r'failpoints\.reach\("?([^")]*)"?\)', path.read_text())
-    upkeep = [*COMPACT_POINTS, *BACKUP_POINTS, "vacuum_removing"]
+    upkeep = [*COMPACT_POINTS, *BACKUP_POINTS, "vacuum_removing", *REPAIR_POINTS]
     named = [*BEFORE_THE_COMMIT, *AFTER_THE_COMMIT, *upkeep, *MIRROR_POINTS]
     assert sorted(found) == sorted(named)
 

@@ -27,6 +27,9 @@ from tests.warehouse.support import (
     visible,
 )
 
+POINTS = ("repair_written", "repair_committed")
+"""The failpoints of a repair."""
+
 
 def post_again(paths: Paths, *texts: str) -> None:
     """Stage texts that the table has, as a server with a damaged index did."""
@@ -115,7 +118,7 @@ def test_a_dry_run_shows_and_changes_nothing(doubled: Paths) -> None:
     assert set(verify(doubled)) == {"twice"}
 
 
-@pytest.mark.parametrize("point", ["repair_written", "repair_committed"])
+@pytest.mark.parametrize("point", POINTS)
 def test_a_killed_repair_is_all_or_nothing(doubled: Paths, point: str) -> None:
     """Before its commit nothing is removed, after it the table's rows; the next repair does the rest."""
     result = run_command("repair", "--warehouse", doubled.root, SIGDIR_FAILPOINT=point)

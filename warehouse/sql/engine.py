@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import gettempdir, mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -24,7 +25,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.warehouse.digests import written_digests
 from sigdir.warehouse.errors import QueryError, UnreadableWarehouse
-from sigdir.warehouse.files import run_name
+from sigdir.warehouse.files import RunFolder, remove_dead_runs
 from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot
@@ -40,10 +41,10 @@ def connect(paths: Paths, memory_limit: str, threads: int, spill: Path | None = 
     """A bare engine within a memory limit.
 
     It spills to ``spill``, by default a new folder in the system's temporary one, because the warehouse may be
-    read-only and importers delete what is in its ``tmp``.
+    read-only and importers delete what is in its ``tmp``. That folder goes with the connection.
     """
-    folder = spill or Path(gettempdir()) / f"sigdir-sql-{run_name()}"
     connection = duckdb.connect(":memory:")
+    folder = spill or _temporary_folder(connection)
     try:
         connection.execute("SET memory_limit = $limit", {"limit": memory_limit})
     except duckdb.Error as error:
@@ -53,6 +54,28 @@ def connect(paths: Paths, memory_limit: str, threads: int, spill: Path | None = 
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET preserve_insertion_order = false")
     return connection
+
+
+def _temporary_folder(connection: duckdb.DuckDBPyConnection) -> Path:
+    """A new folder for what a connection spills; first removes those of connections whose process was killed.
+
+    All of a user's lie in one folder, which nobody else may enter. Another user may have made it, to read what is
+    spilled: then the new folder stands alone.
+    """
+    shared = Path(gettempdir()) / f"sigdir-sql-{os.getuid()}"
+    try:
+        with suppress(FileExistsError):
+            shared.mkdir(mode=0o700)
+        about = shared.lstat()
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
+            shared = Path(mkdtemp(prefix="sigdir-sql-"))
+        remove_dead_runs(shared)
+        run = RunFolder(shared)
+        run.__enter__()
+    except OSError as error:
+        raise QueryError(f"{shared}: no folder to spill into: {error.strerror or error}") from error
+    weakref.finalize(connection, run.__exit__, None, None, None)
+    return run.path
 
 
 def _require_intact(paths: Paths, snapshot: Snapshot) -> None:
@@ -251,6 +274,12 @@ class Database:
                 raise KeyboardInterrupt from error
             raise
 
+    def memory_limit(self) -> int:
+        """The engine's own limit in bytes. It counts what the engine keeps, not the rows that it hands over."""
+        [(text,)] = self._connection.sql("SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'").fetchall()
+        number, unit = text.split()
+        return int(float(number) * 1024 ** _UNITS.index(unit))
+
     def interrupt(self) -> None:
         """End the running query, which then raises; for another thread than the one that runs it."""
         self._connection.interrupt()
@@ -260,6 +289,7 @@ class Database:
         self._connection.close()
 
 
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _JSON = (".json", ".jsonl", ".ndjson")
 

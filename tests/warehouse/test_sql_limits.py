@@ -1,0 +1,103 @@
+"""What bounds a query: its time, the memory of its process, and the folder of what it spills."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sigdir
+from sigdir.warehouse.files import RunFolder
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.sql.engine import connect
+from tests.warehouse.support import REPOSITORY, command, environment, names, publish, run_command
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    paths = Paths(tmp_path_factory.mktemp("limits") / "warehouse")
+    publish(paths, names("a", 10))
+    return paths
+
+
+def test_a_query_ends_at_its_time_limit(small: Paths) -> None:
+    """With status 2 and one line; a query that takes less is not touched."""
+    endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range % 7 = b.range % 5"
+    result = run_command("sql", "--timeout", "1s", endless, "--warehouse", small.root, timeout=30)
+    assert (result.returncode, result.stderr) == (2, "Error: the query was stopped after 1 seconds, its --timeout\n")
+    result = run_command("sql", "--timeout", "1m", "SELECT 1 AS x", "--format", "csv", "--warehouse", small.root)
+    assert (result.returncode, result.stdout.split()) == (0, ["x", "1"])
+
+
+def test_a_query_that_does_not_hear_its_time_limit_ends_with_the_process() -> None:
+    """Two seconds later, with the same line."""
+    code = (
+        "import time; from datetime import timedelta; from sigdir.cli.interrupt import interruptible\n"
+        "with interruptible(lambda: None, timedelta(seconds=0.1)): time.sleep(60)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, env=environment(), capture_output=True, text=True, timeout=30, check=False
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (2, "Error: the query was stopped after 0.1 seconds, its --timeout\n")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT repeat('x', 1000000) AS x FROM range(20000)",
+        "SELECT list(repeat('x', 100000) || range) FROM range(200000)",
+    ],
+    ids=["result", "state"],
+)
+def test_a_query_has_the_memory_that_it_may_have(small: Paths, tmp_path: Path, query: str) -> None:
+    """Its result counts too: one of 20 GB ended at 6 GB of memory, or with the machine."""
+    arguments = command(
+        "sql", "--memory-limit", "256MB", "--output", tmp_path / "x.ndjson", query, "--warehouse", small.root
+    )
+    with subprocess.Popen(
+        arguments, cwd=REPOSITORY, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        error = process.stderr.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert (process.returncode, error.count("\n")) == (2, 1), error
+    assert error.startswith("Error: the query needs more memory than it may have")
+    assert "--memory-limit" in error
+    assert usage.ru_maxrss < 1200 * 1024
+
+
+def test_what_a_killed_query_spilled_is_removed_by_the_next(
+    small: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of a living one stays, and each removes its own."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    shared = tmp_path / f"sigdir-sql-{os.getuid()}"
+    dead = shared / "dead"
+    dead.mkdir(parents=True)
+    shared.chmod(0o700)
+    (dead / "duckdb_temp_storage-0.tmp").write_bytes(b"x" * 1000)
+    with RunFolder(shared) as living:
+        warehouse = sigdir.open(small.root)
+        assert warehouse.sql("SELECT 1").rows() == [(1,)]
+        assert not dead.exists()
+        assert living.path.exists()
+        assert len(list(shared.iterdir())) == 2
+        warehouse.close()
+        del warehouse
+        assert list(shared.iterdir()) == [living.path]
+
+
+def test_a_folder_that_others_may_enter_is_not_used(
+    small: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user may have made it, to read what is spilled."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    shared = tmp_path / f"sigdir-sql-{os.getuid()}"
+    shared.mkdir()
+    shared.chmod(0o777)
+    with connect(small, "64MB", 1):
+        assert list(shared.iterdir()) == []
