@@ -125,8 +125,7 @@ def open_table(paths: Paths, version: int | None = None) -> DeltaTable | None:
     try:
         return DeltaTable(paths.table, version=version)
     except (DeltaError, OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UnreadableWarehouse(f"{paths.table}: the log cannot be read: {reason}") from error
+        raise UnreadableWarehouse(f"{paths.table}: the log cannot be read: {_reason(error)}") from error
 
 
 def existing_version(paths: Paths, version: int | None = None) -> int | None:
@@ -166,8 +165,7 @@ def read_state(paths: Paths, version: int | None = None) -> TableState | None:
         files = {file.path: file for file in _files_of(paths, table)}
         watermarks = {c: table.transaction_version(_transaction_name(c)) or 0 for c in COLLECTIONS}
     except (DeltaError, pa.ArrowException, *_DAMAGED) as error:
-        reason = str(error).partition("\n")[0]
-        raise UnreadableWarehouse(f"{paths.table}: not a table of signatures: {reason}") from error
+        raise UnreadableWarehouse(f"{paths.table}: not a table of signatures: {_reason(error)}") from error
     return TableState(table.version(), files, watermarks, chain)
 
 
@@ -210,6 +208,11 @@ def _files_of(paths: Paths, table: DeltaTable) -> Iterator[DataFile]:
 def _transaction_name(collection: Collection) -> str:
     """The name under which a commit records a collection's watermark."""
     return f"sigdir:{collection}"
+
+
+def _reason(error: Exception) -> str:
+    """An error's first line; a damaged entry may have any character that ends a line in what the error quotes."""
+    return " ".join(str(error).partition("\n")[0].split())
 
 
 def _listed(paths: Paths) -> tuple[list[int], list[int]]:
@@ -320,7 +323,7 @@ def read_entry(paths: Paths, version: int) -> LogEntry:
             is_foreign, read.sha256, read.vouched,
         )  # fmt: skip
     except _DAMAGED as error:
-        raise UnreadableWarehouse(f"{path}: damaged: {type(error).__name__}: {error}; {_RESTORE}") from error
+        raise UnreadableWarehouse(f"{path}: damaged: {type(error).__name__}: {_reason(error)}; {_RESTORE}") from error
 
 
 def read_entries(paths: Paths, last: int) -> Iterator[LogEntry]:
@@ -346,7 +349,7 @@ def read_summary(paths: Paths, version: int) -> dict[str, Any] | None:
         return _summary(version, commits[0]) if commits else None
     except _DAMAGED as error:
         path = paths.log_entry(version)
-        raise UnreadableWarehouse(f"{path}: damaged: {type(error).__name__}: {error}; {_RESTORE}") from error
+        raise UnreadableWarehouse(f"{path}: damaged: {type(error).__name__}: {_reason(error)}; {_RESTORE}") from error
 
 
 def history(paths: Paths, version: int | None = None, newest: int | None = None) -> list[dict[str, Any]]:
@@ -464,7 +467,7 @@ def _parsed(version: int, raw: bytes, containing: bytes) -> _Read:
         commits = [action["commitInfo"] for action in actions if "commitInfo" in action]
         vouched = read_vouched(version, raw, commits[0]) if commits else None
     except _DAMAGED as error:
-        raise Broken(version, str(error)) from error
+        raise Broken(version, _reason(error)) from error
     return _Read(actions, sha256_of_entry(raw), vouched)
 
 

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-TARGETS = ("grammar", "readers", "bodies")
+TARGETS = ("grammar", "readers", "bodies", "log")
 CORPUS = Path(".fuzz")
 # numba cannot compile a function that Atheris has instrumented. So the grammar runs uncompiled, and for the
 # other targets modules with kernels are not instrumented.
@@ -30,6 +30,7 @@ INSTRUMENTED = {
         "sigdir.signatures.candidates",
         "sigdir.pipeline.formats",
     ],
+    "log": ["sigdir.warehouse.log", "sigdir.warehouse.log_chain", "sigdir.warehouse.snapshot", "json"],
     "bodies": ["sigdir.serve", "sigdir.pipeline.formats", "falcon.media", "json", "urllib.parse"],
 }
 

@@ -29,11 +29,15 @@ from sigdir.signatures.candidates import Candidates
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.grammar import GrammarError, normalise, normalise_rows
+from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.log import TableState, advance, history, read_entries, read_state
 from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import read_snapshot
 from tests.pipeline.support import COMPRESSORS
 from tests.pipeline.test_formats import SAMPLES
 from tests.pipeline.test_samples import SAMPLES as DOCUMENTED
+from tests.warehouse.support import publish, remove_digests
 
 
 def grammar(data: bytes) -> None:
@@ -134,6 +138,46 @@ def bodies(data: bytes) -> None:
     assert isinstance(answer.json, dict)
 
 
+@cache
+def _old_log() -> tuple[Paths, TableState, tuple[bytes, ...]]:
+    """A warehouse of an earlier program version, whose entries no digest guards, its state, and its entries' bytes."""
+    paths = Paths(_folder() / "log")
+    publish(paths, ["f()", "g(uint256)"], ["E()"])
+    remove_digests(paths)
+    state = read_state(paths)
+    assert state is not None
+    return paths, state, tuple(entry.read_bytes() for entry in paths.log_entries())
+
+
+def log(data: bytes) -> None:
+    """Whatever an entry or the pointer to a checkpoint has: versions are read, or refused in one line that names the log.
+
+    The first byte chooses the file: the newest entry, which may have come from another program, an older one, or the pointer.
+    """
+    paths, state, entries = _old_log()
+    choice = data[0] % 3 if data else 0
+    file = (paths.log_entry(2), paths.log_entry(1), paths.last_checkpoint)[choice]
+    file.write_bytes(data[1:])
+    try:
+        for read in (
+            lambda: advance(paths, state), lambda: read_snapshot(paths), lambda: history(paths), lambda: list(read_entries(paths, 1)),
+        ):  # fmt: skip
+            message = _error_of(read)
+            assert not message or str(paths.root) in message
+            assert len(message.splitlines()) <= 1
+    finally:
+        file.unlink()
+        paths.log_entry(1).write_bytes(entries[1])
+
+
+def _error_of(read: Callable[[], object]) -> str:
+    try:
+        read()
+    except UnreadableWarehouse as error:
+        return str(error)
+    return ""
+
+
 _FORMAT_NUMBERS = {format.name: number for number, format in enumerate(FORMATS)}
 _DETECTED = 128
 
@@ -143,6 +187,11 @@ def seeds(name: str) -> Iterator[bytes]:
     if name == "grammar":
         for text in ("f()", "function f(uint a, (int,bool)[2] b) external returns (bool);", "event E(uint indexed a)"):
             yield b"\0" + text.encode()
+    elif name == "log":
+        for entry in _old_log()[2]:
+            yield b"\0" + entry
+            yield b"\1" + entry
+        yield b'\2{"version":1,"size":3}'
     elif name == "readers":
         for data, reading in SAMPLES.values():
             raw = data.encode() if isinstance(data, str) else data
@@ -166,4 +215,4 @@ def seeds(name: str) -> Iterator[bytes]:
         )
 
 
-TARGETS: dict[str, Callable[[bytes], None]] = {"grammar": grammar, "readers": readers, "bodies": bodies}
+TARGETS: dict[str, Callable[[bytes], None]] = {"grammar": grammar, "readers": readers, "bodies": bodies, "log": log}

@@ -18,6 +18,8 @@ from sigdir.warehouse.log import history
 from sigdir.warehouse.paths import Paths
 from tests.warehouse.support import fold, names, publish, stage
 
+pytestmark = pytest.mark.slow
+
 SEED = 14
 FLIPS = 100
 VERSIONS = 6
