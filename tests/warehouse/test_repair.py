@@ -124,7 +124,7 @@ def test_a_killed_repair_is_all_or_nothing(doubled: Paths, point: str) -> None:
     result = run_command("repair", "--warehouse", doubled.root, SIGDIR_FAILPOINT=point)
     assert result.returncode == -9
     assert read_snapshot(doubled).version == (3 if point == "repair_written" else 4)
-    result = call_command("repair", "--json", "--warehouse", doubled.root)
-    assert json.loads(result.stdout)["removed"][SIGNATURES]
+    again = call_command("repair", "--json", "--warehouse", doubled.root)
+    assert json.loads(again.stdout)["removed"][SIGNATURES]
     assert verify(doubled) == []
     assert_clean_but_for_old_files(doubled)

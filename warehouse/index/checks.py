@@ -32,12 +32,12 @@ _LEFT, _RIGHT = np.uint64(29), np.uint64(35)
 
 def checksum_of(path: Path) -> str:
     """The checksum of a file's bytes and its size, as text; raises OSError."""
-    lanes, piece, size = np.arange(1, _LANES + 1, dtype=np.uint64), np.zeros(_PIECE_WORDS, np.uint64), 0
-    data = piece.view(np.uint8)
+    lanes, size, data = np.arange(1, _LANES + 1, dtype=np.uint64), 0, bytearray(8 * _PIECE_WORDS)
+    piece = np.frombuffer(data, np.uint64)
     with path.open("rb") as file:
         while read := file.readinto(data):
             words = -(-read // (8 * _LANES)) * _LANES
-            data[read : 8 * words] = 0
+            data[read : 8 * words] = bytes(8 * words - read)
             _mix(lanes, piece[:words])
             size += read
     return f"{size}-{lanes.tobytes().hex()}"
