@@ -11,6 +11,9 @@ from sigdir.pipeline.errors import BadInput, BrokenJSON
 DOCUMENT_VALUES = 1 << 23
 """The most values of a JSON document. 256 MiB of ``[],`` would take 7 GB as Python lists."""
 
+_SYNTAX_TREE: dict[str, Any] = {}
+"""Stands for each node of solc's syntax trees. They are half of a build-info's memory and hold no signatures."""
+
 
 class ObjectWithRepeatedKeys(dict[str, Any]):
     """A JSON object with a key that occurs more than once; ``pairs`` has all its members."""
@@ -25,10 +28,16 @@ def members(document: dict[str, Any]) -> Iterable[tuple[str, Any]]:
     return document.pairs if isinstance(document, ObjectWithRepeatedKeys) else document.items()
 
 
+def is_syntax_tree(value: dict[str, Any]) -> bool:
+    """Whether an object is a node of solc's syntax tree; before solc 0.4.12 its kind was its name."""
+    return "src" in value and ("nodeType" in value or ("name" in value and "children" in value))
+
+
 def parse_document(name: str, raw: bytes) -> Any:
     """The value of a JSON document. Raises BrokenJSON with line and column; ``name`` is the input's.
 
-    An object with a repeated key is an ObjectWithRepeatedKeys, so that no entry is lost.
+    An object with a repeated key is an ObjectWithRepeatedKeys, so that no entry is lost. A node of a syntax tree
+    is an empty object.
     """
     if sum(map(raw.count, (b",", b"[", b"{"))) > DOCUMENT_VALUES:
         raise BadInput(name, f"a JSON document of over {DOCUMENT_VALUES:,} values; use JSON lines")
@@ -52,4 +61,6 @@ def _single_braces(raw: bytes) -> bytes:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     plain = dict(pairs)
+    if is_syntax_tree(plain):
+        return _SYNTAX_TREE
     return plain if len(plain) == len(pairs) else ObjectWithRepeatedKeys(pairs)

@@ -23,7 +23,7 @@ from sigdir.pipeline.errors import BrokenJSON
 from sigdir.pipeline.formats import hash_map, openchain_json
 from sigdir.pipeline.formats.abi import entries_of, is_abi, is_entry, is_foreign, is_labelled_abi
 from sigdir.pipeline.formats.hashes import collection_of, parse_hash
-from sigdir.pipeline.json_document import members, parse_document
+from sigdir.pipeline.json_document import is_syntax_tree, members, parse_document
 from sigdir.signatures.abi import abi_entry, encoded, has_no_selector, rejected_entry
 from sigdir.signatures.candidates import Entry
 
@@ -99,7 +99,7 @@ def _members(place: _Place) -> list[_Place]:
     """The members that can hold something, the last one first."""
     value = place.value
     if isinstance(value, dict):
-        if _is_syntax_tree(value):
+        if is_syntax_tree(value):
             return []
         inner = [_Place(key, item, value, place.texts) for key, item in members(value) if _may_hold(item, key)]
     elif isinstance(value, list):
@@ -113,11 +113,6 @@ def _may_hold(value: Any, key: str = "") -> bool:
     if isinstance(value, str):
         return len(value) >= _SHORTEST_TEXT or key in _ABI_KEYS
     return isinstance(value, dict | list) and (bool(value) or key in _ABI_KEYS)
-
-
-def _is_syntax_tree(value: dict[str, Any]) -> bool:
-    """solc's trees are most of a build-info and hold no texts of signatures."""
-    return "nodeType" in value or value.keys() >= {"children", "name", "src"}
 
 
 # Texts.

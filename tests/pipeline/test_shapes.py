@@ -10,6 +10,7 @@ import pytest
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.javascript_literals import parse_literals
+from sigdir.pipeline.json_document import parse_document
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
 from tests.conftest import import_files
 from tests.pipeline.support import invoke, write_files
@@ -52,7 +53,7 @@ def inner(reject: Reject) -> tuple[str, str]:
         {"event": ["click", "input"]},
         {"gasEstimates": {"set(uint256)": "12345678"}},
         {"files": {"README.md": {"content": "contract C { function f() external {} }"}}},
-        {"nodeType": "SourceUnit", "nodes": [SET]},
+        {"nodeType": "SourceUnit", "src": "0:1:0", "nodes": [SET]},
         {"ABI": "Contract source code not verified"},
         {"sources": {"Store.sol": {"urls": ["ipfs://"], "keccak256": "0x"}}},
     ],
@@ -168,6 +169,14 @@ def test_combined_json_of_each_variant(read: Read, contract: dict[str, Any]) -> 
     tree = {"AST": {"children": [], "id": 1, "name": "SourceUnit", "src": "0:1:0"}}
     document = {"contracts": {"Store.sol:Store": contract}, "sourceList": [], "sources": {"Store.sol": tree}}
     assert read("combined.json", json.dumps(document)) == Reading("json", ["set(uint256)"])
+
+
+def test_syntax_trees_take_no_memory() -> None:
+    """Each node of a syntax tree is dropped while a document is parsed."""
+    node = {"nodeType": "Block", "src": "0:1:0", "statements": [{"nodeType": "Return", "src": "0:1:0"}]}
+    old = {"name": "Block", "src": "0:1:0", "children": []}
+    document = {"sources": {"A.sol": {"id": 0, "ast": node, "AST": old}}}
+    assert parse_document("x", json.dumps(document).encode()) == {"sources": {"A.sol": {"id": 0, "ast": {}, "AST": {}}}}
 
 
 def test_lines_whose_first_one_holds_nothing(read: Read) -> None:
