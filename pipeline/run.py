@@ -200,7 +200,7 @@ def _read_tasks(run: _Run, sources: list[Source]) -> Iterator[ReadTask]:
                     yield from _read_input(run, source, format.name, format.read)
                 else:
                     if format.name not in readers:
-                        readers[format.name] = stack.enter_context(format.multi_source())
+                        readers[format.name] = stack.enter_context(format.multi_source(run.options.paths))
                     yield from _read_input(run, source, format.name, readers[format.name].add)
         for reader in readers.values():
             yield from reader.read()

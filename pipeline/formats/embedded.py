@@ -20,7 +20,7 @@ from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import encoded, rejected_entry
 from sigdir.signatures.candidates import Candidates, ReadTask, pack
 
-_READERS = {"Solidity": solidity.Project}
+_READERS = {"Solidity": solidity.document_project}
 _ENDINGS = {".sol": "Solidity", ".vy": "Vyper", ".vyi": "Vyper"}
 
 
@@ -37,7 +37,7 @@ def read_sources(sources: Sources, document: Source) -> Iterator[ReadTask]:
                 yield from pack([rejected_entry({"path": path, "language": language}, before + 1)], document.number)
                 continue
             if language not in readers:
-                readers[language] = stack.enter_context(_READERS[language]())
+                readers[language] = stack.enter_context(_READERS[language](document.path, sources.remappings))
             source = _inner(document, path, name, text)
             source.number = len(first_numbers)
             first_numbers.append(before)

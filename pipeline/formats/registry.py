@@ -7,7 +7,7 @@ A format whose inputs refer to each other (Solidity) has a MultiSourceReader as 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -61,8 +61,8 @@ class Format:
     """The candidates of an open source."""
     endings: tuple[str, ...] = ()
     """File name endings that decide if no format recognises the content."""
-    multi_source: Callable[[], MultiSourceReader] | None = None
-    """Makes the reader that an import uses in place of ``read``."""
+    multi_source: Callable[[Sequence[str]], MultiSourceReader] | None = None
+    """Makes the reader that an import uses in place of ``read``, from the paths that the import was given."""
 
 
 FORMATS = (

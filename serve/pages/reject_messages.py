@@ -27,6 +27,8 @@ _MESSAGES = {
     "encoding": "not UTF-8",
     "placeholder": "a decompiler's placeholder, not a name",
     "hash_mismatch": "the declared hash does not match the text",
+    "syntax": "the Solidity parser cannot place this statement",
+    "import_not_found": "the imported file was not given",
     SUPPRESSED: "the operator of this directory does not serve this signature",
 }
 """By reject reason: the grammar's, the three of ``_reason`` here, and of the suppress list."""

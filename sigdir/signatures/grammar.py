@@ -56,7 +56,8 @@ MAX_TEXT_BYTES = 65_536
 """The longest text that is read, and the longest canonical text, in bytes."""
 
 # The result of a row: zero, or its reject reason as an index into REASONS. The grammar gives those up to
-# bad_entry, the readers bad_entry and placeholder, ``canonicalise`` encoding and hash_mismatch.
+# bad_entry, the readers bad_entry, placeholder, syntax and import_not_found, ``canonicalise`` encoding and
+# hash_mismatch.
 REASONS = (
     "",
     "empty",
@@ -72,10 +73,13 @@ REASONS = (
     "encoding",
     "placeholder",
     "hash_mismatch",
+    "syntax",
+    "import_not_found",
 )
 OK = 0
 EMPTY, TOO_LONG, BAD_NAME, UNKNOWN_TYPE, BAD_WIDTH, BAD_ARRAY, UNBALANCED = 1, 2, 3, 4, 5, 6, 7
 LIBRARY_TYPE, TOO_MANY_INDEXED, BAD_ENTRY, ENCODING, PLACEHOLDER, HASH_MISMATCH = 8, 9, 10, 11, 12, 13
+SYNTAX, IMPORT_NOT_FOUND = 14, 15
 
 
 def _packed(word: str) -> int:

@@ -743,7 +743,7 @@ def test_source_and_output_of_solc_agree() -> None:
     assert source.format == "solidity"
     assert set(source.functions) == set(STANDARD_JSON_READING.functions)
     assert set(source.events) == set(STANDARD_JSON_READING.events)
-    assert source.rejects == [Reject("library_type", "insert(Book.Order storage,uint256)", 8, 14)]
+    assert source.rejects == [Reject("library_type", "insert(Book.Order storage,uint256)", 0, 14)]
 
 
 # Line ends, byte order marks, packing.

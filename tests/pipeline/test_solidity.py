@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sigdir.pipeline.formats.registry import detect
 from sigdir.pipeline.formats.solidity import Project, declarations, looks_like, read
 from sigdir.pipeline.inputs import find
 from sigdir.pipeline.source import BLOCK_BYTES
@@ -69,7 +70,8 @@ TYPES = """
 type Price is uint128;
 enum Side { Buy, Sell }
 struct Point { uint x; int8 y; }
-uint constant N = 3;
+uint constant N = 3; uint8 constant Five = 5; uint constant Circle = Circle + 1;
+uint constant Sum = N * 2 + Lib.M; int constant Less = -Five; string constant Text = "3";
 interface Token { enum Kind { A } struct Info { Kind kind; Token token; } }
 library Lib { uint constant M = 0x10; type Id is bytes32; struct Pair { Point a; Point b; } }
 contract Base { struct Inherited { bool b; } error InBase(Inherited i); }
@@ -90,6 +92,12 @@ RESOLVED = {
     "Inherited memory, Base.Inherited memory, C.Inherited[] memory": "(bool),(bool),(bool)[]",
     "uint[N] memory, uint[Lib.M][K] memory, uint[1_000] memory, uint[2e1] memory":
         "uint256[3],uint256[16][5],uint256[1000],uint256[20]",
+    "uint[2**2] memory, uint[8*4/2] memory, uint[N*2] memory, uint[1<<4] memory, uint[(5)] memory":
+        "uint256[4],uint256[16],uint256[6],uint256[16],uint256[5]",
+    "uint[Sum] memory, uint[10 % N | 8] memory, uint[8 / 3 * 3] memory, uint[7 + Less] memory, uint[Five/2] memory":
+        "uint256[22],uint256[9],uint256[8],uint256[2],uint256[2]",
+    "uint[2 /* two */ * (N - 1)][0x2 ** 3] memory, uint[~0 + 3] memory, Point[N ^ 1] memory":
+        "uint256[4][8],uint256[2],(uint256,int8)[2]",
     "function(uint) external returns (bool) f, function() external[2] memory": "function,function[2]",
     "uint /* a, b */ [ /* c */ ] memory /* d */ x, // e\n L /**/ . S memory s": "uint256[],(string)",
 }  # fmt: skip
@@ -111,11 +119,18 @@ def test_types_are_resolved(written: str) -> None:
     ("written", "reason"),
     [
         ("Nowhere n", "unknown_type"),
-        ("Lib.Nowhere n", "library_type"),
-        ("Side.Buy n", "library_type"),
+        ("Lib.Nowhere n", "unknown_type"),
+        ("Side.Buy n", "unknown_type"),
         ("N n", "unknown_type"),
         ("uint[Side] memory", "bad_array"),
-        ("uint[2 * N] memory", "bad_array"),
+        ("uint[2 * Nowhere] memory", "bad_array"),
+        ("uint[N - 3] memory", "bad_array"),
+        ("uint[Circle] memory", "bad_array"),
+        ("uint[5 / 2] memory", "bad_array"),
+        ("uint[Five / 2 * 2] memory", "bad_array"),
+        ("uint[2 ** 3 ** 2] memory", "bad_array"),
+        ("uint[2 ** 9999] memory", "bad_array"),
+        ("uint[f(2)] memory", "bad_array"),
         ("uint[Lib] memory", "bad_array"),
         ("mapping(uint => uint) storage m", "library_type"),
         ("uint[] storage a", "library_type"),
@@ -183,6 +198,8 @@ def test_library_functions_keep_names() -> None:
             function byStruct(S memory s) external {}
             function byEnum(E[] calldata e) external {}
             function byFile(Outer memory o) external {}
+            function byNothing(Nowhere memory o) external {}
+            function byBoth(Nowhere memory o, S memory s) external {}
             function byStorage(S storage s) external {}
             function byArray(uint[] storage a) public {}
             function byMapping(mapping(address => S) storage m) public {}
@@ -196,7 +213,9 @@ def test_library_functions_keep_names() -> None:
     assert found.rejects == [
         ("byStruct(L.S)", "library_type"),
         ("byEnum(L.E[])", "library_type"),
-        ("byFile(Outer)", "unknown_type"),
+        ("byFile(Outer)", "library_type"),
+        ("byNothing(Nowhere)", "unknown_type"),
+        ("byBoth(Nowhere,L.S)", "library_type"),
         ("byStorage(L.S storage)", "library_type"),
         ("byArray(uint[] storage)", "library_type"),
         ("byMapping(mapping(address=>S) storage)", "library_type"),
@@ -283,23 +302,79 @@ def test_comments_and_strings_declare_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "expected"),
+    ("source", "expected", "unplaced"),
     [
-        ("contract C { function a(uint a, @@ b) {} function b(uint b) {} uint 5; function c() {} }", ["b(uint)", "c()"]),
-        ("contract C { function a(uint x) { if ( } function b() {} } contract D { event E(); }", ["a(uint)", "b()", "E()"]),
-        ("contract C is @@@ { struct S { bool b; } function a(S s) {} }", ["a((bool))"]),
-        ("contract C { struct S { bool a } function a(S s) {} function b() {} }", ["a(S)", "b()"]),
-        ("contract C { struct S { @ } function a(S s) public {} function b() {} }", ["a(S)"]),
-        ("contract C { enum E { A } function a(E e) {} function b(uint b", ["a(uint8)"]),
-        ("library L { struct S { bool b; } function a(S s) public {} function b(uint b", ["a(L.S)"]),
-        ("enum E { A } function a(uint x, E e) public {} function b(uint x) {}", ["a(uint,E)"]),
-        ("contract C { function a(uint\0 x) {} } \0 contract D { function b() {} }", ["b()"]),
-        ("not Solidity at all", []),
+        ("contract C { function a(uint a, @@ b) {} function b(uint b) {} uint 5; function c() {} }",
+            ["b(uint)", "c()"], ["function a(uint a, @@ b)", "uint 5;"]),
+        ("contract C { function a(uint x) { if ( } function b() {} } contract D { event E(); }", ["a(uint)", "b()", "E()"], []),
+        ("contract C is @@@ { struct S { bool b; } function a(S s) {} }", ["a((bool))"], ["contract C is @@@ {"]),
+        ("contract C { struct S { bool a } function a(S s) {} function b() {} }", ["a(S)", "b()"], ["struct S { bool a }"]),
+        ("contract C { struct S { @ } function a(S s) public {} function b() {} }", ["a(S)", "b()"], ["struct S { @ }"]),
+        ("contract C { enum E { A } function a(E e) {} function b(uint b", ["a(uint8)"], ["function b(uint b"]),
+        ("library L { struct S { bool b; } function a(S s) public {} function b(uint b", ["a(L.S)"], ["function b(uint b"]),
+        ("enum E { A } function a(uint x, E e) public {} function b(uint x) {}", ["a(uint,E)"], []),
+        ("contract C { function a(uint\0 x) {} } \0 contract D { function b() {} }", ["b()"],
+            ["function a(uint\0 x)", "\0 contract D { function b() {} }"]),
+        ("not Solidity at all", [], ["not Solidity at all"]),
+        ("contract C { uint @ x; function a() {} event E(); error X(); @ }", ["a()", "E()", "X()"], ["uint @ x;", "@"]),
+        ("contract C {\n  event @ E(\n  uint a); function a(uint x) {} }", ["a(uint)"], ["event @ E( uint a);"]),
+        ("contract C { modifier @ m() { _; } using @ for uint; function a() {} }", ["a()"], []),
+        ('import @ "a.sol"; contract C { function a() {} }', ["a()"], ['import @ "a.sol";']),
     ],
 )  # fmt: skip
-def test_what_parses_is_found_among_errors(source: str, expected: list[str]) -> None:
-    """A syntax error loses the declaration whose head it is in, and no other."""
-    assert texts(source) == expected
+def test_a_syntax_error_loses_one_statement(source: str, expected: list[str], unplaced: list[str]) -> None:
+    """A syntax error loses the statement that it is in and no other, and the statement is a reject."""
+    found = list(declarations(source.encode()))
+    assert [entry.text.decode() for entry in found if REASONS[entry.reject_reason] != "syntax"] == expected
+    assert [entry.text.decode() for entry in found if REASONS[entry.reject_reason] == "syntax"] == unplaced
+
+
+def test_a_body_that_never_closes() -> None:
+    """A body without its brace is a reject; what the parser finds behind it still counts."""
+    found = declared("contract C { function a() { if (x) { } function b(uint x) external {} event E(); function c() {}")
+    assert ("function a()", "unbalanced") in found.rejects
+    assert found.functions[0] == "a()"
+    assert declared("contract C { function a() {} function b(uint x) { if (").functions == ["a()", "b(uint256)"]
+
+
+def test_lines_of_what_is_not_placed() -> None:
+    """A reject and what is parsed alone have their own lines."""
+    source = b"contract C {\n // x\n uint @ x;\n\n function f(\n uint a) {}\n event @; error E(); }"
+    assert [(entry.text, entry.line) for entry in declarations(source)] == [
+        (b"uint @ x;", 3), (b"f(uint)", 5), (b"event @;", 7), (b"E()", 7)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "word", ["immutable", "override", "transient", "virtual", "unchecked", "error", "layout", "at", "from"]
+)
+def test_contextual_keywords_are_names(word: str) -> None:
+    """What is a keyword elsewhere, or in another version, may name anything here; nothing after it is lost."""
+    source = f"""contract C {{
+        uint public immutable {word} = 3; function f() external {{}} event E();
+        mapping(uint => bool) public constant {word}; bool public {word}; uint {word} = 1; uint public override {word};
+        function {word}(uint {word}) public virtual override; event {word}(uint indexed {word}); error {word}(bool {word});
+        struct S {{ uint {word}; }} function last(S {word}) external {{ {word} = {word}.{word}({word}); }} }}"""
+    found = declared(source)
+    assert found.functions == [
+        f"{word}()", "f()", f"{word}(uint256)", f"{word}()", f"{word}()", f"{word}(uint256)", f"{word}(bool)", "last((uint256))",
+    ]  # fmt: skip
+    assert (found.events, found.rejects) == (["E()", f"{word}(uint256)"], [])
+
+
+def test_bodies_are_not_read() -> None:
+    """What stands in a body is neither declared nor an error, whatever braces its strings and comments hold."""
+    source = """contract C { function a(uint x) m({y: 1}) public { "}"; /* } */ '\\'}'; // }
+        assembly { function f() {} } @ function g() public {} { } } modifier m() { { _; } } constructor() { @ }
+        fallback() external { @ } function() { @ } function b() {} S s = S({a: 1, b: "{"}); function c() {} }"""
+    assert texts(source) == ["a(uint)", "b()", "c()"]
+
+
+def test_many_errors_take_time_in_proportion() -> None:
+    """A hundred thousand statements that do not parse are all rejects."""
+    found = list(declarations(b"@a;" * 100_000))
+    assert len(found) == 100_000
+    assert {REASONS[entry.reject_reason] for entry in found} == {"syntax"}
 
 
 # Several sources.
@@ -309,8 +384,9 @@ def project(folder: Path, files: dict[str, str], *paths: str) -> dict[str, Readi
     """Write the files and read them together, or those below ``paths``; by name what became of each."""
     write_files(folder, files)
     found: dict[str, Reading] = {}
-    with Project() as sources:
-        for source in find([str(folder / path) for path in paths or [""]]):
+    given = [str(folder / path) for path in paths or [""]]
+    with Project(given) as sources:
+        for source in find(given):
             with source.open(lambda _: None):
                 sources.add(source)
             found[str(Path(source.path).relative_to(folder))] = Reading([], [], [])
@@ -347,8 +423,6 @@ LIBRARY = """
         ('import "./renames.sol";', "Renamed n", "(uint8)"),
         ('import {Renamed as Again} from "./renames.sol";', "Again n", "(uint8)"),
         ('import "lib/b.sol";', "Near n", "(uint8)"),
-        ('import "@vendor/contracts/lib/b.sol";', "Near n", "(uint8)"),
-        ('import "b.sol";', "Near n", "(uint8)"),
         ('import "./lib/b.sol"; struct Near { bool own; }', "Near n, Far f", "(bool),(bytes32,(uint8)[2])"),
     ],
 )
@@ -384,7 +458,8 @@ def test_what_is_not_imported_is_not_known(tmp_path: Path, imports: str) -> None
         "a.sol": f"{imports} contract C {{ function f(Far f) external {{}} }}", "lib/b.sol": LIBRARY,
         "x/twice.sol": LIBRARY, "y/twice.sol": LIBRARY,
     }  # fmt: skip
-    assert project(tmp_path, files)["a.sol"] == Reading([], [], [("f(Far)", "unknown_type")])
+    found = project(tmp_path, files)["a.sol"]
+    assert (found.functions, found.rejects[-1]) == ([], ("f(Far)", "unknown_type"))
 
 
 def test_inheritance_across_files(tmp_path: Path) -> None:
@@ -399,16 +474,94 @@ def test_inheritance_across_files(tmp_path: Path) -> None:
     assert project(tmp_path, files)["a.sol"].functions == ["f(((bool)),uint8[],((bool)),int8)", "all(uint256)"]
 
 
-def test_nearest_of_several_files(tmp_path: Path) -> None:
-    """A path that several files end with means the one that lies nearest to the importer."""
-    importer = 'import "@v/lib/b.sol"; contract C {{ function {}(S s) external {{}} }}'
+IMPORTER = 'import "{}"; contract C {{ function f(S s) external {{}} }}'
+"""A source whose function says which file its import refers to: each file defines S by another type."""
+
+
+def struct(kind: str) -> str:
+    return f"struct S {{ {kind} a; }}"
+
+
+@pytest.mark.parametrize(
+    ("importer", "written", "files", "expected"),
+    [
+        # Node: node_modules upwards from the importing file.
+        ("node_modules/c/src/C.sol", "b/S.sol",
+            {"node_modules/c/node_modules/d/node_modules/b/S.sol": "bool", "node_modules/b/S.sol": "int8"}, "int8"),
+        ("node_modules/c/src/C.sol", "b/S.sol",
+            {"node_modules/c/node_modules/b/S.sol": "bool", "node_modules/b/S.sol": "int8"}, "bool"),
+        ("contracts/x/A.sol", "b/S.sol",
+            {"node_modules/c/node_modules/b/S.sol": "bool", "node_modules/b/S.sol": "int8"}, "int8"),
+        ("contracts/A.sol", "@v/c/S.sol", {"node_modules/@v/c/S.sol": "int8", "contracts/c/S.sol": "bool"}, "int8"),
+        ("contracts/A.sol", "b/S.sol", {"packages/x/node_modules/b/S.sol": "bool"}, None),
+        # Neither the file's name nor its nearness decides.
+        ("contracts/dex/A.sol", "@dex/core/S.sol", {"contracts/legacy/S.sol": "bool"}, None),
+        ("contracts/A.sol", "core/S.sol", {"contracts/vendor/core/S.sol": "bool", "vendor/core/S.sol": "int8"}, None),
+        ("contracts/A.sol", "S.sol", {"contracts/dex/S.sol": "bool"}, None),
+        # Foundry: the libraries, with and without src.
+        ("src/A.sol", "b/S.sol", {"lib/b/src/S.sol": "int8", "lib/c/src/S.sol": "bool"}, "int8"),
+        ("src/A.sol", "b/src/S.sol", {"lib/b/src/S.sol": "int8"}, "int8"),
+        ("src/A.sol", "b/S.sol", {"lib/b/contracts/S.sol": "int8"}, "int8"),
+        ("lib/a/src/A.sol", "b/S.sol", {"lib/a/lib/b/src/S.sol": "bool", "lib/b/src/S.sol": "int8"}, "int8"),
+        ("lib/a/src/A.sol", "b/S.sol", {"lib/a/lib/b/src/S.sol": "bool"}, "bool"),
+        ("src/A.sol", "b/S.sol", {"lib/a/lib/b/src/S.sol": "bool"}, "bool"),
+        ("src/A.sol", "b/S.sol", {"lib/a/lib/b/src/S.sol": "bool", "lib/c/lib/b/src/S.sol": "int8"}, None),
+        ("one/src/A.sol", "b/S.sol", {"one/lib/b/S.sol": "int8", "two/lib/b/S.sol": "bool"}, "int8"),
+        ("src/A.sol", "b/S.sol", {"node_modules/b/S.sol": "int8", "lib/b/src/S.sol": "bool"}, "int8"),
+        # Base paths.
+        ("contracts/x/A.sol", "contracts/y/S.sol", {"contracts/y/S.sol": "int8", "other/contracts/y/S.sol": "bool"}, "int8"),
+        ("contracts/x/A.sol", "y/S.sol", {"contracts/y/S.sol": "int8"}, "int8"),
+        ("contracts/x/A.sol", "y/S.sol", {"contracts/y/S.sol": "int8", "y/S.sol": "bool"}, None),
+        ("contracts/A.sol", "S.sol", {"contracts/S.sol": "int8"}, "int8"),
+        # Remappings come first.
+        ("src/A.sol", "@v/S.sol",
+            {"remappings.txt": "@v/=vendor/v/", "vendor/v/S.sol": "int8", "node_modules/@v/S.sol": "bool"}, "int8"),
+        ("src/A.sol", "@v/S.sol", {"remappings.txt": "@v/=gone/", "node_modules/@v/S.sol": "bool"}, None),
+        ("src/A.sol", "@v/c/S.sol",
+            {"remappings.txt": "@v/c/=two/\n@v/=one/\n", "one/c/S.sol": "bool", "two/S.sol": "int8"}, "int8"),
+        ("src/A.sol", "@v/S.sol",
+            {"remappings.txt": "src/:@v/=two/\n@v/=one/\nlib/:@v/=one/", "one/S.sol": "bool", "two/S.sol": "int8"}, "int8"),
+        ("src/A.sol", "@v/S.sol",
+            {"foundry.toml": '[profile.default]\nremappings = ["@v/=one"]', "one/S.sol": "int8"}, "int8"),
+        ("src/A.sol", "@v/S.sol",
+            {"foundry.toml": '[profile.default]\nremappings = ["@v/=one/"]', "remappings.txt": "@v/=two/",
+             "one/S.sol": "bool", "two/S.sol": "int8"}, "int8"),
+        ("src/A.sol", "@v/S.sol", {"lib/v/remappings.txt": "@v/=contracts/", "lib/v/contracts/S.sol": "int8"}, "int8"),
+        ("lib/v/src/A.sol", "w/S.sol",
+            {"remappings.txt": "w/=one/", "lib/v/remappings.txt": "w/=two/", "one/S.sol": "int8", "lib/v/two/S.sol": "bool"}, "int8"),
+        ("node_modules/v/A.sol", "w/S.sol",
+            {"node_modules/v/remappings.txt": "w/=lib/w/", "node_modules/w/S.sol": "int8"}, "int8"),
+    ],
+)  # fmt: skip
+def test_import_resolution(
+    tmp_path: Path, importer: str, written: str, files: dict[str, str], expected: str | None
+) -> None:
+    """An import refers to the file that solc, Node or Foundry would read, or to none; then it is a reject."""
+    sources = {name: struct(kind) if name.endswith(".sol") else kind for name, kind in files.items()}
+    found = project(tmp_path, {importer: IMPORTER.format(written), **sources})[importer]
+    if expected is not None:
+        assert found == Reading([f"f(({expected}))"], [], [])
+    else:
+        assert found == Reading([], [], [(f'import "{written}"', "import_not_found"), ("f(S)", "unknown_type")])
+
+
+def test_given_paths_are_include_paths(tmp_path: Path) -> None:
+    """A path that the import was given is a base path, wherever it lies; two files that match are none."""
     files = {
-        "one/src/a.sol": importer.format("f"), "one/lib/b.sol": "struct S { bool b; }",
-        "two/src/a.sol": importer.format("g"), "two/lib/b.sol": "struct S { int8 b; }",
+        "project/src/A.sol": IMPORTER.format("v/S.sol"),
+        "vendor/v/S.sol": struct("int8"), "old/v/S.sol": struct("bool"),
     }  # fmt: skip
+    assert project(tmp_path, files, "project/src", "vendor")["project/src/A.sol"].functions == ["f((int8))"]
+    found = project(tmp_path, {}, "project/src", "vendor", "old")["project/src/A.sol"]
+    assert found.rejects == [('import "v/S.sol"', "import_not_found"), ("f(S)", "unknown_type")]
+
+
+def test_remappings_that_are_none(tmp_path: Path) -> None:
+    """A line that is no remapping, and a foundry.toml that is not TOML, are rejects."""
+    files = {"remappings.txt": "# comment\n\nv/=lib/v/\nnothing\n", "x/foundry.toml": "[profile", "a.sol": ""}
     found = project(tmp_path, files)
-    assert found["one/src/a.sol"].functions == ["f((bool))"]
-    assert found["two/src/a.sol"].functions == ["g((int8))"]
+    assert found["remappings.txt"].rejects == [("nothing", "syntax")]
+    assert found["x/foundry.toml"].rejects == [("foundry.toml is not TOML", "syntax")]
 
 
 def test_libraries_of_other_files(tmp_path: Path) -> None:
@@ -417,13 +570,14 @@ def test_libraries_of_other_files(tmp_path: Path) -> None:
         "a.sol": 'import "./b.sol"; library L { function f(Far f, Id i) external {} function g(Id i) external {} }',
         "b.sol": LIBRARY,
     }
-    assert project(tmp_path, files)["a.sol"] == Reading(["g(bytes32)"], [], [("f(Far,bytes32)", "unknown_type")])
+    assert project(tmp_path, files)["a.sol"] == Reading(["g(bytes32)"], [], [("f(Far,bytes32)", "library_type")])
 
 
 def test_files_that_are_not_given(tmp_path: Path) -> None:
     """Only what is given in one import counts."""
     files = {"a.sol": 'import "./b.sol"; contract C { function f(Id i) external {} }', "b.sol": LIBRARY}
-    assert project(tmp_path, files, "a.sol")["a.sol"].rejects == [("f(Id)", "unknown_type")]
+    found = project(tmp_path, files, "a.sol")["a.sol"]
+    assert found.rejects == [('import "./b.sol"', "import_not_found"), ("f(Id)", "unknown_type")]
     assert project(tmp_path, {}, "a.sol", "b.sol")["a.sol"].functions == ["f(bytes32)"]
 
 
@@ -440,9 +594,12 @@ ABSENT = {
 
 @pytest.mark.parametrize(("source", "refused"), ABSENT.items())
 def test_a_source_by_itself_knows_nothing_of_its_imports(tmp_path: Path, source: str, refused: str) -> None:
-    """Read alone, as a submitted source is, it gives what an import of its file gives: a reject."""
+    """Read alone, as a submitted source is, it gives what an import of its file gives: a reject.
+
+    Only an import names the file that is missing: who submits one source has no other to give.
+    """
     found = declared(source)
-    assert found == project(tmp_path, {"a.sol": source})["a.sol"]
+    assert found.rejects == project(tmp_path, {"a.sol": source})["a.sol"].rejects[1:]
     assert (found.functions, [text for text, _ in found.rejects]) == ([], [refused])
 
 
@@ -607,3 +764,27 @@ def test_corpus_contract_by_contract() -> None:
         name = "solidity/" + artifact["sourceName"].removeprefix("contracts/")
         abis.setdefault(name, set()).update(accepted(read_entries(abi_entries(artifact["abi"]))))
     assert {name: accepted(found[name]) - abi for name, abi in abis.items()} == {name: set() for name in abis}
+
+
+def test_sources_of_a_document(tmp_path: Path) -> None:
+    """The sources of a standard JSON input import each other by their names there, remapped as the document says."""
+    sources = {
+        "contracts/A.sol": IMPORTER.format("v/S.sol"),
+        "contracts/B.sol": IMPORTER.format("token/S.sol"),
+        "/abs/C.sol": IMPORTER.format("/abs/S.sol"),
+        "npm/v@2/S.sol": struct("int8"), "v/S.sol": struct("bool"),
+        "token/S.sol": struct("uint8"), "contracts/token/S.sol": struct("bool"), "abs/S.sol": struct("address"),
+    }  # fmt: skip
+    document = {
+        "language": "Solidity",
+        "sources": {path: {"content": content} for path, content in sources.items()},
+        "settings": {"remappings": ["v/=bad/", "contracts/:v/=npm/v@2/"]},
+    }
+    (tmp_path / "input.json").write_text(json.dumps(document))
+    [source] = find([str(tmp_path / "input.json")])
+    with source.open(lambda _: None):
+        format = detect(source)
+        assert format is not None
+        found = [read_batch(batch) for task in format.read(source) if callable(task) for batch in task()]
+    assert [reading.functions for reading in found] == [["f((int8))"], ["f((uint8))"], ["f((address))"]]
+    assert [reading.rejects for reading in found] == [[], [], []]

@@ -8,7 +8,8 @@ from typing import Literal
 
 from tree_sitter import Node
 
-from sigdir.pipeline.formats.solidity.syntax import SourceTree, WrittenType, child_of_kind, literal_number
+from sigdir.pipeline.formats.solidity.constants import MAX_LENGTH, integer_type
+from sigdir.pipeline.formats.solidity.syntax import Member, SourceTree, WrittenType, child_of_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,9 @@ class Definition:
     name: str
     kind: Literal["struct", "enum", "contract", "value type", "constant", "file"]
     text: str = ""
-    """Its text in a signature: a type, or the number of a constant. Empty for a struct, which has members."""
+    """Its text in a signature. For a constant: its value as written. Empty for a struct, which has members."""
+    value_type: str = ""
+    """The type of a constant."""
     members: tuple[WrittenType, ...] = ()
     """The types of a struct's members."""
     bases: tuple[str, ...] = ()
@@ -39,6 +42,8 @@ class Import:
     """Pairs of the name in this file and in the imported file; None for all names."""
     prefix: str = ""
     """The name for the imported file, as in `import "a.sol" as A`."""
+    line: int = 0
+    """The line of the directive, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +60,21 @@ def qualified(scope: str, name: str) -> str:
     return f"{scope}.{name}" if scope else name
 
 
-def unit_of(tree: SourceTree, path: str) -> Unit:
-    """The definitions and imports of the source at ``path``. The first definition of a name counts."""
-    found: dict[tuple[str, str], Definition] = {}
-    imports = []
-    for scope, node in tree.members():
-        if node.type == "import_directive":
-            imports += _import(tree, node)
-            continue
-        define = _DEFINE.get(node.type)
-        definition = define(tree, node, scope.contract) if define else None
-        if definition is not None:
-            found.setdefault((definition.scope, definition.name), replace(definition, file=path))
-    return Unit(found, imports)
+def definition_of(member: Member, path: str) -> Definition | None:
+    """What a member of the source at ``path`` defines; None if nothing."""
+    define = _DEFINE.get(member.node.type)
+    definition = define(member.tree, member.node, member.scope.contract) if define else None
+    return replace(definition, file=path) if definition is not None else None
 
 
-def _import(tree: SourceTree, node: Node) -> list[Import]:
+def imports_of(member: Member) -> list[Import]:
+    """What an import directive imports. Several names of one file are one import."""
+    return _import(member) if member.node.type == "import_directive" else []
+
+
+def _import(member: Member) -> list[Import]:
     """One import; none if it does not parse."""
+    tree, node = member.tree, member.node
     source = node.child_by_field_name("source")
     if source is None or node.has_error:
         return []
@@ -90,7 +93,7 @@ def _import(tree: SourceTree, node: Node) -> list[Import]:
             else:
                 prefix = name
             is_alias = False
-    return [Import(path, tuple(names) if names else None, prefix)]
+    return [Import(path, tuple(names) if names else None, prefix, member.line)]
 
 
 # From the kind of a node to its definition.
@@ -122,11 +125,13 @@ def _struct(tree: SourceTree, node: Node, scope: str) -> Definition | None:
 
 
 def _constant(tree: SourceTree, node: Node, scope: str) -> Definition | None:
-    """A constant whose value is a number literal."""
-    number = literal_number(tree.squeezed(node.child_by_field_name("value")))
-    if number is None or child_of_kind(node, "constant") is None:
+    """A constant of an integer type, which may be the length of an array."""
+    kind, value = tree.squeezed(child_of_kind(node, "type_name")), node.child_by_field_name("value")
+    if integer_type(kind) is None or value is None or value.end_byte - value.start_byte > MAX_LENGTH:
         return None
-    return Definition(scope, tree.name(node), "constant", number)
+    if child_of_kind(node, "constant") is None:
+        return None
+    return Definition(scope, tree.name(node), "constant", tree.squeezed(value), kind)
 
 
 _DEFINE: dict[str, Callable[[SourceTree, Node, str], Definition | None]] = {

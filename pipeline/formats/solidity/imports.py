@@ -1,45 +1,220 @@
-"""Which of the given files an import refers to."""
+"""Which of the given files an import refers to, by the rules of solc, Node and Foundry.
+
+A path that begins with `./` or `../` is relative to the importing file, and exact. Any other path is looked up by
+these rules, and the first that finds a given file decides:
+
+0. For sources inside a JSON document: the document's remappings and the name that it gives the source.
+1. Remappings: of `remappings.txt`, `foundry.toml` or standard JSON in a folder above the importing file, then of the
+   libraries in the folder's `lib`. As in solc the longest context decides, then the longest prefix, then the last one.
+2. `node_modules`, from the importing file's folder upwards, as in Node.
+3. `lib/NAME`, `lib/NAME/src` and `lib/NAME/contracts`, as in Foundry: a library in the project's own `lib` goes
+   before one inside another library.
+4. `contracts`, a folder above the importing file, and the paths that the import was given, which are solc's base
+   and include paths. As in solc the path is ambiguous if two different files match.
+
+A file's name alone, or its nearness, decides nothing. An import that no rule finds is a reject.
+
+Source: the Solidity documentation, "Import Path Resolution"; Node's documentation, "Loading from node_modules
+folders"; Foundry's book, "Remapping dependencies".
+"""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 
-from sigdir.pipeline.formats.solidity.definitions import Unit
+from sigdir.pipeline.formats.solidity.definitions import Import, Unit
+from sigdir.pipeline.formats.solidity.remappings import Remappings
 
-
-def linked(units: Mapping[str, Unit]) -> dict[str, Unit]:
-    """The units with the paths of their imports resolved. Imports of files that are not given are dropped."""
-    by_name: dict[str, list[str]] = {}
-    for path in units:
-        by_name.setdefault(posixpath.basename(path), []).append(path)
-    linked = {}
-    for path, unit in units.items():
-        targets = [(imported, _target(imported.path, path, by_name)) for imported in unit.imports]
-        imports = [replace(imported, path=target) for imported, target in targets if target is not None]
-        linked[path] = Unit(unit.definitions, imports)
-    return linked
+_MOST_FOLDERS = 100
+"""The most folders above a file that are looked into."""
+_MOST_LIBRARIES = 256
+"""The most libraries of one name that are looked into. Real projects have a few."""
+_DEPENDENCIES = ("lib", "node_modules")
 
 
-def _target(written: str, importer: str, by_name: Mapping[str, list[str]]) -> str | None:
-    """The given file that an import refers to; None if no file matches or several match equally well.
+@dataclass(frozen=True, slots=True)
+class LinkedUnits:
+    """The units of all sources with the paths of their imports resolved."""
 
-    A relative path is exact. Any other path may be remapped (`@openzeppelin/contracts/` for
-    `contracts/`), so the file that shares the longest end of the path matches best. Of several such
-    files the one nearest to the importer does.
+    units: dict[str, Unit]
+    """By path. Imports of files that are not given are left out."""
+    missing: dict[str, list[Import]]
+    """By path: the imports of files that are not given."""
+
+
+def linked(
+    units: Mapping[str, Unit],
+    remappings: Mapping[str, Remappings] | None = None,
+    roots: Iterable[str] = (),
+    document: str | None = None,
+) -> LinkedUnits:
+    """Resolve the imports of all units. ``remappings`` are by the folder that they stand in; ``roots`` are the
+    absolute paths that the import was given. ``document`` is the absolute path of a JSON document that holds all units.
     """
-    same_name = by_name.get(posixpath.basename(written), [])
-    if written.startswith(("./", "../")):
-        exact = posixpath.normpath(posixpath.join(posixpath.dirname(importer), written))
-        return exact if exact in same_name else None
-    parts, near = posixpath.normpath(written).split("/")[::-1], importer.split("/")
-    ranked = sorted(
-        ((_shared(parts, p.split("/")[::-1]), _shared(near, p.split("/")), p) for p in same_name), reverse=True
-    )
-    return ranked[0][2] if len(ranked) == 1 or (ranked and ranked[0][:2] != ranked[1][:2]) else None
+    resolver = _Resolver(units, remappings or {}, sorted(set(roots)), document)
+    found: dict[str, Unit] = {}
+    missing: dict[str, list[Import]] = {}
+    for path, unit in units.items():
+        imports = []
+        for imported in unit.imports:
+            target = resolver.target(imported.path, path)
+            if target is not None:
+                imports.append(replace(imported, path=target))
+            else:
+                missing.setdefault(path, []).append(imported)
+        found[path] = Unit(unit.definitions, imports)
+    return LinkedUnits(found, missing)
 
 
-def _shared(a: list[str], b: list[str]) -> int:
-    """The number of leading parts that two paths share."""
-    return next((at for at, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
+class _Resolver:
+    def __init__(
+        self,
+        paths: Collection[str],
+        remappings: Mapping[str, Remappings],
+        roots: Sequence[str],
+        document: str | None,
+    ) -> None:
+        self._paths = paths
+        self._remappings = remappings
+        self._roots = roots
+        self._document = document
+        self._found: dict[tuple[str, str], str | None] = {}
+        self._folders: dict[str, list[str]] = {}
+        self._libraries: dict[str, list[str]] | None = None
+        self._below: dict[tuple[str, str], list[str]] = {}
+        self._rules: tuple[Callable[[str, str], set[str] | None], ...] = (
+            self._named_in_document, self._remapped, self._in_node_modules, self._in_libraries, self._below_roots,
+        )  # fmt: skip
+
+    def target(self, written: str, importer: str) -> str | None:
+        """The given file that an import refers to; None if no file matches, or several."""
+        folder = posixpath.dirname(importer)
+        if written.startswith(("./", "../")):
+            return next(iter(self._given(posixpath.join(folder, written))), None)
+        # A context may name one file, so where there are remappings the whole path of the importer counts.
+        key = importer if self._remappings else folder, written
+        if key not in self._found:
+            matches = self._matches(written, importer)
+            self._found[key] = matches.pop() if len(matches) == 1 else None
+        return self._found[key]
+
+    def _matches(self, written: str, importer: str) -> set[str]:
+        """The files of the first rule that decides. A rule decides by a set, which may be empty, or gives None."""
+        for rule in self._rules:
+            found = rule(written, importer)
+            if found is not None:
+                return found
+        return set()
+
+    def _given(self, *candidates: str) -> set[str]:
+        """Those of the candidates that are given files."""
+        return {path for path in map(posixpath.normpath, candidates) if path in self._paths}
+
+    def _named_in_document(self, written: str, importer: str) -> set[str] | None:
+        """By the name that the compiler knew a source of a JSON document by."""
+        if self._document is None:
+            return None
+        own = self._remappings.get(self._document)
+        target = own.target(written, posixpath.relpath(importer, self._document)) if own is not None else None
+        return self._given(posixpath.join(self._document, (target or written).lstrip("/"))) or None
+
+    def _remapped(self, written: str, importer: str) -> set[str] | None:
+        for folder in self._project_folders(posixpath.dirname(importer)):
+            own = self._remappings.get(folder)
+            target = own.target(written, posixpath.relpath(importer, folder)) if own is not None else None
+            if target is not None:
+                found = self._given(posixpath.join(folder, target))
+                # Tools ignore the remappings of a package, so there the next rule may find the file.
+                if found or "node_modules" not in folder.split("/"):
+                    return found
+            if found := self._remapped_by_libraries(written, folder):
+                return found
+        return None
+
+    def _remapped_by_libraries(self, written: str, folder: str) -> set[str]:
+        """By the remappings of the libraries below a folder; those with the shortest path decide."""
+        for _, libraries in _by_depth(self._nearest(folder, "", self._remappings)):
+            targets = [(path, self._remappings[path].target(written, "")) for path in libraries]
+            if found := self._given(*(posixpath.join(path, target) for path, target in targets if target is not None)):
+                return found
+        return set()
+
+    def _in_node_modules(self, written: str, importer: str) -> set[str] | None:
+        for folder in _upwards(posixpath.dirname(importer)):
+            if posixpath.basename(folder) == "node_modules":
+                continue
+            if found := self._given(posixpath.join(folder, "node_modules", written)):
+                return found
+        return None
+
+    def _in_libraries(self, written: str, importer: str) -> set[str] | None:
+        name, _, rest = written.partition("/")
+        libraries = self._libraries_by_name().get(name, []) if rest else []
+        for folder in self._project_folders(posixpath.dirname(importer)) if libraries else []:
+            for _, paths in _by_depth(self._nearest(folder, name, libraries)):
+                found = set()
+                for path in paths:
+                    places = (self._given(posixpath.join(path, part, rest)) for part in ("", "src", "contracts"))
+                    found |= next(filter(None, places), set())
+                if found:
+                    return found
+        return None
+
+    def _below_roots(self, written: str, importer: str) -> set[str] | None:
+        folders = [*_upwards(posixpath.dirname(importer)), *self._roots]
+        return self._given(*(posixpath.join(folder, part, written) for folder in folders for part in ("", "contracts")))
+
+    def _nearest(self, folder: str, name: str, libraries: Iterable[str]) -> list[str]:
+        """Those of the libraries called ``name`` that lie below the folder's `lib`, the shortest paths first."""
+        key = folder, name
+        if key not in self._below:
+            below = [path for path in libraries if path.startswith(posixpath.join(folder, "lib", ""))]
+            self._below[key] = sorted(below, key=_depth)[:_MOST_LIBRARIES]
+        return self._below[key]
+
+    def _libraries_by_name(self) -> dict[str, list[str]]:
+        """The folders `.../lib/NAME` that hold given files, by NAME."""
+        if self._libraries is None:
+            found: dict[str, set[str]] = {}
+            for path in self._paths:
+                parts = path.split("/")
+                for at, part in enumerate(parts[:-2]):
+                    if part == "lib":
+                        found.setdefault(parts[at + 1], set()).add("/".join(parts[: at + 2]))
+            self._libraries = {name: sorted(folders) for name, folders in found.items()}
+        return self._libraries
+
+    def _project_folders(self, folder: str) -> list[str]:
+        """The folders whose remappings and `lib` count for a file in ``folder``, the first one before the others.
+
+        A file in a dependency is compiled by the project that holds the dependency. So the project's folder and
+        those above it come first, then the folders inside the dependency, from the file upwards.
+        """
+        if folder not in self._folders:
+            upwards = _upwards(folder)
+            tops = [at for at, path in enumerate(upwards) if posixpath.basename(path) in _DEPENDENCIES]
+            # Only below a given path: a project may itself lie in `/var/lib`.
+            tops = [at for at in tops if any(upwards[at].startswith(f"{root}/") for root in self._roots)]
+            first = tops[-1] + 1 if tops else 0
+            self._folders[folder] = upwards[first:] + upwards[:first]
+        return self._folders[folder]
+
+
+def _depth(path: str) -> int:
+    return path.count("/")
+
+
+def _by_depth(paths: Iterable[str]) -> Iterable[tuple[int, Iterable[str]]]:
+    """Groups of paths of the same depth; the paths are sorted by it."""
+    return groupby(paths, _depth)
+
+
+def _upwards(folder: str) -> list[str]:
+    """The folder and those above it."""
+    found = [folder]
+    while (parent := posixpath.dirname(found[-1])) != found[-1] and len(found) < _MOST_FOLDERS:
+        found.append(parent)
+    return found

@@ -3,51 +3,133 @@
 from __future__ import annotations
 
 import os
+import pickle
+import posixpath
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import chain
 from types import TracebackType
+from typing import NamedTuple
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.solidity.declarations import declarations
-from sigdir.pipeline.formats.solidity.definitions import Unit, unit_of
+from sigdir.pipeline.formats.solidity.declarations import Declaration, ParsedSource, entries, parsed
+from sigdir.pipeline.formats.solidity.definitions import Import, Unit
 from sigdir.pipeline.formats.solidity.imports import linked
-from sigdir.pipeline.formats.solidity.syntax import SourceTree
+from sigdir.pipeline.formats.solidity.remappings import FILES, Remapping, Remappings, parse_remapping, remapping_lines
+from sigdir.pipeline.formats.solidity.syntax import ENCODING
 from sigdir.pipeline.formats.solidity.tokens import MAX_TOKENS, has_too_many_tokens
 from sigdir.pipeline.source import Source
-from sigdir.signatures.candidates import Candidates, ReadTask, pack
+from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
+from sigdir.signatures.collections import UNKNOWN
+from sigdir.signatures.grammar import IMPORT_NOT_FOUND, MAX_TEXT_BYTES, SYNTAX
+
+
+class _Waiting(NamedTuple):
+    """A parsed source in the temporary file."""
+
+    number: int
+    """The import's number for it."""
+    path: str
+    bytes: int
+    """What it takes in the file."""
 
 
 class Project(AbstractContextManager["Project"]):
-    """Takes all sources, then yields the candidates of each."""
+    """Takes all sources, then yields the candidates of each.
 
-    def __init__(self) -> None:
+    Memory holds the definitions. The declarations wait in a temporary file.
+    """
+
+    def __init__(self, roots: Sequence[str] = (), document: str | None = None) -> None:
+        """``roots`` are the paths that the import was given. ``document`` is the path of a JSON document whose sources
+        these are, by the names that the compiler knew.
+        """
+        self._roots = [os.path.abspath(root) for root in roots]
+        self._document = os.path.abspath(document) if document is not None else None
         self._units: dict[str, Unit] = {}
-        self._waiting: list[tuple[int, str, int]] = []  # number, path, size
-        self._codes = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the project
+        self._remappings: dict[str, dict[str, list[Remapping]]] = {}  # by folder, then by file name
+        self._waiting: list[_Waiting] = []
+        self._parsed = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the project
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._codes.close()
+        self._parsed.close()
 
     def add(self, source: Source) -> None:
-        """Keep the definitions of an open source in memory and its code in a temporary file."""
+        """Parse an open source, or take the remappings of an open `remappings.txt` or `foundry.toml`."""
         code, path = source.read_all("Solidity source"), os.path.abspath(source.path)
+        if posixpath.basename(path) in FILES:
+            self._add_remappings(source, path, code)
+            return
         if has_too_many_tokens(code):
             raise BadInput(source.name, f"a Solidity source of over {MAX_TOKENS:,} words and marks")
-        self._units[path] = unit_of(SourceTree(code), path)
-        self._codes.write(code)
-        self._waiting.append((source.number, path, len(code)))
+        self.add_code(source.number, path, code)
+
+    def add_code(self, number: int, path: str, code: bytes) -> None:
+        """Parse a source of at most MAX_TOKENS. ``number`` is the import's number for the input that holds it."""
+        source = parsed(code, path)
+        self._units[path] = source.unit
+        self._write(number, path, source)
+
+    def _write(self, number: int, path: str, source: ParsedSource) -> None:
+        written = pickle.dumps(source._replace(unit=Unit({}, [])), pickle.HIGHEST_PROTOCOL)
+        self._parsed.write(written)
+        self._waiting.append(_Waiting(number, path, len(written)))
+
+    def add_remappings(self, folder: str, remappings: Iterable[str]) -> None:
+        """Take remappings as written, `context:prefix=target`, with paths relative to ``folder``."""
+        found = list(filter(None, map(parse_remapping, remappings)))
+        self._remappings.setdefault(os.path.abspath(folder), {})[""] = found
+
+    def _add_remappings(self, source: Source, path: str, content: bytes) -> None:
+        """Take the remappings of a file. A line that is none is a reject."""
+        folder, name = posixpath.split(path)
+        rejects = []
+        try:
+            lines = remapping_lines(name, content.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            rejects.append(Declaration(UNKNOWN, f"{name} is not TOML", [], line=1, reason=SYNTAX))
+            lines = []
+        found = [(number, line, parse_remapping(line)) for number, line in lines]
+        rejects += [
+            Declaration(UNKNOWN, line, [], line=number, reason=SYNTAX) for number, line, parsed in found if not parsed
+        ]
+        self._remappings.setdefault(folder, {})[name] = [parsed for _, _, parsed in found if parsed]
+        self._write(source.number, path, ParsedSource(Unit({}, []), rejects, 0))
 
     def read(self) -> Iterator[ReadTask]:
         """The candidates of all sources, in the order of ``add``."""
-        files = linked(self._units)
-        self._codes.seek(0)
+        files = linked(self._units, self._by_folder(), self._roots, self._document)
+        self._parsed.seek(0)
         for number, path, size in self._waiting:
-            yield partial(_read_code, self._codes.read(size), number, files, path)
+            yield partial(_read, self._parsed.read(size), number, files.units, path, files.missing.get(path, []))
+
+    def _by_folder(self) -> dict[str, Remappings]:
+        found: dict[str, Remappings] = {}
+        for folder, files in self._remappings.items():
+            remappings = found[folder] = Remappings()
+            for name in ("foundry.toml", "remappings.txt", ""):  # the last one added counts
+                remappings.add(files.get(name, []))
+        return found
 
 
-def _read_code(code: bytes, number: int, files: Mapping[str, Unit], path: str) -> Iterator[Candidates]:
-    return pack(declarations(code, files, path), number)
+def _read(
+    written: bytes, number: int, files: Mapping[str, Unit], path: str, missing: Sequence[Import]
+) -> Iterator[Candidates]:
+    source = pickle.loads(written)  # noqa: S301 - written by this project to its own temporary file
+    return pack(chain(map(_not_found, missing), entries(source, files, path)), number)
+
+
+def _not_found(imported: Import) -> Entry:
+    text = f'import "{imported.path}"'.encode(*ENCODING)[: MAX_TEXT_BYTES + 1]
+    return Entry(text, imported.line, reject_reason=IMPORT_NOT_FOUND)
+
+
+def document_project(document: str, remappings: Iterable[str]) -> Project:
+    """The project of the sources inside a JSON document, with the remappings that the document states."""
+    project = Project([document], document)
+    project.add_remappings(document, remappings)
+    return project

@@ -1,4 +1,8 @@
-"""The syntax tree of a source: its members, their names, and types as written."""
+"""The syntax tree of a source: its members, their names, and types as written.
+
+Invariant: each statement of the outline is a member, declares nothing, or is a reject. A statement that the parser
+cannot place loses nothing but itself.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,14 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import cache
+from operator import itemgetter
 from typing import NamedTuple
 
 import tree_sitter_solidity
 from tree_sitter import Language, Node, Parser
+
+from sigdir.pipeline.formats.solidity.outline import Statement, outline_of
+from sigdir.signatures.grammar import MAX_TEXT_BYTES, SYNTAX, UNBALANCED
 
 _PIECE = 4096
 ENCODING = ("utf-8", "surrogateescape")  # bytes that are not UTF-8 are kept
@@ -28,6 +36,13 @@ _MEMBERS = frozenset(
     ]
 )  # fmt: skip
 """The kinds of nodes that import, define or declare something."""
+_HEADLESS = frozenset(["contract_body", "function_body", "expression"])
+"""The kinds of nodes whose errors leave a member's head intact."""
+_DECLARES_NOTHING = re.compile(rb"(?:pragma|using|modifier|constructor|fallback|receive)\b|function\s*\(")
+_CONTAINER_HEAD = re.compile(rb"(?:abstract\s+)?(contract|interface|library)\s+([\w$]+)")
+_CONTRACT = b"contract C{"
+_MOST_ALONE = 1000
+"""The most statements of a source that are parsed alone. Each takes 20 us, and 1 MiB can have 500,000."""
 
 
 @cache
@@ -62,9 +77,29 @@ class Head(NamedTuple):
     """A declaration without its body."""
 
     name: str
-    parameters: list[Parameter]
+    parameters: list[Node]
     words: set[str]
     """Its visibility, and the kinds of its other nodes."""
+
+
+class Member(NamedTuple):
+    """A node that imports, defines or declares something."""
+
+    tree: SourceTree
+    """The tree that the node belongs to."""
+    scope: Scope
+    node: Node
+    line: int
+    """From 1."""
+
+
+class Unplaced(NamedTuple):
+    """A statement that the parser cannot place."""
+
+    text: str
+    line: int
+    reason: int
+    """A reject reason: SYNTAX, or UNBALANCED for a body that never closes."""
 
 
 class SourceTree:
@@ -73,18 +108,18 @@ class SourceTree:
     def __init__(self, code: bytes) -> None:
         self._code = code
         self._written: dict[bytes, WrittenType] = {}
-        # The parser searches for the end of a comment from every `/*`. If the last comment has no end,
-        # 1 MiB of `/* ` takes minutes, so an end is added.
-        closed = code + b"*/" if code.rfind(b"/*") > code.rfind(b"*/") else code
+        self._outline = outline_of(code)
+        masked = self._outline.masked
         # The code is passed in pieces because the parser releases the GIL only in callbacks.
-        tree = Parser(_language()).parse(lambda at, _: closed[at : at + _PIECE], progress_callback=lambda *_: False)
+        tree = Parser(_language()).parse(lambda at, _: masked[at : at + _PIECE], progress_callback=lambda *_: False)
         self._root = tree.root_node
 
-    def members(self) -> Iterator[tuple[Scope, Node]]:
-        """The nodes that import, define or declare something, in order, each with its scope.
+    def members(self) -> Iterator[Member | Unplaced]:
+        """The nodes that import, define or declare something, and the statements without a node, in order."""
+        return iter(self._placed()) if self._root.has_error else self._walk()
 
-        Walks the tree at each call. A list would keep every node in memory.
-        """
+    def _walk(self) -> Iterator[Member]:
+        """The nodes of the tree, those of a broken source too."""
         waiting = [(Scope(), self._root)]
         while waiting:
             scope, node = waiting.pop()
@@ -92,7 +127,7 @@ class SourceTree:
             if kind in _CONTAINERS:
                 waiting += reversed(list(self._inside(node, scope)))
             if kind in _MEMBERS:
-                yield scope, node
+                yield Member(self, scope, node, node.start_point.row + 1)
 
     def _inside(self, node: Node, scope: Scope) -> Iterator[tuple[Scope, Node]]:
         """The children and their scopes.
@@ -109,12 +144,77 @@ class SourceTree:
                 scope, keyword = Scope(sys.intern(self.text(child)), keyword == "library"), ""
             yield scope, child
 
+    def _placed(self) -> list[Member | Unplaced]:
+        """The members of a source with syntax errors.
+
+        An error node may hold statements that are correct. So each statement without a sound node is parsed alone.
+        """
+        statements = self._outline.statements()
+        by_start = {statement.start: statement for statement in statements}
+        found: list[tuple[int, Member | Unplaced]] = []
+        placed = set()
+        for member in self._walk():
+            node, statement = member.node, by_start.get(member.node.start_byte)
+            is_contract = child_of_kind(node, "contract_body") is not None
+            if _is_broken(node) or (statement and node.end_byte != statement.end and not is_contract):
+                continue
+            if statement is not None:  # its scope in the tree may be wrong, where an error ends a contract early
+                member = member._replace(scope=self._scope(statements, statement.parent))
+            placed.add(node.start_byte)
+            found.append((node.start_byte, member))
+        alone = 0
+        line, at = 1, 0
+        for statement in statements:
+            line += self._code.count(b"\n", at, statement.start)
+            at = statement.start
+            if not statement.is_closed:
+                found.append((at, Unplaced(self._statement_text(statement), line, UNBALANCED)))
+            if at in placed or _DECLARES_NOTHING.match(self._outline.masked, at, statement.end):
+                continue
+            alone += 1
+            members = self._parsed_alone(statement, statements, line) if alone <= _MOST_ALONE else []
+            found += [(at, member) for member in members]
+            if not members and statement.is_closed:
+                found.append((at, Unplaced(self._statement_text(statement), line, SYNTAX)))
+        found.sort(key=itemgetter(0))
+        return [member for _, member in found]
+
+    def _parsed_alone(self, statement: Statement, statements: list[Statement], line: int) -> list[Member]:
+        """The members of a statement that is parsed without its surroundings; none if it does not parse."""
+        code = self._code[statement.start : statement.end]
+        if statement.end > statement.head_end:
+            code = self._code[statement.start : statement.head_end] + b"{}"
+        elif code.endswith(b"{"):
+            code += b"}"
+        start = 0
+        if statement.parent >= 0:
+            code, start = _CONTRACT + code + b"}", len(_CONTRACT)
+        tree, scope = SourceTree(code), self._scope(statements, statement.parent)
+        members = (member for member in tree._walk() if member.node.start_byte == start)
+        return [Member(tree, scope, m.node, line + m.line - 1) for m in members if not _is_broken(m.node)]
+
+    def _scope(self, statements: list[Statement], number: int) -> Scope:
+        """The scope that a statement opens; the file's for -1."""
+        if number < 0:
+            return Scope()
+        found = _CONTAINER_HEAD.match(self._outline.masked, statements[number].start, statements[number].end)
+        return Scope(found[2].decode(*ENCODING), found[1] == b"library") if found else Scope()
+
+    def _statement_text(self, statement: Statement) -> str:
+        """A statement without its body, on one line, cut where it is longer than a text may be."""
+        end = min(statement.head_end, statement.start + MAX_TEXT_BYTES)
+        return " ".join(self._outline.masked[statement.start : end].decode(*ENCODING).split())
+
     def text(self, node: Node | None) -> str:
         return self._code[node.start_byte : node.end_byte].decode(*ENCODING) if node is not None else ""
 
     def squeezed(self, node: Node | None) -> str:
         """A node's text without comments and spaces."""
         return "".join(_COMMENT.sub(" ", self.text(node)).split())
+
+    def mentions(self, node: Node, word: bytes) -> bool:
+        """Whether a word stands in a node's text."""
+        return self._code.find(word, node.start_byte, node.end_byte) >= 0
 
     def name(self, node: Node) -> str:
         return self.text(node.child_by_field_name("name"))
@@ -134,10 +234,13 @@ class SourceTree:
             if kind == "identifier":
                 name = self.text(child)
             elif kind in _PARAMETERS:
-                parameters.append(self._parameter(child))
+                parameters.append(child)
             else:
                 words.add(self.text(child) if kind == "visibility" else kind)
         return Head(name, parameters, words) if name else None
+
+    def parameters(self, head: Head) -> list[Parameter]:
+        return [self._parameter(node) for node in head.parameters]
 
     def _parameter(self, node: Node) -> Parameter:
         written, suffix = WrittenType(""), ""
@@ -186,6 +289,11 @@ class SourceTree:
             node = inner
 
 
+def _is_broken(node: Node) -> bool:
+    """Whether the head of a member has an error."""
+    return node.has_error and any(child.has_error for child in node.children if child.type not in _HEADLESS)
+
+
 def child_of_kind(node: Node, kind: str) -> Node | None:
     return next((child for child in node.children if child.type == kind), None)
 
@@ -193,17 +301,3 @@ def child_of_kind(node: Node, kind: str) -> Node | None:
 def array_element(node: Node) -> Node | None:
     """The type of an array's elements; None if ``node`` is not an array."""
     return child_of_kind(node, "type_name") if child_of_kind(node, "[") is not None else None
-
-
-# Bounded, because a constant of thousands of digits may be used thousands of times.
-_DECIMAL = re.compile(r"([0-9][0-9_]{0,99})(?:[eE]([0-9]{1,2}))?")
-_HEXADECIMAL = re.compile(r"0x([0-9a-fA-F_]{1,64})")
-
-
-def literal_number(written: str) -> str | None:
-    """The decimal digits of a number literal; None for anything else."""
-    if found := _DECIMAL.fullmatch(written):
-        return found[1].replace("_", "") + "0" * int(found[2] or 0)
-    if found := _HEXADECIMAL.fullmatch(written):
-        return str(int(found[1].replace("_", "") or "0", 16))
-    return None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
+from sigdir.pipeline.formats.solidity.constants import Number, array_length, converted, folded, integer_type
 from sigdir.pipeline.formats.solidity.definitions import Definition, Unit, qualified
-from sigdir.pipeline.formats.solidity.syntax import Parameter, WrittenType, literal_number
-from sigdir.signatures.grammar import MAX_TEXT_BYTES
+from sigdir.pipeline.formats.solidity.syntax import Parameter, WrittenType
+from sigdir.signatures.grammar import LIBRARY_TYPE, MAX_TEXT_BYTES, OK, UNKNOWN_TYPE
 
 _STEP = 16
 """The cost of a struct member, and of looking into a contract."""
@@ -16,6 +18,9 @@ _LOOK = 4
 """The cost of looking into a file."""
 _MOST_BASES = 256
 """The most contracts that a name is looked up in. Real contracts inherit from some dozens."""
+_NAMED_IN_LIBRARIES = ("struct", "enum", "contract")
+"""What a library's functions name in their selectors."""
+_DOT_IN_TYPE = re.compile(r"\.(?![^\[\]]*\])")
 _KEYWORD = re.compile(r"u?int[0-9]*|bytes[0-9]*|address|bool|string|function")
 """Types that a source cannot redefine."""
 
@@ -25,6 +30,14 @@ def _plain(definition: Definition | None, written: str) -> str:
     if definition is None or definition.kind in ("struct", "constant", "file"):
         return written
     return definition.text
+
+
+class Resolved(NamedTuple):
+    """The parameters of a declaration."""
+
+    text: str
+    reason: int
+    """LIBRARY_TYPE, UNKNOWN_TYPE, or OK if the grammar decides."""
 
 
 class TypeResolver:
@@ -44,16 +57,27 @@ class TypeResolver:
         self._global: dict[tuple[str, str], Definition | None] = {}
         self._lineages: dict[tuple[str, str], list[tuple[str, str]]] = {}
         self._tuples: dict[tuple[str, str, str], str] = {}
+        self._values: dict[tuple[str, str, str, bool], Number | None] = {}
 
-    def parameter_list(self, parameters: Sequence[Parameter], scope: str, by_name: bool) -> str:
+    def parameter_list(self, parameters: Sequence[Parameter], scope: str, by_name: bool) -> Resolved:
         """The resolved parameters of a declaration. ``by_name`` keeps names of structs, enums and contracts."""
-        return ",".join([self._text(p.written, scope, by_name) + p.suffix for p in parameters])
+        text = ",".join([self._text(p.written, scope, by_name) + p.suffix for p in parameters])
+        if by_name and scope and any(self._is_library_type(p, scope) for p in parameters):
+            return Resolved(text, LIBRARY_TYPE)
+        # The grammar takes `A.B` for a type of a library. Here it is a name that no given source explains.
+        return Resolved(text, UNKNOWN_TYPE if not by_name and _DOT_IN_TYPE.search(text) else OK)
+
+    def _is_library_type(self, parameter: Parameter, scope: str) -> bool:
+        """Whether only functions of libraries have such parameters."""
+        definition = self._find(parameter.written.base, self._path, scope)
+        is_named = definition is not None and definition.kind in _NAMED_IN_LIBRARIES
+        return is_named or parameter.suffix == " storage" or parameter.written.base.startswith("mapping(")
 
     def _text(self, written: WrittenType, scope: str, by_name: bool) -> str:
         if self._budget < 0:
             return written.base + "".join(f"[{length}]" for length in written.lengths)
         definition = self._find(written.base, self._path, scope)
-        if by_name and definition is not None and definition.kind in ("struct", "enum", "contract"):
+        if by_name and definition is not None and definition.kind in _NAMED_IN_LIBRARIES:
             text = qualified(definition.scope, definition.name)
         elif definition is not None and definition.kind == "struct":
             key = _key(definition)
@@ -100,13 +124,27 @@ class TypeResolver:
         return "".join([f"[{self._length(length, file, scope)}]" for length in written.lengths])
 
     def _length(self, written: str, file: str, scope: str) -> str:
-        """An array length as a number, if it is a literal or the name of a constant."""
-        if not written:
-            return ""
-        if (number := literal_number(written)) is not None:
-            return number
-        definition = self._find(written, file, scope)
-        return definition.text if definition is not None and definition.kind == "constant" else written
+        """An array length as a number, if it is a constant expression; otherwise as written."""
+        if not written or (written.isdecimal() and not written.startswith("0")):
+            return written
+        self._budget -= len(written)
+        length = array_length(written, partial(self._constant, file, scope)) if self._budget >= 0 else None
+        return str(length) if length is not None else written
+
+    def _constant(self, file: str, scope: str, path: str, depth: int, is_old: bool) -> Number | None:
+        """The value of a constant; None if the name is not one, or if it is defined by itself."""
+        definition = self._find(path, file, scope)
+        kind = integer_type(definition.value_type) if definition is not None else None
+        if definition is None or kind is None or self._budget < 0:
+            return None
+        key = (*_key(definition), is_old)
+        if key not in self._values:
+            self._values[key] = None  # while its own expression is folded
+            self._budget -= len(definition.text)
+            value_of = partial(self._constant, definition.file, definition.scope)
+            number = folded(definition.text, value_of, depth, is_old)
+            self._values[key] = converted(number, kind) if number is not None and not is_old else number
+        return self._values[key]
 
     def _find(self, path: str, file: str, scope: str) -> Definition | None:
         """The definition that a path such as `Lib.S` refers to in that scope of that file."""
