@@ -29,7 +29,7 @@ def members(document: dict[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 def is_syntax_tree(value: dict[str, Any]) -> bool:
-    """Whether an object is a node of solc's syntax tree; before solc 0.4.12 its kind was its name."""
+    """Whether an object is a node of solc's syntax tree, in the compact or in the legacy format."""
     return "src" in value and ("nodeType" in value or ("name" in value and "children" in value))
 
 
