@@ -470,10 +470,17 @@ def test_damaged_rejects_are_found(paths: Paths, damage: str) -> None:
     ],
 )
 def test_damaged_staging_is_found(paths: Paths, change: str, what: str) -> None:
-    """Each wrong value in the staging file is a finding of its kind."""
+    """Each wrong value in the staging file is a finding of its kind, also in rows of earlier versions, without checksum."""
     with closing(sqlite3.connect(paths.staging)) as connection:
-        connection.executescript(change)
+        connection.executescript(f"UPDATE staged SET digest = substr(digest, 1, 32); {change}")
     assert_found(paths, what, "staging.sqlite")
+
+
+def test_a_staged_row_that_is_not_as_it_was_written_is_found(paths: Paths) -> None:
+    """Its checksum covers its id, time, text and digest."""
+    with closing(sqlite3.connect(paths.staging)) as connection, connection:
+        connection.execute("UPDATE staged SET created_at = created_at - 1")
+    assert_found(paths, "staging", "staging.sqlite", "is damaged; put staging.sqlite")
 
 
 def test_a_staging_file_with_a_damaged_page_is_found(paths: Paths) -> None:
