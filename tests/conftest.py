@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -17,6 +18,9 @@ from sigdir.pipeline.run import Options, run_import
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging import make_warehouse
 
+# A shell starts what runs in the background with Ctrl-C ignored, and children inherit that: they would never end.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 ROOT = Path(__file__).parent.parent
 
 SAFETY_SECONDS = 300
@@ -30,7 +34,7 @@ SLOW = (
     "pipeline/test_mirror.py", "warehouse/test_power.py", "test_cookbook.py", "warehouse/test_compact.py",
     "warehouse/test_backup.py", "warehouse/test_vacuum.py", "pipeline/test_hostile.py", "serve/test_hostile.py",
     "serve/test_model.py", "torture/test_torture.py", "warehouse/test_publish.py", "serve/test_openapi.py",
-    "serve/test_background.py", "warehouse/test_log.py", "serve/test_changes.py", "serve/test_dumps.py",
+    "serve/test_background.py", "warehouse/test_log.py", "serve/test_changes.py", "serve/test_dumps.py", "serve/test_long_texts.py",
     "serve/test_suppressed.py", "serve/test_report.py", "serve/test_storage.py", "serve/test_read_only_media.py",
     "serve/test_metrics.py", "serve/test_decode.py", "serve/test_write_access.py", "serve/test_openchain.py",
     "serve/test_time_slice.py", "serve/test_resolve.py", "warehouse/test_format.py", "warehouse/test_broken.py",
