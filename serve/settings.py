@@ -70,7 +70,12 @@ class Settings:
             if value is not None:
                 kind = kinds[each.name]
                 given[each.name] = _READERS.get(kind, kind)(value)
-        return cls(**given | {"write_token": write_token()})
+        settings = cls(**given | {"write_token": write_token()})
+        if settings.public_url and not is_origin(settings.public_url):
+            raise ValueError(
+                f"SIGDIR_PUBLIC_URL: {settings.public_url!r} is not a scheme and a host, as https://example.org"
+            )
+        return settings
 
 
 def is_origin(url: str) -> bool:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from sigdir.serve.servers.startup import open_app
+from sigdir.serve.servers.supervisor import ensure_warehouse
 from sigdir.serve.settings import Settings
 
 
@@ -18,4 +19,6 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
 
 @cache
 def _opened() -> Any:
-    return open_app(Settings.from_environment())
+    settings = Settings.from_environment().as_the_medium_allows()
+    ensure_warehouse(settings)
+    return open_app(settings)

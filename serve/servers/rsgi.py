@@ -21,22 +21,20 @@ from contextlib import suppress
 from functools import lru_cache
 from io import BytesIO
 from tempfile import SpooledTemporaryFile
-from threading import BoundedSemaphore
 from typing import IO, Any
 
 import orjson
 
 from sigdir.serve.lists.short_requests import is_short_request
+from sigdir.serve.servers.limits import WRITE_BYTES, WRITE_SECONDS
 from sigdir.serve.settings import Settings
 
 REQUEST_SECONDS = 300
 """Time limit for a body: 16 MiB at 450 kbit/s."""
 
 _BODY_IN_MEMORY = 65_536  # of each body that is on its way; the rest goes to disk
-_PART_BYTES = 131_072  # more than a pipe holds: once a first part is written, granian has opened the pipe
 _OPEN_SECONDS = 10.0
-_STREAMS_PER_THREAD = 2  # streamed answers at once; one of /api/v1/resolve/ holds 18 MB
-_RETRY_SECONDS = 10
+_PART_BYTES = WRITE_BYTES  # more than a pipe holds: once a first part is written, granian has opened the pipe
 
 Environ = dict[str, Any]
 Headers = list[tuple[str, str]]
@@ -48,7 +46,6 @@ class RsgiApp:
     def __init__(self, app: Callable[..., Iterable[bytes]], settings: Settings) -> None:
         self._app = app
         self._threads = ThreadPoolExecutor(settings.threads, "request")
-        self._streams = BoundedSemaphore(_STREAMS_PER_THREAD * settings.threads)
         self._max_body = max(settings.max_body, settings.max_import_body)
         self._constants: Environ = {
             "SCRIPT_NAME": "",
@@ -68,7 +65,9 @@ class RsgiApp:
             environ["REQUEST_METHOD"], environ["PATH_INFO"], environ["QUERY_STRING"],
             environ.get("HTTP_ACCEPT", ""), environ.get("HTTP_ACCEPT_ENCODING", ""),
         ):  # fmt: skip
-            self._answer(environ, protocol)
+            stream = self._answer(environ, protocol)
+            if stream is not None:
+                await stream.send(protocol, self._in_thread)
             return
         try:
             if environ["REQUEST_METHOD"] == "POST":
@@ -95,11 +94,7 @@ class RsgiApp:
         if isinstance(parts, list):
             protocol.response_bytes(status, headers, b"".join(parts))
             return None
-        if not self._streams.acquire(blocking=False):
-            _close(parts)
-            _refuse(protocol, 503, "Too many downloads at once.", ("retry-after", str(_RETRY_SECONDS)))
-            return None
-        stream = Stream(status, headers, parts, self._streams.release)
+        stream = Stream(status, headers, parts)
         if stream.fits:
             stream.close()
             protocol.response_bytes(status, headers, stream.part)
@@ -144,9 +139,9 @@ async def _read(protocol: Any, limit: int) -> tuple[IO[bytes], int]:
 class Stream:
     """A streamed answer: its first part, and an iterator over the others."""
 
-    def __init__(self, status: int, headers: Headers, parts: Iterable[bytes], release: Callable[[], None]) -> None:
+    def __init__(self, status: int, headers: Headers, parts: Iterable[bytes]) -> None:
         self._status, self._headers = status, headers
-        self._source, self._parts, self._release = parts, iter(parts), release
+        self._source, self._parts = parts, iter(parts)
         try:
             self.part = self._next()
         except BaseException:
@@ -163,24 +158,33 @@ class Stream:
         return _joined(self._parts, _PART_BYTES)
 
     def close(self) -> None:
-        """Close the iterator and free its place; to be called once."""
-        try:
-            _close(self._source)
-        finally:
-            self._release()
+        """Close the iterator, which frees what it holds."""
+        _close(self._source)
 
     async def send(self, protocol: Any, in_thread: Callable[..., asyncio.Future[Any]]) -> None:
-        """Send the parts as fast as the client takes them, and no further once it is gone."""
+        """Send the parts as fast as the client takes them, and no further once it is gone or too slow.
+
+        granian takes the end of the pipe for the end of the answer. One that cannot be finished is therefore left
+        open until the client hangs up: cut short, it would look complete.
+        """
         reading, writing = os.pipe()
         pipe = _Pipe(reading)
+        is_whole = False
         try:
             await asyncio.get_running_loop().connect_write_pipe(lambda: pipe, os.fdopen(writing, "wb", 0))
             protocol.response_file(self._status, self._headers, f"/dev/fd/{reading}")
             while self.part and await pipe.write(self.part):
                 self.part = b"" if self.fits else await in_thread(self._next)
+            is_whole = not self.part
+        except asyncio.CancelledError:  # the worker ends, and hangs up
+            is_whole = True
+            raise
         finally:
-            pipe.close()
+            self.part = b""
             await in_thread(self.close)
+            if not is_whole:
+                await pipe.lost()
+            pipe.close()
 
 
 def _close(parts: Iterable[bytes]) -> None:
@@ -208,6 +212,7 @@ class _Pipe(asyncio.BaseProtocol):
         self._empty = asyncio.Event()
         self._empty.set()
         self._lost = False
+        self._hung_up = asyncio.Event()
 
     def connection_made(self, transport: Any) -> None:
         transport.set_write_buffer_limits(high=0)
@@ -222,21 +227,28 @@ class _Pipe(asyncio.BaseProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
         self._empty.set()
+        self._hung_up.set()
 
     async def write(self, part: bytes) -> bool:
-        """Whether the part went out; False if the client is gone. Slices of it, because the transport copies."""
+        """Whether the part went out; False if the client is gone or slow. Slices of it, because the transport copies."""
         for first in range(0, len(part), _PART_BYTES):
             self._transport.write(memoryview(part)[first : first + _PART_BYTES])
             if self._reading is not None:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._empty.wait(), _OPEN_SECONDS)
-                self._lost = self._lost or not self._empty.is_set()
+                await self._room(_OPEN_SECONDS)
                 self._release()
-            if not self._lost:
-                await self._empty.wait()
-            if self._lost:
+            await self._room(WRITE_SECONDS)
+            if self._lost or not self._empty.is_set():
                 return False
         return True
+
+    async def _room(self, seconds: float) -> None:
+        """Wait until the pipe has room or is lost, at most so long."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._empty.wait(), seconds)
+
+    async def lost(self) -> None:
+        """Wait until the client has hung up."""
+        await self._hung_up.wait()
 
     def _release(self) -> None:
         if self._reading is not None:

@@ -33,6 +33,7 @@ from sigdir.warehouse.paths import Paths, existing
 from sigdir.warehouse.staging import make_warehouse
 
 _STOP_SECONDS = 15.0
+_FAILED = 2  # the exit status of a worker that has said why it cannot serve
 _RESTART_SECONDS = 0.5
 _POLL_SECONDS = 0.1
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
@@ -67,10 +68,13 @@ def run(settings: Settings, server: str, ready: Callable[[Settings, str], None])
 def _run(settings: Settings, server: str, ready: Callable[[Settings, str], None]) -> int:
     bound = _bind(settings, listen=True) if SERVERS[server].shares_socket else _reserve(settings)
     host, port = bound.getsockname()[:2]
+    lock = _lock_address(host, port)
+    life, ours = os.pipe()  # never written to; it ends with this process
     environment = _MEMORY | os.environ | replace(settings, host=host, port=port).environment()
     counts = new_memory(settings.workers)
+    descriptors = (bound.fileno(), counts, lock.fileno(), life)
     spawners: list[Spawn] = [
-        partial(_start, _worker(f"{server}:{bound.fileno()}:{counts}:{place}"), environment, bound.fileno(), counts)
+        partial(_start, _worker(f"{server}:{bound.fileno()}:{counts}:{place}:{life}"), environment, *descriptors)
         for place in range(settings.workers)
     ]
     if settings.fold_every > 0:
@@ -82,12 +86,12 @@ def _run(settings: Settings, server: str, ready: Callable[[Settings, str], None]
             return False
         return True
 
-    with bound:
-        _make_warehouse(settings)
+    with bound, lock, os.fdopen(life), os.fdopen(ours):
+        ensure_warehouse(settings)
         return _keep(spawners, starting, lambda: check(environment), bound.close)
 
 
-def _make_warehouse(settings: Settings) -> None:
+def ensure_warehouse(settings: Settings) -> None:
     """Make the warehouse where the folder holds none, and say so: the folder may be mistyped.
 
     A server that only reads makes none; it raises UnreadableWarehouse.
@@ -145,6 +149,25 @@ def _reserve(settings: Settings) -> socket.socket:
     with _bind(settings) as first:
         port = first.getsockname()[1]
     return _bind(replace(settings, port=port), shared=True)
+
+
+def _lock_address(host: str, port: int) -> socket.socket:
+    """A socket that only one server of this machine can have for an address; raises StartError.
+
+    granian's workers share the port, so the port itself does not keep a second server out while theirs load. The
+    workers inherit the lock: none of an earlier server is left once it is free. Only Linux has such names.
+    """
+    lock = socket.socket(socket.AF_UNIX)
+    with suppress(FileNotFoundError):
+        try:
+            lock.bind(f"\0sigdir-serve:{host}:{port}")
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            raise StartError(
+                f"{host}:{port}: another sigdir serve has this address, or its workers have not ended yet"
+            ) from None
+    return lock
 
 
 def _bind(settings: Settings, *, shared: bool = False, listen: bool = False) -> socket.socket:
@@ -220,6 +243,8 @@ def _keep(
             is_starting = is_starting and starting()
             time.sleep(_POLL_SECONDS)
             ended = [place for place, child in enumerate(children) if child.poll() is not None]
+            if is_starting and any(children[place].returncode == _FAILED for place in ended) and checked:
+                raise StartError("no worker can serve")
             if is_starting and not checked and (ended or time.monotonic() - began > _CHECK_SECONDS):
                 check()
                 checked = True

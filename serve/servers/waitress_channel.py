@@ -1,7 +1,8 @@
 """A client's connection on waitress, with bounds that waitress lacks, and short requests answered without a thread.
 
 This file subclasses classes of waitress and uses names that are not documented: ``HTTPChannel`` and its
-``parser_class``, ``error_task_class``, ``service``, ``requests``, ``will_close``, ``total_outbufs_len``; the
+``parser_class``, ``error_task_class``, ``service``, ``requests``, ``will_close``, ``total_outbufs_len``,
+``last_activity``, ``handle_close``, ``send``; the
 parser's ``body_rcv``; ``ThreadedTaskDispatcher``, the servers' ``channel_class``, ``_map`` and the ``_dispatcher`` of
 ``create_server``. pyproject.toml therefore bounds waitress above; read this file again before raising that bound.
 
@@ -10,8 +11,11 @@ Bounds. By itself waitress lets a client
     waits without a limit: as many such clients as threads stop a worker.
     send a byte every minute for ever.
     send the size of a chunk, or a trailer, without an end; each piece copies all that came before it.
+    take no byte of an answer for ever, while a thread waits; waitress asks a full socket whether it is to be closed.
+    open connections and send nothing: at the limit nobody else is let in for a minute.
 Here a connection's next request is parsed after the previous answer is sent, a request has REQUEST_SECONDS to
-arrive, and those lines have a length limit.
+arrive, and those lines have a length limit. ``close_stalled`` closes connections whose client takes too little of an
+answer and, close to the limits, those that have been idle for longest and those that hold most memory.
 
 Speed. A short request is answered by the thread that read it: waking another thread and being woken for its
 answer costs 100 us, the answer 40.
@@ -34,10 +38,12 @@ from waitress.task import ErrorTask, ThreadedTaskDispatcher
 from waitress.utilities import BadRequest
 
 from sigdir.serve.lists.short_requests import is_short_request
+from sigdir.serve.servers.limits import WRITE_BYTES, WRITE_SECONDS
 
 REQUEST_SECONDS = 300
 """Time limit for a request to arrive: 16 MiB at 450 kbit/s."""
 _MAX_CHUNK_LINE = 8192
+_MAX_WAITING_BYTES = 256 << 20  # of all answers that clients have not taken yet
 
 
 def create(app: Any, threads: int, **adjustments: Any) -> Any:
@@ -54,6 +60,25 @@ def run_once(server: Any, seconds: float) -> None:
     wasyncore.loop(timeout=seconds, use_poll=True, map=server._map, count=1)
 
 
+def close_stalled(server: Any, now: float) -> None:
+    """Close the connections that hold others up. To be called about once a second; ``now`` is monotonic, in seconds."""
+    channels = list(server.active_channels.values())
+    for channel in channels:
+        if channel.is_stalled(now):
+            channel.handle_close()
+    excess = len(channels) - server.adj.connection_limit * 9 // 10
+    if excess > 0:
+        idle = sorted((c for c in channels if not is_busy(c)), key=lambda channel: float(channel.last_activity))
+        for channel in idle[:excess]:
+            channel.handle_close()
+    waiting = sum(channel.total_outbufs_len for channel in channels)
+    for channel in sorted(channels, key=lambda channel: -int(channel.total_outbufs_len)):
+        if waiting <= _MAX_WAITING_BYTES:
+            break
+        waiting -= channel.total_outbufs_len
+        channel.handle_close()
+
+
 def is_busy(channel: Any) -> bool:
     """Whether a request is arriving, in work, or its answer not yet sent."""
     return bool(channel.requests or channel.total_outbufs_len or channel.request is not None)
@@ -68,7 +93,12 @@ class _Parser(HTTPRequestParser):
         self.began = time.monotonic()
 
     def received(self, data: bytes) -> int:
-        taken = super().received(data)
+        try:
+            taken = super().received(data)
+        except ValueError:  # of urllib for `http://[::1`; waitress hangs up and says nothing
+            self.error = BadRequest("Bad URI")
+            self.completed = True
+            return len(data)
         if self.chunked and not self.completed:
             chunks: Any = self.body_rcv
             if len(chunks.control_line) > _MAX_CHUNK_LINE or len(chunks.trailer) > _MAX_CHUNK_LINE:
@@ -129,7 +159,19 @@ class Channel(HTTPChannel):
         self.answer_next = False
         parser: Any = partial(_Parser, self._keep)
         self.parser_class = parser
+        self._taken, self._mark, self._marked_at = 0, 0, time.monotonic()
         super().__init__(*arguments, **more)
+
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        sent: int = super().send(data, do_close=do_close)
+        self._taken += sent
+        return sent
+
+    def is_stalled(self, now: float) -> bool:
+        """Whether an answer waits, and the client has taken less than WRITE_BYTES of it in WRITE_SECONDS."""
+        if not self.total_outbufs_len or self._taken - self._mark >= WRITE_BYTES:
+            self._mark, self._marked_at = self._taken, now
+        return now - self._marked_at > WRITE_SECONDS
 
     def _keep(self, data: bytes) -> None:
         self._kept = data

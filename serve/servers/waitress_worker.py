@@ -9,10 +9,12 @@ import time
 from typing import Any
 
 from sigdir.serve.servers.limits import MAX_HEADER_BYTES, connection_limit
-from sigdir.serve.servers.waitress_channel import create, is_busy, run_once
+from sigdir.serve.servers.waitress_channel import close_stalled, create, is_busy, run_once
 from sigdir.serve.settings import Settings
 
 _DRAIN_SECONDS = 10.0
+_CHECK_SECONDS = 1.0
+_CONNECTIONS = 2000  # each costs a microsecond whenever any of them has something to do
 
 
 def serve(app: Any, settings: Settings, listening: socket.socket) -> None:
@@ -23,13 +25,15 @@ def serve(app: Any, settings: Settings, listening: socket.socket) -> None:
         sockets=[listening],
         ident=None,
         server_name=settings.host,
-        connection_limit=connection_limit(),
+        connection_limit=connection_limit(_CONNECTIONS),
         channel_timeout=60,
         # The application refuses large bodies in the words of 4byte.directory's API; this limit stops the ones it never sees.
         max_request_body_size=2 * max(settings.max_body, settings.max_import_body),
         max_request_header_size=MAX_HEADER_BYTES,
         # An answer stays in memory until the client has taken it; the default writes it to disk from 1 MiB.
         outbuf_overflow=16 << 20,
+        # Of a streamed answer, so much waits in memory for its client; then the thread waits too.
+        outbuf_high_watermark=1 << 20,
         # Memory for a body that is on its way, per connection; the rest goes to disk.
         inbuf_overflow=65_536,
         log_socket_errors=False,  # it logs a traceback for each client that went away
@@ -41,8 +45,12 @@ def serve(app: Any, settings: Settings, listening: socket.socket) -> None:
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor passes a Ctrl-C on as SIGTERM
+    checked = 0.0
     while not stopping:
         run_once(server, 0.5)
+        if (now := time.monotonic()) - checked > _CHECK_SECONDS:
+            close_stalled(server, now)
+            checked = now
     _drain(server)
 
 

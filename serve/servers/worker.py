@@ -1,28 +1,55 @@
 """One worker process: opens the warehouse and serves it until SIGTERM.
 
 Started by the supervisor as ``python -P -m sigdir.serve.servers.worker ARGUMENT``, with the settings in SIGDIR_
-variables. The argument is ``SERVER:SOCKET:COUNTS:PLACE`` or ``check``. The first names one of the table of servers,
-the descriptors of the bound socket and of the shared counts, and the worker's place in these. With ``check`` the
-process ends after opening the warehouse, and shows why no worker starts.
+variables. The argument is ``SERVER:SOCKET:COUNTS:PLACE:LIFE`` or ``check``. The first names one of the table of
+servers, the descriptors of the bound socket and of the shared counts, the worker's place in these, and the pipe that
+ends with the supervisor. With ``check`` the process ends after opening the warehouse, and shows why no worker starts.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
+import threading
+import time
 from importlib import import_module
 from typing import Any
 
-from sigdir.serve.metrics.counts import Counts
-from sigdir.serve.servers.registry import SERVERS
-from sigdir.serve.servers.startup import open_app
-from sigdir.serve.servers.time_slice import shorten_time_slice
-from sigdir.serve.settings import Settings
-from sigdir.warehouse.errors import WarehouseError
+_DRAIN_SECONDS = 12.0
+
+
+def end_with(life: int) -> None:
+    """End this process when the other end of the pipe is closed: its holder has ended, even by kill -9.
+
+    Requests that have begun are finished, if that takes no longer than _DRAIN_SECONDS.
+    """
+    threading.Thread(target=_wait_for_end, args=(life,), name="life", daemon=True).start()
+
+
+def _wait_for_end(life: int) -> None:
+    os.read(life, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_DRAIN_SECONDS)
+    os._exit(1)
 
 
 def main(argument: str) -> None:
+    if argument != "check":
+        end_with(int(argument.rpartition(":")[2]))
+    run(argument)
+
+
+def run(argument: str) -> None:
+    # Loading these takes a second; the process ends with its parent meanwhile too.
+    from sigdir.serve.metrics.counts import Counts
+    from sigdir.serve.servers.registry import SERVERS
+    from sigdir.serve.servers.startup import open_app
+    from sigdir.serve.servers.time_slice import shorten_time_slice
+    from sigdir.serve.settings import Settings
+    from sigdir.warehouse.errors import WarehouseError
+
     settings = Settings.from_environment()
     shorten_time_slice()
     try:
@@ -30,7 +57,7 @@ def main(argument: str) -> None:
             open_app(settings)
         else:
             server, *numbers = argument.split(":")
-            bound, counts, place = map(int, numbers)
+            bound, counts, place, _ = map(int, numbers)
             app = open_app(settings, Counts(counts, place))
             worker: Any = import_module(SERVERS[server].worker)
             worker.serve(app, settings, socket.socket(fileno=bound))

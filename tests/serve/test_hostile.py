@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPException, HTTPResponse
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -25,6 +25,7 @@ from sigdir.serve.metrics.counts import new_memory
 from tests.conftest import (
     ROOT,
     SAFETY_SECONDS,
+    command_line,
     environment,
     import_files,
 )
@@ -226,23 +227,21 @@ def _next_answer(stream: Any) -> Any:
     return json.loads(stream.read(length))
 
 
-def test_large_downloads_that_nobody_reads_hold_nobody_up(server: Server, is_granian: bool) -> None:
-    """granian: twenty answers of 19 MB, for sixteen threads, are not read while others are served; then one is read whole, and
-    a client of another hangs up."""
-    if not is_granian:
-        pytest.skip("waitress writes a streamed answer from a thread")
+def test_large_downloads_that_nobody_reads_hold_nobody_up(server: Server) -> None:
+    """Twenty answers of 19 MB, for sixteen threads, are not read while others are served; each worker sends some and
+    refuses the others. Then one is read whole, and a client of another hangs up."""
     hashes = found(server.port, "function7(")[0]["hex_signature"][2:].encode() + b"\n"
     lines = ["Content-Type: text/plain", f"Content-Length: {50_000 * len(hashes)}"]
     message = head("POST", "/api/v1/resolve/", *lines) + hashes * 50_000
     pipes = {pid: _pipes(pid) for pid in server.workers()}
     with ExitStack() as stack:
         unread = [stack.enter_context(connected(server.port, message)) for _ in range(20)]
-        for connection in unread:
-            assert connection.recv(17) == b"HTTP/1.1 200 OK\r\n"
+        begun = [each for each in unread if each.recv(13) == b"HTTP/1.1 200 "]
+        assert 4 <= len(begun) <= 8
         for _ in range(10):
             assert_served(server)
-        unread[1].close()
-        with unread[0].makefile("rb") as answer:
+        begun[1].close()
+        with begun[0].makefile("rb") as answer:
             while answer.readline() != b"\r\n":
                 pass
             chunks = []
@@ -294,8 +293,23 @@ def test_half_closed_connections_are_answered(server: Server) -> None:
 
 
 @contextmanager
-def worker_with(tmp_path: Path, server: str, module: str) -> Iterator[int]:
-    """The port of a worker by itself, for which a request may take one second."""
+def worker_with(tmp_path: Path, server: str, module: str, limit: str = "REQUEST_SECONDS") -> Iterator[int]:
+    """The port of a worker by itself, with one second for a request or what else ``limit`` names."""
+    with worker_alone(tmp_path, server, f"import sigdir.serve.servers.{module} as m; m.{limit} = 1; ") as (
+        worker,
+        port,
+        _,
+    ):
+        assert until(lambda: worker.poll() is not None or _answers(port), "the worker")
+        assert worker.poll() is None
+        yield port
+
+
+@contextmanager
+def worker_alone(
+    tmp_path: Path, server: str, code: str = ""
+) -> Iterator[tuple[subprocess.Popen[bytes], int, BinaryIO]]:
+    """A worker that is starting, after ``code``; its port, and the end of its pipe that a supervisor would hold."""
     with socket.socket() as bound:
         if server == "granian":  # it listens on a socket of its own; this one reserves the port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -303,20 +317,60 @@ def worker_with(tmp_path: Path, server: str, module: str) -> Iterator[int]:
         if server == "waitress":
             bound.listen()
         port, descriptor, counts = bound.getsockname()[1], bound.fileno(), new_memory(1)
-        code = f"import sigdir.serve.servers.{module} as m, sigdir.serve.servers.worker as w; m.REQUEST_SECONDS = 1; "
+        life, ours = os.pipe()
+        code += "import sigdir.serve.servers.worker as w; "
         with subprocess.Popen(
-            [sys.executable, "-c", f"{code} w.main('{server}:{descriptor}:{counts}:0')"], cwd=ROOT,
+            [sys.executable, "-c", f"{code} w.main('{server}:{descriptor}:{counts}:0:{life}')"], cwd=ROOT,
             env=environment(tmp_path / "warehouse") | {"SIGDIR_PORT": str(port)},
-            pass_fds=[descriptor, counts],
+            pass_fds=[descriptor, counts, life],
         ) as worker:  # fmt: skip
             try:
-                assert until(lambda: worker.poll() is not None or _answers(port), "the worker")
-                assert worker.poll() is None
-                yield port
+                with os.fdopen(life, "rb"), os.fdopen(ours, "wb") as held:
+                    yield worker, port, held
             finally:
                 os.close(counts)
                 worker.terminate()
                 worker.wait(SAFETY_SECONDS)
+
+
+@pytest.mark.parametrize("server", ["waitress", "granian"])
+def test_a_worker_ends_with_its_supervisor(tmp_path: Path, server: str) -> None:
+    """By the end of a pipe, which every system has: one that answers, and one that is still loading."""
+    with worker_alone(tmp_path, server) as (worker, port, held), socket.socket() as idle:
+        assert until(lambda: worker.poll() is not None or _answers(port), "the worker")
+        idle.connect((HOST, port))
+        held.close()
+        worker.wait(SAFETY_SECONDS)
+    with worker_alone(tmp_path, server) as (worker, _, held):
+        held.close()
+        assert worker.wait(SAFETY_SECONDS) != 0
+
+
+@pytest.mark.parametrize("other", ["granian", "waitress"])
+def test_an_address_has_one_server(tmp_path: Path, other: str) -> None:
+    """Of two that start at the same time one serves, and the other ends and says why; granian's workers share a port."""
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        port = free.getsockname()[1]
+    with ExitStack() as stack:
+        started: list[subprocess.Popen[bytes]] = []
+        for name in ("granian", other):
+            folder = tmp_path / f"{len(started)}"
+            errors = stack.enter_context((tmp_path / f"{len(started)}.stderr").open("wb"))
+            command = [*command_line(), "serve", "--server", name, "--port", str(port), "--workers", "1", "--warehouse"]
+            process = subprocess.Popen(
+                [*command, str(folder)], cwd=ROOT, env=environment(folder), stdout=subprocess.DEVNULL, stderr=errors
+            )
+            stack.callback(process.wait, SAFETY_SECONDS)
+            stack.callback(process.terminate)
+            started.append(process)
+        ended = until(lambda: [each for each in started if each.poll() is not None], "one of them to end")
+        [loser] = [number for number, process in enumerate(started) if process is ended[0]]
+        assert ended[0].returncode == 2
+        said = (tmp_path / f"{loser}.stderr").read_text()
+        assert "has this address" in said or "already in use" in said
+        assert until(lambda: "ready: " in (tmp_path / f"{1 - loser}.stderr").read_text(), "the other one")
+        assert started[1 - loser].poll() is None
 
 
 def _answers(port: int) -> bool:
@@ -345,6 +399,20 @@ def test_a_body_that_never_ends_is_refused(tmp_path: Path) -> None:
         assert (response.status, response.getheader("Connection")) == (408, "close")
         assert json.loads(response.read()) == {"detail": "Request body took longer than 1 seconds."}
         assert until(lambda: _is_hung_up_on(connection), "the server to hang up")
+
+
+@pytest.mark.parametrize(("server", "module"), [("waitress", "waitress_channel"), ("granian", "rsgi")])
+def test_a_stream_that_nobody_reads_gives_its_permit_back(tmp_path: Path, server: str, module: str) -> None:
+    """A client has a time to take a piece of an answer in. On granian it stays connected and never sees an end; waitress
+    hangs up. Either way its thread and permit are free."""
+    folder = tmp_path / "warehouse"
+    (tmp_path / "texts.txt").write_text("".join(f"{'a' * 60_000}{number}()\n" for number in range(200)))
+    import_files([tmp_path / "texts.txt"], folder)
+    message = head("GET", f"{SIGNATURES_PATH}?page_size=200")
+    with worker_with(tmp_path, server, module, "WRITE_SECONDS") as port, ExitStack() as stack:
+        unread = [stack.enter_context(connected(port, message)) for _ in range(4)]
+        assert [each.recv(13) for each in unread] == [b"HTTP/1.1 200 "] * 4
+        assert until(lambda: get(port, f"{SIGNATURES_PATH}?page_size=200").status == 200, "a permit")
 
 
 def _is_hung_up_on(connection: socket.socket) -> bool:
@@ -477,12 +545,20 @@ def test_absurd_requests_are_refused_or_answered(server: Server, line: str) -> N
         assert "X" not in answer.headers
 
 
+def test_an_origin_that_is_no_address_is_refused(server: Server) -> None:
+    """A form of another site is refused, however its Origin is spelled."""
+    for origin in ("http://[::1", "null", "://", "http://a b"):
+        answer = request(server.port, "POST", "/submit/store/", b"text=f()", FORM | {"Origin": origin})
+        assert answer.status == 403
+
+
 def test_waitress_s_own_refusals_are_json(server: Server, is_granian: bool) -> None:
     """What is refused before the application sees it has the shape of the application's refusals."""
     if is_granian:
         pytest.skip("granian's own refusals have no body")
     for data, status in (
         (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400),
+        (b"GET http://[::1 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         (head("GET", "/", "X: " + "y" * 100_000), 431),
         (head("POST", "/", "Content-Length: 99999999999"), 413),
         (head("POST", "/", "Transfer-Encoding: gzip"), 501),

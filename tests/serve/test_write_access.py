@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from sigdir.cli.serve import serve
 from sigdir.serve.app import create_app, routes
 from sigdir.serve.settings import Settings
 from sigdir.warehouse.index.view import Reader
+from tests.conftest import ROOT, SAFETY_SECONDS, environment
 from tests.serve.support import (
     ABI_PATH,
     EVENTS_PATH,
@@ -168,6 +171,32 @@ def test_a_token_that_nobody_can_send_is_an_error(monkeypatch: pytest.MonkeyPatc
     assert done.exit_code == 2
     assert "SIGDIR_WRITE_TOKEN" in done.stderr
     assert not token.strip() or token not in done.stderr
+
+
+@pytest.mark.parametrize("url", ["javascript://a", "https://a.test/path", "a.test", "https://a b"])
+def test_a_public_url_that_is_no_origin_is_an_error(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Of the variable too, which other WSGI servers read; links of every page begin with it."""
+    monkeypatch.setenv("SIGDIR_PUBLIC_URL", url)
+    with pytest.raises(ValueError, match="SIGDIR_PUBLIC_URL"):
+        Settings.from_environment()
+    monkeypatch.setenv("SIGDIR_PUBLIC_URL", "https://a.test:8443")
+    assert Settings.from_environment().public_url == "https://a.test:8443"
+
+
+def test_another_wsgi_server_says_where_it_makes_a_warehouse(tmp_path: Path) -> None:
+    """As ``sigdir serve`` does: a mistyped folder would look like an empty directory."""
+    code = (
+        "from sigdir.serve.wsgi import app; from wsgiref.util import setup_testing_defaults as fill; e = {}; fill(e); "
+    )
+    code += "e['PATH_INFO'] = '/healthz'; list(app(e, lambda status, headers: print(status, flush=True))); import os; os._exit(0)"
+    folder = tmp_path / "warehouse"
+    done = [
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment(folder), capture_output=True, timeout=SAFETY_SECONDS,
+                       text=True, check=True)
+        for _ in range(2)
+    ]  # fmt: skip
+    assert done[0].stdout.startswith("200")
+    assert [f"new warehouse at {folder}" in each.stderr for each in done] == [True, False]
 
 
 def test_the_token_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
