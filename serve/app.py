@@ -72,16 +72,16 @@ def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | 
     # fmt: off
     return [
         # 4byte.directory's API.
-        Route("/api/v1/signatures/", ListResource(SIGNATURES, settings, reader, writer, counts), "GET, POST, HEAD, OPTIONS"),
+        Route("/api/v1/signatures/", ListResource(SIGNATURES, settings, reader, writer, counts, streams), "GET, POST, HEAD, OPTIONS"),
         Route("/api/v1/signatures/{id}/", RowResource(SIGNATURES, reader), "GET, HEAD, OPTIONS"),
-        Route("/api/v1/event-signatures/", ListResource(EVENTS, settings, reader, writer, counts), "GET, POST, HEAD, OPTIONS"),
+        Route("/api/v1/event-signatures/", ListResource(EVENTS, settings, reader, writer, counts, streams), "GET, POST, HEAD, OPTIONS"),
         Route("/api/v1/event-signatures/{id}/", RowResource(EVENTS, reader), "GET, HEAD, OPTIONS"),
         Route("/api/v1/import-abi/", AbiImportResource(settings, writer), "POST, OPTIONS"),
         Route("/api/v1/import-solidity/", SolidityImportResource(settings, writer), "POST, OPTIONS"),
         # Decoding and bulk.
         Route("/api/v1/decode/", DecodeResource(reader), "GET, HEAD, POST"),
-        Route("/api/v1/resolve/", resolve.ResolveResource(settings, reader), "POST"),
-        Route("/api/v1/changes/", changes.ChangesResource(reader), "GET, HEAD"),
+        Route("/api/v1/resolve/", resolve.ResolveResource(settings, reader, streams), "POST"),
+        Route("/api/v1/changes/", changes.ChangesResource(reader, streams), "GET, HEAD"),
         Route("/dumps/", dumps.VersionsResource(versions), "GET, HEAD, OPTIONS"),
         Route("/dumps/{version}/", dumps.VersionResource(versions), "GET, HEAD, OPTIONS"),
         Route("/dumps/{version}/{name}", dumps.CollectionResource(versions, streams), "GET, HEAD"),

@@ -15,11 +15,12 @@ from typing import Final
 import numpy as np
 
 from sigdir.serve.bulk import dumps, resolve
+from sigdir.serve.http import forms
 from sigdir.serve.texts import canonical_text
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.index import checks, names, similar
+from sigdir.warehouse.index import checks, names, search, similar
 from sigdir.warehouse.index.records import render_lines, render_rows
 from sigdir.warehouse.index.segment import Segment
 
@@ -50,15 +51,17 @@ def _search() -> None:
     segment = _segment()
     segment.with_text("uint"), segment.with_hex("0"), segment.like("w*", 1)
     checks.warm()
+    search.warm()
     names.warm()
     similar.warm()
 
 
 STEPS: Final[Mapping[str, Callable[[], None]]] = {
     "grammar": _grammar, "one_text": _one_text, "records": _records, "search": _search, "resolve": resolve.warm,
+    "forms": forms.warm,
 }  # fmt: skip
 """What a request may need."""
-SEPARATE: Final = (("grammar", "one_text"), ("records", "search", "resolve"))
+SEPARATE: Final = (("grammar", "one_text"), ("records", "search", "resolve", "forms"))
 """The steps in two parts that share no kernel, for two processes at the same time: 8 and 7 s."""
 
 

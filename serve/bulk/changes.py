@@ -22,16 +22,19 @@ import orjson
 from sigdir.serve.cursors import InvalidCursor, cursor_at, id_of
 from sigdir.serve.http.errors import field_error
 from sigdir.serve.http.negotiate import NDJSON
+from sigdir.serve.http.streams import StreamLimit
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
-from sigdir.warehouse.index.records import render_records
+from sigdir.warehouse.index.records import records_size, render_records
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 
 DEFAULT_LIMIT = 10_000
 MAX_LIMIT = 50_000
-"""Rows of one answer: about 8 MB of signatures, which the server buffers, so no thread waits for a slow client."""
+"""Rows of one answer: about 8 MB of signatures."""
+MAX_TEXT_BYTES = 8 << 20
+"""Bytes of the texts of one answer, which has fewer rows where they are long."""
 
-_CHUNK_ROWS = 4096
+_CHUNK_ROWS, _CHUNK_BYTES = 4096, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +48,34 @@ class Changes:
     def lines(self) -> Iterator[bytes]:
         """The rows as NDJSON, in chunks."""
         for segment, first, last in self.parts:
-            for start in range(first, last, _CHUNK_ROWS):
-                yield render_records(segment, np.arange(start, min(start + _CHUNK_ROWS, last)))
+            for start, stop in segment.spans(first, last, _CHUNK_ROWS, _CHUNK_BYTES):
+                yield render_records(segment, np.arange(start, stop))
+
+    @property
+    def size(self) -> int:
+        """The most bytes that the lines take."""
+        return sum(records_size(segment, np.arange(first, last)) for segment, first, last in self.parts)
 
 
 def changes(view: View, collection: Collection, after: int, limit: int) -> Changes:
-    """At most ``limit`` rows after the id ``after``, up to the first id below which a row may still appear."""
+    """At most ``limit`` rows after the id ``after``, up to the first id below which a row may still appear.
+
+    Their texts have at most MAX_TEXT_BYTES.
+    """
     parts = []
-    last_id, more = after, False
+    last_id, more, left = after, False, MAX_TEXT_BYTES
     for segment in view.segments[collection]:
         ids = segment.ids[: segment.rows]
         first = int(ids.searchsorted(after, side="right"))
         stable_up_to = int(ids.searchsorted(view.stable_up_to[collection], side="right"))
         last = min(stable_up_to, first + limit)
         if last > first:
+            wanted = last
+            _, last = next(segment.spans(first, last, limit, left))
             parts.append((segment, first, last))
             last_id = int(ids[last - 1])
-            limit -= last - first
+            limit = limit - (last - first) if last == wanted else 0
+            left = max(0, left - int(segment.offsets[last] - segment.offsets[first]))
         more = more or stable_up_to > max(first, last)
     return Changes(tuple(parts), last_id, more)
 
@@ -69,8 +83,8 @@ def changes(view: View, collection: Collection, after: int, limit: int) -> Chang
 class ChangesResource:
     """Lines of JSON: the rows, then a line with the next cursor. An answer without that line is incomplete."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, streams: StreamLimit) -> None:
+        self._reader, self._streams = reader, streams
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         collection = _collection(req)
@@ -80,7 +94,7 @@ class ChangesResource:
         last_line = orjson.dumps({"next": cursor_at(collection, found.last_id), "more": found.more}) + b"\n"
         resp.content_type = NDJSON
         resp.set_header("Cache-Control", "no-cache")
-        resp.stream = chain(found.lines(), [last_line]) if req.method != "HEAD" else ()
+        self._streams.send(req, resp, chain(found.lines(), [last_line]), found.size + len(last_line))
 
     on_head = on_get
 

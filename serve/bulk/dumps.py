@@ -45,6 +45,7 @@ CSV, PARQUET = "text/csv", "application/vnd.apache.parquet"
 _VERSIONS = 100
 """Versions in the list. Older ones can still be fetched by number."""
 
+_CHUNK_BYTES = 1 << 20
 _CHUNK_ROWS = 4096  # their text stays in the processor's cache: a fifth faster than with 8192
 _FOREVER = "public, max-age=31536000, immutable"
 
@@ -213,8 +214,8 @@ def _lines(head: bytes, template: Template, collection: Collection, files: tuple
     yield head
     for file in files:
         for segment in pieces(collection, file.path):
-            for first in range(0, segment.rows, _CHUNK_ROWS):
-                yield template.render(segment, np.arange(first, min(first + _CHUNK_ROWS, segment.rows)))
+            for first, last in segment.spans(0, segment.rows, _CHUNK_ROWS, _CHUNK_BYTES):
+                yield template.render(segment, np.arange(first, last))
 
 
 def _parquet(collection: Collection, files: tuple[DataFile, ...]) -> Iterator[bytes]:

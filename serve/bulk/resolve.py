@@ -2,9 +2,9 @@
 
 The lines come as NDJSON, or as one JSON list where the client asks for that.
 
-All hashes of a request are looked up together, segment by segment, and then written by compiled kernels, some
-thousand lines at a time: no Python runs for a single hash. A request holds its body, 60 bytes a hash and one piece
-of the answer, so its memory is bounded.
+All hashes of a request are looked up together, segment by segment, and then written by compiled kernels, a
+megabyte at a time: no Python runs for a single hash. A request holds its body, 60 bytes a hash and one piece
+of the answer, so its memory is bounded. So is its time: the length of an answer is known before it is written.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from sigdir.serve.http.bodies import read_body
 from sigdir.serve.http.errors import HttpError, detail
 from sigdir.serve.http.negotiate import JSON, NDJSON, is_list_wanted
 from sigdir.serve.http.query_string import format_of
+from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.kernels import kernel
@@ -36,13 +37,15 @@ from sigdir.warehouse.snapshot import Snapshot
 Array = npt.NDArray[Any]
 
 MAX_HASHES = 100_000
+MAX_ANSWER = 32 << 20
+"""Bytes of an answer. Known hashes take 100 each. One long text, asked for again and again, could take a gigabyte."""
 
 _WIDTHS = np.array([collection.hash_bytes for collection in COLLECTIONS], np.int64)
 _NEITHER = len(COLLECTIONS)
 """The kind of an item that is no hash. The kind of a hash is the place of its collection in COLLECTIONS."""
 
 _MAX_ECHO = 80  # bytes of a malformed hash that its line repeats
-_PIECE = 16_384  # hashes and texts of a piece of the answer, more only where one hash has more
+_PIECE = 1 << 20  # bytes of a piece of the answer, more only where one hash has more
 
 _BEGIN = fixed('{"hash":"')
 _TEXTS = fixed('","texts":[')
@@ -54,18 +57,18 @@ _FRAME = 96  # bytes of a line without its hash and texts
 class ResolveResource:
     """Up to MAX_HASHES hashes as a JSON list, as lines of JSON or as plain lines; the answer is lines or a list."""
 
-    def __init__(self, settings: Settings, reader: Reader) -> None:
+    def __init__(self, settings: Settings, reader: Reader, streams: StreamLimit) -> None:
         self._max_body = settings.max_import_body
-        self._reader = reader
+        self._reader, self._streams = reader, streams
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         is_list = is_list_wanted(req.env.get("HTTP_ACCEPT", ""), format_of(req.query_string))
         body = read_body(req, self._max_body)
         hashes = Hashes.of(body, req.content_type or "")
-        lines = resolved(self._reader.current(), hashes)
+        found = Found.of(self._reader.current(), hashes)
         resp.set_header("Vary", "Accept")
         resp.content_type = JSON if is_list else NDJSON
-        resp.stream = as_list(lines) if is_list else lines
+        self._streams.send(req, resp, as_list(found.lines()) if is_list else found.lines(), found.size)
 
 
 # Reading.
@@ -219,7 +222,7 @@ def _understand(data: Array, starts: Array, ends: Array, kinds: Array, digests: 
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Candidates:
     """Candidate rows of a segment: those of the hash number ``wanted[n]`` are ``order[first[n]:last[n]]``."""
 
     segment: Segment
@@ -229,27 +232,65 @@ class _Found:
     last: Array
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a view has for the hashes of a request. ``ends[n]`` is the most bytes that the first ``n + 1`` lines take."""
+
+    hashes: Hashes
+    parts: list[_Candidates]
+    ends: Array
+
+    @classmethod
+    def of(cls, view: View, hashes: Hashes) -> Found:
+        """Look the hashes up; raises HttpError, 413, if the answer could be longer than MAX_ANSWER."""
+        parts = []
+        echoes = 6 * np.minimum(hashes.ends - hashes.starts, _MAX_ECHO)
+        sizes = np.where(hashes.kinds == _NEITHER, echoes, 2 * _WIDTHS.max()) + _FRAME
+        for kind, collection in enumerate(COLLECTIONS):
+            wanted = np.flatnonzero(hashes.kinds == kind)
+            # Sorted, neighbours take the same branches: a look-up takes a third of the time.
+            prefixes = np.ascontiguousarray(hashes.digests[wanted, :4]).view(">u4").reshape(-1)
+            rising = np.argsort(prefixes)
+            prefixes, first, last = prefixes[rising].astype(np.uint32), np.empty_like(wanted), np.empty_like(wanted)
+            for segment in view.segments[collection] if len(wanted) else ():
+                order, first[rising], last[rising] = segment.with_prefixes(prefixes)
+                some = last > first
+                if some.any():
+                    part = _Candidates(segment, wanted[some], order, first[some], last[some])
+                    parts.append(part)
+                    sizes[part.wanted] += _bytes_of_texts(part.order, part.first, part.last, segment.offsets)
+        found = cls(hashes, parts, np.cumsum(sizes))
+        if found.size > MAX_ANSWER:
+            raise detail(
+                413, f"The texts of these hashes could take more than {MAX_ANSWER} bytes; ask for fewer at once."
+            )
+        return found
+
+    @property
+    def size(self) -> int:
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines of the answer, in pieces. The standard's text of a hash is the first, the others are oldest first."""
+        cuts = np.searchsorted(self.ends, np.arange(_PIECE, self.size, _PIECE), side="right").tolist()
+        for start, stop in pairwise(sorted({0, *cuts, len(self.ends)})):
+            yield _piece(self.hashes, self.parts, start, stop)
+
+
 def resolved(view: View, hashes: Hashes) -> Iterator[bytes]:
-    """The lines of the answer, in pieces. The standard's text of a hash is the first, the others are oldest first."""
-    found = []
-    weights = np.ones(len(hashes.kinds), np.int64)
-    for kind, collection in enumerate(COLLECTIONS):
-        wanted = np.flatnonzero(hashes.kinds == kind)
-        # Sorted, neighbours take the same branches: a look-up takes a third of the time.
-        prefixes = np.ascontiguousarray(hashes.digests[wanted, :4]).view(">u4").reshape(-1)
-        rising = np.argsort(prefixes)
-        prefixes, first, last = prefixes[rising].astype(np.uint32), np.empty_like(wanted), np.empty_like(wanted)
-        for segment in view.segments[collection] if len(wanted) else ():
-            order, first[rising], last[rising] = segment.with_prefixes(prefixes)
-            some = last > first
-            if some.any():
-                found.append(_Found(segment, wanted[some], order, first[some], last[some]))
-                weights[wanted[some]] += last[some] - first[some]
-    ends = np.cumsum(weights)
-    total = int(ends[-1]) if len(ends) else 0
-    cuts = np.searchsorted(ends, np.arange(_PIECE, total, _PIECE), side="right").tolist()
-    for start, stop in pairwise(sorted({0, *cuts, len(ends)})):
-        yield _piece(hashes, found, start, stop)
+    """The lines of the answer, in pieces; raises HttpError, 413."""
+    return Found.of(view, hashes).lines()
+
+
+@kernel(nogil=True)
+def _bytes_of_texts(order: Array, first: Array, last: Array, offsets: Array) -> Array:
+    """For each range of ``order``, the bytes of its rows' texts, each with its quotes and a comma."""
+    sizes = np.zeros(len(first), np.int64)
+    for n in range(len(first)):
+        for k in range(first[n], last[n]):
+            row = np.int64(order[k] & np.uint64(0xFFFF_FFFF))
+            sizes[n] += 3 + offsets[row + 1] - offsets[row]
+    return sizes
 
 
 def as_list(lines: Iterator[bytes]) -> Iterator[bytes]:
@@ -261,7 +302,7 @@ def as_list(lines: Iterator[bytes]) -> Iterator[bytes]:
     yield b"[]\n" if start == b"[" else b"]\n"
 
 
-def _piece(hashes: Hashes, found: list[_Found], first: int, last: int) -> bytes:
+def _piece(hashes: Hashes, found: list[_Candidates], first: int, last: int) -> bytes:
     """The lines ``first`` up to ``last``, exclusive."""
     wanted, starts, pools = [NO_ROWS], [NO_ROWS], [_NOTHING]
     pooled = 0

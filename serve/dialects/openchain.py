@@ -17,7 +17,6 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import falcon
-import numpy as np
 
 from sigdir.serve.http import bodies
 from sigdir.serve.http.conditional import lookup_caching, not_modified, strong, token_of, weak
@@ -42,6 +41,7 @@ KINDS: Mapping[str, Collection] = {"function": SIGNATURES, "event": EVENT_SIGNAT
 
 # The server takes 64 KiB of headers. This leaves room for 5,500 selectors in the request line.
 _MAX_QUERY_BYTES = 61_440
+_MAX_LOOKUP_BYTES = 8 << 20
 _HASH = re.compile(r"0x(?:[0-9a-fA-F]{8}|[0-9a-fA-F]{64})")
 
 _PATTERN = re.compile(r"[a-zA-Z0-9$_()\[\],*?]+")
@@ -96,10 +96,15 @@ class LookupResource(_Resource):
 def _look_up(
     view: View, req: falcon.Request, resp: falcon.Response, values: Mapping[str, list[str]], filter: bool
 ) -> None:
-    result = {
-        kind: {hash: _names(view, collection, hash, filter) for hash in _hashes(values.get(kind, []))}
-        for kind, collection in KINDS.items()
-    }
+    size = 0
+    result: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for kind, collection in KINDS.items():
+        result[kind] = {}
+        for hash in _hashes(values.get(kind, [])):
+            names = result[kind][hash] = _names(view, collection, hash, filter)
+            size += sum(len(name["name"]) for name in names)
+            if size > _MAX_LOOKUP_BYTES:  # one hash can be spelled in a hundred ways
+                raise detail(413, f"The texts of these hashes have more than {_MAX_LOOKUP_BYTES} bytes; ask for fewer.")
     body = json_bytes({"ok": True, "result": result})
     lists = [names for by_hash in result.values() for names in by_hash.values()]
     caching = lookup_caching(found=bool(lists) and all(lists))
@@ -308,14 +313,5 @@ def _chunks(view: View) -> Iterator[bytes]:
     """The lines of a view, about a megabyte at a time."""
     for collection in KINDS.values():
         for segment in view.segments[collection]:
-            first = 0
-            while first < segment.rows:
-                last = _end(segment, first)
+            for first, last in segment.spans(0, segment.rows, _CHUNK_ROWS, _CHUNK_BYTES):
                 yield render_lines(segment, first, last)
-                first = last
-
-
-def _end(segment: Segment, first: int) -> int:
-    """The row after the last of a chunk, which has at least one row."""
-    full = int(np.searchsorted(segment.offsets[: segment.rows + 1], segment.offsets[first] + _CHUNK_BYTES))
-    return min(segment.rows, max(first + 1, full), first + _CHUNK_ROWS)

@@ -6,12 +6,12 @@ import io
 import json
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl
 
 import falcon
 from falcon.media import MultipartFormHandler
 
 from sigdir.serve.http.errors import detail, field_error
+from sigdir.serve.http.forms import pairs_of_form
 
 _MAX_FIELDS = 1000
 _MAX_VALUES = 1 << 20
@@ -81,13 +81,9 @@ def _json(body: bytes, _: str) -> dict[str, Any]:
 
 
 def _form(body: bytes, _: str) -> dict[str, Any]:
-    try:
-        pairs = parse_qsl(
-            body.decode("utf-8", "replace"), keep_blank_values=True, errors="replace", max_num_fields=_MAX_FIELDS
-        )
-    except ValueError as error:
-        raise detail(400, f"Form parse error - {error}") from None
-    return dict(pairs)
+    if body.count(b"&") >= _MAX_FIELDS:
+        raise detail(400, "Form parse error - Max number of fields exceeded")
+    return dict(pairs_of_form(body))
 
 
 def _multipart(body: bytes, content_type: str) -> dict[str, Any]:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
+import falcon
+
 from sigdir.serve.http.errors import unavailable
+
+WHOLE_BYTES = 1 << 20
+"""The longest answer that is put together in memory; a longer one is a stream."""
 
 
 class StreamLimit:
-    """Permits for streaming answers: a client that reads slowly holds a thread of the worker.
+    """Permits for streaming answers: on waitress a client that reads slowly holds a thread of the worker.
 
-    One object serves all streaming routes. It has half of the threads, so slow clients leave the other half
-    to short requests.
+    One object serves all streaming routes, on both servers. It has half of the threads, so slow clients leave the
+    other half to short requests.
     """
 
     def __init__(self, threads: int) -> None:
@@ -23,6 +28,15 @@ class StreamLimit:
         if not self._permits.acquire(blocking=False):
             raise unavailable("Too many downloads at once.")
         return Stream(self._permits, chunks)
+
+    def send(self, req: falcon.Request, resp: falcon.Response, chunks: Iterator[bytes], size: int) -> None:
+        """Answer with chunks of ``size`` bytes or fewer: whole, or from WHOLE_BYTES on as a stream. Raises as ``stream``."""
+        if req.method == "HEAD":
+            resp.stream = ()
+        elif size <= WHOLE_BYTES:
+            resp.data = b"".join(chunks)
+        else:
+            resp.stream = self.stream(chunks)
 
 
 class Stream:

@@ -3,36 +3,62 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 from urllib.parse import quote_plus
 
+import numpy.typing as npt
 import orjson
 
 from sigdir.serve.cursors import cursor_at, id_of
-from sigdir.serve.lists.query import Query, positive
+from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, Query, positive
 from sigdir.serve.lists.selection import Selection, selections_of
 from sigdir.signatures.collections import Collection
-from sigdir.warehouse.index.records import render_rows
+from sigdir.warehouse.index.records import records_size, render_rows
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
+
+Array = npt.NDArray[Any]
 
 
 class InvalidPage(Exception):
     """The page is not a number, not positive, or past the end."""
 
 
+_CHUNK_ROWS = 16  # a megabyte, where each text has 64 KiB
+
+
 @dataclass(slots=True)
 class Page:
-    """A page of a list. ``records`` are JSON, joined by commas; a link is None at either end."""
+    """A page of a list. ``parts`` are its rows, segment by segment; a link is None at either end."""
 
     count: int
     next: str | None
     previous: str | None
-    records: bytes
+    parts: list[tuple[Segment, Array]]
 
     def body(self) -> bytes:
-        return b'{"count":%d,"next":%s,"previous":%s,"results":[%s]}' % (
-            self.count, _json_link(self.next), _json_link(self.previous), self.records,
+        return b"%s%s]}" % (self._head(), b",".join(render_rows(segment, rows) for segment, rows in self.parts))
+
+    def is_longer_than(self, size: int) -> bool:
+        """Whether the page has more than 100 rows and may have more than ``size`` bytes, because of long texts."""
+        rows = sum(len(rows) for _, rows in self.parts)
+        return rows > DEFAULT_PAGE_SIZE and sum(records_size(*part) for part in self.parts) > size
+
+    def chunks(self) -> Iterator[bytes]:
+        """The body in chunks of a megabyte at most."""
+        start = self._head()
+        for segment, rows in self.parts:
+            for first in range(0, len(rows), _CHUNK_ROWS):
+                yield start + render_rows(segment, rows[first : first + _CHUNK_ROWS])
+                start = b","
+        yield b"]}"
+
+    def _head(self) -> bytes:
+        return b'{"count":%d,"next":%s,"previous":%s,"results":[' % (
+            self.count, _json_link(self.next), _json_link(self.previous),
         )  # fmt: skip
 
 
@@ -55,7 +81,7 @@ def page_of(view: View, collection: Collection, query: Query, url: str) -> Page:
         count,
         link(url, query.pairs, number + 1) if number < pages else None,
         link(url, query.pairs, number - 1) if number > 1 else None,
-        _records(selections, (number - 1) * size, size, query.oldest_first),
+        _rows(selections, (number - 1) * size, size, query.oldest_first),
     )
 
 
@@ -102,7 +128,7 @@ def _page_after(selections: list[Selection], collection: Collection, query: Quer
     if end < count:
         last_id = _id_at(selections, end - 1 if query.oldest_first else count - end)
         following = _link_with(url, query.pairs, "cursor", cursor_at(collection, last_id))
-    return Page(count, following, None, _records(selections, start, query.page_size, query.oldest_first))
+    return Page(count, following, None, _rows(selections, start, query.page_size, query.oldest_first))
 
 
 def _id_at(selections: list[Selection], place: int) -> int:
@@ -114,8 +140,8 @@ def _id_at(selections: list[Selection], place: int) -> int:
     raise IndexError(place)
 
 
-def _records(selections: list[Selection], start: int, size: int, oldest_first: bool) -> bytes:
-    """The records of the places ``start`` up to ``start + size`` of all selections, joined by commas."""
+def _rows(selections: list[Selection], start: int, size: int, oldest_first: bool) -> list[tuple[Segment, Array]]:
+    """The rows at the places ``start`` up to ``start + size`` of all selections."""
     parts = []
     for selection in selections if oldest_first else reversed(selections):
         count = selection.count
@@ -124,12 +150,12 @@ def _records(selections: list[Selection], start: int, size: int, oldest_first: b
             continue
         stop = min(count, start + size)
         rows = selection.oldest(start, stop) if oldest_first else selection.newest(start, stop)
-        parts.append(render_rows(selection.segment, rows))
+        parts.append((selection.segment, rows))
         size -= stop - start
         start = 0
         if not size:
             break
-    return b",".join(parts)
+    return parts
 
 
 def link(url: str, pairs: tuple[tuple[str, str], ...], number: int) -> str:

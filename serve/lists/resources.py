@@ -10,9 +10,11 @@ from sigdir.serve.cursors import InvalidCursor
 from sigdir.serve.http import bodies, options
 from sigdir.serve.http.conditional import is_current, lookup_caching, not_modified, set_validators, token_of
 from sigdir.serve.http.errors import detail, field_error, not_found, reject
+from sigdir.serve.http.negotiate import HTML, JSON
 from sigdir.serve.http.page_cache import PageCache
-from sigdir.serve.lists.paging import InvalidPage, check_page, page_of
-from sigdir.serve.lists.query import Query, parse
+from sigdir.serve.http.streams import WHOLE_BYTES, StreamLimit
+from sigdir.serve.lists.paging import InvalidPage, Page, check_page, page_of
+from sigdir.serve.lists.query import FAR, Query, parse
 from sigdir.serve.lists.selection import needs_scan
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.settings import Settings
@@ -45,9 +47,10 @@ class ListResource:
     stores = True
 
     def __init__(
-        self, collection: Collection, settings: Settings, reader: Reader, writer: Writer, counts: Counts
-    ) -> None:
-        self._collection, self._settings = collection, settings
+        self, collection: Collection, settings: Settings, reader: Reader, writer: Writer, counts: Counts,
+        streams: StreamLimit,
+    ) -> None:  # fmt: skip
+        self._collection, self._settings, self._streams = collection, settings, streams
         self._reader, self._writer = reader, writer
         self._cache = PageCache(_CACHE_BYTES, counts.count_cached)
 
@@ -70,6 +73,9 @@ class ListResource:
     def _look_up(self, req: falcon.Request, resp: falcon.Response, view: View, query: Query) -> None:
         """The rows of whole hashes. The ETag changes only when these rows do."""
         page = page_of(view, self._collection, query, self._address(req))
+        if page.is_longer_than(WHOLE_BYTES):
+            self._send_long(req, resp, view, page)
+            return
         body = page.body()
         if not not_modified(req, resp, etag(req, token_of(body)), lookup_caching(found=page.count > 0)):
             answer(req, resp, body)
@@ -81,28 +87,42 @@ class ListResource:
             check_page(view, self._collection, query)
         else:
             page = self._page(view, query, self._address(req), req.query_string)
+        if isinstance(page, Page):
+            self._send_long(req, resp, view, page)
+            return
         set_validators(resp, tag)
         if page is None:
             resp.status = falcon.HTTP_304
         else:
             answer(req, resp, page)
 
+    def _send_long(self, req: falcon.Request, resp: falcon.Response, view: View, page: Page) -> None:
+        """Stream a page that is long because of its texts; raises HttpError: 503, or 413 where HTML is wanted."""
+        if req.context.kind == HTML:
+            raise detail(413, "This page is too long to show. Ask for fewer rows with page_size, or for JSON.")
+        self._streams.send(req, resp, page.chunks(), FAR)
+        resp.content_type = JSON
+        set_validators(resp, etag(req, view.token))
+
     def _address(self, req: falcon.Request) -> str:
         return base_url(req, self._settings) + req.path
 
-    def _page(self, view: View, query: Query, url: str, query_string: str) -> bytes:
+    def _page(self, view: View, query: Query, url: str, query_string: str) -> bytes | Page:
         """Render a page, or take it from the cache, which has page 1 and the pages that need a scan.
 
-        Every other page is cheaper to render than to keep.
+        Every other page is cheaper to render than to keep. A long page is not rendered.
         """
-        if not (needs_scan(query.filter, self._collection) or (query.filter is None and query.page == "1")):
-            return page_of(view, self._collection, query, url).body()
+        is_kept = needs_scan(query.filter, self._collection) or (query.filter is None and query.page == "1")
         address = f"{url}?{query_string}"
-        page = self._cache.get(view.token, address)
-        if page is None:
-            page = page_of(view, self._collection, query, url).body()
-            self._cache.put(view.token, address, page)
-        return page
+        body = self._cache.get(view.token, address) if is_kept else None
+        if body is None:
+            page = page_of(view, self._collection, query, url)
+            if page.is_longer_than(WHOLE_BYTES):
+                return page
+            body = page.body()
+            if is_kept:
+                self._cache.put(view.token, address, body)
+        return body
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         fields = bodies.fields_of(req, self._settings.max_body)

@@ -33,7 +33,6 @@ from sigdir.warehouse.paths import Paths, existing
 from sigdir.warehouse.staging import make_warehouse
 
 _STOP_SECONDS = 15.0
-_FAILED = 2  # the exit status of a worker that has said why it cannot serve
 _RESTART_SECONDS = 0.5
 _POLL_SECONDS = 0.1
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
@@ -243,7 +242,7 @@ def _keep(
             is_starting = is_starting and starting()
             time.sleep(_POLL_SECONDS)
             ended = [place for place, child in enumerate(children) if child.poll() is not None]
-            if is_starting and any(children[place].returncode == _FAILED for place in ended) and checked:
+            if is_starting and any(children[place].returncode == WORKER_ERROR for place in ended) and checked:
                 raise StartError("no worker can serve")
             if is_starting and not checked and (ended or time.monotonic() - began > _CHECK_SECONDS):
                 check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 import falcon.testing
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sigdir.serve.app import create_app
@@ -219,6 +220,50 @@ def test_search_is_the_pattern_of_the_whole_text(pattern: str, found: list[str],
     wanted = re.compile("".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in pattern))
     expected = [row for row, text in enumerate(found) if wanted.fullmatch(text)]
     assert segment.like(pattern, limit).tolist() == expected[:limit]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from(["*", "?", "?" * 9, "a", "b", "ab" * 30, "a" * 64]), max_size=12).map("".join), st.data()
+)
+def test_patterns_of_any_length_are_regular_expressions(pattern: str, data: st.DataObject) -> None:
+    """Patterns with more states than a word of the automaton has bits, and texts that fit them or almost."""
+    runs = {"*": st.sampled_from(["", "a", "ba" * 40]), "?": st.sampled_from("ab")}
+    fitting = data.draw(st.tuples(*(runs.get(character, st.just(character)) for character in pattern)).map("".join))
+    found = [fitting, fitting[1:], fitting + "b", "a" + fitting, fitting.replace("b", "a", 1)]
+    segment = segment_of([Row(number, number, text, b"\0\0\0\0") for number, text in enumerate(found, 1)])
+    assert segment.like(pattern, 9).tolist() == [row for row, text in enumerate(found) if _fits(pattern, text)]
+
+
+def _fits(pattern: str, text: str) -> bool:
+    """Whether a pattern fits, by the places in it that each character leads to. re takes minutes for some patterns."""
+    places = _after_stars(pattern, {0})
+    for character in text:
+        led = {at + 1 for at in places if pattern[at : at + 1] in (character, "?")}
+        places = _after_stars(pattern, led | {at for at in places if pattern[at : at + 1] == "*"})
+    return len(pattern) in places
+
+
+def _after_stars(pattern: str, places: set[int]) -> set[int]:
+    for at in range(len(pattern)):
+        if at in places and pattern[at] == "*":
+            places.add(at + 1)
+    return places
+
+
+def test_the_work_of_a_pattern_is_bounded() -> None:
+    """13 MB of one letter, and patterns of 250 characters that almost fit at each place: seconds each, if tried there."""
+    segment = segment_of([Row(number, number, "a" * 65_000, b"abcd") for number in range(1, 201)])
+    segment.like("*w?rm*", 1)
+    began = time.process_time()
+    for pattern in (
+        "*" + "a?" * 123 + "e*",
+        "*" + "a" * 100 + "?" * 100 + "e*",
+        "*a*?" * 30 + "*Z",
+        "*" + "?a" * 124 + "b",
+    ):
+        assert segment.like(pattern, 1).tolist() == []
+    assert time.process_time() - began < 4
 
 
 # Import.

@@ -109,7 +109,7 @@ def questions(rows: dict[str, list[Row]], count: int) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("count", [1, 50, 40_000])
+@pytest.mark.parametrize("count", [1, 50, 10_000])
 def test_every_hash_is_answered_as_a_dictionary_would(view: View, rows: dict[str, list[Row]], count: int) -> None:
     """In order, repeated ones too, in as many pieces as it takes."""
     sent = questions(rows, count)
@@ -118,7 +118,7 @@ def test_every_hash_is_answered_as_a_dictionary_would(view: View, rows: dict[str
     assert lines == [known[one] for one in sent]
 
 
-@pytest.mark.parametrize("count", [0, 1, 50, 40_000])
+@pytest.mark.parametrize("count", [0, 1, 50, 10_000])
 def test_a_list_has_the_results_of_the_lines(view: View, rows: dict[str, list[Row]], count: int) -> None:
     body = "\n".join([*questions(rows, count), "zz"][: count or 0]).encode()
     assert json.loads(b"".join(as_list(resolved(view, Hashes.of(body, ""))))) == answer(view, body)
@@ -158,6 +158,18 @@ def test_a_hash_that_many_texts_have_is_answered_whole_and_in_bounded_pieces(vie
     lines = b"".join(pieces).splitlines()
     assert len(lines) == 10_000
     assert {json.loads(line)["texts"][99] for line in lines} == {"f100()"}
+
+
+def test_the_length_of_an_answer_is_bounded() -> None:
+    """A text of 64 KiB, asked for again and again, is refused before it is written; a few times it comes in pieces."""
+    row = Row(1, 1, "a" * 65_000 + "()", b"\0\0\0\1")
+    view = View(Snapshot(), {SIGNATURES: (segment_of([row], by_hash=True),), EVENT_SIGNATURES: ()}, "", b"")
+    with pytest.raises(HttpError) as refused:
+        resolved(view, Hashes.of(b"00000001\n" * 16_000, ""))
+    assert refused.value.status == 413
+    pieces = list(resolved(view, Hashes.of(b"00000001\n" * 500, "")))
+    assert max(map(len, pieces)) < 1.1 * (1 << 20)
+    assert b"".join(pieces).count(b"aa()") == 500
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH
     ("path", "query", "quick"),
     [
         (SIGNATURES_PATH, "", True),
-        (SIGNATURES_PATH, "page=7&ordering=created_at&page_size=1000", True),
+        (SIGNATURES_PATH, "page=7&ordering=created_at&page_size=100", True),
         (SIGNATURES_PATH, "hex_signature=0xa9059cbb", True),
         (SIGNATURES_PATH, "hex_signature=0xa9059c", False),
         (EVENTS_PATH, "hex_signature=0xa9059cbb", False),
@@ -22,6 +22,7 @@ from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH
         (SIGNATURES_PATH, "created_at__gt=2020-01-01T00:00:00", True),
         (SIGNATURES_PATH, "page=1&" * 40, False),
         ("/api/v1/resolve/", "", False),
+        (SIGNATURES_PATH, "page_size=101", False),
         (SIGNATURES_PATH + "12/", "", False),
     ],
 )

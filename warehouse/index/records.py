@@ -25,6 +25,8 @@ RECORD: Final = (
 
 _RECORDS, _RECORD_LINES, _HASH_LINES = Template(RECORD + ","), Template(RECORD + "\n"), Template("0x{hash},{text}\n")
 
+_RECORD_FRAME = len(RECORD) + 40
+
 LINE_FRAME = len("0x,\n")
 """Bytes of a line ``0x<hash>,<text>`` without its text and the digits of its hash."""
 
@@ -58,6 +60,17 @@ def render_rows(segment: Segment, rows: Array) -> bytes:
 def render_records(segment: Segment, rows: Array) -> bytes:
     """The same as NDJSON."""
     return _RECORD_LINES.render(segment, rows)
+
+
+def records_size(segment: Segment, rows: Array) -> int:
+    """The most bytes that the records of rows take, which rise or fall; their texts are canonical, so need no escape."""
+    if not len(rows):
+        return 0
+    low, high = sorted((int(rows[0]), int(rows[-1])))
+    offsets = segment.offsets
+    is_run = high - low + 1 == len(rows)  # as of most pages: two look-ups, and not one a row
+    text = offsets[high + 1] - offsets[low] if is_run else (offsets[rows + 1] - offsets[rows]).sum()
+    return int(text) + len(rows) * (_RECORD_FRAME + 4 * int(segment.hash.shape[1]))
 
 
 def render_lines(segment: Segment, first: int, last: int) -> bytes:

@@ -15,6 +15,8 @@ from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.parquet import naming
 
 _PIECE_ROWS = 1 << 14
+_ORDINARY_GROUP_BYTES = 16 << 20
+_PIECE_ROWS_OF_LONG_TEXTS = 1 << 8  # 16 MB, where each text has 64 KiB
 _COLUMNS = ("id", "created_at", "text_signature", "hash")
 
 
@@ -22,7 +24,10 @@ def batches(file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Some columns of a data file, oldest rows first, the pages' checksums checked; raises UnreadableWarehouse."""
     # By default pyarrow reads the whole file before the first row: 76 MB of memory instead of 3.
     with naming(file), pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False) as parquet:
-        yield from parquet.iter_batches(_PIECE_ROWS, columns=list(columns), use_threads=False)
+        for group in range(parquet.num_row_groups):
+            size = parquet.metadata.row_group(group).total_byte_size
+            rows = _PIECE_ROWS if size <= _ORDINARY_GROUP_BYTES else _PIECE_ROWS_OF_LONG_TEXTS
+            yield from parquet.iter_batches(rows, [group], columns=list(columns), use_threads=False)
 
 
 def pieces(collection: Collection, file: Path) -> Iterator[Segment]:

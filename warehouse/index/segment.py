@@ -7,7 +7,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +55,19 @@ class Segment:
 
     def text_at(self, row: int) -> str:
         return self.text[self.offsets[row] : self.offsets[row + 1]].tobytes().decode()
+
+    def spans(self, first: int, last: int, most_rows: int, most_bytes: int) -> Iterator[tuple[int, int]]:
+        """The rows ``first`` up to ``last`` in half-open ranges of at most so many rows and bytes of text.
+
+        A text longer than ``most_bytes`` has a range of its own.
+        """
+        while first < last:
+            end = (
+                int(np.searchsorted(self.offsets[: self.rows + 1], self.offsets[first] + most_bytes, side="right")) - 1
+            )
+            stop = min(last, first + most_rows, max(first + 1, end))
+            yield first, stop
+            first = stop
 
     def row_of_id(self, id: int) -> int | None:
         row = int(np.searchsorted(self.ids[: self.rows], id))

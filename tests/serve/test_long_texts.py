@@ -1,0 +1,128 @@
+"""Rows with texts of 64 KiB, the longest there are: what a request costs is bounded in bytes, on both servers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import import_files
+from tests.serve.support import SIGNATURES_PATH, Server, by, get, request, selector, serving, until
+from tests.serve.test_hostile import connected, head
+
+TEXTS = [f"{'a' * 65_000}{number}()" for number in range(160)]
+LIST = f"{SIGNATURES_PATH}?page_size=200"
+RESOLVE_PATH = "/api/v1/resolve/"
+PERMITS = 4
+"""Streams of the one worker: half of its threads."""
+
+
+@pytest.fixture(scope="module", params=["waitress", "granian"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One worker over 160 texts, of 10 MB together, in two files."""
+    folder = tmp_path_factory.mktemp(request.param)
+    for part in (TEXTS[:100], TEXTS[100:]):
+        (folder / "texts.txt").write_text("\n".join(part))
+        import_files([folder / "texts.txt"], folder / "warehouse")
+    with serving(folder / "warehouse", *by(request.param), workers=1) as running:
+        yield running
+        assert running.errors() == []
+
+
+def test_a_long_page_is_streamed_whole(server: Server) -> None:
+    """Its rows are those of short pages, in order; it has the state's ETag, and none of it is lost."""
+    answer = get(server.port, LIST)
+    page = answer.json()
+    assert (answer.status, page["count"], page["next"]) == (200, 160, None)
+    short = [get(server.port, f"{SIGNATURES_PATH}?page_size=80&page={number}") for number in (1, 2)]
+    assert page["results"] == [row for each in short for row in each.json()["results"]]
+    assert [row["text_signature"] for row in page["results"]] == TEXTS[::-1]
+    assert answer.header("ETag") == short[0].header("ETag")
+    assert get(server.port, LIST, {"If-None-Match": answer.header("ETag")}).status == 304
+    head_answer = request(server.port, "HEAD", LIST)
+    assert (head_answer.status, head_answer.body) == (200, b"")
+    hashes = ",".join(map(selector, TEXTS))
+    found = get(server.port, f"{LIST}&hex_signature__in={hashes}").json()
+    assert found["results"] == page["results"]
+
+
+def test_a_long_page_is_not_shown_as_html(server: Server) -> None:
+    """A browser gets 413 and what to do; pages of a hundred rows are shown."""
+    answer = get(server.port, LIST, {"Accept": "text/html"})
+    assert (answer.status, b"fewer rows" in answer.body) == (413, True)
+    assert get(server.port, f"{SIGNATURES_PATH}?page_size=20", {"Accept": "text/html"}).status == 200
+
+
+def test_an_answer_of_the_feed_is_bounded_in_bytes(server: Server) -> None:
+    """It has fewer rows than asked for, says that there are more, and its cursor goes on behind the last one."""
+    texts, cursor, more, answers = [], "", True, 0
+    while more:
+        answer = get(server.port, f"/api/v1/changes/?limit=50000&after={cursor}")
+        assert len(answer.body) < 9_000_000
+        *rows, last = map(json.loads, answer.body.splitlines())
+        texts += [row["text_signature"] for row in rows]
+        cursor, more, answers = last["next"], last["more"], answers + 1
+    assert (texts, answers) == (TEXTS, 2)
+
+
+def test_many_hashes_of_long_texts_are_refused(server: Server) -> None:
+    """By both look-ups of many hashes; fewer of them are answered."""
+    hashes = list(map(selector, TEXTS))
+    body = "\n".join(hashes * 100).encode()
+    assert request(server.port, "POST", RESOLVE_PATH, body).status == 413
+    lookup = "/signature-database/v1/lookup?function="
+    answer = get(server.port, lookup + ",".join(hashes))
+    assert (answer.status, answer.json()["ok"]) == (413, False)
+    assert get(server.port, lookup + ",".join(hashes[:9])).status == 200
+
+
+def test_dumps_are_whole(server: Server) -> None:
+    """Lines are written a megabyte at a time, and the files read so too."""
+    lines = get(server.port, "/dumps/latest/signatures.ndjson", {"Accept": "*/*"})
+    while lines.status == 302:
+        lines = get(server.port, lines.header("Location"))
+    assert [json.loads(line)["text_signature"] for line in lines.body.splitlines()] == TEXTS
+    export = get(server.port, "/signature-database/v1/export")
+    assert [line.partition(b",")[2].decode() for line in export.body.splitlines()] == TEXTS
+
+
+def test_streams_that_nobody_reads_use_up_one_number_of_permits(server: Server) -> None:
+    """Pages, resolved hashes, dumps and exports share it; all else is answered. A refusal counts as 503, and a permit is
+    free again when its client hangs up."""
+    body = "\n".join(map(selector, TEXTS * 3)).encode()
+    resolve = head("POST", RESOLVE_PATH, "Content-Type: text/plain", f"Content-Length: {len(body)}") + body
+    asked = [
+        head("GET", LIST), resolve, head("GET", "/dumps/1/signatures.ndjson"), head("GET", "/signature-database/v1/export"),
+    ]  # fmt: skip
+    unread = [connected(server.port, message) for message in asked]
+    connections = [each.__enter__() for each in unread]
+    try:
+        for connection in connections:
+            assert connection.recv(17) == b"HTTP/1.1 200 OK\r\n"
+        for path in (LIST, "/dumps/1/signatures.csv"):
+            refused = get(server.port, path)
+            assert (refused.status, "Retry-After" in refused.headers) == (503, True)
+        assert get(server.port, f"{SIGNATURES_PATH}?page_size=1").status == 200
+        assert b'route="/dumps/{version}/{name}",status="503"} 1.0' in get(server.port, "/metrics").body
+    finally:
+        for each in unread:
+            each.__exit__(None, None, None)
+    assert until(lambda: get(server.port, LIST).status == 200, "a permit")
+
+
+def test_readers_of_a_data_file_that_read_nothing_stop_nobody(server: Server) -> None:
+    """A hundred of them: a file needs neither a thread nor a permit."""
+    files = get(server.port, "/dumps/").json()["latest"]["files"]
+    message = head("GET", files[0]["url"])
+    unread = [connected(server.port, message) for _ in range(100)]
+    for each in unread:
+        each.__enter__()
+    try:
+        for _ in range(20):
+            assert get(server.port, f"{SIGNATURES_PATH}?page_size=1").status == 200
+        assert get(server.port, LIST).status == 200
+        assert len(get(server.port, files[0]["url"]).body) == files[0]["bytes"]
+    finally:
+        for each in unread:
+            each.__exit__(None, None, None)
