@@ -346,6 +346,18 @@ def test_a_worker_ends_with_its_supervisor(tmp_path: Path, server: str) -> None:
         assert worker.wait(SAFETY_SECONDS) != 0
 
 
+def test_idle_connections_make_room(tmp_path: Path) -> None:
+    """waitress: close to its limit the connections that are idle for longest are closed, long before their 60 seconds."""
+    limited = "import sigdir.serve.servers.waitress_worker as m; m._CONNECTIONS = 40; "
+    with worker_alone(tmp_path, "waitress", limited) as (worker, port, _), ExitStack() as stack:
+        assert until(lambda: worker.poll() is not None or _answers(port), "the worker")
+        for _ in range(100):
+            stack.enter_context(connected(port))
+        polite = stack.enter_context(connected(port, head("GET", "/healthz")))
+        polite.settimeout(30)
+        assert answer_on(polite)[0] == 200
+
+
 @pytest.mark.parametrize("other", ["granian", "waitress"])
 def test_an_address_has_one_server(tmp_path: Path, other: str) -> None:
     """Of two that start at the same time one serves, and the other ends and says why; granian's workers share a port."""
