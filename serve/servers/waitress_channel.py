@@ -66,10 +66,10 @@ def close_stalled(server: Any, now: float) -> None:
     for channel in channels:
         if channel.is_stalled(now):
             channel.handle_close()
-    excess = len(channels) - server.adj.connection_limit * 9 // 10
-    if excess > 0:
+    limit = server.adj.connection_limit
+    if len(channels) > limit * 9 // 10:
         idle = sorted((c for c in channels if not is_busy(c)), key=lambda channel: float(channel.last_activity))
-        for channel in idle[:excess]:
+        for channel in idle[: len(channels) - limit * 3 // 4]:
             channel.handle_close()
     waiting = sum(channel.total_outbufs_len for channel in channels)
     for channel in sorted(channels, key=lambda channel: -int(channel.total_outbufs_len)):
