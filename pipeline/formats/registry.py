@@ -91,7 +91,7 @@ _DOCUMENTS = ("", ".txt", ".text")
 _NOT_LISTS = frozenset(
     [
         "authors", "changelog", "changes", "cmakelists", "codeowners", "contributing", "contributors", "copying",
-        "copyright", "install", "licence", "license", "notice", "patents", "readme", "remappings", "requirements",
+        "copyright", "install", "licence", "license", "notice", "patents", "readme", "requirements",
         "robots", "security", "third-party-notices", "todo", "version",
     ]
 )  # fmt: skip

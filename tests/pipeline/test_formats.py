@@ -1231,12 +1231,12 @@ def test_what_only_looks_like_csv(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("LICENSE.txt", "a()\n"), ("remappings.txt", "@dex/=lib/dex/\n"), ("requirements.txt", "web3==7.0\n"), ("README", "f()\n"),
+        ("LICENSE.txt", "a()\n"), ("requirements.txt", "web3==7.0\n"), ("README", "f()\n"),
         ("COPYING", "a()\n"), ("notes.txt", "some words\nand more of them\n"), ("list.csv", "id,signature\n1,0xab\n"),
     ],
 )  # fmt: skip
 def test_documents_of_a_project_are_no_candidates(tmp_path: Path, name: str, content: str) -> None:
-    """Licences, remappings and prose in a folder are skipped, whatever a line of them looks like."""
+    """Licences and prose in a folder are skipped, whatever a line of them looks like."""
     (tmp_path / name).write_text(content)
     assert detected_in_folder(tmp_path / name) is None
 

@@ -710,6 +710,17 @@ def test_read(tmp_path: Path, name: str) -> None:
     assert batch.lines.tolist() == [LINES + 2]
 
 
+@pytest.mark.parametrize("name", ["remappings.txt", "foundry.toml"])
+def test_remappings_are_found_in_a_folder(tmp_path: Path, name: str) -> None:
+    """A file with remappings goes to the reader of sources, whatever its content looks like."""
+    (tmp_path / name).write_text("f()\n")
+    [source] = find([str(tmp_path)])
+    with source.open(lambda _: None):
+        format = detect(source)
+        assert format is not None
+        assert format.name == "solidity"
+
+
 @pytest.mark.parametrize("name", ["a.solx", "sol", "a.sol.json", "a.sol/b.json"])
 def test_other_names(tmp_path: Path, name: str) -> None:
     """Nothing else is taken for a source, whatever it contains."""
