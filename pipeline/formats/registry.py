@@ -32,6 +32,7 @@ from sigdir.pipeline.formats import (
     sqlite,
     text,
     tree,
+    vyper,
 )
 from sigdir.pipeline.source import STDIN, Source
 from sigdir.pipeline.unread import NAME, NESTED_ARCHIVE, UNKNOWN_FORMAT
@@ -68,6 +69,7 @@ class Format:
 FORMATS = (
     Format("tree", "a folder of files named by hash, as in 4bytes and topic0", tree.looks_like, tree.read),
     Format("solidity", "Solidity sources; types are resolved across all given sources", solidity.looks_like, solidity.read, (), solidity.Project),
+    Format("vyper", "Vyper sources and interfaces; types are resolved across all given sources", vyper.looks_like, vyper.read, (), vyper.Project),
     Format("sqlite", "SQLite: mythril's signatures, or any table with a text_signature column", sqlite.looks_like, sqlite.read),
     Format("parquet", "Parquet: Sourcify v2, or any file with a text_signature column", parquet.looks_like, parquet.read, (".parquet",)),
     Format("panoramix", "JSON lines with a selector and an ABI entry", panoramix.looks_like, panoramix.read),
@@ -86,7 +88,7 @@ FORMATS = (
 )  # fmt: skip
 
 # Never read as plain text, although a few of their lines may parse as signatures.
-_NOT_TEXT = (".vy", ".md", ".py", ".go", ".rs")
+_NOT_TEXT = (".yul", ".huff", ".fe", ".cairo", ".md", ".py", ".go", ".rs")
 _DOCUMENTS = ("", ".txt", ".text")
 _NOT_LISTS = frozenset(
     [

@@ -76,7 +76,7 @@ def _folder() -> Path:
     return Path(folder)
 
 
-_ENDINGS = ("", ".txt", ".json", ".jsonl", ".csv", ".abi", ".sol", ".parquet", ".bz2", ".ts")
+_ENDINGS = ("", ".txt", ".json", ".jsonl", ".csv", ".abi", ".sol", ".parquet", ".bz2", ".ts", ".vy")
 
 
 def readers(data: bytes) -> None:

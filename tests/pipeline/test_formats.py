@@ -636,7 +636,7 @@ def test_format_may_be_named(read: Read, name: str) -> None:
 
 def test_every_format_has_a_sample() -> None:
     """Every format in the table has a sample here, except those that are recognised by file names."""
-    by_content = {format.name for format in FORMATS} - {"tree", "solidity", "javascript"}
+    by_content = {format.name for format in FORMATS} - {"tree", "solidity", "vyper", "javascript"}
     assert {expected.format for _, expected in SAMPLES.values()} == by_content
 
 
@@ -676,7 +676,7 @@ def test_content_comes_before_the_name(tmp_path: Path, ending: str) -> None:
     ("name", "content"),
     [
         ("README.md", "transfer(address,uint256)\n"),
-        ("Token.vy", "event Paid(address who);\n"),
+        ("Token.huff", "event Paid(address who);\n"),
         ("words", "text,hash\nhello,12345678\n"),
         ("other.json", '{"contracts": {"a": {"b": {"abi": 7}}}}'),
         ("caches.json", '{"functions": [], "events": []}'),

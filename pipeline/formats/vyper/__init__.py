@@ -1,0 +1,117 @@
+"""Vyper sources (.vy) and interfaces (.vyi), of the versions 0.1 to 0.5.
+
+Candidates are the externally visible functions, each with its variants without default arguments, the getters of public
+variables, the events, and the functions of interfaces, which contracts elsewhere have. Structs, interfaces, flags and
+constants are looked up, in other sources of the import too.
+
+Invariants
+    Nothing is guessed and nothing is run. A type, a length or a module that the given sources do not explain stays as
+    written, so the grammar rejects the text. A statement that the reader cannot place is a reject.
+    Statements are short and shallow before ``ast`` parses them (``statements.py``). The expansion of structs is
+    bounded (``types.py``).
+
+The functions that a contract exports from a module are declarations of the module. An export is a reject only if its
+module is not given. In Vyper 0.1 the getter of an array takes an int128. Until 0.3 a `decimal` is `fixed168x10` in the
+ABI, since 0.4 `int168`. A source without a pragma is read as the newest version.
+
+Source: the Vyper documentation, "Types", "Scoping and Declarations" (Public Variables), "Modules", "Interfaces".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from types import TracebackType
+
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.vyper.modules import Modules
+from sigdir.pipeline.formats.vyper.source_unit import Declaration, Export, NotUnderstood, SourceUnit, source_unit
+from sigdir.pipeline.formats.vyper.statements import MAX_BYTES
+from sigdir.pipeline.formats.vyper.types import TypeResolver
+from sigdir.pipeline.source import Source
+from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
+from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.grammar import BAD_ENTRY, MAX_TEXT_BYTES
+
+_ENDING = re.compile(r"\.vyi?(\.(gz|xz|zst|bz2))?\Z", re.IGNORECASE)
+
+
+def looks_like(source: Source) -> bool:
+    """By the file's name alone, because a source may begin with any comment."""
+    return _ENDING.search(source.path) is not None
+
+
+def read(source: Source) -> Iterator[ReadTask]:
+    """The candidates of one source that stands alone."""
+    with Project() as project:
+        project.add(source)
+        yield from project.read()
+
+
+class Project(AbstractContextManager["Project"]):
+    """The Vyper sources of one import. Takes all, then yields the candidates of each."""
+
+    def __init__(self) -> None:
+        self._units: dict[str, SourceUnit] = {}
+        self._waiting: list[tuple[int, str, int]] = []  # number, path, size
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def add(self, source: Source) -> None:
+        """Keep the declarations of an open source."""
+        code, path = source.read_all("Vyper source"), os.path.abspath(source.path)
+        if len(code) > MAX_BYTES:
+            raise BadInput(source.name, f"a Vyper source of over {MAX_BYTES >> 20} MiB")
+        path = path.removesuffix(".gz").removesuffix(".xz").removesuffix(".zst").removesuffix(".bz2")
+        self._units[path] = source_unit(code.decode("utf-8", "surrogateescape"))
+        self._waiting.append((source.number, path, len(code)))
+
+    def read(self) -> Iterator[ReadTask]:
+        """The candidates of all sources, in the order of ``add``."""
+        modules = Modules(self._units)
+        for number, path, size in self._waiting:
+            yield partial(_read_unit, modules, number, path, size)
+
+
+def _read_unit(modules: Modules, number: int, path: str, size: int) -> Iterator[Candidates]:
+    return pack(entries(modules, path, (1 << 20) + 8 * size), number)
+
+
+def entries(modules: Modules, path: str, budget: int) -> Iterator[Entry]:
+    """The candidates of one source, in its order."""
+    types = TypeResolver(modules, path, budget)
+    for item in modules.unit(path).declared:
+        if isinstance(item, Declaration):
+            yield from _texts(item, types)
+        elif isinstance(item, NotUnderstood):
+            yield _rejected(item.text, item.line)
+        else:
+            yield from _missing_modules(item, modules, path)
+
+
+def _texts(item: Declaration, types: TypeResolver) -> Iterator[Entry]:
+    """A declaration's text; one more for each default argument that a call may leave out."""
+    written = types.keys(item.getter_of) if item.getter_of is not None else [types.text(one) for one in item.types]
+    for count in range(len(written) - item.defaults, len(written) + 1):
+        yield _entry(f"{item.name}({','.join(written[:count])})", item.line, item.kind)
+
+
+def _missing_modules(item: Export, modules: Modules, path: str) -> Iterator[Entry]:
+    for name in item.names:
+        if modules.target(name.rpartition(".")[0], path) is None:
+            yield _rejected(f"exports {name}", item.line)
+
+
+def _entry(text: str, line: int, kind: int) -> Entry:
+    assert kind in (FUNCTIONS, EVENTS)
+    return Entry(text.encode("utf-8", "surrogateescape")[: MAX_TEXT_BYTES + 1], line, kind)
+
+
+def _rejected(text: str, line: int) -> Entry:
+    return Entry(text.encode("utf-8", "surrogateescape")[:MAX_TEXT_BYTES], line, reject_reason=BAD_ENTRY)

@@ -1,0 +1,223 @@
+"""What one Vyper source declares: functions, getters, events, types, constants, imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sigdir.pipeline.formats.vyper.statements import Statement, statements
+from sigdir.signatures.collections import EVENTS, FUNCTIONS
+
+_VERSION = re.compile(r"(?m)^#[ \t]*(?:@version|pragma[ \t]+version)[^0-9\n]*0\.([0-9]+)")
+_NEWEST = 4
+_BLOCKS = {
+    "struct": "struct", "event": "event", "interface": "interface", "contract": "interface", "class": "interface",
+    "flag": "flag", "enum": "flag",
+}  # fmt: skip
+_VISIBLE = frozenset(["external", "public"])
+_HIDDEN = frozenset(["internal", "private", "deploy"])
+_WITHOUT_SIGNATURE = frozenset(["__init__", "__default__"])
+_IGNORED = frozenset(["implements", "uses", "initializes", "units", "pragma"])
+_SHOWN_CHARACTERS = 200
+
+
+class Declaration(NamedTuple):
+    """A function, a getter or an event with its types as written."""
+
+    line: int
+    kind: int
+    """FUNCTIONS or EVENTS."""
+    name: str
+    types: list[ast.expr]
+    defaults: int = 0
+    """The last parameters that may be left out."""
+    getter_of: ast.expr | None = None
+    """The type of a public variable, whose keys are the parameters."""
+
+
+class NotUnderstood(NamedTuple):
+    """A statement that the reader cannot place."""
+
+    line: int
+    text: str
+
+
+class Export(NamedTuple):
+    """The functions of a module that the contract has too; they are declarations of the module's own source."""
+
+    line: int
+    names: list[str]
+
+
+@dataclass
+class SourceUnit:
+    """One source. Names are those of the file's own scope."""
+
+    minor_version: int = _NEWEST
+    """The 3 of Vyper 0.3.10, by its pragma."""
+    declared: list[Declaration | NotUnderstood | Export] = field(default_factory=list)
+    structs: dict[str, list[ast.expr]] = field(default_factory=dict)
+    constants: dict[str, ast.expr] = field(default_factory=dict)
+    plain: dict[str, str] = field(default_factory=dict)
+    """Interfaces and flags with their types in the ABI."""
+    imports: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """By name: the number of leading dots and the dotted path."""
+
+
+def source_unit(code: str) -> SourceUnit:
+    """Read a source once. Never raises: what it does not understand is in ``declared``."""
+    version = _VERSION.search(code)
+    unit = SourceUnit(min(int(version[1][:3]), 99) if version else _NEWEST)
+    reader = _Reader(unit)
+    for statement in statements(code):
+        reader.take(statement)
+    reader.finish()
+    return unit
+
+
+class _Reader:
+    """Collects the statements of a block until the next statement without indentation."""
+
+    def __init__(self, unit: SourceUnit) -> None:
+        self._unit = unit
+        self._decorators: set[str] = set()
+        self._block: list[Statement] = []
+
+    def take(self, statement: Statement) -> None:
+        if statement.indent:
+            if self._block and self._block[0].tokens[:1] != ["def"]:
+                self._block.append(statement)
+            return
+        self.finish()
+        tokens = statement.tokens
+        if not tokens:
+            self._refuse(statement)
+        elif tokens[0] == "@":
+            self._decorators.update(tokens[1:2])
+        elif tokens[0] == "def":
+            self._define(statement, self._decorators)
+            self._block = [statement]
+        elif tokens[0] in _BLOCKS and len(tokens) > 2 and tokens[2] in (":", "("):
+            self._block = [statement]
+        else:
+            self._simple(statement)
+        if tokens[:1] != ["@"]:
+            self._decorators = set()
+
+    def finish(self) -> None:
+        """Read the block that has ended."""
+        if self._block and self._block[0].tokens[0] != "def":
+            head, *body = self._block
+            colon = head.tokens.index(":") if ":" in head.tokens else len(head.tokens)
+            rest = head.tokens[colon + 1 :]  # `event E: pass`
+            if rest:
+                body.insert(0, Statement(head.line, 1, rest))
+            self._read_block(head, [line for line in body if line.tokens != ["pass"]])
+        self._block = []
+
+    def _refuse(self, statement: Statement) -> None:
+        text = statement.text[:_SHOWN_CHARACTERS] or "(a statement that is too long or nested too deeply)"
+        self._unit.declared.append(NotUnderstood(statement.line, text))
+
+    def _read_block(self, head: Statement, body: list[Statement]) -> None:
+        unit, (word, name) = self._unit, head.tokens[:2]
+        kind = _BLOCKS[word]
+        if kind == "flag":
+            unit.plain.setdefault(name, "uint256")
+        elif kind == "interface":
+            unit.plain.setdefault(name, "address")
+            for line in body:
+                if line.tokens[:1] == ["def"]:
+                    self._define(line, {"external"})
+                elif line.tokens[:1] != ["@"]:
+                    self._refuse(line)
+        else:
+            members = self._members(body)
+            if kind == "struct":
+                unit.structs.setdefault(name, members)
+            else:
+                self._event(head.line, name, members)
+
+    def _members(self, body: list[Statement]) -> list[ast.expr]:
+        members = []
+        for line in body:
+            match _parsed(line.text):
+                case ast.AnnAssign(target=ast.Name(), annotation=annotation, value=None):
+                    members.append(annotation)
+                case _:
+                    members.append(_UNKNOWN)
+        return members
+
+    def _event(self, line: int, name: str, members: list[ast.expr]) -> None:
+        self._unit.declared.append(Declaration(line, EVENTS, name, members))
+
+    def _define(self, statement: Statement, decorators: set[str]) -> None:
+        match _parsed(f"{statement.header()}: pass"):
+            case ast.FunctionDef(name=name, args=arguments):
+                if name in _WITHOUT_SIGNATURE or decorators & _HIDDEN or not decorators & _VISIBLE:
+                    return
+                types = [argument.annotation or _UNKNOWN for argument in arguments.args]
+                if arguments.posonlyargs or arguments.kwonlyargs or arguments.vararg or arguments.kwarg:
+                    self._refuse(statement)
+                else:
+                    declared = Declaration(statement.line, FUNCTIONS, name, types, len(arguments.defaults))
+                    self._unit.declared.append(declared)
+            case _:
+                self._refuse(statement)
+
+    def _simple(self, statement: Statement) -> None:
+        match _parsed(statement.text):
+            case ast.Import(names=names):
+                for alias in names:
+                    self._unit.imports[alias.asname or alias.name] = 0, alias.name
+            case ast.ImportFrom(module=module, names=names, level=level):
+                for alias in names:
+                    path = f"{module}.{alias.name}" if module else alias.name
+                    self._unit.imports[alias.asname or alias.name] = level, path
+            case ast.AnnAssign(target=ast.Name(id="exports"), annotation=exported):
+                exports = exported.elts if isinstance(exported, ast.Tuple) else [exported]
+                self._unit.declared.append(Export(statement.line, [dotted(one) for one in exports]))
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=value):
+                if name not in _IGNORED:
+                    self._variable(statement.line, name, annotation, value)
+            case _:
+                self._refuse(statement)
+
+    def _variable(self, line: int, name: str, annotation: ast.expr, value: ast.expr | None) -> None:
+        is_public = False
+        while isinstance(annotation, ast.Call) and isinstance(annotation.func, ast.Name) and len(annotation.args) == 1:
+            word, inside = annotation.func.id, annotation.args[0]
+            if word == "event" and isinstance(inside, ast.Dict):  # of Vyper 0.1
+                self._event(line, name, inside.values)
+                return
+            if word not in ("public", "constant", "immutable", "transient", "reentrant", "nonreentrant"):
+                break
+            is_public = is_public or word == "public"
+            if word == "constant" and value is not None:
+                self._unit.constants.setdefault(name, value)
+            annotation = inside
+        if is_public:
+            self._unit.declared.append(Declaration(line, FUNCTIONS, name, [], 0, annotation))
+
+
+_UNKNOWN = ast.Name("?", ast.Load())
+
+
+def dotted(node: ast.expr) -> str:
+    """A name with dots, as written; begins with ``?`` if it is something else."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return ".".join([node.id if isinstance(node, ast.Name) else "?", *reversed(names)])
+
+
+def _parsed(text: str) -> ast.stmt | None:
+    """The one statement of a text, or None. Its tokens are bounded; nothing is run."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None
+    return body[0] if len(body) == 1 else None

@@ -1,0 +1,269 @@
+"""Vyper sources: what they declare, as the compiler has it, and what is a reject."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sigdir
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.vyper.statements import MAX_BYTES
+from sigdir.signatures.collections import EVENT_SIGNATURES
+from tests.conftest import import_files
+from tests.pipeline.support import texts, write_files
+from tests.pipeline.test_formats import read_path
+
+NEW = """
+# pragma version ~=0.4.0
+# pragma nonreentrancy on
+\"\"\"A docstring with
+def hidden(a: uint256): # and "quotes\"\"\"
+from ethereum.ercs import IERC20
+from . import missing
+
+implements: IERC20
+
+N: constant(uint256) = 2 * (3 - 1)
+M: constant(uint256) = N ** 2 // 3 + (1 << 2)
+
+struct Point:
+    x: uint256
+    y: int128  # a comment: with a colon
+
+struct Line:
+    ends: Point[2]
+    color: bytes4
+
+flag Role:
+    ADMIN
+    USER
+
+interface Pool:
+    def coins(i: uint256) -> address: view
+    def swap(i: int128, j: int128 = 0): nonpayable
+
+event Moved:
+    by: indexed(address)
+    line: Line
+    role: indexed(Role)
+
+event Stopped: pass
+
+owner: public(address)
+token: public(immutable(IERC20))
+LIMIT: public(constant(uint256)) = 10
+hidden: uint256
+lines: public(HashMap[address, HashMap[bytes32, Line[N]]])
+queue: public(DynArray[DynArray[Point, 3], N])
+name: public(String[N])
+grid: public(reentrant(transient(uint256[M][2])))
+
+@deploy
+def __init__(token_: IERC20):
+    token = token_
+
+@external
+@payable
+def __default__():
+    pass
+
+@external
+def draw(
+    line: Line,      # the line
+    roles: Role[N],
+    to: address = msg.sender,
+    memo: Bytes[N + 1] = b"a, (b",
+    rate: decimal = 1.5,
+) -> (uint256, Point):
+    log Moved(by=to, line=line, role=roles[0])
+    return 1, line.ends[0]
+
+@internal
+def _inside(a: uint256):
+    pass
+
+def also_inside(a: uint256):
+    pass
+
+@view
+@external
+def matrix(m: uint256[M][2], points: DynArray[Point, 5], pool: Pool) -> uint256: return 1
+"""
+
+NEW_FUNCTIONS = [
+    "coins(uint256)", "swap(int128)", "swap(int128,int128)",
+    "owner()", "token()", "LIMIT()", "lines(address,bytes32,uint256)", "queue(uint256,uint256)", "name()",
+    "grid(uint256,uint256)",
+    "draw(((uint256,int128)[2],bytes4),uint256[4])",
+    "draw(((uint256,int128)[2],bytes4),uint256[4],address)",
+    "draw(((uint256,int128)[2],bytes4),uint256[4],address,bytes)",
+    "draw(((uint256,int128)[2],bytes4),uint256[4],address,bytes,int168)",
+    "matrix(uint256[9][2],(uint256,int128)[],address)",
+]  # fmt: skip
+NEW_EVENTS = ["Moved(address,((uint256,int128)[2],bytes4),uint256)", "Stopped()"]
+
+OLD = """
+# @version 0.1.0b17
+contract Coin:
+    def transfer(to: address, amount: uint256(wei)) -> bool: modifying
+Transfer: event({_from: indexed(address), _to: indexed(address),
+                 _value: uint256(wei)})
+units: {share: "a share"}
+coins: public(address[3])
+balances: public(map(address, map(bytes32, uint256(wei))))
+ends: public(timestamp)
+@public
+@constant
+def get(a: bytes[100], b: string[10], c: wei_value, d: timedelta, e: decimal, f: Coin) -> uint256:
+    assert a == b"\\"
+    return 1
+@private
+def hidden(): pass
+"""
+
+
+def test_a_source_of_today(tmp_path: Path) -> None:
+    [path] = write_files(tmp_path, {"a.vy": NEW})
+    reading = read_path(path)
+    assert (reading.format, reading.functions, reading.events) == ("vyper", NEW_FUNCTIONS, NEW_EVENTS)
+    assert reading.rejects == []
+
+
+def test_a_source_of_2019(tmp_path: Path) -> None:
+    """Units, `map`, lower-case bytes; the getter of an array takes an int128."""
+    [path] = write_files(tmp_path, {"a.vy": OLD})
+    reading = read_path(path)
+    assert reading.rejects == []
+    assert reading.functions == [
+        "transfer(address,uint256)", "coins(int128)", "balances(address,bytes32)", "ends()",
+        "get(bytes,string,uint256,uint256,fixed168x10,address)",
+    ]  # fmt: skip
+    assert reading.events == ["Transfer(address,address,uint256)"]
+
+
+@pytest.mark.parametrize("version", ["0.3.10", "0.4.0"])
+def test_a_decimal_by_version(tmp_path: Path, version: str) -> None:
+    """`fixed168x10` up to 0.3, `int168` since 0.4."""
+    code = f"# @version ^{version}\n@external\ndef f(a: decimal): pass\n"
+    [path] = write_files(tmp_path, {"a.vy": code})
+    assert read_path(path).functions == [{"0.3.10": "f(fixed168x10)", "0.4.0": "f(int168)"}[version]]
+
+
+REJECTED = [
+    ("@external\ndef f(a: Unknown): pass", "f(Unknown)"),
+    ("@external\ndef f(a: uint256[N]): pass", "f(uint256[N])"),
+    ("N: constant(uint256) = M\nM: constant(uint256) = N\n@external\ndef f(a: bool[N]): pass", "f(bool[N])"),
+    ("@external\ndef f(a: bool[2 - 2]): pass", "f(bool[2-2])"),
+    ("@external\ndef f(a: bool[2 ** 2 ** 99]): pass", "f(bool[2**2**99])"),
+    ("@external\ndef f(a: bool[1 // 0]): pass", "f(bool[1//0])"),
+    ("struct S:\n    s: S\n@external\ndef f(a: S): pass", "f(S)"),
+    ("from . import m\n@external\ndef f(a: m.S): pass", "f(m.S)"),
+    ("@external\ndef f(a: HashMap[address, bool]): pass", "f(HashMap[address,bool])"),
+    ("@external\ndef f(a): pass", "f(?)"),
+    ("@external\ndef f(a: bool, *b: bool): pass", "def f ( a : bool , * b : bool ) : pass"),
+    ("@external\ndef f(a: bool:\n    pass", "def f ( a : bool : pass"),
+    ("event E:\n    a b", "E(?)"),
+    ("lock the door", "lock the door"),
+    ("interface I:\n    x: y", "x : y"),
+    ("from . import m\nexports: (m.f, m.__interface__)", "exports m.f"),
+    ("@external\ndef f(a: " + "(" * 40 + "bool" + ")" * 40 + "): pass", "(a statement that is too long or nested too deeply)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "text"), REJECTED, ids=[text for _, text in REJECTED])
+def test_what_is_not_understood_is_a_reject(tmp_path: Path, code: str, text: str) -> None:
+    """It shows the text as written, and the declarations around it are read."""
+    [path] = write_files(tmp_path, {"a.vy": f"x: public(bool)\n{code}\n\ny: public(bool)\n"})
+    reading = read_path(path)
+    assert text in {reject.text for reject in reading.rejects}
+    assert reading.functions[0] == "x()"
+    assert reading.functions[-1] == "y()"
+
+
+def test_names_of_other_sources(tmp_path: Path, warehouse: Path) -> None:
+    """Beside the importing file, or in one folder above it; never in two."""
+    files = {
+        "p/lib/types.vy": "struct S:\n    a: uint256[K]\nK: constant(uint256) = 3\nflag F:\n    A\n",
+        "p/lib/deep.vy": "from . import types\n@external\ndef d(s: types.S): pass\n",
+        "p/src/a.vy": "from lib import types as t\nfrom lib import deep\nexports: deep.d\n"
+        "@external\ndef a(s: t.S, f: t.F, n: bool[t.K], d: deep.types.S, i: t.__interface__): pass\n",
+        "p/src/b.vy": "import twice as t\n@external\ndef b(s: t.S): pass\n",
+        "p/twice.vy": "struct S:\n    a: bool\n",
+        "twice.vyi": "struct S:\n    a: address\n@external\ndef v(): ...\n",
+    }
+    write_files(tmp_path / "in", files)
+    report = import_files([tmp_path / "in"], warehouse)
+    assert set(texts(warehouse)) == {
+        "a((uint256[3]),uint256,bool[3],(uint256[3]),address)", "d((uint256[3]))", "v()",
+    }  # fmt: skip
+    rejects = sigdir.open(warehouse).sql("SELECT text, reason FROM rejects").rows()
+    assert rejects == [("b(t.S)", "library_type")]
+    assert {file.format for file in report.files} == {"vyper"}
+    assert texts(warehouse, EVENT_SIGNATURES) == []
+
+
+def test_other_languages_are_passed_over(tmp_path: Path, warehouse: Path) -> None:
+    """A line of Huff or Fe may look like a declaration; such files are listed as skipped."""
+    names = ["a.yul", "b.huff", "c.fe", "d.rs", "e.cairo"]
+    write_files(tmp_path / "in", dict.fromkeys(names, "function f(address)\n") | {"x.vy": "x: public(bool)\n"})
+    report = import_files([tmp_path / "in"], warehouse)
+    assert sorted(Path(str(name)).name.split(":")[0] for name in report.skipped) == names
+    assert texts(warehouse) == ["x()"]
+
+
+def structs_of_structs() -> str:
+    levels = [f"struct S{n}:\n    a: S{n - 1}\n    b: S{n - 1}\n" for n in range(1, 60)]
+    return "struct S0:\n    a: bool\n" + "".join(levels) + "@external\ndef f(s: S59): pass\n"
+
+
+HOSTILE = {
+    "structs of structs": structs_of_structs(),
+    "brackets": "(" * 1_000_000,
+    "minus": "a: bool[" + "-" * 100_000 + "1]",
+    "sum": "@external\ndef f(a: bool[" + "+".join("1" * 2_000) + "]): pass\n",
+    "dots": "@external\ndef f(a: " + ".".join("a" * 2_000) + "): pass\nfrom . import a\n",
+    "quotes": '"' * 1_000_001,
+    "escapes": '"\\' * 500_000,
+    "triple": ('"""' + "\\") * 200_000,
+    "lines": "a\n" * 100_000,
+    "constants": "".join(f"N{n}: constant(uint256) = N{n + 1} + N{n + 1}\n" for n in range(99)) + "x: public(bool[N0])",
+    "wide": "@external\ndef f(" + ",".join(f"a{n}: bool = True" for n in range(600)) + "): pass\n",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_sources_are_bounded(tmp_path: Path, name: str) -> None:
+    """Each is read in seconds, with every candidate counted."""
+    [path] = write_files(tmp_path, {"a.vy": HOSTILE[name]})
+    read_path(path)
+
+
+def test_a_source_has_a_size(tmp_path: Path) -> None:
+    [path] = write_files(tmp_path, {"a.vy": "#" * (MAX_BYTES + 1)})
+    with pytest.raises(BadInput, match="a Vyper source of over 4 MiB"):
+        read_path(path)
+
+
+def test_the_compiler_has_the_same(tmp_path: Path) -> None:
+    """The method identifiers and the events of Vyper's own compiler, where its package is installed."""
+    vyper = pytest.importorskip("vyper", reason="the package vyper is not installed")
+    code = NEW.replace("from . import missing\n", "").replace("rate: decimal = 1.5", "rate: int168 = 1")
+    code = code.replace("\nimplements: IERC20\n", "\n")
+    settings = vyper.compiler.settings.Settings()
+    out: dict[str, Any] = vyper.compile_code(code, output_formats=["method_identifiers", "abi"], settings=settings)
+    theirs = {text for text in out["method_identifiers"] if not text.startswith("__")}
+    assert theirs == {text for text in NEW_FUNCTIONS if not text.startswith(("coins(", "swap("))}
+    events = {
+        f"{item['name']}({','.join(map(_type, item['inputs']))})" for item in out["abi"] if item["type"] == "event"
+    }
+    assert events == set(NEW_EVENTS), json.dumps(out["abi"])
+
+
+def _type(parameter: dict[str, Any]) -> str:
+    kind: str = parameter["type"]
+    if not kind.startswith("tuple"):
+        return kind
+    return f"({','.join(map(_type, parameter['components']))}){kind[5:]}"
