@@ -210,7 +210,8 @@ def test_other_languages_are_passed_over(tmp_path: Path, warehouse: Path) -> Non
     names = ["a.yul", "b.huff", "c.fe", "d.rs", "e.cairo"]
     write_files(tmp_path / "in", dict.fromkeys(names, "function f(address)\n") | {"x.vy": "x: public(bool)\n"})
     report = import_files([tmp_path / "in"], warehouse)
-    assert sorted(Path(str(name)).name.split(":")[0] for name in report.skipped) == names
+    assert sorted(Path(unread.path).name for unread in report.skipped) == names
+    assert {unread.reason for unread in report.skipped} == {"name"}
     assert texts(warehouse) == ["x()"]
 
 
