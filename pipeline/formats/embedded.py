@@ -14,13 +14,13 @@ from functools import partial
 from io import BytesIO
 
 from sigdir.pipeline.errors import BadInput, printable
-from sigdir.pipeline.formats import solidity
+from sigdir.pipeline.formats import solidity, vyper
 from sigdir.pipeline.formats.json_search import Sources
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import encoded, rejected_entry
 from sigdir.signatures.candidates import Candidates, ReadTask, pack
 
-_READERS = {"Solidity": solidity.document_project}
+_READERS = {"Solidity": solidity.document_project, "Vyper": vyper.document_project}
 _ENDINGS = {".sol": "Solidity", ".vy": "Vyper", ".vyi": "Vyper"}
 
 

@@ -286,6 +286,16 @@ def test_sources_that_cannot_be_read_are_rejects(read: Read) -> None:
     ]
 
 
+def test_vyper_in_a_document_is_a_project_of_its_own(read: Read) -> None:
+    """Its modules are found among the document's sources."""
+    sources = {
+        "src/a.vy": "from . import types\n@external\ndef a(s: types.S): pass\n",
+        "src/types.vy": "struct S:\n    a: uint256[2]\n",
+    }
+    reading = read("input.json", json.dumps(standard_input(sources, language="Vyper")))
+    assert (reading.functions, reading.rejects) == (["a((uint256[2]))"], [])
+
+
 # JavaScript.
 
 

@@ -73,12 +73,12 @@ def __default__():
 @external
 def draw(
     line: Line,      # the line
-    roles: Role[N],
+    role: Role,
     to: address = msg.sender,
     memo: Bytes[N + 1] = b"a, (b",
     rate: decimal = 1.5,
 ) -> (uint256, Point):
-    log Moved(by=to, line=line, role=roles[0])
+    log Moved(by=to, line=line, role=role)
     return 1, line.ends[0]
 
 @internal
@@ -97,10 +97,10 @@ NEW_FUNCTIONS = [
     "coins(uint256)", "swap(int128)", "swap(int128,int128)",
     "owner()", "token()", "LIMIT()", "lines(address,bytes32,uint256)", "queue(uint256,uint256)", "name()",
     "grid(uint256,uint256)",
-    "draw(((uint256,int128)[2],bytes4),uint256[4])",
-    "draw(((uint256,int128)[2],bytes4),uint256[4],address)",
-    "draw(((uint256,int128)[2],bytes4),uint256[4],address,bytes)",
-    "draw(((uint256,int128)[2],bytes4),uint256[4],address,bytes,int168)",
+    "draw(((uint256,int128)[2],bytes4),uint256)",
+    "draw(((uint256,int128)[2],bytes4),uint256,address)",
+    "draw(((uint256,int128)[2],bytes4),uint256,address,bytes)",
+    "draw(((uint256,int128)[2],bytes4),uint256,address,bytes,int168)",
     "matrix(uint256[9][2],(uint256,int128)[],address)",
 ]  # fmt: skip
 NEW_EVENTS = ["Moved(address,((uint256,int128)[2],bytes4),uint256)", "Stopped()"]

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
@@ -51,10 +51,16 @@ def read(source: Source) -> Iterator[ReadTask]:
         yield from project.read()
 
 
+def document_project(_path: str, _remappings: Iterable[str]) -> Project:
+    """The project of the sources in one JSON document."""
+    return Project()
+
+
 class Project(AbstractContextManager["Project"]):
     """The Vyper sources of one import. Takes all, then yields the candidates of each."""
 
-    def __init__(self) -> None:
+    def __init__(self, roots: Sequence[str] = ()) -> None:
+        """``roots``, the paths that the import was given, decide nothing: see ``modules.py``."""
         self._units: dict[str, SourceUnit] = {}
         self._waiting: list[tuple[int, str, int]] = []  # number, path, size
 
