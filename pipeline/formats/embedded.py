@@ -7,7 +7,7 @@ on disk is opened. Its lines are a section of the document, so a reject names th
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,10 @@ from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import encoded, rejected_entry
 from sigdir.signatures.candidates import Candidates, ReadTask, pack
 
-_READERS = {"Solidity": solidity.document_project, "Vyper": vyper.document_project}
+_READERS: dict[str, Callable[[str, Iterable[str]], solidity.Project | vyper.Project]] = {
+    "Solidity": solidity.document_project,
+    "Vyper": vyper.document_project,
+}
 _ENDINGS = {".sol": "Solidity", ".vy": "Vyper", ".vyi": "Vyper"}
 
 
