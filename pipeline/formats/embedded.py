@@ -31,7 +31,7 @@ def read_sources(sources: Sources, document: Source) -> Iterator[ReadTask]:
     """The candidates of sources found in an open document. A source that cannot be read is one reject."""
     first_numbers: list[int] = []
     with ExitStack() as stack:
-        readers = {}
+        readers: dict[str, solidity.Project | vyper.Project] = {}
         for path, text in sources.texts.items():
             name = f"{document.name}:{printable(path)}"
             before = document.sections.add(name, text.count("\n") + 1)
@@ -40,7 +40,8 @@ def read_sources(sources: Sources, document: Source) -> Iterator[ReadTask]:
                 yield from pack([rejected_entry({"path": path, "language": language}, before + 1)], document.number)
                 continue
             if language not in readers:
-                readers[language] = stack.enter_context(_READERS[language](document.path, sources.remappings))
+                project = readers[language] = _READERS[language](document.path, sources.remappings)
+                stack.push(project)
             source = _inner(document, path, name, text)
             source.number = len(first_numbers)
             first_numbers.append(before)
