@@ -383,7 +383,7 @@ def test_folders_are_searched(tmp_path: Path, warehouse: Path) -> None:
         {
             "a.txt": "a()\n", "deep/er/b.txt.gz": gzip.compress(b"b()\n"), ".hidden.txt": "c()\n",
             ".git/d.txt": "d()\n", "deep/.cache/e.txt": "e()\n", "README.md": "f()\n", "deep/x.bin": b"\0\1",
-            "Token.vy": "event E();\n",
+            "Token.yul": "event E();\n",
         },
     )  # fmt: skip
     (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")
@@ -394,7 +394,7 @@ def test_folders_are_searched(tmp_path: Path, warehouse: Path) -> None:
     assert [Path(file.path).name for file in report.files] == ["a.txt", "b.txt.gz"]
     assert skipped(report, tmp_path / "in") == {
         "hidden": [".git", ".hidden.txt", "deep/.cache"], "link": ["gone.txt", "link.txt", "loop"],
-        "name": ["README.md", "Token.vy"], "unknown_format": ["deep/x.bin"],
+        "name": ["README.md", "Token.yul"], "unknown_format": ["deep/x.bin"],
     }  # fmt: skip
     assert report.skip_reasons() == {"hidden": 3, "link": 3, "name": 2, "unknown_format": 1}
 
@@ -929,7 +929,7 @@ def _command_failures(folder: Path) -> Iterator[tuple[list[str], str]]:
     yield [str(good), str(folder / "missing")], f"{folder}/missing: no such file or folder"
     yield (
         ["--format", "nonsense", str(good)],
-        "nonsense: no such format; the formats are tree, solidity, sqlite, parquet, panoramix",
+        "nonsense: no such format; the formats are tree, solidity, vyper, sqlite, parquet, panoramix",
     )
     write_files(folder / "unknown", {"a.bin": "\0", "b/README.md": "x"})
     yield (

@@ -222,7 +222,14 @@ def test_an_abi_can_be_pasted(page_of: Open) -> None:
     assert page.locator("tbody tr").all_inner_texts()[0].split("\n")[0].split() == ["2", "new", "FromJson(uint256)"]
 
 
-@pytest.mark.parametrize("text", ["", "# only a comment", "[{]", '{"no": "abi"}', "contract {"])
+def test_a_source_that_cannot_be_parsed_has_its_reason(page_of: Open) -> None:
+    page = page_of("/submit/")
+    submit(page, "contract {")
+    expect(page.locator("tbody tr").first).to_contain_text("contract {")
+    expect(page.locator("tbody tr").first).to_contain_text("cannot place this statement")
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment", "[{]", '{"no": "abi"}'])
 def test_unreadable_input_is_an_error_on_the_page(page_of: Open, text: str) -> None:
     """The page shows the error and keeps the input in the form."""
     page = page_of("/submit/", expected="400 (Bad Request)")
