@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.javascript_literals import parse_literals
 from sigdir.pipeline.formats.json_contracts import holds_something, read_value
 from sigdir.pipeline.source import Source
@@ -34,10 +33,7 @@ def looks_like(source: Source) -> bool:
 
 
 def read(source: Source) -> Iterator[ReadTask]:
-    value = source.parsed(_literals, "JavaScript source")
-    if not holds_something(source, value):
-        raise BadInput(source.name, "no ABI inside")
-    return read_value(source, value)
+    return read_value(source, source.parsed(_literals, "JavaScript source"))
 
 
 def _literals(name: str, raw: bytes) -> Any:

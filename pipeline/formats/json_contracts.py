@@ -8,13 +8,14 @@ A candidate that stands in a document twice is counted twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.documents import is_document, is_json
 from sigdir.pipeline.formats.embedded import read_sources
 from sigdir.pipeline.formats.json_lines import first_value, lines_of_json, values_of
-from sigdir.pipeline.formats.json_search import Sources, search
+from sigdir.pipeline.formats.json_search import Finding, Sources, search
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import rejected_entry
 from sigdir.signatures.candidates import BATCH_ROWS, Entry, ReadTask, pack
@@ -42,21 +43,22 @@ def holds_something(source: Source, value: Any) -> bool:
 
 def read(source: Source) -> Iterator[ReadTask]:
     if is_document(source):
-        document = source.document()
-        if not holds_something(source, document):
-            raise BadInput(source.name, "no ABI, no identifiers and no sources inside")
-        return read_value(source, document)
+        return read_value(source, source.document())
     return _tasks(source, _of_lines(source))
 
 
 def read_value(source: Source, value: Any) -> Iterator[ReadTask]:
-    """The candidates of a value, numbered through all of it, then those of the sources inside."""
-    return _tasks(source, _of_value(source, value))
+    """The candidates of a value, numbered through all of it, then those of the sources inside. Raises BadInput."""
+    findings = search(source.name, value)
+    first = next(findings, None)
+    if first is None:
+        raise BadInput(source.name, "no ABI, no identifiers and no sources inside")
+    return _tasks(source, _of_value(chain([first], findings)))
 
 
-def _of_value(source: Source, value: Any) -> Iterator[list[Entry] | Sources]:
+def _of_value(findings: Iterable[Finding]) -> Iterator[list[Entry] | Sources]:
     before = 0
-    for finding in search(source.name, value):
+    for finding in findings:
         if isinstance(finding, Sources):
             yield finding
         else:

@@ -51,9 +51,9 @@ class Sources:
 
 
 class Entries(NamedTuple):
-    """The candidates of one value, numbered from 1."""
+    """The candidates of one value, numbered from 1. They are made when they are read: detection reads none."""
 
-    candidates: list[Entry]
+    candidates: Iterable[Entry]
     size: int
     """The number of its entries, with those that have no selector."""
 
@@ -143,7 +143,7 @@ def _flat_source(place: _Place) -> Sources:
 
 def _abi(place: _Place) -> Finding | None:
     if is_abi(place.value) or (place.key in _ABI_KEYS and is_labelled_abi(place.value)):
-        return Entries(list(entries_of(place.value)), len(place.value))
+        return Entries(entries_of(place.value), len(place.value))
     return None
 
 

@@ -363,7 +363,7 @@ def test_javascript_without_an_abi(read: Read, tmp_path: Path) -> None:
     video = "function f() inputs: [" + "\0" * 9
     for path in write_files(tmp_path, {"a.js": "const a = { inputs: [1], type: 'function' }", "b.ts": video}):
         assert detected(path) is None
-    with pytest.raises(BadInput, match=r"a.js: no ABI inside$"):
+    with pytest.raises(BadInput, match=r"a.js: no ABI, no identifiers and no sources inside$"):
         read("a.js", "[]", "javascript")
 
 
