@@ -31,6 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from operator import index
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -73,7 +74,8 @@ _DAMAGED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, 
 class DataFile:
     """A Parquet file of the table. Ids are inclusive; they rise inside it but may have gaps.
 
-    ``size`` is in bytes, ``last_created_at`` in microseconds since 1970, UTC.
+    ``size`` is in bytes, ``last_created_at`` in microseconds since 1970, UTC. Raises TypeError if a number is none,
+    as in a damaged entry.
     """
 
     path: Path
@@ -83,6 +85,10 @@ class DataFile:
     first_id: int
     last_id: int
     last_created_at: int
+
+    def __post_init__(self) -> None:
+        for number in (self.rows, self.size, self.first_id, self.last_id):
+            index(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,7 +492,7 @@ def _added_file(paths: Paths, add: Mapping[str, Any]) -> DataFile:
 
 def _watermark(transaction: Mapping[str, Any]) -> dict[Collection, int]:
     collection = _WATERMARKS.get(transaction["appId"])
-    return {collection: transaction["version"]} if collection is not None else {}
+    return {collection: index(transaction["version"])} if collection is not None else {}
 
 
 def _summary(version: int, commit: Mapping[str, Any]) -> dict[str, Any] | None:

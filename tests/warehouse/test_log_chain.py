@@ -16,7 +16,7 @@ import sigdir
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.compact import compact, everything
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.log import history, read_entries, read_entry
+from sigdir.warehouse.log import advance, history, read_entries, read_entry, read_state
 from sigdir.warehouse.log_chain import FIELD
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import LogTailer, read_snapshot
@@ -118,6 +118,21 @@ def test_a_warehouse_without_digests_opens_and_its_next_publish_adds_them(paths:
     entry.write_text(text.replace('"numRecords\\": 1', '"numRecords\\": 3', 1))
     assert entry.read_text() != text
     assert_refused(paths, entry, "put this file back from a backup")
+
+
+@pytest.mark.parametrize("field", ["numRecords", "id", "created_at"])
+def test_an_entry_without_digests_whose_statistics_are_null_is_damaged(paths: Paths, field: str) -> None:
+    with_versions(paths, 2)
+    state = read_state(paths, 1)
+    assert state is not None
+    remove_digests(paths)
+    [entry] = paths.log_entries()[2:]
+    text = re.sub(rf'(\\"{field}\\": )[^,}}]+', r"\1null", entry.read_text())
+    assert "null" in text
+    entry.write_text(text)
+    for read in (lambda: read_snapshot(paths), lambda: advance(paths, state)):
+        with pytest.raises(UnreadableWarehouse, match=re.escape(str(paths.root))):
+            read()
 
 
 def test_a_commit_of_another_program_is_vouched_for_by_the_next_of_ours(paths: Paths) -> None:
