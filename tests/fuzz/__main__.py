@@ -19,6 +19,9 @@ WITH_KERNELS = [
     "sigdir.signatures.keccak",
     "sigdir.signatures.canonicalise",
     "sigdir.pipeline.formats.text",
+    "sigdir.pipeline.formats.solidity.outline",
+    "sigdir.serve.bulk.resolve",
+    "sigdir.serve.http.forms",
 ]
 INSTRUMENTED = {
     "grammar": ["sigdir.signatures.grammar"],
