@@ -1075,5 +1075,8 @@ def _no_more(_: Any) -> None:
 def test_interrupted_import(warehouse: Path, stop: signal.Signals, feed: Callable[[Any], None]) -> None:
     """SIGTERM and Ctrl-C end an import with status 130, also while it waits for input; nothing remains."""
     status, stderr = _interrupted(warehouse, stop, feed)
-    assert (status, stderr) == (130, b"interrupted: nothing was published\n")
+    assert (status, stderr.splitlines()[-1:]) == (
+        130,
+        [b"interrupted: nothing was published"],
+    )  # after progress, if slow
     assert nothing_left(warehouse)
