@@ -276,7 +276,9 @@ class Database:
 
     def memory_limit(self) -> int:
         """The engine's own limit in bytes. It counts what the engine keeps, not the rows that it hands over."""
-        [(text,)] = self._connection.sql("SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'").fetchall()
+        with self.engine_errors_as_ours():
+            query = "SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'"
+            [(text,)] = self._connection.sql(query).fetchall()
         number, unit = text.split()
         return int(float(number) * 1024 ** _UNITS.index(unit))
 
