@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures.collections import UNKNOWN
+from sigdir.signatures.evidence import LISTED, Sighting, Sightings
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK
 
 BATCH_ROWS = 65_536
@@ -29,6 +30,8 @@ class Entry(NamedTuple):
     """The hash that the input gives for the text: 4 or 32 bytes, or empty."""
     reject_reason: int = OK
     """A reason to reject the entry without reading its text; OK for none."""
+    sighting: Sighting = LISTED
+    """What the input says about the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Candidates:
     declared_hashes: Array | None = None  # uint8, rows x 32, filled from the left
     declared_hash_bytes: Array | None = None  # uint8: 0, 4 or 32
     reject_reasons: Array | None = None  # uint8
+    sightings: Sightings | None = None  # None if each row is LISTED
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -73,7 +77,7 @@ def pack(entries: Iterable[Entry], file: int) -> Iterator[Candidates]:
 
 
 def _packed(entries: list[Entry], file: int) -> Candidates:
-    texts, lines, kinds, declared, reasons = zip(*entries, strict=True)
+    texts, lines, kinds, declared, reasons, sightings = zip(*entries, strict=True)
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     starts = np.concatenate([[0], ends[:-1]])
     widths = np.fromiter(map(len, declared), np.uint8, len(declared))
@@ -91,4 +95,12 @@ def _packed(entries: list[Entry], file: int) -> Candidates:
         declared_hashes=hashes,
         declared_hash_bytes=widths if hashes is not None else None,
         reject_reasons=np.array(reasons, np.uint8),
+        sightings=_numbered(sightings),
     )
+
+
+def _numbered(sightings: tuple[Sighting, ...]) -> Sightings | None:
+    """The distinct sightings, and for each row the number of its own."""
+    numbers: dict[Sighting, int] = {}
+    of_row = np.fromiter((numbers.setdefault(one, len(numbers)) for one in sightings), np.int32, len(sightings))
+    return None if numbers.keys() == {LISTED} else Sightings(tuple(numbers), of_row)

@@ -82,9 +82,10 @@ def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> Batch
     for collection in COLLECTIONS:
         mine = (reasons == OK) & (result.collections == collection.code)
         if mine.all():
-            accepted[collection] = Rows.of(collection, text, digests)
+            accepted[collection] = Rows.of(collection, text, digests, candidates.sightings)
         elif mine.any():
-            accepted[collection] = Rows.of(collection, text.filter(pa.array(mine)), digests[mine])
+            sightings = candidates.sightings.filter(mine) if candidates.sightings is not None else None
+            accepted[collection] = Rows.of(collection, text.filter(pa.array(mine)), digests[mine], sightings)
     rejected = _rejected(candidates, reasons, columns, result.collections)
     return BatchResult(candidates.file, rows, accepted, rejected)
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.collections import Collection
+from sigdir.signatures.evidence import Sightings
 
 KEY_BYTES = 16
 
@@ -56,16 +57,24 @@ def keys_of(digests: npt.NDArray[np.uint8]) -> Keys:
 class Rows:
     """Accepted rows of one collection: canonical text, stored hash, key.
 
-    ``hash`` is uint8 of shape (rows, width of the collection's hash), ``keys`` uint64 of (rows, 2).
+    ``hash`` is uint8 of shape (rows, width of the collection's hash), ``keys`` uint64 of (rows, 2). ``sightings`` is
+    None if the source says nothing but the text about any row.
     """
 
     text: pa.StringArray
     hash: npt.NDArray[np.uint8]
     keys: npt.NDArray[np.uint64]
+    sightings: Sightings | None = None
 
     @classmethod
-    def of(cls, collection: Collection, text: pa.StringArray, digests: npt.NDArray[np.uint8]) -> Rows:
+    def of(
+        cls,
+        collection: Collection,
+        text: pa.StringArray,
+        digests: npt.NDArray[np.uint8],
+        sightings: Sightings | None = None,
+    ) -> Rows:
         """From texts and their digests, uint8 of shape (rows, 32)."""
         width = collection.hash_bytes
         stored = digests if width == 32 else np.ascontiguousarray(digests.view(np.uint32)[:, :1]).view(np.uint8)
-        return cls(text, stored, np.ascontiguousarray(digests.view(np.uint64)[:, :2]))
+        return cls(text, stored, np.ascontiguousarray(digests.view(np.uint64)[:, :2]), sightings)
