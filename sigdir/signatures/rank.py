@@ -1,0 +1,244 @@
+"""The order of the texts of one selector or topic, and its reasons.
+
+Invariants
+    The order is total and depends on the summaries alone: the standard's text, then texts that do not look mined,
+    then by witness, contracts, sources and age. A text that looks mined is behind every other.
+    Each reason is a fact of a summary, so a query can count it again.
+
+Theory
+    A rank is one uint64, from the high bit down: the text is the standard's (1 bit), it does not look mined (1),
+    witness (2), contracts (24), sources (16). Higher is better. Below ``FACT_BITS`` stand facts that do not rank: the
+    kinds, and whether a source that compiles contracts vouches for the text. Equal ranks are ordered by id.
+
+    Whoever mines a text for a selector tries 2^32 names, so the name has a part that counts up or is drawn at random:
+    a number, a tag of letters and digits, words of a dictionary. Honest names have such parts too, less than one in a
+    hundred, and a collision proves nothing: of 1.08 M texts 34 selectors have several. So a text looks mined only
+    if all of this holds: such a part, a name that no other text has, and a rival with the same selector that is better
+    known. ``benchmarks/mined.py`` measures both errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.standards import canonical, sources
+
+Array = npt.NDArray[Any]
+
+MOST_CONTRACTS: Final = (1 << 24) - 1
+MOST_SOURCES: Final = (1 << 16) - 1
+"""Counts above these rank as these."""
+
+FACT_BITS: Final = 20
+_VERIFIED, _KIND = 0, 0  # the bit of verified, and the bit that the kinds count from: Kind.FUNCTION is 1
+_SOURCES, _CONTRACTS, _WITNESS, _PLAIN, _STANDARD = 20, 36, 60, 62, 63
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What all sources together say about one text. By default one list names it."""
+
+    id: int
+    text: str
+    witness: Witness = Witness.LISTED
+    """The best of its sightings."""
+    kinds: tuple[Kind, ...] = ()
+    """The known ones, rising."""
+    sources: int = 1
+    contracts: int = 0
+    """Distinct contracts. A source that counts its contracts without naming them adds its count."""
+    compiled: int = 0
+    """Those of ``contracts`` whose bytecode holds the selector or the topic."""
+    verified: bool = False
+    first_seen: datetime | None = None
+    declaration: str = ""
+    """The commonest declaration; "" if no source has one."""
+
+    @property
+    def name(self) -> str:
+        return self.text.partition("(")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A text in its place, from 1. ``mined`` says why it looks mined, "" if it does not."""
+
+    summary: Summary
+    position: int
+    reasons: tuple[str, ...]
+    mined: str = ""
+
+
+def ranked(hash: bytes, summaries: Iterable[Summary], is_shared: Callable[[str], bool]) -> list[Ranked]:
+    """The texts of one hash, the best first. ``is_shared`` says whether several texts have a name."""
+    texts = sorted(summaries, key=lambda summary: summary.id)
+    mined = {text.id: looks_mined(hash, text, texts, is_shared) for text in texts}
+    keys = {
+        text.id: key_of(text, is_standard=is_standard(hash, text.text), mined=bool(mined[text.id])) for text in texts
+    }
+    texts.sort(key=lambda text: rank_of(keys[text.id]), reverse=True)  # stable: equal ranks stay in the order of ids
+    return [
+        Ranked(text, position, reasons(hash, text, mined[text.id]), mined[text.id])
+        for position, text in enumerate(texts, 1)
+    ]
+
+
+def is_standard(hash: bytes, text: str) -> bool:
+    """Whether a standard gives this text to the hash."""
+    return canonical().get(hash) == text
+
+
+def reasons(hash: bytes, text: Summary, mined: str = "") -> tuple[str, ...]:
+    """What a text's place rests on: short phrases, the weightiest first. ``mined`` is as ``looks_mined`` gives it."""
+    declared = text.contracts - text.compiled
+    found = (
+        f"text of {sources()[hash]}" if is_standard(hash, text.text) else "",
+        f"looks mined: {mined}" if mined else "",
+        f"compiled in {counted(text.compiled, 'contract')}" if text.compiled else "",
+        f"declared in {counted(declared, 'contract')}" if declared > 0 else "",
+        "verified by a source that compiles contracts" if text.verified else "",
+        f"named by {counted(text.sources, 'source')}",
+        f"first seen {text.first_seen:%Y-%m-%d}" if text.first_seen else "",
+    )
+    return tuple(filter(None, found))
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: "1 source", "3 sources"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+# Texts that are mined to collide.
+
+_NUMBER = re.compile(r"[0-9]{5,}")
+_TAG = re.compile(r"_(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{6,}$")
+_LAST_WORD = re.compile(r"_([A-Za-z0-9]{5,})$")
+_PIECE = re.compile(r"[0-9]+|[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_WORDS = re.compile(r"[a-z]{3,}_[a-z]{3,}|[a-z0-9]+(?:_[a-z0-9]+){2,}")
+
+# Words of which a name in snake case has at least one if it says what a function does.
+_ORDINARY: Final = frozenset(
+    """
+    add addr address addresses admin amount approve balance balances burn buy calc calculate cancel change check claim
+    contract count create decimals deposit eth execute fee fees get has init initialize is last list lp max min mint nft owner
+    pay per percent percentage pool presale price rate read remove reward rewards sale sell send set stake supply swap test
+    timestamp to token tokens total transfer uni update user users wallet whitelist withdraw
+    """.split()  # noqa: SIM905 - a list would have a line for each word
+)  # fmt: skip
+
+
+def made_up_part(name: str) -> str:
+    """The part of a name that is a number, a tag or words of a dictionary; "" for an ordinary name."""
+    if found := _TAG.search(name) or _NUMBER.search(name):
+        return found[0].lstrip("_")
+    if (last := _LAST_WORD.search(name)) and len(last[1]) <= 2 * len(_PIECE.findall(last[1])):
+        return last[1]
+    words = name.split("_")
+    return name if _WORDS.fullmatch(name) and _ORDINARY.isdisjoint(words) else ""
+
+
+def looks_mined(hash: bytes, text: Summary, texts: Sequence[Summary], is_shared: Callable[[str], bool]) -> str:
+    """Why a text looks as if it was mined to collide with another of ``texts``; "" if it does not.
+
+    A better known rival is the standard's text or one with a better witness. Where all are only listed, it is a text
+    with as many contracts and sources whose own name is ordinary.
+    """
+    part = made_up_part(text.name) if len(texts) > 1 and len(hash) == 4 else ""
+    if not part or is_standard(hash, text.text):
+        return ""
+    rivals = [rival for rival in texts if rival.id != text.id and _is_better_known(hash, rival, text)]
+    if not rivals or is_shared(text.name):
+        return ""
+    best = max(rivals, key=lambda rival: (_rank(hash, rival), -rival.id))
+    return f"{part} in its name looks made up, no other text has this name, and {best.text} has the same selector"
+
+
+def _rank(hash: bytes, text: Summary) -> int:
+    return rank_of(key_of(text, is_standard=is_standard(hash, text.text)))
+
+
+def _is_better_known(hash: bytes, rival: Summary, text: Summary) -> bool:
+    if is_standard(hash, rival.text) or rival.witness != text.witness:
+        return is_standard(hash, rival.text) or rival.witness > text.witness
+    is_as_common = rival.contracts >= text.contracts and rival.sources >= text.sources
+    return text.witness == Witness.LISTED and is_as_common and not made_up_part(rival.name)
+
+
+# The rank as one number.
+
+
+def key_of(summary: Summary, *, is_standard: bool = False, mined: bool = False) -> int:
+    """The rank and the facts of a text as one uint64."""
+    kinds = sum(1 << _KIND + kind for kind in summary.kinds)
+    return (
+        is_standard << _STANDARD
+        | (not mined) << _PLAIN
+        | summary.witness << _WITNESS
+        | min(summary.contracts, MOST_CONTRACTS) << _CONTRACTS
+        | min(summary.sources, MOST_SOURCES) << _SOURCES
+        | kinds
+        | summary.verified << _VERIFIED
+    )
+
+
+def keys_of(witness: Array, contracts: Array, sources: Array, kinds: Array, verified: Array) -> Array:
+    """The same for rows as columns: neither standard nor mined. ``kinds`` has bit ``kind`` set for each known kind."""
+    keys: Array = (
+        np.uint64(1 << _PLAIN)
+        | witness.astype(np.uint64) << np.uint64(_WITNESS)
+        | np.minimum(contracts, MOST_CONTRACTS).astype(np.uint64) << np.uint64(_CONTRACTS)
+        | np.minimum(sources, MOST_SOURCES).astype(np.uint64) << np.uint64(_SOURCES)
+        | kinds.astype(np.uint64)
+        | verified.astype(np.uint64)
+    )
+    return keys
+
+
+def rank_of(key: int) -> int:
+    """The part of a key that ranks: higher is better, equal ones are ordered by id."""
+    return key >> FACT_BITS
+
+
+def as_standard(key: int) -> int:
+    """The key of a text that a standard gives to its hash."""
+    return key | 1 << _STANDARD
+
+
+def as_mined(key: int) -> int:
+    """The key of a text that looks mined."""
+    return key & ~(1 << _PLAIN)
+
+
+def witness_of(key: int) -> Witness:
+    return Witness(key >> _WITNESS & 3)
+
+
+def contracts_of(key: int) -> int:
+    """The number of contracts, at most ``MOST_CONTRACTS``."""
+    return key >> _CONTRACTS & MOST_CONTRACTS
+
+
+def sources_of(key: int) -> int:
+    """The number of sources, at most ``MOST_SOURCES``."""
+    return key >> _SOURCES & MOST_SOURCES
+
+
+def kinds_of(key: int) -> tuple[Kind, ...]:
+    """The known kinds, rising."""
+    return tuple(kind for kind in Kind if kind and key >> _KIND + kind & 1)
+
+
+def is_verified(key: int) -> bool:
+    return bool(key >> _VERIFIED & 1)
+
+
+def is_mined(key: int) -> bool:
+    return not key >> _PLAIN & 1

@@ -1,0 +1,186 @@
+"""The order of the texts of one selector, its reasons, and texts that look mined."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from benchmarks.mined import false_alarms, mined_texts, misses
+from sigdir.signatures import rank
+from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.rank import Summary, ranked
+from sigdir.signatures.standards import NO_TEXT, canonical
+
+TRANSFER = bytes.fromhex("a9059cbb")
+OTHER = bytes.fromhex("12345678")
+
+# From the best to the worst: each is worse than the one above in the first thing that differs.
+BEST_FIRST = [
+    Summary(9, "transfer(address,uint256)"),
+    Summary(8, "compiled()", Witness.COMPILED, contracts=1, compiled=1),
+    Summary(7, "declaredTwice()", Witness.DECLARED, contracts=2),
+    Summary(6, "declaredAndListed()", Witness.DECLARED, contracts=1, sources=3),
+    Summary(5, "declared()", Witness.DECLARED, contracts=1),
+    Summary(3, "listedEarly()"),
+    Summary(4, "listedLate()"),
+    Summary(1, "many_msg_babbage(bytes1)", Witness.COMPILED, contracts=90, sources=90),
+]
+
+
+def never(_: str) -> bool:
+    return False
+
+
+def test_order() -> None:
+    """The standard's text, then witness, contracts, sources, age; what looks mined is last, whatever else it has."""
+    for seed in range(20):
+        texts = random.Random(seed).sample(BEST_FIRST, len(BEST_FIRST))
+        found = ranked(TRANSFER, texts, never)
+        assert [text.summary for text in found] == BEST_FIRST
+        assert [text.position for text in found] == list(range(1, len(BEST_FIRST) + 1))
+
+
+def test_reasons() -> None:
+    """Each reason is a fact that a person understands."""
+    day = datetime(2024, 5, 1, 23, 59, tzinfo=UTC)
+    known = Summary(
+        1, "transfer(address,uint256)", Witness.COMPILED, sources=3, contracts=13, compiled=12, first_seen=day
+    )
+    mined = Summary(2, "many_msg_babbage(bytes1)", Witness.DECLARED, contracts=2, verified=True)
+    first, last = ranked(TRANSFER, [mined, known], never)
+    assert first.reasons == (
+        "text of ERC-20",
+        "compiled in 12 contracts",
+        "declared in 1 contract",
+        "named by 3 sources",
+        "first seen 2024-05-01",
+    )
+    assert first.mined == ""
+    assert last.reasons == (
+        f"looks mined: {last.mined}",
+        "declared in 2 contracts",
+        "verified by a source that compiles contracts",
+        "named by 1 source",
+    )
+    assert last.mined == (
+        "many_msg_babbage in its name looks made up, no other text has this name, and transfer(address,uint256) has the"
+        " same selector"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("join_tg_invmru_haha_fd06787", "fd06787"),
+        ("many_msg_babbage", "many_msg_babbage"),
+        ("func_2093253501", "2093253501"),
+        ("wipeBlockchain_EkJWPe", "EkJWPe"),
+        ("execute_44g58pv", "44g58pv"),
+        ("transfer", ""),
+        ("balanceOf", ""),
+        ("get_virtual_price", ""),
+        ("_TaxFee", ""),
+        ("MAX_SUPPLY", ""),
+        ("onERC1155Received", ""),
+        ("", ""),
+    ],
+)
+def test_made_up_part(name: str, part: str) -> None:
+    """Numbers, tags and words of a dictionary are told from ordinary names."""
+    assert rank.made_up_part(name) == part
+
+
+def is_mined(text: Summary, rival: Summary, hash: bytes = OTHER, shared: bool = False) -> bool:
+    found = {each.summary: each.mined for each in ranked(hash, [text, rival], lambda _: shared)}
+    return bool(found[text])
+
+
+def test_mined_needs_all_three() -> None:
+    """A text looks mined by its name, if nothing shares the name, and only beside a better known text."""
+    text, rival = Summary(1, "func_2093253501(bytes)"), Summary(2, "f()", Witness.DECLARED)
+    assert is_mined(text, rival)
+    assert not is_mined(text, rival, shared=True)
+    assert not is_mined(Summary(1, "func(bytes)"), rival)
+    assert not ranked(OTHER, [text], never)[0].mined
+
+
+def test_better_known() -> None:
+    """Between two listed texts, the rival is better known if as many sources name it and its name is ordinary."""
+    text = Summary(1, "func_2093253501(bytes)", sources=2)
+    assert is_mined(text, Summary(2, "f()", sources=2))
+    assert not is_mined(text, Summary(2, "f()", sources=1))
+    assert not is_mined(text, Summary(2, "g_2093253502()", sources=2))
+    compiled = Summary(1, text.text, Witness.COMPILED)
+    assert not is_mined(compiled, Summary(2, "f()", Witness.COMPILED))
+    assert is_mined(compiled, Summary(2, "transfer(address,uint256)"), TRANSFER)
+
+
+def test_topics_are_never_mined() -> None:
+    """Nobody finds two texts of one topic."""
+    topic = keccak256(b"f_2093253501()")
+    assert not ranked(topic, [Summary(1, "f_2093253501()"), Summary(2, "g()", Witness.COMPILED)], never)[-1].mined
+
+
+def test_every_mined_text_is_behind_a_better_witness() -> None:
+    """Each text of the mined set is the last beside the standard's text, and beside any text that is compiled."""
+    mined = mined_texts()
+    assert len(mined) >= 200
+    for _, text in mined:
+        hash = keccak256(text.encode())[:4]
+        standard = canonical()[hash]
+        assert standard not in (text, NO_TEXT)
+        assert ranked(hash, [Summary(1, text), Summary(2, standard)], never)[-1].summary.text == text
+        rival = Summary(2, standard, Witness.COMPILED)
+        assert ranked(OTHER, [Summary(1, text, sources=9), rival], never)[-1].summary.text == text
+
+
+def test_mined_texts_that_are_only_listed() -> None:
+    """Where both texts are only listed, words, tags and numbers are recognised, and most random letters."""
+    missed = {style: count for style, count in misses().items() if count}
+    assert set(missed) <= {"camel", "letters"}
+    assert missed.get("letters", 0) <= 15
+
+
+def test_honest_names_are_not_mined() -> None:
+    """The texts of the standards, each beside an invented better rival, do not look mined."""
+    texts = [text for text in canonical().values() if text != NO_TEXT]
+    assert false_alarms(texts, len(texts)) <= len(texts) // 100
+
+
+def test_key_of_columns() -> None:
+    """A batch of keys equals its rows one by one, and what a key holds can be read."""
+    rows = [
+        Summary(1, "a()"),
+        Summary(2, "b()", Witness.DECLARED, (Kind.FUNCTION, Kind.ERROR), 3, 12, verified=True),
+        Summary(3, "c()", Witness.COMPILED, (Kind.EVENT,), 1 << 20, 1 << 40),
+    ]
+    keys = rank.keys_of(
+        np.array([row.witness for row in rows], np.int8),
+        np.array([row.contracts for row in rows], np.int64),
+        np.array([row.sources for row in rows], np.int32),
+        np.array([sum(1 << kind for kind in row.kinds) for row in rows], np.uint8),
+        np.array([row.verified for row in rows]),
+    )
+    assert keys.dtype == np.uint64
+    assert keys.tolist() == [rank.key_of(row) for row in rows]
+    for key, row in zip(keys.tolist(), rows, strict=True):
+        assert rank.witness_of(key) == row.witness
+        assert rank.contracts_of(key) == min(row.contracts, rank.MOST_CONTRACTS)
+        assert rank.sources_of(key) == min(row.sources, rank.MOST_SOURCES)
+        assert rank.kinds_of(key) == row.kinds
+        assert rank.is_verified(key) == row.verified
+        assert not rank.is_mined(key)
+        assert rank.is_mined(rank.as_mined(key))
+
+
+def test_key_ranks() -> None:
+    """Keys sort as the order says; equal ranks are left to the id."""
+    keys = [rank.key_of(text, is_standard=text.id == 9, mined=text.id == 1) for text in BEST_FIRST if text.id != 4]
+    assert all(rank.rank_of(better) > rank.rank_of(worse) for better, worse in pairwise(keys))
+    assert rank.as_standard(rank.key_of(BEST_FIRST[0])) == keys[0]
+    assert rank.rank_of(rank.key_of(Summary(1, "a()"))) == rank.rank_of(rank.key_of(Summary(2, "b()", verified=True)))
