@@ -18,6 +18,7 @@ LAYERS = ("signatures", "warehouse", "pipeline", "serve", "cli")
 OWNERS = {
     "deltalake": ("sigdir/warehouse/log.py",),
     "duckdb": ("sigdir/warehouse/",),
+    "evmole": ("sigdir/signatures/dispatcher.py",),
     "falcon": ("sigdir/serve/",),
     "granian": ("sigdir/serve/servers/",),
     "prometheus_client": ("sigdir/serve/metrics/",),

