@@ -181,6 +181,8 @@ class _Copy:
             progress.note(f"{self.spool_path} has lost rows: {collection} starts over")
             self.state = State(base)
         self.spool.truncate(self.state.spooled)
+        self.total = self.done = 0
+        """The rows of the feed, or the pages of the walk, that this run fetches, 0 if that is not known; those it has."""
 
     def close(self) -> None:
         self.spool.close()
@@ -197,6 +199,7 @@ class _Copy:
     def follow_changes(self) -> None:
         """Fetch the feed from the cursor to its end, and import it piece by piece."""
         limit, more, last_id, fetched, total, chases = CHANGES_ROWS, True, 0, 0, 0, 0
+        is_first, from_the_start = True, not self.state.after
         while more and chases <= _CHASES:
             url = changes_url(self.base, self.collection, self.state.after, limit)
             try:
@@ -215,8 +218,13 @@ class _Copy:
             if fetched > total:
                 total = self.count_rows(url, fetched)
                 chases += 1
+            if is_first and found.lines:
+                # The feed of an older server does not say what is left; then all rows are known at the start alone.
+                self.total = len(found.lines) + found.left if found.left is not None else total * from_the_start
+                self.progress.stage(self.collection, self.total)
+            is_first = False
             self.state.after = found.cursor
-            self.keep(found.lines)
+            self.keep(found.lines, len(found.lines))
             if self.state.spooled > IMPORT_BYTES:
                 self.import_spool()
         if self.state.spooled:
@@ -256,11 +264,11 @@ class _Copy:
             if not state.pages:
                 raise
             state.ended = True  # rows were removed during the walk
-            return self.keep([])
+            return self.keep([], 1)
         if begins and not state.known and page.ids:  # a first walk reads every page
             self.progress.stage(self.collection, -(-page.count // len(page.ids)))
             self.progress.advance(state.pages)
-        return self.keep(count_page(url, page, state, self.options.max_rows))
+        return self.keep(count_page(url, page, state, self.options.max_rows), 1)
 
     def must_walk_again(self) -> bool:
         hidden = hidden_rows(self.state)
@@ -273,8 +281,8 @@ class _Copy:
             self.state.known = self.state.known_rows = 0
         return hidden > 0
 
-    def keep(self, lines: Iterable[bytes]) -> None:
-        """Append to the spool, then write the state that counts the lines."""
+    def keep(self, lines: Iterable[bytes], units: int) -> None:
+        """Append to the spool, then write the state that counts the lines; ``units`` of the stage are done."""
         count = 0
         for line in lines:
             self.state.spooled += self.spool.write(line)
@@ -285,7 +293,8 @@ class _Copy:
         self.state.write(self.state_path)
         self.report.fetched[self.collection] += count
         self.progress.rows(count)
-        self.progress.advance(1)
+        self.progress.advance(units)
+        self.done += units
 
     def import_(self, lines: Path) -> None:
         options = ImportOptions(
@@ -294,7 +303,8 @@ class _Copy:
         )  # fmt: skip
         self.report.count(self.collection, run_import(options, self.progress))
         failpoints.reach("imported")
-        self.progress.stage(self.collection, 0)
+        self.progress.stage(self.collection, self.total)
+        self.progress.advance(self.done)
 
     def import_spool(self) -> None:
         self.import_(self.spool_path)

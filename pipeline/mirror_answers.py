@@ -62,12 +62,16 @@ def parse_page(url: str, body: bytes) -> Page:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Rows as lines for the spool, the oldest first, the id of the last, and the cursor after them."""
+    """Rows as lines for the spool, the oldest first, the id of the last, and the cursor after them.
+
+    ``left`` is how many rows the directory says it has after them; None where it does not say so.
+    """
 
     lines: list[bytes]
     cursor: str
     more: bool
     last_id: int
+    left: int | None
 
 
 def parse_changes(url: str, body: bytes, limit: int, last_id: int = 0) -> Changes:
@@ -92,7 +96,8 @@ def parse_changes(url: str, body: bytes, limit: int, last_id: int = 0) -> Change
         raise UnexpectedAnswer(url, "no rows that end with a cursor")
     if more and not lines:
         raise UnexpectedAnswer(url, "no rows, and more to come")
-    return Changes(lines, cursor, more, last_id)
+    left = last.get("left")
+    return Changes(lines, cursor, more, last_id, left if _is_count(left) else None)
 
 
 def _lines(body: bytes) -> Iterator[bytes]:

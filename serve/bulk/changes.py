@@ -39,11 +39,14 @@ _CHUNK_ROWS, _CHUNK_BYTES = 4096, 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The rows after a cursor. ``parts`` are a segment and its rows ``first`` up to ``last``, exclusive, in id order."""
+    """The rows after a cursor. ``parts`` are a segment and its rows ``first`` up to ``last``, exclusive, in id order.
+
+    ``left`` is the number of rows that the feed has now after ``last_id``.
+    """
 
     parts: tuple[tuple[Segment, int, int], ...]
     last_id: int
-    more: bool
+    left: int
 
     def lines(self) -> Iterator[bytes]:
         """The rows as NDJSON, in chunks."""
@@ -63,7 +66,7 @@ def changes(view: View, collection: Collection, after: int, limit: int) -> Chang
     Their texts have at most MAX_TEXT_BYTES.
     """
     parts = []
-    last_id, more, left = after, False, MAX_TEXT_BYTES
+    last_id, rows_left, bytes_left = after, 0, MAX_TEXT_BYTES
     for segment in view.segments[collection]:
         ids = segment.ids[: segment.rows]
         first = int(ids.searchsorted(after, side="right"))
@@ -71,13 +74,13 @@ def changes(view: View, collection: Collection, after: int, limit: int) -> Chang
         last = min(stable_up_to, first + limit)
         if last > first:
             wanted = last
-            _, last = next(segment.spans(first, last, limit, left))
+            _, last = next(segment.spans(first, last, limit, bytes_left))
             parts.append((segment, first, last))
             last_id = int(ids[last - 1])
             limit = limit - (last - first) if last == wanted else 0
-            left = max(0, left - int(segment.offsets[last] - segment.offsets[first]))
-        more = more or stable_up_to > max(first, last)
-    return Changes(tuple(parts), last_id, more)
+            bytes_left = max(0, bytes_left - int(segment.offsets[last] - segment.offsets[first]))
+        rows_left += max(0, stable_up_to - max(first, last))
+    return Changes(tuple(parts), last_id, rows_left)
 
 
 class ChangesResource:
@@ -91,7 +94,8 @@ class ChangesResource:
         after = _after(req, collection)
         limit = min(req.get_param_as_int("limit", min_value=1, default=DEFAULT_LIMIT), MAX_LIMIT)
         found = changes(self._reader.current(), collection, after, limit)
-        last_line = orjson.dumps({"next": cursor_at(collection, found.last_id), "more": found.more}) + b"\n"
+        cursor = cursor_at(collection, found.last_id)
+        last_line = orjson.dumps({"next": cursor, "more": found.left > 0, "left": found.left}) + b"\n"
         resp.content_type = NDJSON
         resp.set_header("Cache-Control", "no-cache")
         self._streams.send(req, resp, chain(found.lines(), [last_line]), found.size + len(last_line))

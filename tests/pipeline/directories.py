@@ -97,8 +97,8 @@ def pages_of(rows: list[dict[str, Any]], path: str, query: dict[str, str], size:
     )
 
 
-def feed_of(rows: list[dict[str, Any]], path: str, query: dict[str, str], most: int = 1000) -> Reply:
-    """As our server answers: rows behind the cursor, then a line with the next one."""
+def feed_of(rows: list[dict[str, Any]], path: str, query: dict[str, str], most: int = 1000, tells_left: bool = True) -> Reply:
+    """As our server answers: rows behind the cursor, then a line with the next one. Older ones do not tell what is left."""
     if path != "/api/v1/changes/":
         return pages_of(rows, path, query)
     if query["collection"] != SIGNATURES:
@@ -107,6 +107,8 @@ def feed_of(rows: list[dict[str, Any]], path: str, query: dict[str, str], most: 
     left = [row for row in rows if row["id"] > after]
     here = left[: min(int(query["limit"]), most)]
     last = {"next": f"s{here[-1]['id'] if here else after:x}", "more": len(here) < len(left)}
+    if tells_left:
+        last["left"] = len(left) - len(here)
     return 200, {}, b"".join(json.dumps(line).encode() + b"\n" for line in [*here, last])
 
 

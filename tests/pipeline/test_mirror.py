@@ -418,6 +418,37 @@ def test_the_feed_is_followed_to_its_end_and_from_there(warehouse: Path) -> None
     assert texts(warehouse) == [row["text_signature"] for row in FEED]
 
 
+class Stages(Reporter):
+    """Notes the units of each stage: those it should have, and those that were done."""
+
+    def __init__(self) -> None:
+        self.noted: list[tuple[str, int, int]] = []
+
+    def stage(self, name: str, total: int) -> None:
+        self.noted.append((name, total, 0))
+
+    def advance(self, units: int) -> None:
+        name, total, done = self.noted[-1]
+        self.noted[-1] = name, total, done + units
+
+
+@pytest.mark.parametrize(("tells_left", "second"), [(True, 20), (False, 0)])
+def test_the_progress_of_a_feed_has_a_total(
+    tells_left: bool, second: int, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after an import in the middle. An older server tells it by its first page, where all rows are fetched."""
+    monkeypatch.setattr("sigdir.pipeline.mirror.IMPORT_BYTES", 1_500)
+    rows = FEED[:30]
+    with scripted(lambda path, query: feed_of(rows, path, query, 7, tells_left)) as server:
+        for total, more in ((30, FEED[30:]), (second, [])):
+            stages = Stages()
+            run_mirror(Options(server.url, warehouse, (SIGNATURES,), policy=EAGER), stages)
+            ours = [(units, done) for name, units, done in stages.noted if name == SIGNATURES][1:]
+            assert {units for units, _ in ours} == {total}
+            assert ours[-1][1] == 30 - 10 * (total != 30)
+            rows += more
+
+
 def test_an_answer_that_is_too_large_is_asked_for_in_smaller_parts(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

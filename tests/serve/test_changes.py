@@ -61,7 +61,8 @@ def step(port: int, collection: Collection, after: str, limit: int) -> tuple[lis
     assert answer.status == 200, answer.body
     assert answer.header("Content-Type") == "application/x-ndjson"
     *rows, last_line = [json.loads(line) for line in answer.body.splitlines()]
-    assert set(last_line) == {"next", "more"}
+    assert set(last_line) == {"next", "more", "left"}
+    assert last_line["more"] == (last_line["left"] > 0)
     return rows, last_line["next"], last_line["more"]
 
 
@@ -91,10 +92,11 @@ def test_the_feed_gives_all_rows_in_order_whatever_the_limit(limit: int) -> None
         lines = b"".join(found.lines()).splitlines()
         assert len(lines) == min(limit, len(ROWS) - len(seen))
         seen += lines
-        after, more = found.last_id, found.more
+        assert found.left == len(ROWS) - len(seen)
+        after, more = found.last_id, found.left > 0
     assert [json.loads(line) for line in seen] == [record_of(row) for row in ROWS]
     rest = changes(view, SIGNATURES, after, limit)
-    assert (rest.parts, rest.last_id, rest.more) == ((), 30, False)
+    assert (rest.parts, rest.last_id, rest.left) == ((), 30, 0)
 
 
 def test_a_cursor_between_ids_or_ahead_of_them_is_one_like_any_other() -> None:
