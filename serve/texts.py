@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from sigdir.serve.writer import Writer
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise, canonicalise_one
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.signatures.grammar import OK, normalise_rows
+from sigdir.signatures.grammar import OK, REASONS, normalise_rows
 from sigdir.signatures.keccak import keccak256, keccak256_rows
 from sigdir.warehouse.staging import NewText, StagedRow
 
@@ -20,24 +21,35 @@ _TRANSACTION_ROWS = 500
 _PAUSE_SECONDS = 0.001
 
 
+class Refused(NamedTuple):
+    """Why a text is not stored; ``position`` counts from 1 in bytes, 0 where the whole text is wrong."""
+
+    reason: str
+    position: int = 0
+
+
 def canonical_text(collection: Collection, text: str) -> NewText:
     """Canonicalise a text for one collection; raises GrammarError, for the other collection's keyword too."""
     return NewText(collection, *canonicalise_one(text, collection.code))
 
 
-def canonical_texts(collection: Collection, texts: list[str]) -> list[NewText | None]:
-    """Canonicalise each text as ``canonical_text`` does; None in the place of each that is rejected."""
+def canonical_texts(collection: Collection, texts: list[str]) -> list[NewText | Refused]:
+    """Canonicalise each text as ``canonical_text`` does; the reason in the place of each that is rejected."""
     code = collection.code
-    found: list[NewText | None] = []
+    found: list[NewText | Refused] = []
     for rows in pack((Entry(text.encode("utf-8", "replace"), 0) for text in texts), 0):
         declared = np.full(len(rows), code, np.uint8)
         result = normalise_rows(rows.data, rows.starts, rows.ends, declared, code)
         digests = keccak256_rows(result.data, result.offsets)
-        accepted = (result.reasons == OK) & (result.collections == code)
-        data, ends = result.data.tobytes(), result.offsets.tolist()
-        for row, is_accepted in enumerate(accepted.tolist()):
-            text = data[ends[row] : ends[row + 1]].decode()
-            found.append(NewText(collection, text, digests[row].tobytes()) if is_accepted else None)
+        data, ends, columns = result.data.tobytes(), result.offsets.tolist(), result.columns.tolist()
+        for row, (reason, kind) in enumerate(zip(result.reasons.tolist(), result.collections.tolist(), strict=True)):
+            if reason != OK:
+                found.append(Refused(REASONS[reason], columns[row]))
+            elif kind != code:  # a keyword of the other collection
+                found.append(Refused("bad_name", 1))
+            else:
+                text = data[ends[row] : ends[row + 1]].decode()
+                found.append(NewText(collection, text, digests[row].tobytes()))
     return found
 
 

@@ -26,7 +26,7 @@ from sigdir.serve.http.routing import redirect_to_slash
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.lists.selection import texts_with
 from sigdir.serve.settings import Settings
-from sigdir.serve.texts import canonical_texts, store_texts
+from sigdir.serve.texts import Refused, canonical_texts, store_texts
 from sigdir.serve.writer import Writer
 from sigdir.signatures.abi import abi_entries
 from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, SIGNATURES, Collection
@@ -36,6 +36,7 @@ from sigdir.signatures.standards import is_filtered
 from sigdir.warehouse.index.records import LINE_FRAME, render_lines
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.staging import NewText
 
 KINDS: Mapping[str, Collection] = {"function": SIGNATURES, "event": EVENT_SIGNATURES}
 
@@ -221,7 +222,10 @@ class StatsResource(_Resource):
 
 
 class ImportResource(_Resource):
-    """Texts to store. The answer has each text, as sent, as imported, duplicated or invalid."""
+    """Texts to store. The answer has each text, as sent, as imported, duplicated or invalid.
+
+    ``reasons`` says why a text is invalid. The dialect has no such field; its clients (cast, forge) read the two objects.
+    """
 
     stores = True
 
@@ -254,12 +258,15 @@ class OlderImportResource(ImportResource):
 def _store(writer: Writer, collection: Collection, texts: list[str]) -> dict[str, Any]:
     distinct = list(dict.fromkeys(texts))  # a repeated text counts once
     canonical = dict(zip(distinct, canonical_texts(collection, distinct), strict=True))
-    valid = {text: new for text, new in canonical.items() if new is not None and not writer.refuses(new)}
-    result: dict[str, Any] = {
-        "imported": {},
-        "duplicated": {},
-        "invalid": [text for text in canonical if text not in valid],
-    }
+    valid: dict[str, NewText] = {}
+    reasons: dict[str, dict[str, Any]] = {}
+    for text, new in canonical.items():
+        if isinstance(new, NewText) and not writer.refuses(new):
+            valid[text] = new
+        else:
+            refused = new if isinstance(new, Refused) else Refused("suppressed")
+            reasons[text] = refused._asdict()
+    result: dict[str, Any] = {"imported": {}, "duplicated": {}, "invalid": list(reasons), "reasons": reasons}
     rows = store_texts(writer, list(valid.values()))
     for (text, new), row in zip(valid.items(), rows, strict=True):
         result["duplicated" if row is None else "imported"][text] = "0x" + new.hash.hex()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sigdir.serve.app import create_app
 from sigdir.serve.dialects import openchain
 from sigdir.serve.settings import MIB, Settings
-from sigdir.serve.texts import canonical_text, canonical_texts
+from sigdir.serve.texts import Refused, canonical_text, canonical_texts
 from sigdir.signatures.collections import (
     COLLECTIONS,
     EVENT_SIGNATURES,
@@ -281,8 +281,13 @@ def test_an_import_reports_every_text(server: Server) -> None:
             },
             "duplicated": {TRANSFER: selector(TRANSFER), "x(uint256)": selector("x(uint256)")},
             "invalid": ["bad(", "event z()", ""],
+            "reasons": {
+                "bad(": {"reason": "unbalanced", "position": 5},
+                "event z()": {"reason": "bad_name", "position": 1},
+                "": {"reason": "empty", "position": 1},
+            },
         },
-        "event": {"imported": {"Y(uint indexed a)": topic("Y(uint256)")}, "duplicated": {EVENT: topic(EVENT)}, "invalid": []},
+        "event": {"imported": {"Y(uint indexed a)": topic("Y(uint256)")}, "duplicated": {EVENT: topic(EVENT)}, "invalid": [], "reasons": {}},
     }  # fmt: skip
     found = result(server, LOOKUP, function=selector("x(uint256)"), event=topic("Y(uint256)"))
     assert found == {
@@ -312,7 +317,7 @@ def test_half_of_a_surrogate_pair_is_an_invalid_text(server: Server) -> None:
         texts = {"function": [text, "\ud800"]}
         value = texts if path == IMPORT else {"type": "raw", "data": texts | {"event": [], "error": []}}
         found = imported(server, value, path)["function"]
-        assert found == {"imported": {text: selector(text)}, "duplicated": {}, "invalid": ["\ud800"]}
+        assert (found["imported"], found["invalid"]) == ({text: selector(text)}, ["\ud800"])
 
 
 @pytest.mark.parametrize(
@@ -351,8 +356,8 @@ def test_texts_together_are_as_texts_alone(given: list[str], collection: Collect
     def alone(text: str) -> Any:
         try:
             return canonical_text(collection, text.encode("utf-8", "replace").decode())
-        except GrammarError:
-            return None
+        except GrammarError as error:
+            return Refused(error.reason, error.column)
 
     assert canonical_texts(collection, given) == [alone(text) for text in given]
 
@@ -489,9 +494,9 @@ def test_the_older_import_takes_texts_and_abis(server: Server) -> None:
     assert imported(server, {"type": "abi", "data": [abi]}, OLDER_IMPORT) == {
         "function": {
             "imported": {"abi((uint8))": selector("abi((uint8))"), "AbiError()": selector("AbiError()")},
-            "duplicated": {}, "invalid": ["bad name()"],
+            "duplicated": {}, "invalid": ["bad name()"], "reasons": {"bad name()": {"reason": "bad_name", "position": 5}},
         },
-        "event": {"imported": {"Abi(address)": topic("Abi(address)")}, "duplicated": {}, "invalid": []},
+        "event": {"imported": {"Abi(address)": topic("Abi(address)")}, "duplicated": {}, "invalid": [], "reasons": {}},
     }  # fmt: skip
 
 

@@ -268,7 +268,8 @@ def test_a_post_of_a_suppressed_text_stores_nothing(served: Served) -> None:
         ("/api/v1/import", {"type": "raw", "data": {"function": ["never(uint256)"]}}),
     ):
         kinds = served.client.simulate_post(path, json=body).json["result"]
-        assert kinds["function"] == {"imported": {}, "duplicated": {}, "invalid": ["never(uint256)"]}
+        reasons = {"never(uint256)": {"reason": "suppressed", "position": 0}}
+        assert kinds["function"] == {"imported": {}, "duplicated": {}, "invalid": [*reasons], "reasons": reasons}
     preview = served.client.simulate_post("/submit/", body="text=never(uint256)", headers=FORM)
     assert "does not serve this signature" in preview.text
     page = served.client.simulate_post("/submit/store/", body="texts=function+never(uint256)", headers=FORM)
