@@ -27,7 +27,7 @@ _COMMANDS = {
     "compact": ("compact", "Merge small data files into fewer, in one new version that holds the same rows"),
     "vacuum": ("vacuum", "Remove data files that no version within a time window needs, and what dead processes left"),
     "report": ("report", "Write a page about the warehouse, with totals and plots"),
-    "rejects": ("rejects", "Show the candidates that imports rejected: text, reason, position, file, line"),
+    "rejects": ("rejects", "Show the candidates that imports rejected: text, reason, file, line, position"),
     "history": ("history", "List the imports with their times, sources and counts"),
     "stats": ("stats", "Show how many rows, files and bytes the warehouse has"),
     "sql": ("sql", "Run SQL over the warehouse"),

@@ -12,7 +12,7 @@ from sigdir.cli.rows import rows_options, write_rows
 from sigdir.warehouse import Warehouse
 
 _QUERY = """
-    SELECT import_id, text, reason, position, file, line FROM rejects
+    SELECT import_id, text, reason, file, line, position FROM rejects
     WHERE ($number IS NULL OR import_id = $number) AND ($reason IS NULL OR reason = $reason)
     ORDER BY import_id, file, line LIMIT $limit"""
 _NO_LIMIT = 2**62
@@ -27,7 +27,7 @@ _NO_LIMIT = 2**62
 @warehouse_option
 @rows_options
 def rejects(number: int | None, reason: str | None, limit: int, folder: Path, format: str) -> None:
-    """Show the candidates that imports rejected: text, reason, position, file, line.
+    """Show the candidates that imports rejected: text, reason, file, line, position.
 
     Exit status: 0 done, 2 the warehouse cannot be used, 130 interrupted.
 

@@ -22,8 +22,11 @@ from sigdir.pipeline.errors import one_line
 
 _EDGE_ROWS = 20
 _MOST_ROWS = 10_000  # read at most: forty rows of ten million can be shown without computing all
-_WIDEST = (120, 80, 60, 50, 40, 32, 24)
+_WIDEST = (120, 80, 60, 50, 40, 32, 24, 16)
 """Widths that cells are cut to, one after the other, until the columns fit into the terminal."""
+
+_PATHS = ("file", "path")
+"""The columns whose cells are cut at their beginning."""
 
 Row = tuple[Any, ...]
 
@@ -83,9 +86,9 @@ class _Column:
         return cls(name, cells, max(map(_width, [name, *cells])), is_number, is_bytes)
 
     def fitted(self, text: str) -> str:
-        """A text, padded or cut to the column's width."""
+        """A text, padded or cut to the column's width. Of a path the end is kept, which tells files apart."""
         if _width(text) > self.width:
-            text = _cut(text, self.width)
+            text = _cut(text[::-1], self.width)[::-1] if self.name in _PATHS else _cut(text, self.width)
         padding = " " * (self.width - _width(text))
         return padding + text if self.is_number else text + padding
 

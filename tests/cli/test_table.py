@@ -51,13 +51,25 @@ def test_columns_of_bytes_are_left_out_and_named() -> None:
 def test_a_narrow_terminal_cuts_long_cells_then_leaves_out_the_last_columns() -> None:
     """No line is wider than the terminal."""
     columns = {"id": pa.array([7]), "text": pa.array([f"f({'uint256,' * 20}bool)"]), "hex": pa.array(["0xa9059cbb"])}
-    wide, narrow, narrowest = (table(columns, width) for width in (300, 60, 40))
+    wide, narrow, narrowest = (table(columns, width) for width in (300, 60, 36))
     assert max(map(len, wide)) > 120
     assert cells(narrow[3])[0::2] == ["7", "0xa9059cbb"]
     assert cells(narrow[3])[1].endswith("…")
     assert (cells(narrowest[1]), narrowest[-1]) == (["id", "text"], "1 row; not shown: hex")
-    for lines, width in ((narrow, 60), (narrowest, 40)):
+    for lines, width in ((narrow, 60), (narrowest, 36)):
         assert max(map(len, lines)) <= width
+
+
+def test_of_a_file_the_end_of_its_name_is_shown() -> None:
+    """Where a terminal of 80 characters shows a reject, its file and line are in it."""
+    reject = {
+        "import_id": pa.array([1]), "text": pa.array([f"f({'uint256,' * 20}bool)"]),
+        "reason": pa.array(["too_many_indexed"]), "file": pa.array(["/a/folder/with/a/long/name/list.txt"]),
+        "line": pa.array([1234]), "position": pa.array([1]),
+    }  # fmt: skip
+    lines = table(reject, 80)
+    assert cells(lines[3])[2:] == ["too_many_indexed", "…g/name/list.txt", "1234"]
+    assert lines[-1] == "1 row; not shown: position"
 
 
 def test_of_many_rows_the_first_and_the_last_are_shown() -> None:

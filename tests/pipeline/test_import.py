@@ -521,20 +521,20 @@ def two_imports(tmp_path: Path, warehouse: Path) -> list[Path]:
 
 
 def test_rejects_command_filters(two_imports: list[Path], invoke: Invoke) -> None:
-    """`sigdir rejects` shows text, reason, position, file and line, filtered by import and reason."""
+    """`sigdir rejects` shows text, reason, file, line and position, filtered by import and reason."""
     first, second = map(str, two_imports)
     found = [
-        ["1", "b(uint7)", "bad_width", "3", first, "3"],
-        ["1", "c(foo)", "unknown_type", "3", first, "4"],
-        ["2", "e(uint9)", "bad_width", "3", second, "3"],
-        ["2", "x()", "hash_mismatch", "0", second, "4"],
+        ["1", "b(uint7)", "bad_width", first, "3", "3"],
+        ["1", "c(foo)", "unknown_type", first, "4", "3"],
+        ["2", "e(uint9)", "bad_width", second, "3", "3"],
+        ["2", "x()", "hash_mismatch", second, "4", "0"],
     ]
 
     def shown(*arguments: str) -> list[list[str]]:
         done = invoke("rejects", "--format", "csv", *arguments)
         assert (done.status, done.stderr) == (0, "")
         header, *rows = csv.reader(io.StringIO(done.stdout.decode()))
-        assert header == ["import_id", "text", "reason", "position", "file", "line"]
+        assert header == ["import_id", "text", "reason", "file", "line", "position"]
         return rows
 
     assert shown() == found
@@ -543,6 +543,18 @@ def test_rejects_command_filters(two_imports: list[Path], invoke: Invoke) -> Non
     assert shown("--import", "1", "--reason", "bad_width") == found[:1]
     assert shown("--import", "9") == []
     assert shown("--limit", "3") == found[:3]
+
+
+def test_history_names_the_files_of_an_import_without_a_label(warehouse: Path, tmp_path: Path, invoke: Invoke) -> None:
+    """Of more than three files the first three and the number of the others."""
+    for count in (1, 5):
+        folder = tmp_path / f"of{count}"
+        folder.mkdir()
+        write_files(folder, {f"{number}.txt": f"f{count}{number}()" for number in range(count)})
+        import_files([folder], warehouse)
+    rows = [json.loads(line) for line in invoke("history", "--format", "ndjson").stdout.splitlines()]
+    five = ", ".join(f"{tmp_path}/of5/{number}.txt" for number in range(3))
+    assert [(row["source"], row["files"]) for row in rows] == [(f"{tmp_path}/of1/0.txt", 1), (f"{five} and 2 more", 5)]
 
 
 def test_history_command_lists_imports_and_sources(two_imports: list[Path], invoke: Invoke) -> None:
