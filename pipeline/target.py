@@ -10,13 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-import zstandard
-
 from sigdir.pipeline.errors import BadTarget, printable
-from sigdir.pipeline.source import STDIN
 from sigdir.warehouse.files import replacing
 
-STDOUT = STDIN
+STDOUT = "-"
 
 
 @contextmanager
@@ -45,6 +42,8 @@ def _packed(out: BinaryIO, ending: str) -> Iterator[BinaryIO]:
         with gzip.GzipFile("", "wb", 6, out, mtime=0) as packed:
             yield cast(BinaryIO, packed)
     elif ending == ".zst":
+        import zstandard  # 15 ms, which a query to standard output does without
+
         compressor = zstandard.ZstdCompressor(level=3, threads=os.cpu_count() or 1)
         with compressor.stream_writer(out, closefd=False) as packed:
             yield packed

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sigdir.signatures.columns import bytes_of
 
@@ -89,11 +88,15 @@ def _normalised(texts: pa.ChunkedArray, default: int) -> Normalised:
 
 def _bytes(texts: pa.ChunkedArray) -> tuple[Array, Array]:
     """Offsets (int32, rows + 1) and bytes (uint8) of the texts; a null is an empty text."""
+    import pyarrow.compute as pc  # takes 30 ms, and most queries call none of these functions
+
     return bytes_of(pc.fill_null(texts, "").combine_chunks())
 
 
 def _is_valid(texts: pa.ChunkedArray) -> Array:
     """Which texts are not null, a flag a row."""
+    import pyarrow.compute as pc
+
     valid: Array = pc.is_valid(texts).to_numpy()
     return valid
 
@@ -109,4 +112,6 @@ def _hex(digests: Array) -> pa.StringArray:
 
 
 def _where(kept: Array, texts: pa.StringArray) -> pa.StringArray:
+    import pyarrow.compute as pc
+
     return texts if kept.all() else pc.if_else(pa.array(kept), texts, pa.scalar(None, pa.string()))

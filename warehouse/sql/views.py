@@ -12,7 +12,6 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 from duckdb.func import PythonUDFType
 
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
@@ -209,6 +208,8 @@ class LazyLog:
         return pa.RecordBatchReader.from_batches(REJECTS_SCHEMA, self._keeping_error(self._reject_batches()))
 
     def _reject_batches(self) -> Iterator[pa.RecordBatch]:
+        import pyarrow.parquet as pq  # takes 11 ms, and few queries read rejects
+
         for entry in self._entries():
             if entry["totals"]["rejected"]:
                 path = self._paths.rejects_file(entry["run"])
