@@ -205,9 +205,7 @@ def _files_of(paths: Paths, table: DeltaTable) -> Iterator[DataFile]:
         # pyarrow.compute, 30 ms.
         created_at = actions.column("max.created_at").view(pa.int64()).to_pylist()
         for path, collection, rows, size, first_id, last_id, last in zip(*columns, created_at, strict=True):
-            yield DataFile(
-                paths.table / path, Collection.of_name(collection), rows, size, first_id, last_id, int(last)
-            )
+            yield DataFile(paths.table / path, Collection.of_name(collection), rows, size, first_id, last_id, int(last))
 
 
 def _transaction_name(collection: Collection) -> str:

@@ -109,7 +109,9 @@ def test_a_query_loads_only_what_it_needs(tmp_path: Path) -> None:
     lines = tmp_path / "lines.txt"
     lines.write_text("transfer(address,uint256)\n")
     import_files([lines], tmp_path / "warehouse")
-    look = "import sys\nfrom sigdir.cli.main import main\ntry: main()\nexcept SystemExit: print(*sys.modules, sep='\\n')"
+    look = (
+        "import sys\nfrom sigdir.cli.main import main\ntry: main()\nexcept SystemExit: print(*sys.modules, sep='\\n')"
+    )
     done = subprocess.run(
         [sys.executable, "-c", look, "sql", "SELECT count(*) FROM signatures"],
         cwd=ROOT, env=environment(tmp_path / "warehouse"), capture_output=True, text=True, check=True,

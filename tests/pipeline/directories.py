@@ -97,7 +97,9 @@ def pages_of(rows: list[dict[str, Any]], path: str, query: dict[str, str], size:
     )
 
 
-def feed_of(rows: list[dict[str, Any]], path: str, query: dict[str, str], most: int = 1000, tells_left: bool = True) -> Reply:
+def feed_of(
+    rows: list[dict[str, Any]], path: str, query: dict[str, str], most: int = 1000, tells_left: bool = True
+) -> Reply:
     """As our server answers: rows behind the cursor, then a line with the next one. Older ones do not tell what is left."""
     if path != "/api/v1/changes/":
         return pages_of(rows, path, query)
