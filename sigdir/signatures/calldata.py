@@ -1,6 +1,6 @@
 """Calldata, and the texts of its selector, to values, or to the reason why a text does not fit.
 
-Data over ``MAX_BYTES`` and types over the bounds of ``types.py`` are refused. ``coders.py`` decodes.
+Data over ``MAX_BYTES`` and types over the bounds of ``types.py`` are refused. ``abi_decoder.py`` decodes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
+from sigdir.signatures.abi_decoder import Budget, attempt
 from sigdir.signatures.address import checksummed
 from sigdir.signatures.decode_attempt import SELECTOR_BYTES, DecodeAttempt
 from sigdir.signatures.errors import SigdirError
@@ -47,9 +48,7 @@ def decode(data: bytes, texts: Iterable[str]) -> list[DecodeAttempt]:
     Texts are canonical and have the data's selector. Best is the text whose values encode to the same data, then
     one that uses all of it in another order, then the one that leaves the least over, then one that does not decode.
     """
-    from sigdir.signatures.coders import Budget, attempt  # eth-abi takes 0.2 s and 29 MB; few workers need it
-
-    budget = Budget.of(data)
+    budget = Budget.of(len(data))
     return sorted((attempt(data[SELECTOR_BYTES:], text, budget) for text in texts), key=_rank)
 
 

@@ -10,7 +10,8 @@ from sigdir.signatures.types import Type
 SELECTOR_BYTES = 4
 
 SHORT, OFFSET, PADDING, UTF8, WORK, TYPE = "too_short", "bad_offset", "bad_padding", "bad_utf8", "too_much", "bad_type"
-REASONS = (SHORT, OFFSET, PADDING, UTF8, WORK, TYPE)
+TOPICS = "topic_count"  # of logs alone
+REASONS = (SHORT, OFFSET, PADDING, UTF8, WORK, TYPE, TOPICS)
 
 
 @dataclass(frozen=True, slots=True)

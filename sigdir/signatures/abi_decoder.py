@@ -1,0 +1,341 @@
+"""ABI-encoded bytes to values, strictly: bits of a word that its type does not use must be zero.
+
+Invariants
+    ``exact`` is found while reading: the encoder puts the content of each dynamic value right behind the one before
+    it, so the layout is the encoder's if every offset leads to the place where the last content ended.
+    Reading is bounded. Many offsets may lead to the same place, so four thousand words can stand for 10^12 values.
+    Each attempt may read the data ``_READS`` times, all attempts together ``_ATTEMPTS`` times as much. Texts are
+    tried in the order given, so adding texts keeps none of the earlier ones from being tried.
+    The readers of a text are kept only for texts up to ``_KEPT_TEXT`` characters.
+
+eth-abi is the oracle of the tests. With it, and an encoding of the values to tell the layout, a call of two words took
+53 us; this takes 7.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Context, Decimal
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sigdir.signatures.decode_attempt import OFFSET, PADDING, SELECTOR_BYTES, SHORT, TYPE, UTF8, WORK, DecodeAttempt
+from sigdir.signatures.types import BadTypeList, Type, parameter_types
+
+_READS = 4
+_ATTEMPTS = 4
+_LEAST_READ = 64 << 10
+_WORD = 32
+_KEPT_TEXT = 256
+_FIXED_BITS = 200  # of an offset and a length, which hardly ever fit by chance
+
+
+class Budget:
+    """How many bytes each attempt may read, and how many are left for all of them."""
+
+    __slots__ = ("each", "left")
+
+    def __init__(self, each: int, left: int) -> None:
+        self.each, self.left = each, left
+
+    @classmethod
+    def of(cls, size: int) -> Budget:
+        """The budget of the attempts on so many bytes."""
+        each = max(_LEAST_READ, _READS * size)
+        return cls(each, _ATTEMPTS * each)
+
+
+def attempt(data: bytes, text: str, budget: Budget, first: int = SELECTOR_BYTES) -> DecodeAttempt:
+    """Decode arguments (without the selector) with a canonical text.
+
+    ``first`` is the place of ``data``'s first byte in the sentences of the attempt.
+    """
+    try:
+        layout = layout_of(text)
+    except BadTypeList as error:
+        return DecodeAttempt(text, reason=TYPE, detail=error.problem)
+    source = _Source(data, budget, first)
+    try:
+        values = _frame(source, 0, layout.members, layout.head)
+    except _Misfit as misfit:
+        return DecodeAttempt(text, layout.types, reason=misfit.reason, detail=misfit.detail)
+    exact = source.in_order and source.next == source.size
+    return DecodeAttempt(text, layout.types, values, exact, source.size - source.end)
+
+
+class Layout(NamedTuple):
+    """How the parameters of a text are read; ``checked`` counts the bits that decoding compares with fixed values."""
+
+    types: tuple[Type, ...]
+    members: tuple[_Reader, ...]
+    head: int
+    checked: int
+
+
+def layout_of(text: str) -> Layout:
+    """The layout of a canonical text's parameters; raises BadTypeList."""
+    return _kept_layout(text) if len(text) <= _KEPT_TEXT else _layout(text)
+
+
+def _layout(text: str) -> Layout:
+    types = parameter_types(text)
+    members = tuple(map(_reader, types))
+    return Layout(types, members, _head(members), sum(member.checked for member in members))
+
+
+_kept_layout = lru_cache(maxsize=2048)(_layout)
+
+
+class _Misfit(Exception):
+    """The data does not fit the type."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason, self.detail = reason, detail
+
+
+class _Source:
+    """The bytes that are decoded. Knows how far they were read, and stops where the budget is used up."""
+
+    __slots__ = ("budget", "data", "end", "first", "in_order", "left", "next", "size")
+
+    def __init__(self, data: bytes, budget: Budget, first: int) -> None:
+        self.data, self.size, self.first = data, len(data), first
+        self.budget, self.left = budget, budget.each
+        self.in_order = True
+        self.next = 0  # where the content of the next dynamic value begins if the layout is the encoder's
+        self.end = 0  # after the last byte that was read
+
+    def take(self, at: int, size: int) -> None:
+        """Make sure that these bytes are there, and count them."""
+        end = at + size
+        if end > self.size:
+            raise self.short(at, size)
+        self.spend(size)
+        if end > self.end:
+            self.end = end
+
+    def spend(self, size: int) -> None:
+        self.left -= size
+        self.budget.left -= size
+        if self.left < 0 or self.budget.left < 0:
+            raise _Misfit(WORK, "its offsets lead to the same data too often, so decoding stopped")
+
+    def short(self, at: int, size: int) -> _Misfit:
+        place, there = at + self.first, self.size + self.first
+        return _Misfit(SHORT, f"a value needs {size} bytes at byte {place}, but the data has {there} bytes")
+
+    def padding(self, at: int) -> _Misfit:
+        place = at + self.first
+        return _Misfit(PADDING, f"the word at byte {place} is out of range for its type, or its padding is not zero")
+
+    def number(self, at: int) -> int:
+        return int.from_bytes(self.data[at : at + _WORD])
+
+
+class _Reader(NamedTuple):
+    """How a type is read: ``read`` gets the place of its content, ``head`` counts the bytes it has in its frame."""
+
+    read: Callable[[_Source, int], Any]
+    head: int
+    is_dynamic: bool
+    checked: int
+
+
+def _head(members: tuple[_Reader, ...]) -> int:
+    return sum(member.head for member in members)
+
+
+def _frame(source: _Source, at: int, members: tuple[_Reader, ...], head: int) -> tuple[Any, ...]:
+    """The values of a tuple whose offsets count from ``at``."""
+    source.take(at, head)
+    source.next = at + head
+    values, place = [], at
+    for member in members:
+        if member.is_dynamic:
+            values.append(_content(source, at, place, head, member))
+        else:
+            values.append(member.read(source, place))
+        place += member.head
+    return tuple(values)
+
+
+def _content(source: _Source, at: int, place: int, head: int, member: _Reader) -> Any:
+    """The dynamic value whose offset stands at ``place``. An offset leads behind the frame's head."""
+    offset = source.number(place)
+    target = at + offset
+    if offset < head or target >= source.size:
+        raise _Misfit(OFFSET, f"the offset at byte {place + source.first} points outside the data")
+    if target != source.next:
+        source.in_order = False
+    return member.read(source, target)
+
+
+def _reader(type: Type) -> _Reader:
+    if type.members is not None:
+        return _tuple_reader(type.members)
+    if type.element is not None:
+        element = _reader(type.element)
+        return _array_reader(element) if type.length is None else _sized_array_reader(element, type.length)
+    return _elementary(type.text)
+
+
+def _tuple_reader(types: tuple[Type, ...]) -> _Reader:
+    members = tuple(map(_reader, types))
+    head, checked = _head(members), sum(member.checked for member in members)
+    if any(member.is_dynamic for member in members):
+        return _Reader(lambda source, at: _frame(source, at, members, head), _WORD, True, _FIXED_BITS)
+
+    def read(source: _Source, at: int) -> tuple[Any, ...]:
+        values = []
+        for member in members:
+            values.append(member.read(source, at))
+            at += member.head
+        return tuple(values)
+
+    return _Reader(read, head, False, checked)
+
+
+def _elements(source: _Source, at: int, element: _Reader, count: int) -> tuple[Any, ...]:
+    """The elements of an array whose first head stands at ``at``."""
+    step = element.head
+    size = count * step
+    if at + size > source.size:
+        raise source.short(at + (source.size - at) // step * step, step)
+    source.take(at, size)
+    source.spend(count)  # elements may have no bytes
+    read = element.read
+    source.next = at + size
+    if not element.is_dynamic:
+        return tuple([read(source, at + number * step) for number in range(count)])
+    return tuple([_content(source, at, at + number * step, size, element) for number in range(count)])
+
+
+def _array_reader(element: _Reader) -> _Reader:
+    def read(source: _Source, at: int) -> tuple[Any, ...]:
+        source.take(at, _WORD)
+        return _elements(source, at + _WORD, element, source.number(at))
+
+    return _Reader(read, _WORD, True, _FIXED_BITS)
+
+
+def _sized_array_reader(element: _Reader, length: int) -> _Reader:
+    if element.is_dynamic:
+        return _Reader(lambda source, at: _elements(source, at, element, length), _WORD, True, _FIXED_BITS)
+    step = element.head
+
+    def read(source: _Source, at: int) -> tuple[Any, ...]:
+        source.spend(length)
+        return tuple([element.read(source, at + number * step) for number in range(length)])
+
+    return _Reader(read, step * length, False, element.checked * length)
+
+
+# Elementary types. The words of static ones were taken with their frame.
+
+_SPLIT = re.compile(r"([a-z]+)(\d*)x?(\d*)")
+_ZEROS = bytes(_WORD)
+_EXACT = Context(prec=100)
+
+
+def _elementary(word: str) -> _Reader:
+    """The reader of a type without parts; raises BadTypeList for a word that is no type."""
+    base, digits, places = _SPLIT.fullmatch(word).groups()  # type: ignore[union-attr]
+    width = int(digits or 0)
+    if word in ("bytes", "string"):
+        return _Reader(_bytes if word == "bytes" else _string, _WORD, True, _FIXED_BITS)
+    if word == "bool":
+        return _Reader(_bool, _WORD, False, 255)
+    if word == "address":
+        return _Reader(_address, _WORD, False, 96)
+    if word == "function":  # an address and a selector
+        return _left_aligned(24)
+    if base == "bytes" and 1 <= width <= 32:
+        return _left_aligned(width)
+    if base in ("int", "uint", "fixed", "ufixed") and 8 <= width <= 256 and bool(places) == ("fixed" in base):
+        return _number((base.endswith("int") and base[0] == "u") or base == "ufixed", width, int(places or 0))
+    raise BadTypeList("unknown type", word)
+
+
+def _number(is_unsigned: bool, bits: int, places: int) -> _Reader:
+    read = _unsigned(bits) if is_unsigned else _signed(bits)
+    if not places:
+        return _Reader(read, _WORD, False, 256 - bits)
+
+    def fixed(source: _Source, at: int) -> Decimal:
+        return _EXACT.scaleb(Decimal(read(source, at)), -places)
+
+    return _Reader(fixed, _WORD, False, 256 - bits)
+
+
+def _unsigned(bits: int) -> Callable[[_Source, int], int]:
+    limit = 1 << bits
+
+    def read(source: _Source, at: int) -> int:
+        value = int.from_bytes(source.data[at : at + _WORD])
+        if value >= limit:
+            raise source.padding(at)
+        return value
+
+    return read
+
+
+def _signed(bits: int) -> Callable[[_Source, int], int]:
+    limit = 1 << (bits - 1)
+
+    def read(source: _Source, at: int) -> int:
+        value = int.from_bytes(source.data[at : at + _WORD], signed=True)
+        if not -limit <= value < limit:
+            raise source.padding(at)
+        return value
+
+    return read
+
+
+def _bool(source: _Source, at: int) -> bool:
+    value = source.number(at)
+    if value > 1:
+        raise source.padding(at)
+    return value == 1
+
+
+def _address(source: _Source, at: int) -> str:
+    word = source.data[at : at + _WORD]
+    if word[:12] != _ZEROS[:12]:
+        raise source.padding(at)
+    return "0x" + word[12:].hex()
+
+
+def _left_aligned(size: int) -> _Reader:
+    zeros = bytes(_WORD - size)
+
+    def read(source: _Source, at: int) -> bytes:
+        word = source.data[at : at + _WORD]
+        if word[size:] != zeros:
+            raise source.padding(at)
+        return word[:size]
+
+    return _Reader(read, _WORD, False, 256 - 8 * size)
+
+
+def _bytes(source: _Source, at: int) -> bytes:
+    source.take(at, _WORD)
+    size = source.number(at)
+    begin = at + _WORD
+    padded = -(-size // _WORD) * _WORD
+    source.take(begin, padded)
+    value = source.data[begin : begin + size]
+    if source.data[begin + size : begin + padded] != _ZEROS[: padded - size]:
+        raise source.padding(begin + padded - _WORD)
+    source.next = begin + padded
+    return value
+
+
+def _string(source: _Source, at: int) -> str:
+    value = _bytes(source, at)
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        place = source.next + source.first
+        raise _Misfit(UTF8, f"the string that ends before byte {place} is not UTF-8: {error.reason}") from None

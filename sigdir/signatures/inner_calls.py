@@ -1,0 +1,195 @@
+"""Where decoded values hold calls: as calldata, as arguments beside their signature, or packed without padding.
+
+Every ``bytes`` value may be calldata. Three forms need knowledge of what is around the value:
+
+* Governors and timelocks of Compound keep a call as a text and its arguments without selector: a ``string`` and the
+  ``bytes`` after it, or a ``string[]`` and the ``bytes[]`` after it.
+* Safe's ``multiSend(bytes)``, ERC-7579's ``execute(bytes32,bytes)`` and ERC-4337's operations pack addresses and
+  calls without padding. Their layouts are a table here, by text or by the tuple's types.
+* An error in ``Error(string)``: contracts copy revert data into the message (``readings.py`` turns it to bytes).
+
+A packed value is decoded to a text that says what its fields are (``transactions((uint8,address,...)[])``). No
+contract has it; it names the parts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from sigdir.signatures.abi_decoder import Budget, attempt
+from sigdir.signatures.decode_attempt import DecodeAttempt
+from sigdir.signatures.types import Type, parameter_types
+
+Path = tuple[int, ...]
+"""A value's place: the parameter's number, then positions in tuples and arrays."""
+
+
+class Inner(NamedTuple):
+    """Bytes inside a value that may be a call.
+
+    Without ``attempt`` they are calldata to look up; with it they are decoded: ``arguments`` of a text that stood
+    beside them, or ``packed`` parts.
+    """
+
+    path: Path
+    data: bytes
+    attempt: DecodeAttempt | None = None
+    kind: str = "calldata"
+    names: tuple[Any, ...] = ()
+
+
+def inner_calls(text: str, types: Sequence[Type], values: Sequence[Any], budget: Budget) -> Iterator[Inner]:
+    """The bytes values of a text's parameters that may be calls, in the order in which they stand."""
+    packed = _PACKED_TEXTS.get(text)
+    inner = packed(values, budget) if packed else None
+    if inner is not None:
+        yield inner
+        return
+    yield from _in_members((), types, values, budget)
+
+
+_BYTES = re.compile(r"bytes(?!\d)")
+
+
+def _in_members(path: Path, types: Sequence[Type], values: Sequence[Any], budget: Budget) -> Iterator[Inner]:
+    operation = _OPERATIONS.get(",".join(type.text for type in types)) if path else None
+    before: tuple[str, Any] = ("", None)
+    for number, (type, value) in enumerate(zip(types, values, strict=True)):
+        if _BYTES.search(type.text):
+            inner = operation(number, value) if operation else None
+            if inner is not None:
+                yield inner._replace(path=(*path, number))
+            else:
+                yield from _in_value((*path, number), type, value, budget, before)
+        before = (type.text, value)
+
+
+def _in_value(path: Path, type: Type, value: Any, budget: Budget, before: tuple[str, Any]) -> Iterator[Inner]:
+    """Calls in one value; ``before`` is the type and value of its neighbour."""
+    kind, neighbour = before
+    if type.members is not None:
+        yield from _in_members(path, type.members, value, budget)
+    elif type.element is not None:
+        texts = neighbour if kind == "string[]" and type.text == "bytes[]" and len(neighbour) == len(value) else None
+        for number, item in enumerate(value):
+            beside = ("string", texts[number]) if texts else ("", None)
+            yield from _in_value((*path, number), type.element, item, budget, beside)
+    elif value and type.text == "bytes":
+        yield _arguments(path, neighbour, value, budget) if kind == "string" and neighbour else Inner(path, value)
+
+
+_CALL_TEXT = re.compile(r"[A-Za-z_$][\w$]*\(.*\)", re.ASCII)
+
+
+def _arguments(path: Path, text: str, data: bytes, budget: Budget) -> Inner:
+    """The arguments of the call whose text stands beside them; plain calldata where they do not fit it."""
+    if _CALL_TEXT.fullmatch(text):
+        found = attempt(data, text, budget, first=0)
+        if found.exact:
+            return Inner(path, data, found, "arguments")
+    return Inner(path, data)
+
+
+# Packed forms.
+
+TRANSACTIONS = "transactions((uint8,address,uint256,bytes)[])"
+EXECUTION = "execution(address,uint256,bytes)"
+EXECUTIONS = "executions((address,uint256,bytes)[])"
+EXECUTIONS_WITH_DATA = "executions((address,uint256,bytes)[],bytes)"
+DELEGATION = "delegation(address,bytes)"
+DEPLOYMENT = "deployment(address,bytes)"
+PAYMASTER = "paymaster(address,bytes)"
+PAYMASTER_WITH_GAS = "paymaster(address,uint128,uint128,bytes)"
+
+_EXECUTION_NAMES = ("target", "value", "callData")
+_NAMES: dict[str, tuple[Any, ...]] = {
+    TRANSACTIONS: (("transactions", ("operation", "to", "value", "data")),),
+    EXECUTION: _EXECUTION_NAMES,
+    EXECUTIONS: (("executions", _EXECUTION_NAMES),),
+    EXECUTIONS_WITH_DATA: (("executions", _EXECUTION_NAMES), "opData"),
+    DELEGATION: ("target", "callData"),
+    DEPLOYMENT: ("factory", "callData"),
+    PAYMASTER: ("paymaster", "data"),
+    PAYMASTER_WITH_GAS: ("paymaster", "verificationGasLimit", "postOpGasLimit", "data"),
+}
+
+
+def _packed(path: Path, data: bytes, text: str, *values: Any) -> Inner:
+    found = DecodeAttempt(text, parameter_types(text), values, exact=True)
+    return Inner(path, data, found, "packed", _NAMES[text])
+
+
+def _address(data: bytes) -> str:
+    return "0x" + data.hex()
+
+
+def _multi_send(values: Sequence[Any], budget: Budget) -> Inner | None:
+    """Safe's transactions: operation (1 byte), to (20), value (32), length of data (32), data."""
+    (data,) = values
+    found, at = [], 0
+    while at < len(data):
+        size = int.from_bytes(data[at + 53 : at + 85])
+        end = at + 85 + size
+        if end > len(data) or data[at] > 1:
+            return None
+        to, value = _address(data[at + 1 : at + 21]), int.from_bytes(data[at + 21 : at + 53])
+        found.append((data[at], to, value, data[at + 85 : end]))
+        at = end
+    return _packed((0,), data, TRANSACTIONS, tuple(found)) if found else None
+
+
+_SINGLE, _BATCH, _DELEGATE = 0x00, 0x01, 0xFF
+
+
+def _execute(values: Sequence[Any], budget: Budget) -> Inner | None:
+    """ERC-7579's execution, by the first byte of its mode; ERC-7821 adds data after a batch."""
+    mode, data = values
+    if mode[0] == _SINGLE and len(data) >= 52:
+        return _packed((1,), data, EXECUTION, _address(data[:20]), int.from_bytes(data[20:52]), data[52:])
+    if mode[0] == _DELEGATE and len(data) >= 20:
+        return _packed((1,), data, DELEGATION, _address(data[:20]), data[20:])
+    for text in (EXECUTIONS, EXECUTIONS_WITH_DATA) if mode[0] == _BATCH else ():
+        found = attempt(data, text, budget, first=0)
+        if found.exact:
+            return Inner((1,), data, found, "packed", _NAMES[text])
+    return None
+
+
+_PACKED_TEXTS = {
+    "multiSend(bytes)": _multi_send,
+    "execute(bytes32,bytes)": _execute,
+    "executeFromExecutor(bytes32,bytes)": _execute,
+}
+
+
+def _deployment(data: bytes) -> Inner | None:
+    return _packed((), data, DEPLOYMENT, _address(data[:20]), data[20:]) if len(data) >= 20 else None
+
+
+def _paymaster(data: bytes) -> Inner | None:
+    return _packed((), data, PAYMASTER, _address(data[:20]), data[20:]) if len(data) >= 20 else None
+
+
+def _paymaster_with_gas(data: bytes) -> Inner | None:
+    if len(data) < 52:
+        return None
+    gas = int.from_bytes(data[20:36]), int.from_bytes(data[36:52])
+    return _packed((), data, PAYMASTER_WITH_GAS, _address(data[:20]), *gas, data[52:])
+
+
+def _operation(number: int, value: Any) -> Inner | None:
+    """Entry point 0.6: initCode, callData and paymasterAndData of a UserOperation."""
+    return {2: _deployment, 9: _paymaster}.get(number, lambda _: None)(value)
+
+
+def _packed_operation(number: int, value: Any) -> Inner | None:
+    """Entry point 0.7: the same of a PackedUserOperation."""
+    return {2: _deployment, 7: _paymaster_with_gas}.get(number, lambda _: None)(value)
+
+
+_OPERATIONS = {
+    "address,uint256,bytes,bytes,uint256,uint256,uint256,uint256,uint256,bytes,bytes": _operation,
+    "address,uint256,bytes,bytes,bytes32,uint256,bytes32,bytes,bytes": _packed_operation,
+}

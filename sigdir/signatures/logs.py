@@ -1,0 +1,136 @@
+"""Logs to values: which parameters of an event are indexed, and what they are.
+
+A log has up to four topics. The first is the hash of the event's text, unless the event is anonymous; each other
+topic is an indexed parameter. The text does not say which parameters these are. Where a declaration says it, its
+split is tried first. Otherwise every split with this number of topics is tried: a topic must be a word of its
+parameter's type, the data must decode strictly as the other parameters. What remains is ordered:
+
+1. splits that use all of the data,
+2. fewest improbable values: an address with twelve zero bytes more than its padding, an integer as large as an address or hash,
+3. the leading parameters indexed, which is how most events are declared.
+
+A topic of a dynamic value (string, bytes, arrays, tuples) is the hash of that value, and is shown as the hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations, islice
+from typing import Any, NamedTuple
+
+from sigdir.signatures.abi_decoder import Budget, attempt, layout_of
+from sigdir.signatures.decode_attempt import TOPICS, DecodeAttempt
+from sigdir.signatures.types import BadTypeList, Type
+
+_MAX_SPLITS = 4096
+_MAX_DECODED = 64
+_WORD = 32
+
+Split = tuple[int, ...]
+"""The numbers of the indexed parameters, rising."""
+
+
+class IndexedHash(bytes):
+    """The hash of an indexed value that a topic cannot hold."""
+
+
+class LogAttempt(NamedTuple):
+    """What came of a text on a log. ``others`` are the other splits that decode as strictly.
+
+    ``is_ambiguous`` says whether the values of another split are as probable.
+    """
+
+    attempt: DecodeAttempt
+    split: Split = ()
+    others: tuple[Split, ...] = ()
+    is_ambiguous: bool = False
+
+
+def log_attempt(
+    topics: Sequence[bytes], data: bytes, text: str, budget: Budget, declared: Split | None = None
+) -> LogAttempt:
+    """Decode a log with a text; ``topics`` are those after the first, or all of an anonymous event.
+
+    ``declared`` is the split that a declaration gives.
+    """
+    try:
+        types = layout_of(text).types
+    except BadTypeList:
+        return LogAttempt(attempt(data, text, budget, first=0))
+    if len(topics) > len(types):
+        detail = f"the log has {len(topics)} indexed values, the event {len(types)} parameters"
+        return LogAttempt(DecodeAttempt(text, types, reason=TOPICS, detail=detail))
+    if declared is not None and len(declared) == len(topics):
+        found = _with_split(topics, data, text, types, declared, budget)
+        if found.values is not None:
+            return LogAttempt(found, declared)
+    return _best(topics, data, text, types, budget)
+
+
+def _best(topics: Sequence[bytes], data: bytes, text: str, types: tuple[Type, ...], budget: Budget) -> LogAttempt:
+    splits = islice(_splits(topics, types), _MAX_DECODED)
+    tried = [(split, _with_split(topics, data, text, types, split, budget)) for split in splits]
+    if not tried:
+        detail = f"no {len(topics)} parameters of the event have types that its topics fit"
+        return LogAttempt(DecodeAttempt(text, types, reason=TOPICS, detail=detail))
+    tried.sort(key=lambda pair: _order(pair[1]))  # stable: leading parameters come first
+    split, found = tried[0]
+    if found.values is None:
+        return LogAttempt(found, split)
+    best = _order(found)
+    rest = [(other, _order(one)) for other, one in tried[1:]]
+    others = tuple(other for other, order in rest if order[:3] == best[:3])
+    return LogAttempt(found, split, others, any(order == best for _, order in rest))
+
+
+def _order(found: DecodeAttempt) -> tuple[bool, bool, int, int]:
+    if found.values is None:
+        return True, True, 0, 0
+    improbable = sum(map(_is_improbable, found.types, found.values))
+    return False, not found.exact, found.left_over, improbable
+
+
+def _is_improbable(type: Type, value: Any) -> bool:
+    if type.text == "address" and isinstance(value, str):
+        return 0xFF < int(value, 16) < 1 << 64
+    return type.text in ("uint256", "int256") and bool(1 << 120 <= value < 1 << 255)
+
+
+def _splits(topics: Sequence[bytes], types: tuple[Type, ...]) -> Iterator[Split]:
+    """Each choice of parameters whose types the topics fit, leading parameters first."""
+    fits = [[_topic_value(type, topic) is not None for type in types] for topic in topics]
+    chosen = islice(combinations(range(len(types)), len(topics)), _MAX_SPLITS)
+    return (split for split in chosen if all(row[number] for row, number in zip(fits, split, strict=True)))
+
+
+def _topic_value(type: Type, topic: bytes) -> Any:
+    """The value of an indexed parameter; None where the topic is no word of its type."""
+    if type.members is not None or type.element is not None or type.text in ("bytes", "string"):
+        return IndexedHash(topic)
+    found = attempt(topic, f"_({type.text})", _TOPIC_BUDGET, first=0)
+    _TOPIC_BUDGET.left = _TOPIC_BUDGET.each
+    return None if found.values is None else found.values[0]
+
+
+_TOPIC_BUDGET = Budget(1 << 20, 1 << 20)
+
+
+def _with_split(
+    topics: Sequence[bytes], data: bytes, text: str, types: tuple[Type, ...], split: Split, budget: Budget
+) -> DecodeAttempt:
+    indexed = dict(zip(split, topics, strict=True))
+    rest = ",".join(type.text for number, type in enumerate(types) if number not in indexed)
+    found = attempt(data, f"_({rest})", budget, first=0)
+    found = replace(found, text=text, types=types)
+    if found.values is None:
+        return found
+    unindexed = iter(found.values)
+    values: list[Any] = []
+    for number, type in enumerate(types):
+        value = _topic_value(type, indexed[number]) if number in indexed else next(unindexed)
+        if value is None:  # of a declared split
+            detail = f"topic {len(values) + 1} is out of range for {type.text}"
+            return replace(found, values=None, exact=False, left_over=0, reason=TOPICS, detail=detail)
+        values.append(value)
+    return replace(found, values=tuple(values))

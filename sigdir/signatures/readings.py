@@ -1,0 +1,432 @@
+"""Bytes to a tree of readings: calldata, logs and reverts, and the calls inside their values.
+
+``Readings`` works in rounds, because the texts of a hash are in a directory that this layer does not know::
+
+    readings = Readings(inputs)
+    while wanted := readings.wanted():
+        readings.supply({hash: known_texts(hash) for hash in wanted})
+    readings.results()
+
+Each round is one level of all inputs: their selectors and topics, then those of the calls inside, and so on. The
+texts of a hash come in rank order. Candidates of a reading are ordered by fit, then by kind, then by that rank.
+
+Invariants
+    A reading keeps its raw bytes. A nested reading is there only if a text uses all of its bytes.
+    An input's tree has at most ``MAX_READINGS`` readings, ``MAX_LEVELS`` levels, and decodes at most a few times the
+    input's size; what is left out is said in ``note``, and the outer level is always there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from sigdir.signatures.abi_decoder import Budget, attempt, layout_of
+from sigdir.signatures.decode_attempt import SELECTOR_BYTES, UTF8, DecodeAttempt
+from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.inner_calls import Inner, Path, inner_calls
+from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.logs import Split, log_attempt
+from sigdir.signatures.reverts import BUILT_IN, EMPTY, ERROR, PANIC, panic
+from sigdir.signatures.standards import canonical, sources
+
+MAX_LEVELS = 16
+"""Calls inside calls."""
+MAX_READINGS = 1000
+"""Of one input, the nested ones included."""
+MAX_TEXTS = 100
+"""Texts of an input's own hash that are tried, in rank order."""
+_INNER_TEXTS = 8
+_OPENED = 3  # candidates of a reading whose values are searched for calls
+_WORD = 32
+
+
+class Form(StrEnum):
+    """What bytes are, or are taken for."""
+
+    AUTO = "auto"
+    CALLDATA = "calldata"
+    REVERT = "revert"
+    LOG = "log"
+    ARGUMENTS = "arguments"
+    """Arguments without selector, beside their text."""
+    PACKED = "packed"
+    """Values that a contract packs without padding; the text says what the fields are, no contract has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Bytes to explain. ``texts`` are tried before the directory's; an anonymous log has no other texts."""
+
+    form: Form
+    data: bytes
+    topics: tuple[bytes, ...] = ()
+    anonymous: bool = False
+    texts: tuple[str, ...] = ()
+
+
+class Known(NamedTuple):
+    """A text that a directory has for a hash, and what it knows about it.
+
+    ``names`` are the names of its parameters as declared, a tuple's as (name, names of its members); ``split`` says
+    which parameters of an event are indexed.
+    """
+
+    text: str
+    kind: Kind = Kind.UNKNOWN
+    witness: Witness = Witness.LISTED
+    declaration: str = ""
+    names: tuple[Any, ...] = ()
+    split: Split | None = None
+
+
+class Confidence(StrEnum):
+    """How sure it is that a candidate is what was meant."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+    NONE = "none"
+    """It does not decode."""
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A text tried on the bytes of a reading.
+
+    ``split`` are the indexed parameters of a log, ``others`` the other splits that fit, ``is_ambiguous`` whether one
+    of them is as probable. ``reasons`` say why the confidence is what it is. ``note`` is a remark on the values.
+    """
+
+    known: Known
+    attempt: DecodeAttempt
+    confidence: Confidence = Confidence.NONE
+    reasons: tuple[str, ...] = ()
+    split: Split | None = None
+    others: tuple[Split, ...] = ()
+    is_ambiguous: bool = False
+    note: str = ""
+    nested: list[Nested] = field(default_factory=list)
+
+    @property
+    def decodes(self) -> bool:
+        return self.attempt.values is not None
+
+
+@dataclass(slots=True)
+class Reading:
+    """Bytes, what they are taken for, and the texts that were tried, best first.
+
+    ``texts`` counts the known texts of the selector or topic, of which at most MAX_TEXTS were tried. ``note`` is a
+    sentence about what could not be read.
+    """
+
+    form: Form
+    data: bytes
+    topics: tuple[bytes, ...] = ()
+    texts: int = 0
+    candidates: list[Candidate] = field(default_factory=list)
+    note: str = ""
+
+    @property
+    def hash(self) -> bytes:
+        """The selector or topic that was looked up; empty where there is none."""
+        if self.form is Form.LOG:
+            return self.topics[0] if self.topics else b""
+        return self.data[:SELECTOR_BYTES] if self.form in (Form.CALLDATA, Form.REVERT, Form.AUTO) else b""
+
+    @property
+    def best(self) -> Candidate | None:
+        """The first candidate, if it decodes."""
+        return self.candidates[0] if self.candidates and self.candidates[0].decodes else None
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A reading of the bytes value that stands at ``path`` in a candidate's values."""
+
+    path: Path
+    reading: Reading
+
+
+class _Tree:
+    """What is left for an input: readings and bytes to decode."""
+
+    def __init__(self, input: Input) -> None:
+        self.input = input
+        self.results: list[Reading] = []
+        size = len(input.data)
+        self.outer, self.inner = Budget.of(size), Budget.of(size)
+        self.readings = MAX_READINGS
+
+
+class _Inner(NamedTuple):
+    """Bytes inside a value whose selector is looked up next. ``owner`` gets the reading; ``outer`` has the owner."""
+
+    tree: _Tree
+    level: int
+    owner: Candidate
+    outer: Reading
+    path: Path
+    data: bytes
+
+
+class Readings:
+    """The trees of some inputs, built level by level. Inputs share the look-ups of a round."""
+
+    def __init__(self, inputs: Iterable[Input]) -> None:
+        self._trees = [_Tree(input) for input in inputs]
+        self._inputs: list[tuple[_Tree, Reading]] = []
+        self._inner: list[_Inner] = []
+        for tree in self._trees:
+            self._begin(tree)
+
+    def wanted(self) -> frozenset[bytes]:
+        """Selectors (4 bytes) and topics (32 bytes) whose texts ``supply`` needs next; empty at the end."""
+        outer = {reading.hash for _, reading in self._inputs}
+        return frozenset(outer.union(one.data[:SELECTOR_BYTES] for one in self._inner))
+
+    def supply(self, known: Mapping[bytes, Sequence[Known]]) -> None:
+        """Read one more level. The texts of each wanted hash stand in rank order."""
+        inputs, self._inputs = self._inputs, []
+        inner, self._inner = self._inner, []
+        for tree, reading in inputs:
+            self._read_input(tree, reading, known.get(reading.hash, ()))
+        for one in inner:
+            self._read_inner(one, known.get(one.data[:SELECTOR_BYTES], ()))
+
+    def results(self) -> list[list[Reading]]:
+        """The readings of each input, the likeliest first; more than one where its shape does not decide."""
+        return [tree.results for tree in self._trees]
+
+    def _begin(self, tree: _Tree) -> None:
+        input = tree.input
+        reading = Reading(input.form, input.data, input.topics)
+        if input.form is Form.LOG and (input.anonymous or not input.topics):
+            self._read_input(tree, reading, ())
+        elif input.form is not Form.LOG and len(input.data) < SELECTOR_BYTES:
+            tree.results = _short(reading)
+        else:
+            self._inputs.append((tree, reading))
+
+    # The input itself.
+
+    def _read_input(self, tree: _Tree, reading: Reading, known: Sequence[Known]) -> None:
+        known = _with_given(tree.input, reading.hash, known)
+        reading.texts = len(known)
+        if reading.form is Form.LOG:
+            reading.candidates = [self._log_candidate(tree, reading, text) for text in known[:MAX_TEXTS]]
+        else:
+            arguments = reading.data[SELECTOR_BYTES:]
+            reading.candidates = [_candidate(arguments, text, tree.outer) for text in known[:MAX_TEXTS]]
+        _rank(reading, reading.form)
+        if not reading.candidates:
+            reading.note = _unknown(reading, tree.input)
+        tree.results = _by_form(reading)
+        for result in tree.results:
+            self._search(tree, 1, result)
+
+    def _log_candidate(self, tree: _Tree, reading: Reading, known: Known) -> Candidate:
+        topics = reading.topics if tree.input.anonymous else reading.topics[1:]
+        found = log_attempt(topics, reading.data, known.text, tree.outer, known.split)
+        split = found.split if found.attempt.values is not None else None
+        return Candidate(known, found.attempt, split=split, others=found.others, is_ambiguous=found.is_ambiguous)
+
+    # What is inside.
+
+    def _search(self, tree: _Tree, level: int, reading: Reading) -> None:
+        """Collect the calls in the values of the best candidates."""
+        for candidate in reading.candidates[:_OPENED]:
+            found = candidate.attempt
+            if found.values is not None and not found.left_over:
+                types = _unindexed(found.types, candidate.split)
+                for inner in inner_calls(found.text, types, found.values, tree.inner):
+                    if not self._take(tree, level, candidate, reading, inner):
+                        return
+
+    def _take(self, tree: _Tree, level: int, candidate: Candidate, outer: Reading, inner: Inner) -> bool:
+        """Take up one call; False where the tree is full."""
+        if inner.attempt is None and (len(inner.data) < SELECTOR_BYTES or len(inner.data) % _WORD != SELECTOR_BYTES):
+            return True
+        if not tree.readings or level > MAX_LEVELS:
+            limit = f"{MAX_LEVELS} levels" if tree.readings else f"{MAX_READINGS:,} calls"
+            outer.note = f"It holds more calls; {limit} are decoded."
+            return bool(tree.readings)
+        tree.readings -= 1
+        if inner.attempt is None:
+            self._inner.append(_Inner(tree, level, candidate, outer, inner.path, inner.data))
+            return True
+        known = Known(inner.attempt.text, names=inner.names)
+        reason = "its text stands beside it" if inner.kind == Form.ARGUMENTS else "its layout is known"
+        made = Candidate(known, inner.attempt, Confidence.HIGH, (reason,))
+        reading = Reading(Form(inner.kind), inner.data, texts=1, candidates=[made])
+        candidate.nested.append(Nested(inner.path, reading))
+        self._search(tree, level + 1, reading)
+        return True
+
+    def _read_inner(self, one: _Inner, known: Sequence[Known]) -> None:
+        """Read a call inside a value: it counts if a text uses all of its bytes."""
+        tree = one.tree
+        known = _with_built_in(one.data[:SELECTOR_BYTES], known)
+        arguments = one.data[SELECTOR_BYTES:]
+        candidates = [_candidate(arguments, text, tree.inner) for text in known[:_INNER_TEXTS]]
+        if tree.inner.left < 0:
+            one.outer.note = "It holds more calls than can be decoded at its size."
+        fitting = [found for found in candidates if found.decodes and not found.attempt.left_over]
+        if fitting:
+            reading = Reading(Form.CALLDATA, one.data, texts=len(known), candidates=fitting)
+            _rank(reading, one.outer.form, is_inner=True)
+            if likely_kind(reading.candidates[0].known) is Kind.ERROR:
+                reading.form = Form.REVERT
+            one.owner.nested.append(Nested(one.path, reading))
+            self._search(tree, one.level + 1, reading)
+
+
+def _with_built_in(hash: bytes, known: Sequence[Known]) -> Sequence[Known]:
+    """The texts of a selector, those of the language first."""
+    text = BUILT_IN.get(hash)
+    return known if text is None else [Known(text, Kind.ERROR), *(one for one in known if one.text != text)]
+
+
+def _with_given(input: Input, hash: bytes, known: Sequence[Known]) -> Sequence[Known]:
+    """The texts to try: those that the input gives, those of the language, those of the directory."""
+    if input.form is not Form.LOG:
+        known = _with_built_in(hash, known)
+    given = [Known(text) for text in input.texts]
+    return [*given, *(one for one in known if one.text not in input.texts)] if given else known
+
+
+def _candidate(arguments: bytes, known: Known, budget: Budget) -> Candidate:
+    found = attempt(arguments, known.text, budget)
+    note = ""
+    if known.text == ERROR and found.reason == UTF8:
+        as_bytes = attempt(arguments, "Error(bytes)", budget)
+        if as_bytes.values is not None:
+            found = replace(as_bytes, text=ERROR)
+            note = "the message is not UTF-8, so it is shown as bytes"
+    elif known.text == PANIC and found.values:
+        note = panic(found.values[0])
+    return Candidate(known, found, note=note)
+
+
+def _unindexed(types: Sequence[Any], split: Split | None) -> Sequence[Any]:
+    """The types of a log's values as a search for calls takes them: what a topic holds is a word."""
+    if not split:
+        return types
+    word = layout_of("_(bytes32)").types[0]
+    return [word if number in split else type for number, type in enumerate(types)]
+
+
+# Order and confidence.
+
+
+def _rank(reading: Reading, form: Form, *, is_inner: bool = False) -> None:
+    """Order the candidates, and say how sure they are. ``form`` tells which kind comes first where texts fit alike."""
+    first = {Form.REVERT: Kind.ERROR, Form.CALLDATA: Kind.FUNCTION}.get(form)
+
+    def order(found: Candidate) -> tuple[bool, bool, int, bool]:
+        is_other = first is not None and likely_kind(found.known) is not first
+        return (not found.decodes, not found.attempt.exact, found.attempt.left_over, is_other)
+
+    reading.candidates.sort(key=order)
+    rivals = sum(found.decodes and found.attempt.exact for found in reading.candidates) - 1
+    for number, found in enumerate(reading.candidates):
+        if found.decodes:
+            found.confidence, found.reasons = _confidence(reading, found, number, rivals, is_inner)
+
+
+_SURE_BITS = 48
+
+
+def _confidence(
+    reading: Reading, found: Candidate, number: int, rivals: int, is_inner: bool
+) -> tuple[Confidence, tuple[str, ...]]:
+    """How sure a candidate is, and why."""
+    reasons, hash, text = [], reading.hash, found.known.text
+    is_built_in = BUILT_IN.get(hash) == text
+    is_standard = is_built_in or canonical().get(hash) == text
+    if is_standard:
+        reasons.append("an error of the language" if is_built_in else f"text of {sources()[hash]}")
+    elif found.known.witness is Witness.COMPILED:
+        reasons.append("compiled into contracts")
+    if not found.attempt.exact:
+        left_over = found.attempt.left_over
+        reasons.append(f"{left_over} bytes are left over" if left_over else "the layout is not the encoder's")
+        return Confidence.MEDIUM if is_standard and not left_over else Confidence.LOW, tuple(reasons)
+    if number:
+        return Confidence.LOW, (*reasons, "another text fits and ranks before it")
+    if found.is_ambiguous:
+        return Confidence.MEDIUM, (*reasons, "other choices of the indexed parameters fit as well")
+    reasons.append("the values encode to the same bytes")
+    if found.others:
+        reasons.append("other choices of the indexed parameters give improbable values")
+    if is_standard or found.known.witness is Witness.COMPILED:
+        return Confidence.HIGH, tuple(reasons)
+    if rivals > 0:
+        return Confidence.MEDIUM, (*reasons, f"{rivals} other {'text fits' if rivals == 1 else 'texts fit'} as well")
+    if is_inner and layout_of(text).checked < _SURE_BITS:
+        return Confidence.MEDIUM, (*reasons, "its types fit almost any bytes")
+    return Confidence.HIGH, tuple(reasons)
+
+
+def likely_kind(known: Known) -> Kind:
+    """The declared kind; without one, what the style guide's spelling of the name says (errors are CapWords)."""
+    if known.kind is not Kind.UNKNOWN:
+        return known.kind
+    return Kind.ERROR if known.text[:1].isupper() and not known.text[:2].isupper() else Kind.FUNCTION
+
+
+def _by_form(reading: Reading) -> list[Reading]:
+    """The reading, or where the form is open one for calls and one for errors: the better one first."""
+    if reading.form is not Form.AUTO:
+        return [reading]
+    errors = [found for found in reading.candidates if likely_kind(found.known) is Kind.ERROR]
+    calls = [found for found in reading.candidates if likely_kind(found.known) is not Kind.ERROR]
+    split = [(Form.CALLDATA, calls), (Form.REVERT, errors)]
+    if not errors or (calls and not calls[0].decodes and not errors[0].decodes):
+        split = [(Form.CALLDATA, reading.candidates)]
+    elif not calls:
+        split = [(Form.REVERT, errors)]
+    elif errors[0] is reading.candidates[0]:
+        split.reverse()
+    return [replace(reading, form=form, candidates=found) for form, found in split]
+
+
+# What has no candidate.
+
+
+def _short(reading: Reading) -> list[Reading]:
+    """The readings of less than a selector."""
+    call = "No data: a plain transfer of value, which `receive` takes."
+    raw = f"{len(reading.data)} bytes: a selector has {SELECTOR_BYTES}."
+    forms = [Form.CALLDATA, Form.REVERT] if reading.form is Form.AUTO else [reading.form]
+    if reading.data:
+        return [replace(reading, form=forms[0], note=raw)]
+    return [replace(reading, form=form, note=EMPTY if form is Form.REVERT else call) for form in forms]
+
+
+def _unknown(reading: Reading, input: Input) -> str:
+    if reading.form is Form.LOG and not reading.hash:
+        return "A log without topics is of an anonymous event; its text has to be given."
+    if reading.form is Form.LOG and input.anonymous:
+        return "An anonymous event has no hash; its text has to be given."
+    what = "topic" if reading.form is Form.LOG else "selector"
+    note = f"No text with this {what} is known."
+    if reading.form is not Form.LOG and reading.data.isascii() and reading.data.decode().isprintable():
+        note += f" As text it is {reading.data[:200].decode()!r}."
+    return note
+
+
+def text_hash(text: str) -> bytes:
+    """The keccak-256 digest of a text: its topic; the first four bytes are its selector."""
+    return keccak256(text.encode())
+
+
+def walk(readings: Iterable[Reading]) -> Iterator[Reading]:
+    """All readings of trees, outer before inner."""
+    for reading in readings:
+        yield reading
+        for candidate in reading.candidates:
+            yield from walk(nested.reading for nested in candidate.nested)

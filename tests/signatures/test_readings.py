@@ -1,0 +1,415 @@
+"""Trees of readings: calls inside calls, logs with every split, reverts, and the bounds on hostile input."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterable
+from itertools import combinations
+from time import perf_counter
+from typing import Any
+
+import pytest
+from eth_abi.abi import encode
+from eth_abi.packed import encode_packed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.inner_calls import (
+    DELEGATION,
+    DEPLOYMENT,
+    EXECUTION,
+    EXECUTIONS,
+    PAYMASTER_WITH_GAS,
+    TRANSACTIONS,
+)
+from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.logs import IndexedHash
+from sigdir.signatures.readings import (
+    MAX_LEVELS,
+    MAX_READINGS,
+    Candidate,
+    Confidence,
+    Form,
+    Input,
+    Known,
+    Reading,
+    Readings,
+    walk,
+)
+from sigdir.signatures.types import parameter_types
+from tests.signatures.test_calldata import calls, for_eth_abi, word
+
+TO, OTHER = "0x" + "ab" * 20, "0x" + "cd" * 20
+TRANSFER, APPROVE, MULTICALL = "transfer(address,uint256)", "approve(address,uint256)", "multicall(bytes[])"
+
+
+def arguments_of(text: str, *values: Any) -> bytes:
+    types = [for_eth_abi(type.text) for type in parameter_types(text)]
+    return encode(types, values) if types else b""
+
+
+def call(text: str, *values: Any) -> bytes:
+    return keccak256(text.encode())[:4] + arguments_of(text, *values)
+
+
+def read(input: Input, texts: Iterable[str | Known]) -> list[Reading]:
+    """The readings of one input in a directory of these texts."""
+    known: dict[bytes, list[Known]] = {}
+    for text in texts:
+        one = text if isinstance(text, Known) else Known(text)
+        digest = keccak256(one.text.encode())
+        known.setdefault(digest, []).append(one)
+        known.setdefault(digest[:4], []).append(one)
+    readings = Readings([input])
+    while wanted := readings.wanted():
+        readings.supply({hash: known.get(hash, []) for hash in wanted})
+    [found] = readings.results()
+    return found
+
+
+def best(input: Input, *texts: str | Known) -> Candidate:
+    found = read(input, texts)[0].best
+    assert found is not None
+    return found
+
+
+def texts_inside(candidate: Candidate) -> list[tuple[tuple[int, ...], str]]:
+    """Path and best text of each call directly inside."""
+    return [(nested.path, nested.reading.candidates[0].attempt.text) for nested in candidate.nested]
+
+
+def calldata(data: bytes) -> Input:
+    return Input(Form.CALLDATA, data)
+
+
+# Calls inside calls.
+
+
+@settings(deadline=None, max_examples=60)
+@given(calls(), st.integers(1, 5))
+def test_a_call_is_found_at_any_depth(random_call: tuple[list[str], tuple[Any, ...]], depth: int) -> None:
+    """Any call in multicalls of multicalls is decoded in its place, with the values that eth-abi encoded."""
+    kinds, values = random_call
+    text = f"inner({','.join(kinds)})"
+    data = call(text, *values)
+    for _ in range(depth):
+        data = call(MULTICALL, [b"", data, b"\1"])
+    found = best(calldata(data), text, MULTICALL)
+    for _ in range(depth):
+        [nested] = found.nested
+        assert nested.path == (0, 1)
+        found = nested.reading.candidates[0]
+        assert found.attempt.exact
+    assert found.attempt.text == text
+    assert found.attempt.values == values
+
+
+def test_aggregate3_and_exec_transaction() -> None:
+    """Bytes in tuples in arrays, and in a call with other bytes that are no call."""
+    aggregate3 = "aggregate3((address,bool,bytes)[])"
+    execute = "execTransaction(address,uint256,bytes,uint8,uint256,uint256,uint256,address,address,bytes)"
+    inner = call(aggregate3, [(TO, True, call(TRANSFER, TO, 7)), (OTHER, False, call("totalSupply()"))])
+    zero = "0x" + "00" * 20
+    found = best(
+        calldata(call(execute, TO, 0, inner, 1, 0, 0, 0, zero, zero, b"\x1b" * 65)), aggregate3, execute, TRANSFER,
+        "totalSupply()",
+    )  # fmt: skip
+    [nested] = found.nested
+    assert nested.path == (2,)
+    assert nested.reading.data == inner
+    assert texts_inside(nested.reading.candidates[0]) == [((0, 0, 2), TRANSFER), ((0, 1, 2), "totalSupply()")]
+
+
+def test_bytes_that_no_text_uses_up_stay_bytes() -> None:
+    """A known selector is not enough: the values must use all of the bytes."""
+    inner = call(TRANSFER, TO, 7)
+    for changed in (inner[:-32], inner + bytes(32), inner[:5] + b"\1" + inner[6:]):
+        assert not best(calldata(call(MULTICALL, [changed])), MULTICALL, TRANSFER).nested
+
+
+def test_safe_transactions_are_unpacked() -> None:
+    """multiSend packs operation, address, value and data without padding; its calls are decoded."""
+    calls_inside = [(0, TO, 5, call(TRANSFER, OTHER, 7)), (1, OTHER, 0, b"")]
+    packed = b"".join(
+        encode_packed(["uint8", "address", "uint256", "uint256", "bytes"], [kind, to, value, len(data), data])
+        for kind, to, value, data in calls_inside
+    )
+    found = best(calldata(call("multiSend(bytes)", packed)), "multiSend(bytes)", TRANSFER)
+    [nested] = found.nested
+    transactions = nested.reading.candidates[0]
+    assert (nested.reading.form, nested.reading.data) == (Form.PACKED, packed)
+    assert (transactions.attempt.text, transactions.attempt.values) == (TRANSACTIONS, (tuple(calls_inside),))
+    assert texts_inside(transactions) == [((0, 0, 3), TRANSFER)]
+    for cut in (packed[:-1], packed + b"\0", b"\2" + packed[1:]):
+        assert not best(calldata(call("multiSend(bytes)", cut)), "multiSend(bytes)").nested
+
+
+def test_arguments_beside_their_signature() -> None:
+    """Governors and timelocks of Compound: the text is a string, the arguments have no selector."""
+    propose = "propose(address[],uint256[],string[],bytes[],string)"
+    queue = "queueTransaction(address,uint256,string,bytes,uint256)"
+    arguments = arguments_of(TRANSFER, TO, 7)
+    data = call(propose, [TO, TO], [0, 0], [TRANSFER, ""], [arguments, call(APPROVE, TO, 1)], "a proposal")
+    found = best(calldata(data), propose, APPROVE)
+    assert texts_inside(found) == [((3, 0), TRANSFER), ((3, 1), APPROVE)]
+    assert found.nested[0].reading.form is Form.ARGUMENTS
+    found = best(calldata(call(queue, TO, 0, TRANSFER, arguments, 1)), queue)
+    assert texts_inside(found) == [((3,), TRANSFER)]
+    for text in ("transfer(address)", "transfer(address,uint)", "pay it", "f(nothing)"):
+        assert not best(calldata(call(queue, TO, 0, text, arguments, 1)), queue).nested
+
+
+def test_open_zeppelin_governors_and_timelocks() -> None:
+    schedule = "scheduleBatch(address[],uint256[],bytes[],bytes32,bytes32,uint256)"
+    data = call(schedule, [TO], [0], [call(TRANSFER, TO, 7)], bytes(32), bytes(32), 9)
+    assert texts_inside(best(calldata(data), schedule, TRANSFER)) == [((2, 0), TRANSFER)]
+
+
+@pytest.mark.parametrize(
+    ("mode", "data", "text", "path"),
+    [
+        (b"\0", bytes.fromhex(TO[2:]) + word(3) + call(TRANSFER, TO, 7), EXECUTION, (2,)),
+        (b"\xff", bytes.fromhex(TO[2:]) + call(TRANSFER, TO, 7), DELEGATION, (1,)),
+        (b"\1", arguments_of(EXECUTIONS, [(TO, 3, call(TRANSFER, TO, 7))]), EXECUTIONS, (0, 0, 2)),
+    ],
+)
+def test_modes_of_erc_7579(mode: bytes, data: bytes, text: str, path: tuple[int, ...]) -> None:
+    """The first byte of the mode says how the executions are packed."""
+    execute = "execute(bytes32,bytes)"
+    found = best(calldata(call(execute, mode.ljust(32, b"\0"), data)), execute, TRANSFER)
+    [nested] = found.nested
+    assert texts_inside(found) == [((1,), text)]
+    assert texts_inside(nested.reading.candidates[0]) == [(path, TRANSFER)]
+
+
+def test_operations_of_erc_4337() -> None:
+    """handleOps: the account's call, the factory before its call, the paymaster before its data."""
+    handle = "handleOps((address,uint256,bytes,bytes,bytes32,uint256,bytes32,bytes,bytes)[],address)"
+    factory = bytes.fromhex(OTHER[2:]) + call("createAccount(address,uint256)", TO, 1)
+    paymaster = bytes.fromhex(OTHER[2:]) + (5).to_bytes(16) + (6).to_bytes(16) + b"data"
+    operation = (TO, 1, factory, call(TRANSFER, TO, 7), bytes(32), 0, bytes(32), paymaster, b"\1" * 65)
+    found = best(calldata(call(handle, [operation], TO)), handle, TRANSFER, "createAccount(address,uint256)")
+    assert texts_inside(found) == [
+        ((0, 0, 2), DEPLOYMENT), ((0, 0, 7), PAYMASTER_WITH_GAS), ((0, 0, 3), TRANSFER),
+    ]  # fmt: skip
+    deployment, with_gas = (nested.reading.candidates[0] for nested in found.nested[:2])
+    assert texts_inside(deployment) == [((1,), "createAccount(address,uint256)")]
+    assert with_gas.attempt.values == (OTHER, 5, 6, b"data")
+
+
+def test_a_nested_reading_has_its_confidence() -> None:
+    """A standard's text is sure; a text whose types fit almost any bytes is not; rivals lower both."""
+    inside = [call(TRANSFER, TO, 7), call("spin(uint256)", 7)]
+    found = best(calldata(call(MULTICALL, inside)), MULTICALL, TRANSFER, "spin(uint256)")
+    assert [nested.reading.candidates[0].confidence for nested in found.nested] == [Confidence.HIGH, Confidence.MEDIUM]
+
+
+def test_texts_are_ordered_by_fit_then_by_rank() -> None:
+    """All texts of a selector are tried; where several fit, the directory's order decides and confidence is lower."""
+    selector = keccak256(b"f(uint256)")[:4]
+    data = selector + word(5)
+    readings = Readings([calldata(data)])
+    readings.supply({selector: [Known("a(bytes)"), Known("b(uint256)"), Known("c(uint8)"), Known("d()")]})
+    [[reading]] = readings.results()
+    assert [(one.attempt.text, one.confidence) for one in reading.candidates] == [
+        ("b(uint256)", "medium"), ("c(uint8)", "low"), ("d()", "low"), ("a(bytes)", "none"),
+    ]  # fmt: skip
+    readings = Readings([calldata(data)])
+    readings.supply({selector: [Known("b(uint256)", witness=Witness.COMPILED), Known("c(uint8)")]})
+    assert readings.results()[0][0].candidates[0].confidence is Confidence.HIGH
+
+
+# Logs.
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[str, tuple[Any, ...], tuple[int, ...], list[bytes], bytes]:
+    """An event's text, its values, a split, and the log that has them."""
+    kinds, values = draw(calls())
+    split = draw(
+        st.sampled_from([s for k in range(min(3, len(kinds)) + 1) for s in combinations(range(len(kinds)), k)])
+    )
+    topics = []
+    for number in split:
+        [type] = parameter_types(f"f({kinds[number]})")
+        is_word = type.members is None and type.element is None and type.text not in ("bytes", "string")
+        encoded = encode([for_eth_abi(kinds[number])], [values[number]])
+        topics.append(encoded if is_word else keccak256(encoded))
+    rest = [number for number in range(len(kinds)) if number not in split]
+    data = encode([for_eth_abi(kinds[number]) for number in rest], [values[number] for number in rest])
+    return f"E({','.join(kinds)})", values, split, topics, data
+
+
+@settings(deadline=None, max_examples=60)
+@given(logs())
+def test_a_log_of_any_split_is_decoded(log: tuple[str, tuple[Any, ...], tuple[int, ...], list[bytes], bytes]) -> None:
+    """With its declaration every split comes back; without one it is the best split or among the others that fit."""
+    text, values, split, topics, data = log
+    input = Input(Form.LOG, data, (keccak256(text.encode()), *topics))
+    declared = best(input, Known(text, Kind.EVENT, split=split))
+    guessed = best(input, text)
+    assert (declared.split, declared.others, declared.attempt.exact) == (split, (), True)
+    for number, value in enumerate(declared.attempt.values or ()):
+        assert value == (topics[split.index(number)] if isinstance(value, IndexedHash) else values[number])
+    assert split in (guessed.split, *guessed.others) or guessed.attempt.exact
+    assert guessed.attempt.exact
+
+
+def test_the_probable_split_comes_first_and_the_others_are_shown() -> None:
+    """Transfer of ERC-20 by its text alone: three splits fit the words, the one with two real addresses is the first."""
+    text = "Moved(address,address,uint256)"
+    topics = (keccak256(text.encode()), bytes(12) + b"\xab" * 20, bytes(12) + b"\xcd" * 20)
+    found = best(Input(Form.LOG, word(1000), topics), text)
+    assert (found.split, found.attempt.values) == ((0, 1), (TO, OTHER, 1000))
+    assert found.confidence is Confidence.HIGH
+    ambiguous = "Pair(uint256,uint256)"
+    found = best(Input(Form.LOG, word(1), (keccak256(ambiguous.encode()), word(2))), ambiguous)
+    assert (found.split, found.others, found.confidence) == ((0,), ((1,),), Confidence.MEDIUM)
+
+
+def test_an_indexed_string_is_its_hash() -> None:
+    text = "URI(string,uint256)"
+    topics = (keccak256(text.encode()), keccak256(b"ipfs"))
+    found = best(Input(Form.LOG, word(4), topics), text)
+    assert found.attempt.values == (IndexedHash(keccak256(b"ipfs")), 4)
+
+
+def test_an_anonymous_log_is_decoded_by_its_text() -> None:
+    """All topics are values; without a text nothing is guessed."""
+    topics = (b"\x12" * 4 + bytes(28), bytes(12) + b"\xab" * 20)
+    input = Input(Form.LOG, word(9), topics, anonymous=True, texts=("LogNote(bytes4,address,uint256)",))
+    assert best(input).attempt.values == (b"\x12" * 4, TO, 9)
+    [reading] = read(Input(Form.LOG, word(9), topics, anonymous=True), [])
+    assert "its text has to be given" in reading.note
+    [reading] = read(Input(Form.LOG, word(9)), [])
+    assert "its text has to be given" in reading.note
+
+
+def test_a_log_that_does_not_fit_has_a_reason() -> None:
+    text = "E(uint8)"
+    hash = keccak256(text.encode())
+    for topics, data in (((hash, word(1), word(2)), b""), ((hash, word(256)), b""), ((hash,), b"")):
+        [reading] = read(Input(Form.LOG, data, topics), [text])
+        assert reading.best is None
+        assert reading.candidates[0].attempt.detail
+
+
+def test_calls_in_the_data_of_a_log_are_decoded() -> None:
+    """UserOperationRevertReason holds the revert data of the account."""
+    text = "UserOperationRevertReason(bytes32,address,uint256,bytes)"
+    data = encode(["uint256", "bytes"], [1, call("Error(string)", "no")])
+    topics = (keccak256(text.encode()), b"\x11" * 32, bytes(12) + b"\xab" * 20)
+    found = best(Input(Form.LOG, data, topics), text)
+    [nested] = found.nested
+    assert (nested.path, nested.reading.form) == ((3,), Form.REVERT)
+    assert nested.reading.candidates[0].attempt.values == ("no",)
+
+
+# Reverts.
+
+
+def revert(data: bytes) -> Input:
+    return Input(Form.REVERT, data)
+
+
+def test_errors_of_the_language_need_no_directory() -> None:
+    assert best(revert(call("Error(string)", "too low"))).attempt.values == ("too low",)
+    found = best(revert(call("Panic(uint256)", 0x11)))
+    assert found.note == "panic 0x11: arithmetic overflow or underflow outside of an unchecked block"
+    assert "a code that the compiler does not use" in best(revert(call("Panic(uint256)", 7))).note
+
+
+def test_errors_come_before_functions_in_a_revert() -> None:
+    """A custom error and a function of the same selector and types: each is first where it belongs."""
+    selector = keccak256(b"f(uint256)")[:4]
+    known = [Known("spend(uint256)"), Known("Spent(uint256)"), Known("other(uint256)", Kind.ERROR)]
+    for form, first in ((Form.REVERT, "Spent(uint256)"), (Form.CALLDATA, "spend(uint256)")):
+        readings = Readings([Input(form, selector + word(1))])
+        readings.supply({selector: known})
+        assert readings.results()[0][0].candidates[0].attempt.text == first
+    readings = Readings([Input(Form.AUTO, selector + word(1))])
+    readings.supply({selector: known})
+    assert [one.form for one in readings.results()[0]] == [Form.CALLDATA, Form.REVERT]
+
+
+def test_bubbled_reverts_are_decoded() -> None:
+    """An error in the bytes of another, and one that a contract copied into a message."""
+    failed = "FailedOpWithRevert(uint256,string,bytes)"
+    found = best(revert(call(failed, 0, "AA23 reverted", call("Panic(uint256)", 0x12))), failed)
+    [nested] = found.nested
+    assert nested.reading.candidates[0].note == "panic 0x12: division or modulo by zero"
+    message = keccak256(b"Error(string)")[:4] + encode(["bytes"], [call("Error(string)", "inner")])
+    found = best(revert(message))
+    assert "not UTF-8" in found.note
+    assert found.nested[0].reading.candidates[0].attempt.values == ("inner",)
+
+
+def test_a_revert_without_data_says_what_that_means() -> None:
+    [reading] = read(revert(b""), [])
+    assert "without a message" in reading.note
+    assert [one.form for one in read(Input(Form.AUTO, b""), [])] == [Form.CALLDATA, Form.REVERT]
+    [reading] = read(revert(b"not enough"), [])
+    assert "As text it is 'not enough'" in reading.note
+
+
+# Hostile input.
+
+
+def bomb_of_levels() -> bytes:
+    data = call(TRANSFER, TO, 1)
+    for _ in range(300):
+        data = call(MULTICALL, [data])
+    return data
+
+
+def bomb_of_calls() -> bytes:
+    return keccak256(MULTICALL.encode())[:4] + arguments_of(MULTICALL, [call("f()")] * 1300)
+
+
+@pytest.mark.parametrize("make", [bomb_of_levels, bomb_of_calls])
+def test_a_bomb_gets_its_outer_level_and_a_sentence(make: Any) -> None:
+    """Levels, readings and bytes are bounded; the outer call is always there."""
+    [reading] = read(calldata(make()), [MULTICALL, TRANSFER, "f()"])
+    assert reading.best is not None
+    assert any("more calls" in one.note for one in walk([reading]))
+    assert len(list(walk([reading]))) <= MAX_READINGS + 1
+
+
+def test_levels_are_bounded() -> None:
+    [reading] = read(calldata(bomb_of_levels()), [MULTICALL])
+    assert len(list(walk([reading]))) == MAX_LEVELS + 1
+
+
+def hostile() -> dict[str, tuple[bytes, list[str]]]:
+    """Input of 128 KiB by what is hostile in it, and the texts of its selector."""
+    inner = call(TRANSFER, TO, 1)
+    shared = word(4000) + word(32 * 4000) * 4000 + word(len(inner)) + inner.ljust(96, b"\0")
+    nested = b"".join(word(1300) + word(32 * 1300) * 1300 for _ in range(3))
+    many = encode(["bytes[]"], [[call("f()")] * 1300])
+    return {
+        "offsets that share a target": (word(32) + shared, ["bytes[]"] * 8),
+        "offsets in offsets": (word(32) + nested, ["uint256[][][]", "uint8[][][]", "bytes[][]", "string[][]"] * 2),
+        "words": (word(32) + word(4090) + word(1) * 4090, ["uint256[]", "uint8[]", "bool[]", "int256[]"] * 2),
+        "tuples": (word(32) + word(2045) + word(1) * 4090, ["(uint8,uint8)[]", "(uint256,bool)[]"] * 4),
+        "calls": (many, ["bytes[]"] * 8),
+    }
+
+
+@pytest.mark.parametrize("name", list(hostile()))
+def test_hostile_calldata_is_answered_within_a_second_and_64_mib(name: str) -> None:
+    """Eight texts on 128 KiB, decoded by all of them or refused."""
+    arguments, types = hostile()[name]
+    selector = b"\1\2\3\4"
+    known = [Known(f"f{number}({one})") for number, one in enumerate(types)]
+    inner_selector = call(TRANSFER, TO, 1)[:4]
+    texts = {selector: known, call("f()"): [Known("f()")], inner_selector: [Known(TRANSFER)]}
+    tracemalloc.start()
+    began = perf_counter()
+    readings = Readings([calldata((selector + arguments)[: 128 << 10])])
+    while wanted := readings.wanted():
+        readings.supply({hash: texts.get(hash, []) for hash in wanted})
+    assert perf_counter() - began < 4  # tracemalloc makes it four times slower
+    assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    tracemalloc.stop()
+    assert readings.results()[0][0].candidates
