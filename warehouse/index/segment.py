@@ -39,6 +39,8 @@ class Segment:
     For staged rows it is a dict of rising rows, which can grow; it may know rows that were added after this
     segment was made.
     """
+    ranks: Array | None = None
+    """The keys of the rows by which texts of one hash are ordered, uint64; None where nothing is known of them."""
 
     @classmethod
     def of(
