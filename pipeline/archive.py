@@ -62,6 +62,7 @@ def open_members(archive: Source, format: str | None, unread: UnreadInputs) -> I
     members = _readable((_zip_members if _is_zip(archive) else _tar_members)(archive), archive, unread)
     for folder, group in groupby(members, key=_Member.folder_if_hash_named):
         for source in _sources(folder, group, archive, format, unread):
+            source.label = archive.label
             with unread.faults_of(source), source.open(lambda _: None):  # the archive reports progress
                 yield source
 
@@ -89,16 +90,23 @@ def _sources(
         group = chain([replace(first, open=partial(BytesIO, content))], group)
         if format == "tree" or tree.hashes_to_name(posixpath.basename(first.name), content):
             names: list[str] = []
-            yield joined_source(*_path_and_name(folder, archive), names, _contents(group, archive, names, unread), 0)
+            yield joined_source(
+                *_path_and_name(folder, archive), names, _contents(group, archive, names, unread), 0,
+                _below(folder, archive),
+            )  # fmt: skip
             return
     for member in group:
         path, name = _path_and_name(member.name, archive)
-        yield Source(path, False, name, member.size, member.open)
+        yield Source(path, False, name, member.size, member.open, _below(member.name, archive))
 
 
 def _path_and_name(member: str, archive: Source) -> tuple[str, str]:
     """The path and the name of a member as an input: `a.zip/b` and `a.zip:b`."""
     return posixpath.join(archive.path, member.lstrip("/")), f"{archive.name}:{printable(member)}"
+
+
+def _below(member: str, archive: Source) -> str:
+    return f"{archive.below}:{printable(member)}"
 
 
 def _contents(

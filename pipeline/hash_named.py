@@ -28,12 +28,14 @@ def is_hash_named(name: str, size: int) -> bool:
     return size <= HASH_NAMED_BYTES and _NAME.fullmatch(name) is not None
 
 
-def folder_source(folder: str, names: Sequence[str], size: int, unread: UnreadInputs) -> Source:
+def folder_source(folder: str, names: Sequence[str], size: int, unread: UnreadInputs, below: str) -> Source:
     """The hash-named files ``names`` of a folder as one input; ``size`` is their total size in bytes."""
-    return joined_source(folder, printable(folder), names, _contents(folder, names, unread), size)
+    return joined_source(folder, printable(folder), names, _contents(folder, names, unread), size, below)
 
 
-def joined_source(path: str, name: str, names: Sequence[str], files: Iterable[tuple[str, bytes]], size: int) -> Source:
+def joined_source(
+    path: str, name: str, names: Sequence[str], files: Iterable[tuple[str, bytes]], size: int, below: str
+) -> Source:
     """Files, given as name and content, as one input of lines `name,content`. Line breaks in a file become `;`.
 
     ``names`` has the files' names; it may grow while ``files`` is read.
@@ -43,7 +45,7 @@ def joined_source(path: str, name: str, names: Sequence[str], files: Iterable[tu
         for file_name, content in files:
             yield b"%b,%b\n" % (file_name.encode(), content.strip().replace(b"\n", b";"))
 
-    source = Source(path, False, name, size, lambda: PieceStream(_pieces(lines())))
+    source = Source(path, False, name, size, lambda: PieceStream(_pieces(lines())), below)
     source.file_names = names
     return source
 

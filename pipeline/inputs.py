@@ -52,7 +52,10 @@ def open_each(
             if is_archive(source):
                 yield from open_members(source, format, unread)
             elif source.file_names is not None and not _is_tree(source, format):
-                files = [Source(posixpath.join(source.path, name), explicit=False) for name in source.file_names]
+                files = [
+                    Source(posixpath.join(source.path, name), explicit=False, below=f"{source.below}/{printable(name)}")
+                    for name in source.file_names
+                ]
                 yield from open_each(files, advance, format, unread)
             else:
                 yield source
@@ -119,9 +122,14 @@ class _Search:
                 hash_named.append(name)
                 hash_named_bytes += size
             else:
-                sources.append(Source(path, explicit=False, size=size))
+                sources.append(Source(path, explicit=False, size=size, below=self._below(path)))
         for source in sources:
-            yield source or folder_source(folder, hash_named, hash_named_bytes, self._unread)
+            yield source or folder_source(folder, hash_named, hash_named_bytes, self._unread, self._below(folder))
+
+    def _below(self, path: str) -> str:
+        """A path below the folder that the user named, with that folder's name."""
+        folder = os.path.abspath(self._folder)
+        return printable(os.path.normpath(os.path.join(os.path.basename(folder), os.path.relpath(path, self._folder))))
 
     def _size(self, path: str) -> tuple[int, str]:
         """The size of a file in bytes, and why it is skipped; the reason is empty if it is read."""

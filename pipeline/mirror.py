@@ -47,6 +47,7 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.paths import Paths, folder_lock, mirror_spool, mirror_state
+from sigdir.warehouse.publish import upgrade_older
 
 Way = Literal["changes", "pages"]
 
@@ -128,6 +129,7 @@ def run_mirror(options: Options, progress: Reporter) -> MirrorReport:
     began = time.monotonic()
     base = checked_base(options.url)
     paths = Paths(options.warehouse.absolute())
+    upgrade_older(paths, options.wait, progress.note)
     make_warehouse_and_say(paths, progress)
     folder = paths.mirror(folder_name(base))
     make_folder(folder)
@@ -299,7 +301,7 @@ class _Copy:
     def import_(self, lines: Path) -> None:
         options = ImportOptions(
             [str(lines)], self.options.warehouse, self.collection, "rows",
-            printable(self.base), wait=self.options.wait, memory_limit=_IMPORT_MEMORY,
+            printable(self.base), adds=True, wait=self.options.wait, memory_limit=_IMPORT_MEMORY,
         )  # fmt: skip
         self.report.count(self.collection, run_import(options, self.progress))
         failpoints.reach("imported")

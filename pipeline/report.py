@@ -39,6 +39,10 @@ class FileReport:
     """For hash-named files read as one input: the file name of each line."""
     sections: Sections = field(default_factory=Sections)
     """The sources inside this input."""
+    source: str = ""
+    """The label of the source whose word its candidates are."""
+    below: str = ""
+    """The input's name below what the user named."""
 
     def place(self, line: int) -> tuple[str, int]:
         """The file, and the line in it, of a line of this input."""
@@ -113,6 +117,8 @@ class ImportReport:
     """Whether the import published ``version``."""
     version: int = -1
     """The newest version after the import; -1 if there is none."""
+    sightings: int = 0
+    """How many sightings the import brought: who says what about a text, new or not."""
     rejects_in: int | None = None
     """The import whose rejects file has the rejects; None if nothing was rejected or published."""
 
@@ -168,6 +174,7 @@ class ImportReport:
             "version": self.version,
             "rejects_in_import": self.rejects_in,
             "totals": self.totals(),
+            "sightings": self.sightings,
             "collections": self.collections(),
             "reasons": self.reasons(),
             "seconds": round(self.seconds, 3),

@@ -13,7 +13,8 @@
    batches is in flight, and results come in order.
 5. Accepted rows go to spill files and rejects to a rejects file in the run's folder, so memory does not
    grow with the input.
-6. Under the publish lock, select the rows that the warehouse lacks and publish them as one version.
+6. Under the publish lock, select the rows that the warehouse lacks and publish them as one version, together
+   with the sightings of all accepted rows: which source says what about which text.
 
 The reader of a format whose inputs refer to each other (Solidity) gets them one by one, and yields their
 candidates after all other inputs.
@@ -45,11 +46,12 @@ from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.dedupe import new_rows
+from sigdir.warehouse.evidence.batch import unchanged_sources
 from sigdir.warehouse.files import RunFolder
 from sigdir.warehouse.log import history
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import Publisher
+from sigdir.warehouse.publish import Publisher, upgrade_older
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.staging import StagedRow, make_warehouse
@@ -67,6 +69,7 @@ class Options:
     """For candidates whose kind the input does not state."""
     format: str | None = None
     source: str | None = None
+    """The label of the source; without one each file on disk is a source."""
     dry_run: bool = False
     wait: bool = True
     strict: bool = False
@@ -76,6 +79,8 @@ class Options:
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
     memory_limit: str = "512MB"
     """DuckDB's limit. Above it DuckDB spills to the run's folder."""
+    adds: bool = False
+    """The source's earlier word still counts: a mirror imports what was added."""
 
 
 @dataclass
@@ -109,6 +114,8 @@ def run_import(options: Options, progress: Reporter) -> ImportReport:
     unread = UnreadInputs(report, options.strict)
     sources = find(options.paths, unread, options.follow_links)
     paths = Paths(options.warehouse.absolute())
+    if not options.dry_run:
+        upgrade_older(paths, options.wait, progress.note)
     _check_warehouse(paths, options)
     if not options.dry_run:
         make_warehouse_and_say(paths, progress)
@@ -210,7 +217,7 @@ def _read_input(
     run: _Run, source: Source, format: str, read: Callable[[Source], Iterator[ReadTask] | None]
 ) -> Iterator[ReadTask]:
     """What ``read`` yields, with the input's size and hash, or its fault, in the report."""
-    file = run.state.add_input(source, format)
+    file = run.state.add_input(source, format, printable(run.options.source) if run.options.source else None)
     try:
         yield from read(source) or ()
         file.bytes, file.sha256 = source.finish()
@@ -246,18 +253,21 @@ def _publish(run: _Run) -> None:
         staged = {collection: publisher.staged(collection) for collection in COLLECTIONS}
         _select_new(run, publisher.snapshot, staged)
         failpoints.reach("deduped")
-        batches = state.batches()
+        batches = state.batches(replaces=not options.adds)
         rows = sum(batch.rows for batch in batches.values())
+        unchanged = unchanged_sources(publisher.snapshot.evidence, batches)
+        brings_evidence = any(file.source not in unchanged for file in report.files if file.accepted.total())
         same_rejects = _import_with_rejects(run.paths, state.rejects_digest)
-        if not rows and (state.rejects_digest is None or same_rejects is not None):
+        if not rows and not brings_evidence and (state.rejects_digest is None or same_rejects is not None):
             report.rejects_in = same_rejects
             return
         with run.stage("write", rows):
             done = publisher.publish(
                 run.name, batches, _checked_ids(publisher.snapshot, staged), lambda: _log_entry(run),
-                rejects=state.rejects_path, progress=run.progress.advance,
+                rejects=state.rejects_path, progress=run.progress.advance, unchanged=unchanged,
             )  # fmt: skip
         state.count_imported()
+        report.sightings = done.sightings
         report.published = True
         report.version = done.snapshot.version
         report.rejects_in = done.import_id if state.rejects_path else None
@@ -270,7 +280,14 @@ def _select_new(run: _Run, snapshot: Snapshot, staged: Staged) -> None:
         with connect(run.paths, options.memory_limit, options.threads, run.state.folder) as engine:
             run.state.set_new_rows(
                 {
-                    collection: new_rows(spill, snapshot, staged.get(collection, []), engine, options.threads)
+                    collection: new_rows(
+                        spill,
+                        snapshot,
+                        staged.get(collection, []),
+                        engine,
+                        options.threads,
+                        run.state.text_ids(collection),
+                    )
                     for collection, spill in run.state.spills.items()
                 }
             )

@@ -51,8 +51,13 @@ class Source:
         name: str = "",
         size: int | None = None,
         stream: Callable[[], Any] | None = None,
+        below: str = "",
     ) -> None:
         self.name = name or ("standard input" if path == STDIN else printable(path))
+        self.below = below or (self.name if path == STDIN else os.path.basename(self.name.rstrip("/")))
+        """Its name below what the user named, which says nothing of the folders above."""
+        self.label = self.below
+        """What evidence calls its source: the name of the file on disk. All members of an archive are one source."""
         self.path = path
         """The file's path. For a member of an archive: the archive's path joined with the member's."""
         self.explicit = explicit

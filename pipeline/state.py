@@ -17,6 +17,7 @@ from sigdir.signatures.canonicalise import BatchResult, Rejected
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.grammar import REASONS
 from sigdir.warehouse.batch import Batch
+from sigdir.warehouse.evidence.spill import Input, TextIds, Word
 from sigdir.warehouse.rejects import RejectsWriter
 from sigdir.warehouse.schema import REJECT_SCHEMA
 from sigdir.warehouse.spill import Spill
@@ -38,8 +39,11 @@ class ImportState(AbstractContextManager["ImportState"]):
         self._rejects = RejectsWriter(folder / "rejects.parquet")  # creates the file with the first reject
         self._open_files = ExitStack()
         self._inputs: dict[int, FileReport] = {}
+        self._text_ids: dict[Collection, TextIds] = {}
         self._segments: dict[Collection, list[tuple[int, int]]] = {c: [] for c in COLLECTIONS}
-        """For each part of a spill the number of its input and its rows."""
+        """For each result the number of its input and its accepted rows."""
+        self._of_batch: dict[Collection, list[int]] = {c: [] for c in COLLECTIONS}
+        """For each batch of a spill the number of its input."""
         self._is_new: dict[Collection, npt.NDArray[np.bool_]] = {}
 
     def __enter__(self) -> Self:
@@ -55,12 +59,13 @@ class ImportState(AbstractContextManager["ImportState"]):
     ) -> None:
         self._open_files.close()
 
-    def add_input(self, source: Source, format: str) -> FileReport:
-        """Number an input. Its candidates carry the number."""
+    def add_input(self, source: Source, format: str, label: str | None = None) -> FileReport:
+        """Number an input. Its candidates carry the number. Without a ``label`` its source is the file itself."""
         source.number = len(self._inputs)
         report = FileReport(
-            source.name, format, warnings=source.warnings, file_names=source.file_names, sections=source.sections
-        )
+            source.name, format, warnings=source.warnings, file_names=source.file_names, sections=source.sections,
+            source=label or source.label, below=source.below,
+        )  # fmt: skip
         self._inputs[source.number] = report
         return report
 
@@ -73,6 +78,8 @@ class ImportState(AbstractContextManager["ImportState"]):
             file.accepted[collection] += rows
             self.spills[collection].append(accepted)
             self._segments[collection].append((result.file, rows))
+            if rows:
+                self._of_batch[collection].append(result.file)
         if len(result.rejected.text):
             self._count_reasons(file, result.rejected)
             self._rejects.append(_reject_table(file, result.rejected))
@@ -93,8 +100,9 @@ class ImportState(AbstractContextManager["ImportState"]):
 
     def finish_reading(self) -> None:
         """Complete the spill files and the rejects file; from here on they are read."""
-        for spill in self.spills.values():
+        for collection, spill in self.spills.items():
             spill.finish()
+            self._text_ids[collection] = TextIds(self.folder / f"{collection}.ids", spill.rows)
         self.rejects_digest = self._rejects.finish()
         self.report.files = list(self._inputs.values())
 
@@ -114,9 +122,24 @@ class ImportState(AbstractContextManager["ImportState"]):
                 self._inputs[number].new[collection] += int(new)
                 start += rows
 
-    def batches(self) -> dict[Collection, Batch]:
-        """The new rows, to be published."""
-        return {collection: Batch(self.spills[collection], self._is_new[collection]) for collection in COLLECTIONS}
+    def text_ids(self, collection: Collection) -> TextIds:
+        """Where the ids of the spilled rows' texts go."""
+        return self._text_ids[collection]
+
+    def batches(self, replaces: bool) -> dict[Collection, Batch]:
+        """The new rows, to be published, and what their sources say; ``replaces`` is that of ``Word``."""
+        inputs = [
+            Input(file.source, None if file.below == file.source else file.below, file.fault is None)
+            for file in self._inputs.values()
+        ]
+        return {
+            collection: Batch(
+                self.spills[collection],
+                self._is_new[collection],
+                Word(inputs, self._of_batch[collection], self._text_ids[collection], replaces),
+            )
+            for collection in COLLECTIONS
+        }
 
     @property
     def rejects_path(self) -> Path | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.evidence.spill import Word
 from sigdir.warehouse.files import sync
 from sigdir.warehouse.parquet import NewRows, WrittenFile, rows_table, write_data_file
 from sigdir.warehouse.paths import Paths
@@ -30,10 +31,14 @@ Staged = Mapping[Collection, list[StagedRow]]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """New rows of one collection: the rows of ``spill`` whose flag in ``keep`` is set."""
+    """New rows of one collection: the rows of ``spill`` whose flag in ``keep`` is set.
+
+    ``word`` is what the batch's sources say about all rows of the spill; without it they leave no sightings.
+    """
 
     spill: Spill
     keep: npt.NDArray[np.bool_]
+    word: Word | None = None
 
     @property
     def rows(self) -> int:
@@ -54,6 +59,7 @@ class BatchFiles:
     """The data files that one publish writes; none is visible until the log names it.
 
     File 0 of a collection holds the folded rows, whose ids are below the batch's; the batch's files count from 1.
+    A row keeps its reserved id where another row's text is taken out: the evidence has it by then.
     """
 
     def __init__(self, paths: Paths, run: str, batches: Mapping[Collection, Batch], threads: int, progress: Progress):
@@ -61,6 +67,7 @@ class BatchFiles:
         self._threads, self._progress = threads, progress
         self._parts: dict[Collection, list[_Part]] = {}
         self._files: dict[tuple[Collection, int], WrittenFile] = {}
+        self._removed: dict[Collection, set[int]] = {collection: set() for collection in batches}
         self._import_id = 0
 
     def written(self) -> list[WrittenFile]:
@@ -101,6 +108,7 @@ class BatchFiles:
             if not len(numbers):
                 continue
             batch.keep[numbers] = False
+            self._removed[collection].update(numbers.tolist())
             bounds = batch.spill.first_rows()
             for at, part in enumerate(self._parts[collection]):
                 inside = (bounds[part.first] <= numbers) & (numbers < bounds[part.last])
@@ -113,13 +121,30 @@ class BatchFiles:
         self._files[collection, part.number] = write_data_file(path, collection, self._tables(collection, part))
 
     def _tables(self, collection: Collection, part: _Part) -> Iterator[pa.Table]:
-        batch, done = self._batches[collection], 0
-        for rows in batch.spill.read(part.first, part.last, batch.keep):
+        done = 0
+        for rows, is_left in self._planned(collection, part):
             offsets = np.arange(done, done + len(rows.text), dtype=np.int64)
             ids, created_at = part.reserved.first_id + offsets, part.reserved.first_created_at + offsets
-            yield rows_table(rows, ids, created_at, self._import_id)
+            table = rows_table(rows, ids, created_at, self._import_id)
             done += len(rows.text)
             self._progress(len(rows.text))
+            yield table if is_left is None else table.filter(pa.array(is_left))
+
+    def _planned(self, collection: Collection, part: _Part) -> Iterator[tuple[NewRows, npt.NDArray[np.bool_] | None]]:
+        """The rows for which ids were reserved, with a flag for each that is not removed, None where none is."""
+        spill, keep = self._batches[collection].spill, self._batches[collection].keep
+        bounds = spill.first_rows()
+        removed = np.array(sorted(self._removed[collection]), np.int64)
+        removed = removed[(bounds[part.first] <= removed) & (removed < bounds[part.last])]
+        if not len(removed):
+            yield from ((rows, None) for rows in spill.read(part.first, part.last, keep))
+            return
+        planned = keep.copy()
+        planned[removed] = True
+        for number in range(part.first, part.last):
+            inside = slice(int(bounds[number]), int(bounds[number + 1]))
+            for rows in spill.read(number, number + 1, planned):
+                yield rows, keep[inside][planned[inside]]
 
     def _write_folded(self, collection: Collection, staged: list[StagedRow]) -> None:
         rows = NewRows(
@@ -137,9 +162,7 @@ class BatchFiles:
         part, batch = self._parts[collection][at], self._batches[collection]
         old = self._files.pop((collection, part.number))
         bounds = batch.spill.first_rows()
-        rows = int(np.count_nonzero(batch.keep[bounds[part.first] : bounds[part.last]]))
-        if rows:
-            part = self._parts[collection][at] = replace(part, reserved=replace(part.reserved, rows=rows))
+        if batch.keep[bounds[part.first] : bounds[part.last]].any():
             self._write_part(collection, part, suffix=f"-{time.time_ns()}")
         old.path.unlink()
 

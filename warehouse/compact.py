@@ -147,7 +147,7 @@ def _merge(paths: Paths, publisher: Publisher, chosen: dict[Collection, list[Fil
     watermarks = {collection: base.high_water[collection].id for collection in COLLECTIONS}
     replaced = [file for merges in chosen.values() for merge in merges for file in merge]
     with uninterrupted():
-        summary = {"kind": "compact", "run": run, "collections": counts}
+        summary = {"kind": "compact", "run": run, "collections": counts, **log.evidence_entry(base.manifest)}
         committed = log.append(
             paths, base.version, files, watermarks, summary, replaced, chain=base.chain, data_change=False
         )

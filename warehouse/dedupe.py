@@ -1,9 +1,9 @@
 """Which rows of a batch are new: the first row of each text that neither the table nor staging has.
 
 DuckDB does the set operations and spills to disk under its memory limit, in three queries. Each returns only
-the rows to drop, and is skipped where nothing is left to ask:
+the rows to drop, with the ids of their texts, and is skipped where nothing is left to ask:
 
-1. Which rows of the batch are stored already? A semi-join with the keys of the stored rows.
+1. Which rows of the batch are stored already, with which ids? A join with the keys of the stored rows.
 2. Do any of the others share the first half of their key? An aggregation over one number, at half the cost
    of one over whole keys with their first row. For a list of distinct texts this is the last query.
 3. Of those that do, which are not the first row of their whole key?
@@ -30,6 +30,7 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.columns import Keys, keys_of
 from sigdir.signatures.keccak import keccak256_column
 from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
+from sigdir.warehouse.evidence.spill import Ids, TextIds
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.snapshot import Snapshot
@@ -50,17 +51,22 @@ def new_rows(
     staged: list[StagedRow],
     connection: duckdb.DuckDBPyConnection,
     threads: int,
+    text_ids: TextIds | None = None,
 ) -> Flags:
-    """A flag for each row of the spill: True where its text is new and this is its first row."""
+    """A flag for each row of the spill: True where its text is new and this is its first row.
+
+    ``text_ids`` gets for every other row the id of its stored text, or the number of the first row with its text.
+    """
     keep = np.ones(spill.rows, np.bool_)
     queries = _Queries(connection)
+    text_ids = text_ids or TextIds(None, spill.rows)
     if not spill.rows:
         return keep
     if staged or snapshot.files[spill.collection]:
-        known = _known_keys(spill, snapshot, staged, threads)
-        queries.register("known", _KEY, ([keys.high, keys.low] for keys in known))
+        known = _known_texts(spill, snapshot, staged, threads)
+        queries.register("known", _KEY_AND_ID, ([keys.high, keys.low, ids] for keys, ids in known))
         queries.register("batch", _NUMBERED_KEY, _kept(spill, keep))
-        queries.drop(keep, "SELECT number FROM batch SEMI JOIN known USING (high, low)")
+        queries.drop(keep, text_ids, "SELECT number, id FROM batch JOIN known USING (high, low)")
     queries.register("highs", _HALF_KEY, ([keys.high[keep[rows]]] for rows, keys in _slices(spill)))
     shared = queries.column("SELECT high FROM highs GROUP BY high HAVING count(*) > 1")
     if len(shared):
@@ -68,8 +74,9 @@ def new_rows(
         queries.register("batch", _NUMBERED_KEY, _kept(spill, keep))
         queries.drop(
             keep,
-            "SELECT number FROM batch SEMI JOIN shared USING (high)"
-            " QUALIFY row_number() OVER (PARTITION BY high, low ORDER BY number) > 1",
+            text_ids,
+            "SELECT number, -1 - min(number) OVER same AS id FROM batch SEMI JOIN shared USING (high)"
+            " WINDOW same AS (PARTITION BY high, low ORDER BY number) QUALIFY row_number() OVER same > 1",
         )
     return keep
 
@@ -93,25 +100,30 @@ class _Queries:
             self._failed = error
             raise
 
-    def chunks(self, query: str) -> Iterator[npt.NDArray[Any]]:
+    def chunks(self, query: str) -> Iterator[list[npt.NDArray[Any]]]:
+        """The columns of a query's result, a part at a time."""
         try:
             for batch in self._connection.sql(query).to_arrow_reader(1 << 18):
-                yield batch.column(0).to_numpy()
+                yield [column.to_numpy() for column in batch.columns]
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             raise self._failed or UnreadableWarehouse(f"deduping: {str(error).partition(chr(10))[0]}") from error
 
     def column(self, query: str) -> npt.NDArray[Any]:
-        return np.concatenate([np.empty(0, np.uint64), *self.chunks(query)])
+        return np.concatenate([np.empty(0, np.uint64), *(chunk for (chunk,) in self.chunks(query))])
 
-    def drop(self, keep: Flags, query: str) -> None:
-        """Clear the flags of the row numbers that a query gives."""
-        numbers = list(self.chunks(query))  # all of them first: the query reads `keep` while it runs
-        for chunk in numbers:
-            keep[chunk] = False
+    def drop(self, keep: Flags, text_ids: TextIds, query: str) -> None:
+        """Clear the flags of the row numbers that a query gives, and note the ids that it gives with them."""
+        dropped = []  # all of them first: the query reads `keep` while it runs
+        for numbers, ids in self.chunks(query):
+            text_ids.set(numbers, ids)
+            dropped.append(numbers)
+        for numbers in dropped:
+            keep[numbers] = False
 
 
 _HALF_KEY = pa.schema([("high", pa.uint64())])
 _KEY = pa.schema([("high", pa.uint64()), ("low", pa.uint64())])
+_KEY_AND_ID = pa.schema([*_KEY, ("id", pa.int64())])
 _NUMBERED_KEY = pa.schema([*_KEY, ("number", pa.int64())])
 
 
@@ -127,16 +139,16 @@ def _kept(spill: Spill, keep: Flags) -> Iterator[list[npt.NDArray[Any]]]:
         yield [keys.high[chosen], keys.low[chosen], chosen + rows.start]
 
 
-def _known_keys(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int) -> Iterator[Keys]:
-    """The keys of all stored rows that may be in the batch."""
+def _known_texts(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int) -> Iterator[tuple[Keys, Ids]]:
+    """The keys and ids of all stored rows that may be in the batch."""
     if staged:
         joined = b"".join(row.digest for row in staged)
-        yield keys_of(np.frombuffer(joined, np.uint8).reshape(-1, 32))
+        yield keys_of(np.frombuffer(joined, np.uint8).reshape(-1, 32)), np.array([row.id for row in staged], np.int64)
     seen = _hash_map(spill) if spill.rows < _MAP_ROWS else None
     with ThreadPoolExecutor(threads) as pool:
         yield from ordered_map(
             pool,
-            lambda group: _group_keys(spill.collection, *group, seen),
+            lambda group: _group_texts(spill.collection, *group, seen),
             _row_groups(snapshot, spill.collection),
             ahead=2 * threads,
         )
@@ -150,25 +162,33 @@ def _row_groups(snapshot: Snapshot, collection: Collection) -> Iterator[tuple[Pa
             yield file.path, metadata, number
 
 
-def _group_keys(
+def _group_texts(
     collection: Collection,
     path: Path,
     metadata: pq.FileMetaData,
     group: int,
     seen: npt.NDArray[np.bool_] | None,
-) -> Keys:
-    """The keys of one row group, without the rows that the map rules out."""
+) -> tuple[Keys, Ids]:
+    """The keys and ids of one row group, without the rows that the map rules out."""
     with naming(path), pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True) as file:
         if collection == EVENT_SIGNATURES:  # the stored hash is the digest
-            return keys_of(_stored_hashes(file, group, collection))
+            return keys_of(_stored_hashes(file, group, collection)), _stored_ids(file, group)
         possible = None
         if seen is not None:
             hashes = _stored_hashes(file, group, collection).view(np.uint32)[:, 0]
             possible = seen[hashes & np.uint32((1 << _MAP_BITS) - 1)]
             if not possible.any():
-                return keys_of(np.empty((0, 32), np.uint8))
+                return keys_of(np.empty((0, 32), np.uint8)), np.empty(0, np.int64)
+        ids = _stored_ids(file, group)
         text = file.read_row_group(group, columns=["text_signature"]).column(0).combine_chunks()
-    return keys_of(keccak256_column(text if possible is None else text.filter(pa.array(possible))))
+    if possible is None:
+        return keys_of(keccak256_column(text)), ids
+    return keys_of(keccak256_column(text.filter(pa.array(possible)))), ids[possible]
+
+
+def _stored_ids(file: pq.ParquetFile, group: int) -> Ids:
+    ids: Ids = file.read_row_group(group, columns=["id"]).column(0).to_numpy()
+    return ids
 
 
 def _stored_hashes(file: pq.ParquetFile, group: int, collection: Collection) -> npt.NDArray[np.uint8]:

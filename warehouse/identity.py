@@ -1,7 +1,8 @@
 """The file ``warehouse.json``: a warehouse's format and its id.
 
 The format is one number for the whole folder: its table, its staging file, their names. A folder that has a
-table or a staging file and no ``warehouse.json`` is of format 1, which is older than the file.
+table or a staging file and no ``warehouse.json`` has the format that its staging file says, or format 1, which is
+older than ``warehouse.json``. Format 2 has evidence.
 
 The id is random and never changes. The staging file has it too, so that a staging file of another warehouse
 is detected: its rows would be folded here, or taken for folded and deleted.
@@ -16,11 +17,12 @@ from dataclasses import asdict, dataclass, replace
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import write_file
 from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.upgrades import add_evidence, format_of_staging
 
-FORMAT = 1
+FORMAT = 2
 """The layout of the folder that this version reads and writes. Another one is upgraded or refused."""
 
-STEPS: dict[int, Callable[[Paths], None]] = {}
+STEPS: dict[int, Callable[[Paths], None]] = {1: add_evidence}
 """For each older format, a function that changes the folder to the next one; called by ``upgrade``.
 
 A step that was interrupted runs again, so it must be idempotent. It changes the number in the staging file too."""
@@ -44,7 +46,10 @@ def read_identity(paths: Paths) -> Identity:
         document = json.loads(paths.identity.read_bytes())
         return Identity(int(document["format"]), str(document["id"]), bool(document.get("unfinished")))
     except FileNotFoundError:
-        return Identity(1 if paths.hold_warehouse() else FORMAT)
+        if not paths.hold_warehouse():
+            return Identity(FORMAT)
+        # A staging file says nothing while another process makes it.
+        return Identity((format_of_staging(paths) or FORMAT) if paths.staging.exists() else 1)
     except OSError as error:
         raise UnreadableWarehouse(f"{paths.identity}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:

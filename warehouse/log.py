@@ -92,13 +92,32 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """The file that describes a version's evidence, and its digest in hex."""
+
+    path: Path
+    sha256: str
+
+
+def evidence_entry(manifest: ManifestFile | None, sightings: int = 0) -> dict[str, Any]:
+    """What a commit's summary says of its version's evidence; ``sightings`` is how many the commit brings."""
+    if manifest is None:
+        return {}
+    return {"evidence": {"manifest": manifest.path.name, "sha256": manifest.sha256, "sightings": sightings}}
+
+
+@dataclass(frozen=True, slots=True)
 class TableState:
-    """The table at one version: its data files by their paths, each collection's watermark, and the log's end."""
+    """The table at one version: its data files by their paths, each collection's watermark, and the log's end.
+
+    ``manifest`` is None for a version from before the evidence.
+    """
 
     version: int
     files: Mapping[Path, DataFile]
     watermarks: Mapping[Collection, int]
     chain: Chain
+    manifest: ManifestFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +191,7 @@ def read_state(paths: Paths, version: int | None = None) -> TableState | None:
         watermarks = {c: table.transaction_version(_transaction_name(c)) or 0 for c in COLLECTIONS}
     except (DeltaError, pa.ArrowException, *_DAMAGED) as error:
         raise UnreadableWarehouse(f"{paths.table}: not a table of signatures: {_reason(error)}") from error
-    return TableState(table.version(), files, watermarks, chain)
+    return TableState(table.version(), files, watermarks, chain, manifest_at(paths, last))
 
 
 def advance(paths: Paths, state: TableState, last: int | None = None) -> TableState | None:
@@ -181,6 +200,7 @@ def advance(paths: Paths, state: TableState, last: int | None = None) -> TableSt
     Raises UnreadableWarehouse.
     """
     files, watermarks, version, chain = dict(state.files), dict(state.watermarks), state.version, state.chain
+    manifest = state.manifest
     while version != last and paths.log_entry(version + 1).exists():
         version += 1
         entry = read_entry(paths, version)
@@ -192,7 +212,37 @@ def advance(paths: Paths, state: TableState, last: int | None = None) -> TableSt
         for path in entry.removed:
             del files[path]
         watermarks |= entry.watermarks
-    return TableState(version, files, watermarks, chain) if version > state.version else state
+        manifest = manifest_of_summary(paths, version, entry.summary)
+    return TableState(version, files, watermarks, chain, manifest) if version > state.version else state
+
+
+def manifest_at(paths: Paths, version: int) -> ManifestFile | None:
+    """The manifest that a version names, None if it is from before the evidence; raises UnreadableWarehouse.
+
+    A commit of another program names none: the version before it has the same evidence.
+    """
+    for number in range(version, 0, -1):
+        summary = read_summary(paths, number)
+        if summary is not None:
+            return manifest_of_summary(paths, number, summary)
+    return None
+
+
+def manifest_of_summary(paths: Paths, version: int, summary: Mapping[str, Any]) -> ManifestFile | None:
+    """The manifest that a commit's summary names; raises UnreadableWarehouse."""
+    if "evidence" not in summary:
+        return None
+    try:
+        name, sha256 = summary["evidence"]["manifest"], summary["evidence"]["sha256"]
+        if not _MANIFEST_NAME.fullmatch(name) or not isinstance(sha256, str):
+            raise ValueError("not the name and the digest of a manifest")
+    except _DAMAGED as error:
+        path = paths.log_entry(version)
+        raise UnreadableWarehouse(f"{path}: damaged: its evidence: {_reason(error)}; {_RESTORE}") from error
+    return ManifestFile(paths.evidence / name, sha256)
+
+
+_MANIFEST_NAME = re.compile(r"[\w-]+\.json")
 
 
 def _files_of(paths: Paths, table: DeltaTable) -> Iterator[DataFile]:

@@ -6,6 +6,9 @@
     table/_delta_log/               the log: one version a commit, covering both collections
     table/collection=<name>/        data files, <run>-<number>.parquet, never changed once named, old ones until vacuum
     rejects/<run>.parquet           what the import of that run rejected
+    evidence/<collection>/          sightings of its texts, <run>-<number>.parquet, never changed once named
+    evidence/<run>.json             a manifest: the files and sources of the versions that name it
+    evidence/<run>.sources.json     the sources of the manifests that name it
     staging.sqlite                  sequences and POSTed rows that are not folded yet
     staging.sqlite.stamp            changes with every commit of staging; locked by the process that writes it; has the
                                     highest ids that were given out
@@ -76,6 +79,27 @@ class Paths:
     @property
     def rejects(self) -> Path:
         return self.root / "rejects"
+
+    @property
+    def evidence(self) -> Path:
+        return self.root / "evidence"
+
+    def evidence_file(self, collection: Collection, run: str, number: int) -> Path:
+        return self.evidence / collection / f"{run}-{number:04d}.parquet"
+
+    def evidence_manifest(self, run: str) -> Path:
+        return self.evidence / f"{run}.json"
+
+    def evidence_sources(self, run: str) -> Path:
+        return self.evidence / f"{run}.sources.json"
+
+    def evidence_files(self) -> list[Path]:
+        """All files of the evidence that are there, whether a version names them or not."""
+        return sorted([*self.evidence.glob("*/*"), *self.evidence.glob("*.json")])
+
+    def evidence_of_run(self, run: str) -> list[Path]:
+        """The files of the evidence that a run wrote."""
+        return sorted([*self.evidence.glob(f"*/{run}-*"), *self.evidence.glob(f"{run}.*json")])
 
     @property
     def cache(self) -> Path:

@@ -12,11 +12,13 @@ Invariants
 Protocol
     1. In one staging transaction: reserve the ids and times of the batch, read the staged rows below
        them, and record the run as unfinished. Rows POSTed from here on get higher ids.
-    2. Write and sync the files of the batch, and one file of those staged rows: every import folds too.
+    2. Write and sync the files of the batch, and one file of those staged rows: every import folds too. Then write
+       and sync their sightings, and the manifest of the version's evidence.
     3. In one staging transaction: read the rows that were POSTed since the batch was deduped. If there are
        none, commit to the log, sync the log, and delete the folded rows from staging. Otherwise end the
        transaction, rewrite the files that hold one of their texts without it, and repeat. The fourth
-       transaction rewrites and commits at once. The POSTed row keeps the text; ids may have gaps.
+       transaction rewrites and commits at once. The POSTed row keeps the text, and the batch's sightings of the
+       text get its id; ids may have gaps.
 
     The commit carries one transaction number per collection, its highest id: the watermark. With it a
     publisher that missed a commit fails instead of repeating rows. Readers know from it which staged rows
@@ -30,6 +32,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection as AnyOf
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -41,10 +44,12 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse import failpoints, log, suppressed
 from sigdir.warehouse.batch import Batch, BatchFiles, Progress, Staged
 from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
+from sigdir.warehouse.evidence.batch import EvidenceFiles
 from sigdir.warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
-from sigdir.warehouse.identity import upgrade
+from sigdir.warehouse.identity import STEPS, read_identity, upgrade
 from sigdir.warehouse.index.build import build_index
 from sigdir.warehouse.index.visible import Visible
+from sigdir.warehouse.log import ManifestFile
 from sigdir.warehouse.parquet import WrittenFile
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot, require_newest
@@ -60,10 +65,11 @@ Summary = Callable[[], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The new version, and the number of the import that made it (0 for a fold)."""
+    """The new version, the number of the import that made it (0 for a fold), and the sightings that it brought."""
 
     snapshot: Snapshot
     import_id: int
+    sightings: int = 0
 
 
 class Publisher:
@@ -127,6 +133,8 @@ class Publisher:
                         file.unlink()
                 if log.newest_run(paths) != run:
                     paths.rejects_file(run).unlink(missing_ok=True)
+                    for file in paths.evidence_of_run(run):
+                        file.unlink()
                 staging.end_publish(run)
             for collection in COLLECTIONS:
                 staging.forget(collection, self.snapshot.high_water[collection].id)
@@ -149,18 +157,20 @@ class Publisher:
         summary: Summary,
         rejects: Path | None = None,
         progress: Progress = lambda _: None,
+        unchanged: AnyOf[str] = (),
     ) -> Published:
         """Make the batches visible in one new version, together with the staged rows below them.
 
         ``checked`` is the highest staged id that each collection's batch was deduped against. ``summary``
         is called when the batches are final; the run, the import's number and the row counts are added to
-        its result. ``rejects`` is a finished rejects file to keep with the import. Raises CommitConflict.
+        its result. ``rejects`` is a finished rejects file to keep with the import, ``unchanged`` the labels of the
+        sources that bring no evidence (``unchanged_sources``). Raises CommitConflict.
         """
-        publication = _Publication(self._paths, self.staging, self.snapshot, run, self._threads)
-        import_id = publication.run_to_commit(batches, checked, summary, rejects, progress)
+        publication = _Publication(self._paths, self.staging, self.snapshot, run, self._threads, unchanged)
+        import_id, sightings = publication.run_to_commit(batches, checked, summary, rejects, progress)
         log.write_checkpoint(self._paths, max(self.snapshot.version, 0) + 1)
         self.snapshot = read_snapshot(self._paths)  # after the checkpoint, whose digest the next entry records
-        return Published(self.snapshot, import_id)
+        return Published(self.snapshot, import_id, sightings)
 
 
 def fold(paths: Paths, wait: bool = True) -> Published | None:
@@ -169,6 +179,18 @@ def fold(paths: Paths, wait: bool = True) -> Published | None:
         if not any(publisher.staged(collection) for collection in COLLECTIONS):
             return None
         return publisher.publish(run_name(), {}, {}, lambda: {"kind": "fold"})
+
+
+def upgrade_older(paths: Paths, wait: bool, on_wait: Callable[[str], None]) -> None:
+    """Bring a folder of an older format to this version's; raises Busy, UnreadableWarehouse."""
+    if not paths.hold_warehouse() or read_identity(paths).format not in STEPS:
+        return
+    lock = FileLock(paths.lock)
+    lock.acquire(wait, on_wait)
+    try:
+        upgrade(paths)
+    finally:
+        lock.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +206,11 @@ class _Reservation:
 class _Publication:
     """One publish, step by step as in the protocol above."""
 
-    def __init__(self, paths: Paths, staging: Staging, snapshot: Snapshot, run: str, threads: int) -> None:
+    def __init__(
+        self, paths: Paths, staging: Staging, snapshot: Snapshot, run: str, threads: int, unchanged: AnyOf[str]
+    ) -> None:
         self._paths, self._staging, self._snapshot = paths, staging, snapshot
-        self._run, self._threads = run, threads
+        self._run, self._threads, self._unchanged = run, threads, unchanged
 
     def run_to_commit(
         self,
@@ -195,21 +219,26 @@ class _Publication:
         summary: Summary,
         rejects: Path | None,
         progress: Progress,
-    ) -> int:
-        """All steps; returns the import's number, 0 without a batch."""
+    ) -> tuple[int, int]:
+        """All steps; returns the import's number, 0 without a batch, and how many sightings it brought."""
         for collection in COLLECTIONS:
             make_folder(self._paths.partition(collection))
         reserved = self._reserve(batches)
         failpoints.reach("reserved")
         files = BatchFiles(self._paths, self._run, batches, self._threads, progress)
         files.write(reserved.ranges, reserved.folded, reserved.import_id)
+        evidence = EvidenceFiles(
+            self._paths, self._run, self._snapshot.evidence, batches, self._threads, self._unchanged
+        )
+        evidence.write(reserved.ranges, reserved.folded, reserved.import_id)
+        failpoints.reach("evidence_written")
         if rejects is not None:
             self._keep_rejects(rejects)
         failpoints.reach("written")
         build_indexes(self._paths, files.written(), self._threads)
-        self._commit(batches, dict(checked), files, reserved, summary)
+        self._commit(batches, dict(checked), files, evidence, reserved, summary)
         failpoints.reach("published")
-        return reserved.import_id
+        return reserved.import_id, evidence.sightings()
 
     def _reserve(self, batches: Mapping[Collection, Batch]) -> _Reservation:
         """Step 1."""
@@ -241,6 +270,7 @@ class _Publication:
         batches: Mapping[Collection, Batch],
         checked: dict[Collection, int],
         files: BatchFiles,
+        evidence: EvidenceFiles,
         reserved: _Reservation,
         summary: Summary,
     ) -> None:
@@ -248,14 +278,19 @@ class _Publication:
 
         The first three rewrite files for late rows after their transaction, the fourth inside it.
         """
+        manifest = evidence.write_manifest()
+        failpoints.reach("manifest_written")
         for round_number in range(_LATE_ROUNDS + 1):
             committed: tuple[int, str] | None = None
             try:
                 with uninterrupted(), self._staging.exclusive() as staging:
                     late = _late_rows(staging, batches, checked)
                     if not late or round_number == _LATE_ROUNDS:
-                        files.remove_texts(late)
-                        committed = self._append(files, reserved, summary)
+                        if late:
+                            files.remove_texts(late)
+                            evidence.take_over(late)
+                            manifest = evidence.write_manifest()
+                        committed = self._append(files, evidence.sightings(), manifest, reserved, summary)
                         failpoints.reach("committed")
                         self._end(staging, reserved, committed)
             except UnreadableWarehouse:
@@ -265,15 +300,23 @@ class _Publication:
             if committed is not None:
                 return
             files.remove_texts(late)
+            evidence.take_over(late)
+            manifest = evidence.write_manifest()
             for collection, rows in late.items():
                 checked[collection] = rows[-1].id
 
-    def _append(self, files: BatchFiles, reserved: _Reservation, summary: Summary) -> tuple[int, str]:
-        """Commit: from this log entry on the version is visible. Returns the version and the entry's digest."""
+    def _append(
+        self, files: BatchFiles, sightings: int, manifest: ManifestFile | None, reserved: _Reservation, summary: Summary
+    ) -> tuple[int, str]:
+        """Commit: from this log entry on the version is visible. Returns the version and the entry's digest.
+
+        ``manifest`` is None where the publish brings no evidence: the version has that of the one before it.
+        """
         complete = dict(summary()) | {"run": self._run}
         if reserved.import_id:
             complete["import"] = reserved.import_id
         complete |= {"rows": files.imported_rows(), "folded": files.folded_rows()}
+        complete |= log.evidence_entry(manifest or self._snapshot.manifest, sightings)
         return log.append(
             self._paths, self._snapshot.version, files.written(), reserved.watermarks, complete,
             chain=self._snapshot.chain,

@@ -146,7 +146,8 @@ def _remove(paths: Paths, publisher: Publisher, found: Duplicates, threads: int)
         failpoints.reach("repair_written")
         removed = {c: {str(i): n for i, n in Counter(row.import_id for row in stored[c]).items()} for c in COLLECTIONS}
         watermarks = {c: base.high_water[c].id for c in COLLECTIONS}
-        committed = (paths, base.version, files, watermarks, {"kind": "repair", "run": run, "removed": removed})
+        summary = {"kind": "repair", "run": run, "removed": removed, **log.evidence_entry(base.manifest)}
+        committed = (paths, base.version, files, watermarks, summary)
     with uninterrupted(), publisher.staging.exclusive() as staging:
         if committed is not None:
             noted = log.append(*committed, [file for c in COLLECTIONS for file in replaced[c]], chain=base.chain)

@@ -1,4 +1,4 @@
-"""The columns of data files and rejects files, and their types."""
+"""The columns of data files, rejects files and evidence files, and their types."""
 
 from __future__ import annotations
 
@@ -32,3 +32,23 @@ REJECT_SCHEMA: Final = pa.schema(
 """A rejects file. ``position`` is the column (from 1, in bytes of the text) where the problem
 was found, 0 where the entry as a whole is wrong. ``line`` counts lines from 1, or entries where the
 input has no lines (a JSON document, Parquet). Bytes that are not UTF-8 are written as ``\\xNN``."""
+
+SIGHTING_SCHEMA: Final = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("source", pa.int32(), nullable=False),
+        pa.field("import_id", pa.int64(), nullable=False),
+        pa.field("kind", pa.int8(), nullable=False),
+        pa.field("witness", pa.int8(), nullable=False),
+        pa.field("contracts", pa.int32(), nullable=False),
+        pa.field("verified", pa.bool_(), nullable=False),
+        pa.field("file", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("contract", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("contract_key", pa.int64()),
+        pa.field("declaration", pa.dictionary(pa.int32(), pa.string())),
+    ]
+)
+"""An evidence file: a row a sighting. ``id`` is the text's id in the file's collection, ``source`` the source's number
+in the manifest, ``import_id`` 0 for a POST. ``kind`` and ``witness`` are the numbers of ``signatures/evidence.py``.
+``contracts`` is the source's own count of contracts that it does not name, ``file`` the input's name, null where it is
+the source's label, ``contract_key`` the eight bytes of the contract's key as a number."""

@@ -13,8 +13,17 @@ from datetime import datetime
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.evidence.manifest import Manifest, manifest_of
 from sigdir.warehouse.identity import Identity, usable_identity
-from sigdir.warehouse.log import DataFile, TableState, advance, read_state, require_digest, version_at
+from sigdir.warehouse.log import (
+    DataFile,
+    ManifestFile,
+    TableState,
+    advance,
+    read_state,
+    require_digest,
+    version_at,
+)
 from sigdir.warehouse.log_chain import Chain
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging import NO_HIGH_WATER, HighWaterMark, StagingReader, open_read_only
@@ -26,13 +35,19 @@ class Snapshot:
 
     ``files`` are in id order. ``high_water`` holds each collection's highest id and time; its id is
     also the watermark: staged rows at or below it are folded. ``chain`` is what a commit on this version records of
-    the log.
+    the log, ``manifest`` the file that describes its evidence, None for a version from before the evidence.
     """
 
     version: int = -1
     files: Mapping[Collection, tuple[DataFile, ...]] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, ()))
     high_water: Mapping[Collection, HighWaterMark] = field(default_factory=lambda: NO_HIGH_WATER)
     chain: Chain = field(default_factory=Chain, compare=False)
+    manifest: ManifestFile | None = None
+
+    @property
+    def evidence(self) -> Manifest:
+        """The sources and files of its sightings; raises UnreadableWarehouse, also where they were vacuumed."""
+        return manifest_of(self.manifest)
 
     def newest_entry(self) -> tuple[int, str] | None:
         """The version and the digest of its log entry; None where nothing was published or the entry is gone."""
@@ -104,7 +119,7 @@ def _snapshot_of(state: TableState) -> Snapshot:
         )
         for collection in COLLECTIONS
     }
-    return Snapshot(state.version, {c: tuple(files[c]) for c in COLLECTIONS}, high_water, state.chain)
+    return Snapshot(state.version, {c: tuple(files[c]) for c in COLLECTIONS}, high_water, state.chain, state.manifest)
 
 
 def _require_whole(paths: Paths, snapshot: Snapshot) -> None:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import KEY_BYTES, Keys, Rows, keys_of
+from sigdir.warehouse.evidence.spill import SightingSpill
 from sigdir.warehouse.parquet import NewRows
 
 _KEYS_A_CHUNK = 1 << 19
@@ -42,6 +43,8 @@ class Spill:
             self._keys.close()
             raise
         self._firsts: list[int] = []
+        self.sightings = SightingSpill(folder, collection)
+        """What the rows' sources say about them, where it is more than the text."""
 
     def append(self, rows: Rows) -> None:
         """Add rows, in order."""
@@ -52,6 +55,8 @@ class Spill:
         column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), count, [None, pa.py_buffer(rows.hash)])
         self._texts.write_batch(pa.record_batch([rows.text, column], names=["text", "hash"]))
         self._keys.write(rows.keys.data)
+        if rows.sightings is not None:
+            self.sightings.append(len(self._firsts), rows.sightings)
         self._firsts.append(self.rows)
         self.rows += count
 
@@ -64,8 +69,11 @@ class Spill:
         """Close the files, finished or not."""
         try:
             self._sink.close()
-        finally:  # both fail on a full disk, writing their buffers
-            self._keys.close()
+        finally:  # all fail on a full disk, writing their buffers
+            try:
+                self._keys.close()
+            finally:
+                self.sightings.close()
 
     def batches(self) -> int:
         return len(self._firsts)

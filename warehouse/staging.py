@@ -578,9 +578,6 @@ class Staging(StagingReader):
         execute(_TRIGGER)
         execute(_RESERVED)
         execute(_NEWEST_ENTRY)
-        (found,) = execute("SELECT format FROM about").fetchone()
-        if found != FORMAT:
-            raise UnreadableWarehouse(f"{path} has format {found}; this version reads format {FORMAT}")
         if not execute("SELECT 1 FROM pragma_table_info('about') WHERE name = 'warehouse'").fetchone():
             execute("ALTER TABLE about ADD COLUMN warehouse TEXT")  # a file of an earlier program version
             execute("ALTER TABLE about ADD COLUMN version INTEGER")
@@ -591,6 +588,9 @@ class Staging(StagingReader):
             raise UnreadableWarehouse(
                 f"{path} belongs to another warehouse: to {id or 'one without an id'}, not to {identity.id}"
             )
+        (found,) = execute("SELECT format FROM about").fetchone()
+        if found != FORMAT:
+            raise UnreadableWarehouse(f"{path} has format {found}; this version reads format {FORMAT}")
         return str(id)
 
     @contextmanager

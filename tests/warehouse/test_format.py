@@ -54,6 +54,8 @@ def make_older(paths: Paths) -> None:
     with closing(sqlite3.connect(paths.staging)) as connection:
         connection.execute("ALTER TABLE about DROP COLUMN warehouse")
         connection.execute("ALTER TABLE about DROP COLUMN version")
+        connection.execute("UPDATE about SET format = 1")
+        connection.commit()
 
 
 def open_staging(path: Path) -> str:
@@ -91,11 +93,14 @@ def test_processes_that_open_a_new_warehouse_at_once_agree_on_its_id(tmp_path: P
     assert "" not in found
 
 
-def test_a_warehouse_without_an_id_opens_and_gets_one(paths: Paths) -> None:
-    """Reading needs no id; the first writer adds one, and all rows stay."""
+def test_a_warehouse_without_an_id_gets_one(paths: Paths) -> None:
+    """The first publisher upgrades the folder and adds an id, and all rows stay."""
     make_older(paths)
-    assert read_snapshot(paths).count(SIGNATURES) == 2
+    with pytest.raises(UnreadableWarehouse, match="format 1"):
+        read_snapshot(paths)
     assert not paths.identity.exists()
+    with Publisher(paths, wait=False):
+        pass
     assert texts(visible(paths)[SIGNATURES]) == ["a(uint256)", "b(uint256)", "c(uint256)"]
     assert len(read_identity(paths).id) == 32
     fold(paths)

@@ -407,7 +407,9 @@ def test_a_reader_sees_every_text_once_at_each_point(paths: Paths, monkeypatch: 
     reader.close()
     assert seen == {
         "reserved": old,
+        "evidence_written": old,
         "written": old,
+        "manifest_written": old,
         "committed": [*old, *new],
         "published": [*old, *new],
     }

@@ -1,0 +1,337 @@
+"""The evidence of one publish: the sightings of an import's rows, new and duplicate, and those of folded POSTs.
+
+Invariants
+    Every accepted row leaves its sighting, with the id that its text has once the version is visible: a stored one,
+    the one reserved for the row, that of the batch's first row with the text, or that of a POST that took the text.
+    Memory does not grow with the batch: a part of CHUNK_ROWS rows is in memory at a time, in each thread.
+    A source whose word is the same as before brings nothing: its sightings stay those of the earlier import.
+
+A list that names a text twice brings one sighting of it where the two lines are in the same part; compaction removes
+the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Collection as AnyOf
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.batch import Batch, Staged
+from sigdir.warehouse.evidence.files import FILE_ROWS, sightings_table, sorted_by_id, write_sightings
+from sigdir.warehouse.evidence.manifest import (
+    POST,
+    POST_SOURCE,
+    EvidenceFile,
+    EvidenceSource,
+    Manifest,
+    sync_folders,
+    without_replaced,
+    write_manifest,
+)
+from sigdir.warehouse.evidence.spill import Ids, Said, Word, WordCount, summed
+from sigdir.warehouse.files import make_folder
+from sigdir.warehouse.log import ManifestFile
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.staging import Range, StagedRow
+
+CHUNK_ROWS = 1 << 19
+"""So many sightings are sorted by id and written at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The sightings of one file: those of the spill's batches ``first`` up to and without ``last``."""
+
+    number: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    file: EvidenceFile | None
+    counts: Mapping[str, WordCount]
+
+
+class EvidenceFiles:
+    """The files of sightings that one publish writes; none is visible until the log names their manifest.
+
+    File 0 of a collection holds the POSTs' sightings; the batch's files count from 1. ``unchanged`` are the labels of
+    sources whose word is as it was.
+    """
+
+    def __init__(
+        self, paths: Paths, run: str, base: Manifest, batches: Mapping[Collection, Batch], threads: int,
+        unchanged: AnyOf[str] = (),
+    ) -> None:  # fmt: skip
+        self._paths, self._run, self._base, self._threads = paths, run, base, threads
+        self._said = {c: _Said(batch, batch.word) for c, batch in batches.items() if batch.word is not None}
+        self._unchanged = unchanged
+        self._parts: dict[Collection, list[_Part]] = {}
+        self._written: dict[tuple[Collection, int], _Written] = {}
+        self._import_id = 0
+        self._numbers: dict[str, int] = {}
+
+    def write(self, reserved: Mapping[Collection, Range], folded: Staged, import_id: int) -> None:
+        """Write and sync all files. ``reserved`` has the ids of the new rows, ``folded`` the POSTed rows."""
+        self._import_id = import_id
+        self._number_sources()
+        with ThreadPoolExecutor(self._threads) as pool:
+            work = []
+            for collection, said in self._said.items():
+                said.number_new_rows(reserved[collection].first_id)
+                self._parts[collection] = said.parts(self._threads)
+                work += [pool.submit(self._write_part, collection, part) for part in self._parts[collection]]
+            for done in work:
+                done.result()
+        for collection, rows in folded.items():
+            self._write_posted(collection, rows)
+        self._sync()
+
+    def take_over(self, late: Staged) -> None:
+        """Give the sightings of late POSTs' texts the POSTs' ids, and write the files that have them again."""
+        for collection, rows in late.items():
+            said = self._said.get(collection)
+            if said is None:
+                continue
+            numbers = said.take_over(rows)
+            for part in self._parts[collection]:
+                if said.has_row_of(part, numbers):
+                    old = self._written[collection, part.number].file
+                    self._write_part(collection, part, suffix=f"-{time.time_ns()}")
+                    if old is not None:
+                        old.path.unlink()
+        self._sync()
+
+    def sightings(self) -> int:
+        """How many sightings the publish brings."""
+        return sum(written.file.rows for written in self._written.values() if written.file is not None)
+
+    def write_manifest(self) -> ManifestFile | None:
+        """Write and sync the manifest of the new version; None if the publish brings no evidence."""
+        files = {
+            collection: [written.file for (of, _), written in sorted(self._written.items()) if of == collection]
+            for collection in COLLECTIONS
+        }
+        counts = summed([written.counts for (_, number), written in self._written.items() if number])
+        if not counts and not any(any(of) for of in files.values()):
+            return None
+        sources = {POST: POST_SOURCE, **self._base.sources}
+        for label, count in counts.items():
+            source = self._source(label, count)
+            sources[source.number] = source
+        named = {c: (*self._base.files[c], *(file for file in files[c] if file is not None)) for c in COLLECTIONS}
+        manifest = without_replaced(Manifest(sources, named, self._base.sources_file))
+        return write_manifest(self._paths, self._run, manifest, self._base)
+
+    def _source(self, label: str, count: WordCount) -> EvidenceSource:
+        """A source as it is once its new word is published."""
+        old = self._base.of_label(label)
+        first = old.first_import if old is not None else self._import_id
+        since = self._import_id
+        if old is not None and not all(said.replaces(label) for said in self._said.values()):
+            since = old.import_id
+            count.add(WordCount.of_hex(old.sightings, old.digest))
+        return EvidenceSource(self._numbers[label], label, since, first, count.sightings, f"{count.digest:064x}")
+
+    def _number_sources(self) -> None:
+        """Give each source that says something its number: its own, or the next one for a new source."""
+        following = max(self._base.sources, default=POST) + 1
+        for said in self._said.values():
+            for label in said.labels():
+                if label not in self._numbers:
+                    known = self._base.of_label(label)
+                    self._numbers[label] = known.number if known is not None else following
+                    following += known is None
+
+    def _write_part(self, collection: Collection, part: _Part, suffix: str = "") -> None:
+        counts: dict[str, WordCount] = {}
+        path = self._paths.evidence_file(collection, self._run + suffix, part.number)
+        file = write_sightings(path, collection, self._tables(collection, part, counts))
+        self._written[collection, part.number] = _Written(file, counts)
+
+    def _tables(self, collection: Collection, part: _Part, counts: dict[str, WordCount]) -> Iterator[pa.Table]:
+        said = self._said[collection]
+        for first, last in said.chunks(part):
+            tables = []
+            for (label, file), batches in groupby(range(first, last), said.input_of):
+                if label in self._unchanged:
+                    continue
+                count = counts.setdefault(label, WordCount())
+                for table in self._tables_of_input(said, list(batches), label, file, count):
+                    count.sightings += table.num_rows
+                    tables.append(table)
+            yield sorted_by_id(tables)
+
+    def _tables_of_input(
+        self, said: _Said, batches: list[int], label: str, file: str | None, count: WordCount
+    ) -> Iterator[pa.Table]:
+        """The sightings of adjacent batches of one input, each different one once."""
+        listed: list[Ids] = []
+        for number in batches:
+            ids, values = said.ids(number), said.sightings(number)
+            count.digest = (count.digest + _digest(file, ids, values)) % (1 << 256)
+            if values is None:
+                listed.append(ids)
+                continue
+            ids, of_row = _distinct(ids, values.of_row, values.values.num_rows)
+            yield sightings_table(ids, self._numbers[label], self._import_id, file, values.values, of_row)
+        if listed:
+            ids, _ = _distinct(np.concatenate(listed))
+            yield sightings_table(ids, self._numbers[label], self._import_id, file)
+
+    def _write_posted(self, collection: Collection, rows: list[StagedRow]) -> None:
+        if not rows:
+            return
+        ids = np.array([row.id for row in rows], np.int64)
+        path = self._paths.evidence_file(collection, self._run, 0)
+        table = sightings_table(ids, POST, 0, None)
+        self._written[collection, 0] = _Written(write_sightings(path, collection, [table]), {})
+
+    def _sync(self) -> None:
+        files = [written.file for written in self._written.values() if written.file is not None]
+        if files:
+            make_folder(self._paths.evidence)
+            sync_folders(files)
+
+
+def unchanged_sources(manifest: Manifest, batches: Mapping[Collection, Batch]) -> frozenset[str]:
+    """The labels of the import's sources that say what they said before, of the same texts."""
+    words = [_Said(batch, batch.word) for batch in batches.values() if batch.word is not None]
+    changed = {label for said in words for label in said.labels_with_new_rows()}
+    counts: dict[str, WordCount] = {}
+    for said in words:
+        for number in range(said.batches()):
+            label, file = said.input_of(number)
+            if label not in changed:
+                digest = _digest(file, said.ids(number), said.sightings(number))
+                counts.setdefault(label, WordCount()).add(WordCount(0, digest))
+    unchanged = set()
+    for label, count in counts.items():
+        source = manifest.of_label(label)
+        if source is not None and source.digest == f"{count.digest:064x}":
+            unchanged.add(label)
+    return frozenset(unchanged)
+
+
+class _Said:
+    """What the sources say of one collection's rows, with the ids of the rows' texts."""
+
+    def __init__(self, batch: Batch, word: Word) -> None:
+        self._spill, self._keep, self._word = batch.spill, batch.keep, word
+        self._bounds = self._spill.first_rows()
+        self._first_id = 0
+        self._late_rows, self._late_ids = np.empty(0, np.int64), np.empty(0, np.int64)
+
+    def batches(self) -> int:
+        return self._spill.batches()
+
+    def input_of(self, batch: int) -> tuple[str, str | None]:
+        """The label of a batch's source, and the name of its input."""
+        found = self._word.inputs[self._word.of_batch[batch]]
+        return found.label, found.file
+
+    def labels(self) -> list[str]:
+        """The labels of the sources that have rows here, in their order."""
+        return list(dict.fromkeys(self.input_of(number)[0] for number in range(self.batches())))
+
+    def replaces(self, label: str) -> bool:
+        """Whether the source's earlier word stops to count."""
+        return self._word.replaces and all(one.is_whole for one in self._word.inputs if one.label == label)
+
+    def labels_with_new_rows(self) -> set[str]:
+        if not self.batches():
+            return set()
+        new = np.add.reduceat(self._keep, self._bounds[:-1], dtype=np.int64)
+        return {self.input_of(number)[0] for number in np.flatnonzero(new).tolist()}
+
+    def number_new_rows(self, first_id: int) -> None:
+        """Give the new rows their ids, which rise from ``first_id`` on in their order."""
+        self._first_id = first_id
+        text_ids = self._word.text_ids
+        if text_ids.are_all_new:
+            return
+        for start, stop in pairwise(self._bounds.tolist()):
+            new = np.flatnonzero(self._keep[start:stop]) + start
+            text_ids.set(new, first_id + np.arange(len(new), dtype=np.int64))
+            first_id += len(new)
+
+    def ids(self, batch: int) -> Ids:
+        """The ids of the texts of a batch's rows."""
+        start, stop = int(self._bounds[batch]), int(self._bounds[batch + 1])
+        if self._word.text_ids.are_all_new:
+            ids = self._first_id + np.arange(start, stop, dtype=np.int64)
+        else:
+            ids = self._word.text_ids.of(slice(start, stop))
+            repeated = ids < 0
+            if repeated.any():
+                ids[repeated] = self._word.text_ids.at(-1 - ids[repeated])
+        first, last = np.searchsorted(self._late_rows, [start, stop])
+        ids[self._late_rows[first:last] - start] = self._late_ids[first:last]
+        return ids
+
+    def sightings(self, batch: int) -> Said | None:
+        return self._spill.sightings.read(batch)
+
+    def take_over(self, rows: list[StagedRow]) -> Ids:
+        """Note the ids of POSTs that took texts of the batch; returns the numbers of the rows with these texts."""
+        found = [self._spill.rows_with([row.digest]) for row in rows]
+        ids = [np.full(len(numbers), row.id, np.int64) for numbers, row in zip(found, rows, strict=True)]
+        numbers = np.concatenate([*found, self._late_rows])
+        order = np.argsort(numbers, kind="stable")
+        self._late_ids = np.concatenate([*ids, self._late_ids])[order]
+        self._late_rows = numbers[order]
+        return np.concatenate(found)
+
+    def parts(self, threads: int) -> list[_Part]:
+        """Files of about equal size, as many as keep all threads busy."""
+        rows = self._spill.rows
+        wanted = threads * -(-rows // (FILE_ROWS * threads)) if rows > FILE_ROWS // 10 else 1
+        cuts = np.searchsorted(self._bounds[:-1], [rows * k // wanted for k in range(1, wanted)])
+        pieces = pairwise([0, *cuts.tolist(), self.batches()])
+        return [_Part(number, *piece) for number, piece in enumerate(pieces, 1) if piece[0] < piece[1]]
+
+    def chunks(self, part: _Part) -> Iterator[tuple[int, int]]:
+        """The part's batches in runs of about CHUNK_ROWS rows, each from the first up to and without the last."""
+        first = part.first
+        while first < part.last:
+            last = int(np.searchsorted(self._bounds, self._bounds[first] + CHUNK_ROWS))
+            last = min(max(last, first + 1), part.last)
+            yield first, last
+            first = last
+
+    def has_row_of(self, part: _Part, numbers: Ids) -> bool:
+        """Whether one of the rows is among those of a part."""
+        return bool(((self._bounds[part.first] <= numbers) & (numbers < self._bounds[part.last])).any())
+
+
+_NO_ROWS = np.empty(0, np.int32)
+
+
+def _distinct(ids: Ids, of_row: npt.NDArray[np.int32] = _NO_ROWS, values: int = 1) -> tuple[Ids, npt.NDArray[np.int32]]:
+    """The rows that differ, in the order of their ids, where rows are ids with one of so many values."""
+    rows = ids if values == 1 else ids * values + of_row
+    if not (rows[1:] > rows[:-1]).all():
+        rows = np.unique(rows)
+    if values == 1:
+        return rows, np.zeros(len(rows), np.int32)
+    return rows // values, (rows % values).astype(np.int32)
+
+
+def _digest(file: str | None, ids: Ids, said: Said | None) -> int:
+    """A number for what an input says of a batch of texts."""
+    digest = hashlib.sha256((file or "").encode() + b"\0")
+    digest.update(ids.tobytes())
+    if said is not None:
+        digest.update(said.of_row.tobytes())
+        digest.update(said.values.serialize())
+    return int.from_bytes(digest.digest(), "big")

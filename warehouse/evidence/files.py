@@ -1,0 +1,150 @@
+"""Files of sightings: their columns and encodings.
+
+A list's sightings differ in their ids alone. Every other column is one value, which Parquet writes once a row group,
+and the ids of a sorted file are small differences: 0.1 bytes a sighting where a list brought all of its texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sigdir.signatures.collections import Collection
+from sigdir.signatures.evidence import LISTED, Sighting
+from sigdir.warehouse.evidence.manifest import WORDS_NOTED, EvidenceFile
+from sigdir.warehouse.files import sync
+from sigdir.warehouse.parquet import ROW_GROUP_ROWS, sha256_of
+from sigdir.warehouse.schema import SIGHTING_SCHEMA
+
+FILE_ROWS = 5_000_000
+"""At most so many sightings are in a file."""
+
+VALUE_NAMES = ("kind", "witness", "contracts", "verified", "contract", "contract_key", "declaration")
+"""The columns that come from a ``Sighting``; the others from the import."""
+
+VALUES_SCHEMA = pa.schema(
+    [
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+        for field in map(SIGHTING_SCHEMA.field, VALUE_NAMES)
+    ]
+)
+"""Sightings apart from their rows; here strings are plain."""
+
+_OPTIONS: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": [name for name in SIGHTING_SCHEMA.names if name not in ("id", "verified")],
+    "column_encoding": {"id": "DELTA_BINARY_PACKED"},
+    "write_statistics": ["id", "source", "import_id", "kind", "witness"],
+    "write_page_index": True,
+    "write_page_checksum": True,
+    "version": "2.6",
+}
+
+
+def contract_key(key: bytes) -> int:
+    """A contract's key as the column has it: its eight bytes, the highest first, as a signed number."""
+    return int.from_bytes(key, "big", signed=True)
+
+
+def values_batch(sightings: Iterable[Sighting]) -> pa.RecordBatch:
+    """Sightings as columns, those of VALUES_SCHEMA."""
+    rows = list(sightings)
+    columns: list[list[Any]] = [
+        [int(row.kind) for row in rows],
+        [int(row.witness) for row in rows],
+        [row.contracts for row in rows],
+        [row.verified for row in rows],
+        [row.contract.name if row.contract else None for row in rows],
+        [contract_key(row.contract.key) if row.contract else None for row in rows],
+        [row.declaration or None for row in rows],
+    ]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, VALUES_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=VALUES_SCHEMA)
+
+
+_LISTED = values_batch([LISTED])
+
+
+def sightings_table(
+    ids: npt.NDArray[np.int64],
+    source: int,
+    import_id: int,
+    file: str | None,
+    values: pa.RecordBatch | None = None,
+    of_row: npt.NDArray[Any] | None = None,
+) -> pa.Table:
+    """The sightings of one input: row ``i`` has ``values[of_row[i]]``, or is LISTED where there are none."""
+    rows = len(ids)
+    if values is None or of_row is None:
+        values, of_row = _LISTED, np.zeros(rows, np.int32)
+    encoded = [column.dictionary_encode() if pa.types.is_string(column.type) else column for column in values.columns]
+    said = dict(zip(VALUE_NAMES, (column.take(pa.array(of_row)) for column in encoded), strict=True))
+    columns = {
+        "id": pa.array(ids, pa.int64()),
+        "source": pa.array(np.full(rows, source, np.int32)),
+        "import_id": pa.array(np.full(rows, import_id, np.int64)),
+        "file": _repeated(file, rows),
+        **said,
+    }
+    return pa.table([columns[name] for name in SIGHTING_SCHEMA.names], schema=SIGHTING_SCHEMA)
+
+
+def _repeated(value: str | None, rows: int) -> pa.DictionaryArray:
+    """A dictionary column of one value."""
+    if value is None:
+        return pa.DictionaryArray.from_arrays(pa.nulls(rows, pa.int32()), pa.array([], pa.string()))
+    return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([value], pa.string()))
+
+
+def sorted_by_id(tables: Iterable[pa.Table]) -> pa.Table:
+    """One table of several, in the order of its ids; sightings of one text keep their order."""
+    table = pa.concat_tables([SIGHTING_SCHEMA.empty_table(), *tables]).unify_dictionaries().combine_chunks()
+    ids = table["id"].to_numpy()
+    if len(ids) < 2 or (ids[1:] >= ids[:-1]).all():
+        return table
+    return table.take(pa.array(np.argsort(ids, kind="stable")))
+
+
+def write_sightings(path: Path, collection: Collection, tables: Iterable[pa.Table]) -> EvidenceFile | None:
+    """Write and sync one file of sightings; None, and no file, if there are none."""
+    rows, first_id, last_id = 0, 0, 0
+    words: set[tuple[int, int]] = set()
+    writer: pq.ParquetWriter | None = None
+    try:
+        for table in tables:
+            if not table.num_rows:
+                continue
+            if writer is None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                writer = pq.ParquetWriter(path, SIGHTING_SCHEMA, **_OPTIONS)
+            ids = table["id"].to_numpy()
+            lowest, highest = int(ids.min()), int(ids.max())
+            first_id = min(first_id, lowest) if rows else lowest
+            last_id = max(last_id, highest)
+            rows += table.num_rows
+            if len(words) <= WORDS_NOTED:
+                words |= _words(table)
+            writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+    finally:
+        if writer is not None:
+            writer.close()
+    if writer is None:
+        return None
+    sync(path)
+    noted = tuple(sorted(words)) if len(words) <= WORDS_NOTED else None
+    return EvidenceFile(path, collection, rows, path.stat().st_size, sha256_of(path), first_id, last_id, noted)
+
+
+def _words(table: pa.Table) -> set[tuple[int, int]]:
+    """The distinct pairs of source and import, found where one follows another."""
+    source, import_id = table["source"].to_numpy(), table["import_id"].to_numpy()
+    starts = np.flatnonzero((source[1:] != source[:-1]) | (import_id[1:] != import_id[:-1])) + 1
+    at = np.concatenate([[0], starts])
+    return set(zip(source[at].tolist(), import_id[at].tolist(), strict=True))

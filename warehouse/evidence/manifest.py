@@ -1,0 +1,227 @@
+"""The manifest of a version's evidence: its sources and its files.
+
+Invariants
+    A manifest is complete: with it and the files it names, a version's evidence can be read without any other version.
+    It is never changed, and the summary of each commit names one, with its digest. A commit that brings no sighting
+    names the manifest of the version before it. Versions from before the evidence name none.
+    A sighting counts if its import is its source's ``import_id`` or a later one. So importing a source again replaces
+    its word at once; compaction removes the sightings that no longer count.
+
+The sources are in a file of their own, because a fold, which comes every minute, changes the files and no source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import index
+from pathlib import Path
+from typing import Any
+
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.files import make_folder, sync, write_file
+from sigdir.warehouse.log import ManifestFile, manifest_at
+from sigdir.warehouse.paths import Paths
+
+POST = 0
+"""The number of the source that all POSTs are; its sightings have the import 0."""
+
+_POST_LABEL = "POST"
+
+Words = tuple[tuple[int, int], ...]
+"""Pairs of a source and an import."""
+
+WORDS_NOTED = 64
+"""A file whose sightings are of more words than this does not list them."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSource:
+    """A source: who says something about texts.
+
+    ``label`` is what the user calls it. Sightings of the import ``import_id`` and of later ones count;
+    ``first_import`` is the first that ever named the source. ``sightings`` and ``digest`` are of what counts.
+    """
+
+    number: int
+    label: str
+    import_id: int
+    first_import: int
+    sightings: int
+    digest: str
+
+    def __post_init__(self) -> None:
+        for number in (self.number, self.import_id, self.first_import, self.sightings):
+            index(number)
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceFile:
+    """A file of sightings of one collection. Ids are inclusive; they do not always rise inside it.
+
+    ``size`` is in bytes, ``sha256`` in hex. ``words`` are the pairs of source and import that the file has sightings
+    of, None where they are too many to list.
+    """
+
+    path: Path
+    collection: Collection
+    rows: int
+    size: int
+    sha256: str
+    first_id: int
+    last_id: int
+    words: Words | None = None
+
+    def __post_init__(self) -> None:
+        for number in (self.rows, self.size, self.first_id, self.last_id):
+            index(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The evidence of a version. ``files`` are in the order in which they were written."""
+
+    sources: Mapping[int, EvidenceSource] = field(default_factory=dict)
+    files: Mapping[Collection, tuple[EvidenceFile, ...]] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, ()))
+    sources_file: tuple[str, str] | None = None
+    """Name and digest of the file that has the sources."""
+
+    def all_files(self) -> list[EvidenceFile]:
+        """The files of both collections."""
+        return [file for files in self.files.values() for file in files]
+
+    def parquet_files(self, collection: Collection) -> list[str]:
+        return [str(file.path) for file in self.files[collection]]
+
+    def of_label(self, label: str) -> EvidenceSource | None:
+        """The source that an import calls by this label; None if there is none yet."""
+        found = (source for source in self.sources.values() if source.label == label and source.number != POST)
+        return next(found, None)
+
+    def counts(self, source: int, import_id: int) -> bool:
+        """Whether a source's sightings of an import count."""
+        return source in self.sources and import_id >= self.sources[source].import_id
+
+    def rows(self, collection: Collection) -> int:
+        """The sightings of a collection, those included that no longer count."""
+        return sum(file.rows for file in self.files[collection])
+
+
+POST_SOURCE = EvidenceSource(POST, _POST_LABEL, 0, 0, 0, "")
+NO_EVIDENCE = Manifest({POST: POST_SOURCE})
+"""The evidence of a version from before the evidence, or of one without a sighting."""
+
+
+# Reading.
+
+
+def read_manifest(paths: Paths, version: int) -> Manifest:
+    """The evidence of a version; raises UnreadableWarehouse, also where it was vacuumed."""
+    return manifest_of(manifest_at(paths, version))
+
+
+def manifest_of(file: ManifestFile | None) -> Manifest:
+    """The manifest that a version names; raises UnreadableWarehouse."""
+    return NO_EVIDENCE if file is None else _read(file)
+
+
+@lru_cache(maxsize=8)
+def _read(file: ManifestFile) -> Manifest:
+    """Read a manifest and its sources. Neither ever changes, so the last ones are kept."""
+    folder = file.path.parent
+    document = _document(file.path, file.sha256)
+    try:
+        name, sha256 = str(document["sources"]["name"]), str(document["sources"]["sha256"])
+        files: dict[Collection, list[EvidenceFile]] = {collection: [] for collection in COLLECTIONS}
+        for entry in document["files"]:
+            found = _file(folder, entry)
+            files[found.collection].append(found)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _damaged(file.path) from error
+    return Manifest(_read_sources(folder / name, sha256), {c: tuple(files[c]) for c in COLLECTIONS}, (name, sha256))
+
+
+@lru_cache(maxsize=8)
+def _read_sources(path: Path, sha256: str) -> Mapping[int, EvidenceSource]:
+    document = _document(path, sha256)
+    try:
+        sources = [EvidenceSource(**entry) for entry in document["sources"]]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _damaged(path) from error
+    return {source.number: source for source in sources}
+
+
+def _document(path: Path, sha256: str) -> Any:
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError as error:
+        raise UnreadableWarehouse(f"{path}: missing: the evidence of this version was vacuumed or lost") from error
+    except OSError as error:
+        raise UnreadableWarehouse(f"{path}: {error.strerror}") from error
+    if hashlib.sha256(raw).hexdigest() != sha256:
+        raise _damaged(path)
+    return json.loads(raw)
+
+
+def _damaged(path: Path) -> UnreadableWarehouse:
+    return UnreadableWarehouse(f"{path}: damaged: not what was written; put this file back from a backup")
+
+
+def _file(folder: Path, entry: Mapping[str, Any]) -> EvidenceFile:
+    words = entry["words"]
+    return EvidenceFile(
+        folder / entry["path"], Collection.of_name(entry["collection"]), entry["rows"], entry["size"],
+        entry["sha256"], entry["first_id"], entry["last_id"],
+        None if words is None else tuple((source, number) for source, number in words),
+    )  # fmt: skip
+
+
+# Writing.
+
+
+def without_replaced(manifest: Manifest) -> Manifest:
+    """The manifest without the files of which no sighting counts any more."""
+
+    def is_live(file: EvidenceFile) -> bool:
+        return file.words is None or any(manifest.counts(*word) for word in file.words)
+
+    files = {c: tuple(file for file in manifest.files[c] if is_live(file)) for c in COLLECTIONS}
+    return Manifest(manifest.sources, files, manifest.sources_file)
+
+
+def write_manifest(paths: Paths, run: str, manifest: Manifest, base: Manifest) -> ManifestFile:
+    """Write and sync the manifest of a run's commit, and its sources where they are not those of ``base``."""
+    make_folder(paths.evidence)
+    if manifest.sources == base.sources and base.sources_file is not None:
+        name, sha256 = base.sources_file
+    else:
+        name = paths.evidence_sources(run).name
+        sha256 = _write(paths.evidence / name, {"sources": [_entry(source) for source in manifest.sources.values()]})
+    path = paths.evidence_manifest(run)
+    files = [_file_entry(paths, file) for file in manifest.all_files()]
+    return ManifestFile(path, _write(path, {"sources": {"name": name, "sha256": sha256}, "files": files}))
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> str:
+    raw = json.dumps(document).encode() + b"\n"
+    write_file(path, raw)
+    return hashlib.sha256(raw).hexdigest()
+
+
+def _entry(source: EvidenceSource) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in EvidenceSource.__slots__}
+
+
+def _file_entry(paths: Paths, file: EvidenceFile) -> dict[str, Any]:
+    entry = {name: getattr(file, name) for name in EvidenceFile.__slots__}
+    return entry | {"path": file.path.relative_to(paths.evidence).as_posix()}
+
+
+def sync_folders(files: Iterable[EvidenceFile]) -> None:
+    """Bring the names of new files to stable storage."""
+    for folder in {file.path.parent for file in files}:
+        sync(folder)
