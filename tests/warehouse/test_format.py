@@ -139,8 +139,9 @@ def test_a_staging_file_of_another_warehouse_is_refused(paths: Paths, tmp_path: 
         result = call_command(*command, "--warehouse", paths.root)
         assert_fails_in_one_line(result)
         assert f"{paths.staging} belongs to another warehouse" in result.stderr
-    paths.identity.unlink()
-    assert staged_rows(paths, SIGNATURES) == rows
+    if not older:  # nobody upgraded the other
+        paths.identity.unlink()
+        assert staged_rows(paths, SIGNATURES) == rows
 
 
 READERS = [["rejects"], ["history"], ["stats"], ["sql", "SELECT 1"], ["verify"]]
