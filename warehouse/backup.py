@@ -12,7 +12,7 @@ Protocol
     1. Copy staging, as it is at one moment, into a file beside.
     2. Read the log after that. Rows that were folded in between are in both and count as folded because of
        the log's watermark; in the opposite order they would be in neither.
-    3. Copy the data files and rejects that the copy lacks: a name is never used twice, so a file that is there
+    3. Copy the data files, rejects and evidence that the copy lacks: a name is never used twice, so a file that is there
        is right. Then the log's entries in their order, and staging last, in one transaction.
 
     A log that is newer than its staging file is a consistent state, for the reason given in 2. That is why
@@ -32,11 +32,12 @@ from typing import Any
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.evidence.manifest import manifest_of, sources_paths
 from sigdir.warehouse.files import FileLock, RunFolder, make_folder, remove_dead_runs, sync, write_file
 from sigdir.warehouse.identity import Identity, read_identity, usable_identity, write_identity
-from sigdir.warehouse.log import LogEntry, newest_checkpoint, read_entries
+from sigdir.warehouse.log import LogEntry, manifest_of_entry, newest_checkpoint, read_entries
 from sigdir.warehouse.paths import Paths, existing, mirror_spool
-from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.staging import Staging, is_as_backed_up, replace_by, settle
 
 _TRIES = 10
@@ -126,6 +127,8 @@ class _Backup:
         self.source, self.copy, self.folder = source, copy, folder
         self.link, self.progress = link, progress
         self.report = Report()
+        self.brought: set[Path] = set()
+        """The evidence files that the copy has."""
 
     def run(self, staging: Staging) -> None:
         mirrors = self.copy_mirrors()
@@ -140,6 +143,7 @@ class _Backup:
         needed = {file.path for file in snapshot.all_files()}
         self.bring_suppressed()
         self.bring_files(entries, needed)
+        self.bring_evidence(entries, snapshot)
         failpoints.reach("brought")
         self.bring_log(snapshot.version)
         failpoints.reach("logged")
@@ -213,6 +217,38 @@ class _Backup:
                     self.bring(file, to)
                     folders.add(to.parent)
         for folder in folders:
+            sync(folder)
+
+    def bring_evidence(self, entries: list[LogEntry], snapshot: Snapshot) -> None:
+        """Copy the evidence of all versions, each manifest after its files: one that is there needs no more."""
+        manifests = [snapshot.manifest, *(manifest_of_entry(self.source, entry) for entry in reversed(entries))]
+        for manifest in dict.fromkeys(found for found in manifests if found is not None):
+            to = self.copy.evidence / manifest.path.name
+            is_newest = manifest == snapshot.manifest
+            if is_newest or (manifest.path.exists() and not to.exists()):
+                evidence = manifest_of(manifest)
+                for file in evidence.all_files():
+                    if file.path not in self.brought and (is_newest or file.path.exists()):
+                        self.brought.add(file.path)
+                        self.bring(file.path, self.to_folder(file.path))
+                for collection in COLLECTIONS:
+                    self.sync_copied(self.copy.evidence / collection)
+                for document in (*sources_paths(self.source, evidence), manifest.path):
+                    self.bring_document(document, self.to_folder(document))
+                    self.sync_copied(self.copy.evidence)
+
+    def bring_document(self, file: Path, to: Path) -> None:
+        if not to.exists() or to.stat().st_size != file.stat().st_size:
+            self.report.bytes += self.bring_bytes(file, to)
+
+    def to_folder(self, file: Path) -> Path:
+        """Where a file goes; its folder is made."""
+        to = self.copy.root / file.relative_to(self.source.root)
+        make_folder(to.parent)
+        return to
+
+    def sync_copied(self, folder: Path) -> None:
+        if folder.is_dir():
             sync(folder)
 
     def bring(self, file: Path, to: Path) -> None:

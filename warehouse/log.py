@@ -242,6 +242,11 @@ def manifest_of_summary(paths: Paths, version: int, summary: Mapping[str, Any]) 
     return ManifestFile(paths.evidence / name, sha256)
 
 
+def manifest_of_entry(paths: Paths, entry: LogEntry) -> ManifestFile | None:
+    """The manifest that a commit names, None for one that names none; raises UnreadableWarehouse."""
+    return manifest_of_summary(paths, entry.version, entry.summary or {})
+
+
 _MANIFEST_NAME = re.compile(r"[\w-]+\.json")
 
 

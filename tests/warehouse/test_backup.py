@@ -29,6 +29,7 @@ from sigdir.warehouse.backup import Report, backup
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.identity import read_identity
+from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.verify import verify
@@ -131,7 +132,7 @@ def test_a_backup_is_the_same_warehouse(paths: Paths, copy: Paths, link: bool) -
     assert (report.version, report.rows, report.staged) == (3, 5, 2)
     assert_same(paths, copy)
     assert_sequences_ahead(copy)
-    assert (report.copied, report.linked) == ((0, 5) if link else (5, 0))
+    assert (report.copied, report.linked) == ((0, 6) if link else (6, 0))
 
 
 def test_a_linked_file_is_the_same_file(paths: Paths, copy: Paths) -> None:
@@ -150,13 +151,24 @@ def test_a_backup_has_old_versions(paths: Paths, copy: Paths) -> None:
         assert here == there
 
 
+def test_a_backup_has_the_evidence_of_old_versions(paths: Paths, copy: Paths) -> None:
+    """Every version has the same sources and sightings in the copy."""
+    fold(paths)
+    backup(paths, copy)
+    for version in range(5):
+        here, there = (read_snapshot(p, version).evidence for p in (paths, copy))
+        assert here.sources == there.sources
+        assert [file.sha256 for file in here.all_files()] == [file.sha256 for file in there.all_files()]
+        assert [sha256_of(file.path) for file in there.all_files()] == [file.sha256 for file in here.all_files()]
+
+
 def test_the_next_backup_copies_only_new_files(paths: Paths, copy: Paths) -> None:
     """A second backup copies the new files alone, and a third one none."""
     first = backup(paths, copy)
     add_more(paths, "more")
     second = backup(paths, copy)
     assert second.present == first.copied
-    assert (second.copied, second.log_entries) == (5, 2)
+    assert (second.copied, second.log_entries) == (8, 2)
     assert_same(paths, copy)
     third = backup(paths, copy)
     assert (third.copied, third.log_entries, third.bytes) == (0, 0, 0)
@@ -201,11 +213,11 @@ def test_the_command_reports_its_numbers(paths: Paths, copy: Paths) -> None:
     result = call_command("backup", copy.root, "--json", "--warehouse", paths.root)
     assert result.exit_code == 0
     report = json.loads(result.stdout)
-    assert (report["version"], report["rows"], report["staged"], report["copied"]) == (3, 5, 2, 5)
+    assert (report["version"], report["rows"], report["staged"], report["copied"]) == (3, 5, 2, 6)
     result = call_command("backup", copy.root, "--warehouse", paths.root)
     assert result.exit_code == 0
     assert "version 3, 5 rows and 2 staged" in result.stdout
-    assert "0 files copied (0.0 MB), 0 linked, 5 there already" in result.stdout
+    assert "0 files copied (0.0 MB), 0 linked, 6 there already" in result.stdout
 
 
 # Writes during a backup.

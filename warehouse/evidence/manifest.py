@@ -129,6 +129,11 @@ def manifest_of(file: ManifestFile | None) -> Manifest:
     return NO_EVIDENCE if file is None else _read(file)
 
 
+def sources_paths(paths: Paths, manifest: Manifest) -> list[Path]:
+    """The file that has the manifest's sources; none for a manifest that is not read from a file."""
+    return [] if manifest.sources_file is None else [paths.evidence / manifest.sources_file[0]]
+
+
 @lru_cache(maxsize=8)
 def _read(file: ManifestFile) -> Manifest:
     """Read a manifest and its sources. Neither ever changes, so the last ones are kept."""
