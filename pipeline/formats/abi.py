@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.contracts import contract_of_file
 from sigdir.pipeline.formats.documents import is_document
 from sigdir.pipeline.formats.human_readable import declaration_entry, is_declaration, structs_of
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import abi_entry, has_no_selector, rejected_entry
 from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.evidence import Contract
 
 _SAMPLE = 8
 _KINDS = frozenset(["function", "event", "error"])
@@ -80,19 +82,19 @@ def read(source: Source) -> Iterator[Candidates]:
     document = source.document()
     if not isinstance(document, list):
         raise BadInput(source.name, "not a JSON list of ABI entries")
-    return pack(entries_of(document), source.number)
+    return pack(entries_of(document, contract_of_file(source)), source.number)
 
 
-def entries_of(abi: list[Any]) -> Iterator[Entry]:
-    """The candidates of an ABI, numbered from 1."""
+def entries_of(abi: list[Any], contract: Contract | None = None) -> Iterator[Entry]:
+    """The candidates of an ABI, numbered from 1; ``contract`` is the one whose ABI it is."""
     if any(map(is_foreign, abi)):
         yield from (rejected_entry(item, number) for number, item in enumerate(abi, 1))
         return
     structs = structs_of(abi)
     for number, item in enumerate(abi, 1):
         if is_declaration(item):
-            entry = declaration_entry(item, number, structs)
+            entry = declaration_entry(item, number, structs, contract)
             if entry is not None:
                 yield entry
         elif not (isinstance(item, dict) and has_no_selector(item.get("type"))):
-            yield abi_entry(item, number)
+            yield abi_entry(item, number, contract=contract)

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.hashes import collection_of, is_hash_of, parse_hash
+from sigdir.pipeline.formats.hashes import collection_of, is_hash_of, listed, parse_hash
 from sigdir.pipeline.source import BLOCK_BYTES, HEAD_BYTES, Source
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
+from sigdir.signatures.evidence import LISTED, Kind, Sighting
 from sigdir.signatures.grammar import BAD_ENTRY, HASH_MISMATCH, OK, is_signature
 
 TEXT_COLUMNS = ("text_signature", "signature")
@@ -34,7 +35,8 @@ _HASH_NAMES = frozenset(
     ["hex_signature", "hash", "selector", "hex", "bytes4", "topic0", "topic", "id", "sig", "signature", "byte_sig"]
 )
 _KIND_NAMES = ("kind", "type")
-_KINDS = {"function": FUNCTIONS, "error": FUNCTIONS, "event": EVENTS}
+KINDS = {kind.name.lower(): Sighting(kind) for kind in (Kind.FUNCTION, Kind.ERROR, Kind.EVENT)}
+"""What a row says whose kind stands beside its text."""
 _NAME = re.compile(r"[\w .$/#()-]{0,64}")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]+")
 
@@ -275,24 +277,32 @@ def _entry(row: Row, line: int, layout: _Layout) -> Entry:
     if len(row) <= layout.text:
         return Entry(encoded(layout.separator.join(row)), line, reject_reason=BAD_ENTRY)
     text = encoded(row[layout.text])
-    kind = UNKNOWN
+    sighting = LISTED
     if layout.kind is not None and layout.kind < len(row):
-        kind = _KINDS.get(row[layout.kind].strip().lower(), UNKNOWN)
+        sighting = KINDS.get(row[layout.kind].strip().lower(), LISTED)
     written = [digits for at in layout.hashes if at < len(row) and (digits := row[at].strip())]
-    return _entry_with_hashes(text, line, kind, written) if written else Entry(text, line, kind)
+    if written:
+        return _entry_with_hashes(text, line, sighting, written)
+    return Entry(text, line, collection_of_kind(sighting.kind), sighting=sighting)
 
 
-def _entry_with_hashes(text: bytes, line: int, kind: int, written: list[str]) -> Entry:
+def collection_of_kind(kind: Kind) -> int:
+    """The collection of a kind; UNKNOWN for an unknown one."""
+    return EVENTS if kind is Kind.EVENT else FUNCTIONS if kind else UNKNOWN
+
+
+def _entry_with_hashes(text: bytes, line: int, sighting: Sighting, written: list[str]) -> Entry:
     """A text and its hashes. Hashes of one length tell the collection, a selector beside a whole hash does not."""
     declared = [parse_hash(digits) for digits in written]
     known = [digest for digest in declared if digest is not None]
+    collection = collection_of_kind(sighting.kind)
     if len(known) < len(declared):
-        return Entry(text, line, kind, reject_reason=BAD_ENTRY)
+        return Entry(text, line, collection, reject_reason=BAD_ENTRY)
     longest = max(known, key=len)
-    if kind == UNKNOWN and len(set(map(len, known))) == 1:
-        kind = collection_of(longest)
+    if collection == UNKNOWN and len(set(map(len, known))) == 1:
+        collection, sighting = collection_of(longest), listed(longest)
     agree = all(longest.startswith(digest) for digest in known)
-    return Entry(text, line, kind, longest, OK if agree else HASH_MISMATCH)
+    return Entry(text, line, collection, longest, OK if agree else HASH_MISMATCH, sighting)
 
 
 def encoded(text: str) -> bytes:

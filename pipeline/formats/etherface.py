@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.csv import column_names, encoded, head_rows, table_rows
+from sigdir.pipeline.formats.csv import KINDS, collection_of_kind, column_names, encoded, head_rows, table_rows
 from sigdir.pipeline.formats.hashes import parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, pack
-from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
+from sigdir.signatures.evidence import LISTED
 from sigdir.signatures.grammar import BAD_ENTRY
-
-_COLLECTIONS = {"function": FUNCTIONS, "error": FUNCTIONS, "event": EVENTS}
 
 
 def looks_like(source: Source) -> bool:
@@ -50,4 +48,5 @@ def _entries(source: Source) -> Iterator[Entry]:
         if declared is None:
             yield Entry(text, line, reject_reason=BAD_ENTRY)
         else:
-            yield Entry(text, line, _COLLECTIONS.get(kind, UNKNOWN), declared)
+            sighting = KINDS.get(kind.lower(), LISTED)
+            yield Entry(text, line, collection_of_kind(sighting.kind), declared, sighting=sighting)

@@ -11,15 +11,15 @@ from typing import Any
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.documents import is_document
-from sigdir.pipeline.formats.hashes import parse_hash
+from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
 from sigdir.pipeline.json_document import members
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import encoded, rejected_entry
 from sigdir.signatures.candidates import Candidates, Entry, pack
-from sigdir.signatures.collections import EVENTS, FUNCTIONS
 
-_SECTIONS = {"functions": (FUNCTIONS, 4), "errors": (FUNCTIONS, 4), "events": (EVENTS, 32)}
-"""The collection of each section and the length of its hashes in bytes. Older caches have no errors."""
+_SECTIONS = {"functions": 4, "errors": 4, "events": 32}
+"""The length of each section's hashes in bytes. Older caches have no errors. Foundry looks a selector up in both of its
+sections and writes the text where it was asked, so they do not tell functions and errors apart."""
 
 
 def looks_like(source: Source) -> bool:
@@ -45,11 +45,11 @@ def read(source: Source) -> Iterator[Candidates]:
 def _entries(document: dict[str, Any]) -> Iterator[Entry]:
     number = 0
     for name, section in members(document):
-        collection, size = _SECTIONS[name]
+        size = _SECTIONS[name]
         for key, text in members(section):
             number += 1
             declared = parse_hash(key)
             if declared is None or len(declared) != size or not isinstance(text, str):
                 yield rejected_entry({key: text}, number)
             elif text:
-                yield Entry(encoded(text), number, collection, declared)
+                yield entry_with_hash(encoded(text), number, declared)

@@ -11,7 +11,7 @@ from typing import Any
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.documents import is_document
-from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
 from sigdir.pipeline.json_document import members
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import encoded, rejected_entry
@@ -51,4 +51,4 @@ def entries(document: dict[str, Any]) -> Iterator[Entry]:
             if declared is None or not isinstance(text, str):
                 yield rejected_entry({key: text}, number)
             else:
-                yield Entry(encoded(text), number, collection_of(declared), declared)
+                yield entry_with_hash(encoded(text), number, declared)

@@ -6,6 +6,7 @@ import re
 
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
+from sigdir.signatures.evidence import LISTED, LISTED_EVENT, Sighting
 from sigdir.signatures.grammar import BAD_ENTRY, GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
 
@@ -32,8 +33,15 @@ def collection_of(digest: bytes) -> int:
     return {4: FUNCTIONS, 32: EVENTS}.get(len(digest), UNKNOWN)
 
 
+def listed(digest: bytes) -> Sighting:
+    """What a list says about a text that it names with a hash: a topic is an event's, a selector a function's or an
+    error's.
+    """
+    return LISTED_EVENT if len(digest) == 32 else LISTED
+
+
 def entry_with_hash(text: bytes, line: int, declared: bytes | None) -> Entry:
     """A text with the hash that the input gives for it. The entry is rejected if the hash is None: malformed."""
     if declared is None:
         return Entry(text, line, reject_reason=BAD_ENTRY)
-    return Entry(text, line, collection_of(declared), declared)
+    return Entry(text, line, collection_of(declared), declared, sighting=listed(declared))

@@ -19,6 +19,7 @@ from typing import Any
 
 from sigdir.signatures.abi import encoded
 from sigdir.signatures.candidates import Entry
+from sigdir.signatures.evidence import Contract, Sighting, Witness
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, TOO_LONG
 
 _NAME = r"[A-Za-z_$][A-Za-z0-9_$]*"
@@ -81,12 +82,15 @@ def _expanded(text: str, structs: Structs) -> str | None:
     return _TYPE_NAME.sub(lambda found: found[1] + structs.get(found[2], found[2]), text) if growth else text
 
 
-def declaration_entry(item: str, number: int, structs: Structs) -> Entry | None:
-    """A declaration as a candidate; None for what has no selector: a struct, a constructor and the like."""
+def declaration_entry(item: str, number: int, structs: Structs, contract: Contract | None = None) -> Entry | None:
+    """A declaration as a candidate; None for what has no selector: a struct, a constructor and the like.
+
+    Its kind and its parameters' names are read from the text, as those of any candidate are.
+    """
     found = _parsed(item)
     if found is None or found["text"] is None:
         return None
     text = _expanded(_GAS.sub("", item.strip()), structs)
     if text is None:
         return Entry(encoded(item), number, reject_reason=TOO_LONG)
-    return Entry(encoded(text), number)
+    return Entry(encoded(text), number, sighting=Sighting(witness=Witness.DECLARED, contract=contract))

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any
 
 from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.contracts import contract_of_file
 from sigdir.pipeline.formats.documents import is_document, is_json
 from sigdir.pipeline.formats.embedded import read_sources
 from sigdir.pipeline.formats.json_lines import first_value, lines_of_json, values_of
@@ -19,6 +20,7 @@ from sigdir.pipeline.formats.json_search import Finding, Sources, search
 from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import rejected_entry
 from sigdir.signatures.candidates import BATCH_ROWS, Entry, ReadTask, pack
+from sigdir.signatures.evidence import Contract
 
 _SAMPLE_LINES = 8
 
@@ -43,13 +45,16 @@ def holds_something(source: Source, value: Any) -> bool:
 
 def read(source: Source) -> Iterator[ReadTask]:
     if is_document(source):
-        return read_value(source, source.document())
+        return read_value(source, source.document(), contract_of_file(source))
     return _tasks(source, _of_lines(source))
 
 
-def read_value(source: Source, value: Any) -> Iterator[ReadTask]:
-    """The candidates of a value, numbered through all of it, then those of the sources inside. Raises BadInput."""
-    findings = search(source.name, value)
+def read_value(source: Source, value: Any, contract: Contract | None = None) -> Iterator[ReadTask]:
+    """The candidates of a value, numbered through all of it, then those of the sources inside. Raises BadInput.
+
+    ``contract`` is the one whose ABI the value is if nothing in it names another.
+    """
+    findings = search(source.name, value, contract)
     first = next(findings, None)
     if first is None:
         raise BadInput(source.name, "no ABI, no identifiers and no sources inside")

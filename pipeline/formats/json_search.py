@@ -22,10 +22,13 @@ from typing import Any, NamedTuple
 from sigdir.pipeline.errors import BrokenJSON
 from sigdir.pipeline.formats import hash_map, openchain_json
 from sigdir.pipeline.formats.abi import entries_of, is_abi, is_entry, is_foreign, is_labelled_abi
-from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.formats.contracts import ABI_KEYS, IDENTIFIER_KEYS, ContractNames
+from sigdir.pipeline.formats.hashes import collection_of, listed, parse_hash
 from sigdir.pipeline.json_document import is_syntax_tree, members, parse_document
 from sigdir.signatures.abi import abi_entry, encoded, has_no_selector, rejected_entry
 from sigdir.signatures.candidates import Entry
+from sigdir.signatures.collections import FUNCTIONS
+from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 
 _SAMPLE = 8
 _MAX_TEXTS = 4
@@ -33,9 +36,7 @@ _MAX_TEXTS = 4
 _SHORTEST_TEXT = 16
 """A text of JSON with a candidate is longer."""
 
-_ABI_KEYS = frozenset(["abi", "ABI", "interface", "json-abi", "humanReadableAbi"])
 _FLAT_KEY = "SourceCode"
-_IDENTIFIER_KEYS = frozenset(["methodIdentifiers", "method_identifiers", "hashes", "functionHashes"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,26 @@ class _Place(NamedTuple):
     parent: dict[str, Any]
     texts: int
     """How many texts of JSON it lies in."""
+    names: ContractNames
+    above: str = ""
+    """The key of the object around it."""
+    contract: Contract | None = None
+    """The contract that it belongs to."""
 
 
-def search(name: str, document: Any) -> Iterator[Finding]:
-    """What a JSON value holds, in its order. ``name`` is the input's."""
-    waiting = [_Place("", document, {}, 0)]
+def search(name: str, document: Any, contract: Contract | None = None) -> Iterator[Finding]:
+    """What a JSON value holds, in its order. ``name`` is the input's. ``contract`` is the one whose ABI the value is if
+    nothing in it names another.
+    """
+    root = {"": document}
+    waiting = [_Place("", document, root, 0, ContractNames(name, contract))]
     while waiting:
         place = waiting.pop()
+        if place.contract is None and isinstance(place.value, dict):
+            is_whole = place.parent is root
+            place = place._replace(contract=place.names.of_object(place.value, place.key, place.above, is_whole))
+        if place.contract is None and place.parent is root and isinstance(place.value, list):
+            place = place._replace(contract=contract)
         if isinstance(place.value, str):
             found, inner = _in_text(name, place)
             waiting += inner
@@ -101,9 +115,17 @@ def _members(place: _Place) -> list[_Place]:
     if isinstance(value, dict):
         if is_syntax_tree(value):
             return []
-        inner = [_Place(key, item, value, place.texts) for key, item in members(value) if _may_hold(item, key)]
+        inner = [
+            _Place(key, item, value, place.texts, place.names, place.key, place.contract)
+            for key, item in members(value)
+            if _may_hold(item, key)
+        ]
     elif isinstance(value, list):
-        inner = [_Place("", item, {}, place.texts) for item in value if _may_hold(item)]
+        inner = [
+            _Place("", item, {}, place.texts, place.names, place.key, place.contract)
+            for item in value
+            if _may_hold(item)
+        ]
     else:
         return []
     return inner[::-1]
@@ -111,8 +133,8 @@ def _members(place: _Place) -> list[_Place]:
 
 def _may_hold(value: Any, key: str = "") -> bool:
     if isinstance(value, str):
-        return len(value) >= _SHORTEST_TEXT or key in _ABI_KEYS
-    return isinstance(value, dict | list) and (bool(value) or key in _ABI_KEYS)
+        return len(value) >= _SHORTEST_TEXT or key in ABI_KEYS
+    return isinstance(value, dict | list) and (bool(value) or key in ABI_KEYS)
 
 
 # Texts.
@@ -126,9 +148,9 @@ def _in_text(name: str, place: _Place) -> tuple[Finding | None, list[_Place]]:
     try:
         value = parse_document(name, encoded(text))
     except BrokenJSON:
-        broken = place.key in _ABI_KEYS or place.key == _FLAT_KEY
+        broken = place.key in ABI_KEYS or place.key == _FLAT_KEY
         return (Entries([rejected_entry(text, 1)], 1) if broken else None), []
-    return None, [_Place(place.key, value, place.parent, place.texts + 1)]
+    return None, [place._replace(value=value, texts=place.texts + 1)]
 
 
 def _flat_source(place: _Place) -> Sources:
@@ -142,8 +164,9 @@ def _flat_source(place: _Place) -> Sources:
 
 
 def _abi(place: _Place) -> Finding | None:
-    if is_abi(place.value) or (place.key in _ABI_KEYS and is_labelled_abi(place.value)):
-        return Entries(entries_of(place.value), len(place.value))
+    if is_abi(place.value) or (place.key in ABI_KEYS and is_labelled_abi(place.value)):
+        contract = place.contract or place.names.of_key(place.key, place.above)
+        return Entries(entries_of(place.value, contract), len(place.value))
     return None
 
 
@@ -153,7 +176,7 @@ def _one_entry(place: _Place) -> Finding | None:
         return None
     if is_foreign(value):
         return Entries([rejected_entry(value, 1)], 1)
-    return Entries([] if has_no_selector(value.get("type")) else [abi_entry(value, 1)], 1)
+    return Entries([] if has_no_selector(value.get("type")) else [abi_entry(value, 1, contract=place.contract)], 1)
 
 
 def _identifiers(place: _Place) -> Finding | None:
@@ -162,21 +185,26 @@ def _identifiers(place: _Place) -> Finding | None:
     if not isinstance(value, dict) or place.key == "gasEstimates" or not value:
         return None
     first = islice(members(value), _SAMPLE)
-    if place.key in _IDENTIFIER_KEYS:
+    is_of_contract = place.key in IDENTIFIER_KEYS
+    if is_of_contract:
         is_one = all("(" in text for text, _ in first)
     else:
         is_one = all(_is_text(text) and isinstance(digits, str) and parse_hash(digits) for text, digits in first)
     if not is_one:
         return None
-    found = [_identifier(text, digits, number) for number, (text, digits) in enumerate(members(value), 1)]
+    # A compiler's identifiers are those of functions.
+    function = Sighting(Kind.FUNCTION, Witness.DECLARED, contract=place.contract) if is_of_contract else None
+    found = [_identifier(text, digits, number, function) for number, (text, digits) in enumerate(members(value), 1)]
     return Entries(found, len(found))
 
 
-def _identifier(text: str, digits: Any, number: int) -> Entry:
+def _identifier(text: str, digits: Any, number: int, function: Sighting | None) -> Entry:
     declared = parse_hash(digits) if isinstance(digits, str) else None
     if declared is None:
         return rejected_entry({text: digits}, number)
-    return Entry(encoded(text), number, collection_of(declared), declared)
+    collection = collection_of(declared)
+    sighting = function if function is not None and collection == FUNCTIONS else listed(declared)
+    return Entry(encoded(text), number, collection, declared, sighting=sighting)
 
 
 def _is_text(value: Any) -> bool:

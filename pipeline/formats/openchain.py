@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.grammar import BAD_ENTRY
@@ -28,4 +28,4 @@ def _entries(source: Source) -> Iterator[Entry]:
         if not comma or declared is None:
             yield Entry(line, number, reject_reason=BAD_ENTRY)
         else:
-            yield Entry(text, number, collection_of(declared), declared)
+            yield entry_with_hash(text, number, declared)

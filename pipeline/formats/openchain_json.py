@@ -19,6 +19,7 @@ from sigdir.pipeline.json_document import members
 from sigdir.signatures.abi import encoded, rejected_entry
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.evidence import LISTED, LISTED_EVENT
 
 _KINDS = {"function": FUNCTIONS, "event": EVENTS}
 _IMPORTED = {"imported", "duplicated", "invalid"}
@@ -50,7 +51,8 @@ def entries(value: dict[str, Any]) -> Iterator[Entry]:
     for number, (kind, text, digits) in enumerate(_texts(value), 1):
         declared = parse_hash(digits) if isinstance(digits, str) else None
         if isinstance(text, str) and (declared is not None or digits is None):
-            yield Entry(encoded(text), number, _KINDS[kind], declared or b"")
+            sighting = LISTED_EVENT if kind == "event" else LISTED
+            yield Entry(encoded(text), number, _KINDS[kind], declared or b"", sighting=sighting)
         else:
             yield rejected_entry({digits: text} if isinstance(digits, str) else text, number)
 

@@ -7,6 +7,10 @@ A dump has millions of lines, and Python objects for each line are expensive: re
 row takes 10 s, its xz stream 1.8 s. So Arrow parses a block into columns and the texts are joined by column
 (1.7 s in all). Only unusual lines are read one by one: tuples, broken lines, unknown types. ``entries`` reads
 row by row; it is also the tests' oracle for the columns.
+
+An entry has the ``outputs`` of a function where the dump took it from an ABI: it is declared. Where the decompiler
+recovered a function, it took the name from a list, and the line is a list's word: its parameters are called ``_param1``, and
+its mutability is a guess. A line without a ``type`` does not say its kind. Arrow joins a declaration from columns too.
 """
 
 from __future__ import annotations
@@ -25,13 +29,18 @@ from sigdir.pipeline.formats.documents import is_json
 from sigdir.pipeline.formats.hashes import parse_hash
 from sigdir.pipeline.formats.json_lines import first_object, values_of
 from sigdir.pipeline.source import Source
-from sigdir.signatures.abi import NAME_PATTERN, abi_entry, has_no_selector, one_type, rejected_entry
+from sigdir.signatures.abi import NAME_PATTERN, abi_entry, has_no_selector, rejected_entry
 from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.declaration import is_parameter_name
+from sigdir.signatures.evidence import LISTED, LISTED_EVENT, Kind, Sighting, Sightings, Witness
 from sigdir.signatures.grammar import OK, PLACEHOLDER
+from sigdir.signatures.spelling import spell_rows
+from sigdir.signatures.types import one_type
 
 Array = npt.NDArray[Any]
 
+_PARAMETER = pa.struct([("type", pa.string()), ("indexed", pa.bool_()), ("name", pa.string())])
 _SCHEMA = pa.schema(
     [
         ("selector", pa.string()),
@@ -42,13 +51,25 @@ _SCHEMA = pa.schema(
                     ("name", pa.string()),
                     ("type", pa.string()),
                     ("anonymous", pa.bool_()),
-                    ("inputs", pa.list_(pa.struct([("type", pa.string()), ("indexed", pa.bool_())]))),
+                    ("inputs", pa.list_(_PARAMETER)),
+                    ("outputs", pa.list_(_PARAMETER)),
+                    ("stateMutability", pa.string()),
+                    ("constant", pa.bool_()),
+                    ("payable", pa.bool_()),
                 ]
             ),
         ),
     ]
 )
 _PARSE = pj.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="ignore")
+
+
+_WORDS = ["", "function", "event", "error"]
+"""The ``type`` of an entry at the number of its ``Kind``."""
+_KINDS = tuple(Kind)
+_OF_LIST = (LISTED, Sighting(Kind.FUNCTION), LISTED_EVENT, Sighting(Kind.ERROR))
+"""What the line of a function that the decompiler recovered says."""
+_OF_KIND = dict(zip(_WORDS, _OF_LIST, strict=True))
 
 
 def looks_like(source: Source) -> bool:
@@ -85,9 +106,17 @@ def entries(lines: Iterable[tuple[int, bytes]]) -> Iterator[Entry]:
             yield rejected_entry(value, number)
         elif not has_no_selector(kind):
             entry = abi_entry(item, number, declared)
+            if not is_declared(item):
+                entry = entry._replace(sighting=_OF_KIND.get(kind if isinstance(kind, str) else "", LISTED))
             if item.get("name") == "unknown" + selector[2:]:
                 entry = entry._replace(reject_reason=PLACEHOLDER)
             yield entry
+
+
+def is_declared(item: dict[str, Any]) -> bool:
+    """Whether an entry is one of an ABI: events and errors are, and functions with what they return."""
+    kind = item.get("type")
+    return kind in ("event", "error") or (kind == "function" and isinstance(item.get("outputs"), list))
 
 
 def _parse(block: bytes) -> pa.Table | None:
@@ -135,6 +164,9 @@ def _read_columns(table: pa.Table, block: bytes, first_line: int, file: int) -> 
     simple &= _true(pc.is_valid(table["abi"].combine_chunks()))
     types, usual = _type_lists(inputs, is_event)
     simple &= usual
+    declared = simple & _is_declared(table["abi"].combine_chunks(), kind)
+    sightings, usual = _sightings(table["abi"].combine_chunks(), kind, declared)
+    simple &= usual
     closing = pc.if_else(pa.array(_true(anonymous)), ") anonymous", ")")
     text = pc.binary_join_element_wise(name, "(", types, closing, "", null_handling="replace")
     text = pc.if_else(pa.array(simple), text, "")
@@ -148,6 +180,7 @@ def _read_columns(table: pa.Table, block: bytes, first_line: int, file: int) -> 
         kinds=np.where(is_event, EVENTS, FUNCTIONS).astype(np.uint8),
         hashes=_decode_selectors(selector, simple),
         reasons=np.where(placeholder, PLACEHOLDER, OK).astype(np.uint8),
+        sightings=sightings,
     )
     ordinary = columns.candidates(np.flatnonzero(simple), file)
     if simple.all():
@@ -170,7 +203,59 @@ def _true(column: Any) -> npt.NDArray[np.bool_]:
     return flags
 
 
-def _type_lists(inputs: pa.ListArray, is_event: npt.NDArray[np.bool_]) -> tuple[pa.StringArray, npt.NDArray[np.bool_]]:
+def _is_declared(abi: pa.StructArray, kind: pa.StringArray) -> npt.NDArray[np.bool_]:
+    """The columns of ``is_declared``."""
+    has_outputs = pc.is_valid(pc.struct_field(abi, "outputs"))
+    is_function = _true(pc.equal(kind, "function")) & _true(has_outputs)
+    return is_function | _true(pc.is_in(kind, pa.array(["event", "error"])))
+
+
+def _sightings(
+    abi: pa.StructArray, kind: pa.StringArray, declared: npt.NDArray[np.bool_]
+) -> tuple[Sightings, npt.NDArray[np.bool_]]:
+    """What each row says, and a flag per row: whether its declaration can be joined from columns."""
+    usual = np.ones(len(abi), np.bool_)
+    codes = pc.fill_null(pc.index_in(kind, pa.array(_WORDS)), 0).to_numpy(zero_copy_only=False)
+    of_row = codes.astype(np.int32)
+    rows = np.flatnonzero(declared)
+    if not len(rows):
+        return Sightings(_OF_LIST, of_row), usual
+    mine = abi.filter(pa.array(declared))
+    is_event = codes[rows] == Kind.EVENT
+    inputs, _ = _type_lists(pc.struct_field(mine, "inputs"), is_event, with_names=True)
+    outputs, usual[rows] = _type_lists(pc.struct_field(mine, "outputs"), np.zeros(len(rows), np.bool_), with_names=True)
+    texts = pc.binary_join_element_wise(
+        kind.filter(pa.array(declared)), " ", pc.struct_field(mine, "name"), "(", inputs, ")", _tails(mine, is_event),
+        pc.if_else(pc.equal(outputs, ""), "", pc.binary_join_element_wise(" returns (", outputs, ")", "")),
+        "",
+    )  # fmt: skip
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)[: len(rows) + 1]
+    data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
+    spelled = spell_rows(data, offsets[:-1], offsets[1:], codes[rows].astype(np.uint8))
+    text, ends = spelled.data.tobytes().decode("ascii"), spelled.offsets.tolist()
+    found = [
+        Sighting(_KINDS[code], Witness.DECLARED, text[start:end])
+        for code, start, end in zip(spelled.kinds.tolist(), ends[:-1], ends[1:], strict=True)
+    ]
+    of_row[rows] = np.arange(len(_OF_LIST), len(_OF_LIST) + len(rows))
+    return Sightings((*_OF_LIST, *found), of_row), usual
+
+
+def _tails(abi: pa.StructArray, is_event: npt.NDArray[np.bool_]) -> pa.StringArray:
+    """The mutability of functions, and ``anonymous`` of events, with a space before."""
+    written, constant, payable, anonymous = (
+        pc.struct_field(abi, field) for field in ("stateMutability", "constant", "payable", "anonymous")
+    )
+    old = np.where(_true(constant), " view", np.where(_true(payable), " payable", ""))
+    known = pc.is_in(written, pa.array(["view", "pure", "payable"]))
+    mutability = pc.if_else(known, pc.binary_join_element_wise("", written, " "), "")
+    mutability = pc.if_else(pc.is_null(written), pa.array(old, pa.string()), mutability)
+    return pc.if_else(pa.array(is_event), pc.if_else(pa.array(_true(anonymous)), " anonymous", ""), mutability)
+
+
+def _type_lists(
+    inputs: pa.ListArray, is_event: npt.NDArray[np.bool_], with_names: bool = False
+) -> tuple[pa.StringArray, npt.NDArray[np.bool_]]:
     """The parameter lists joined by commas, and a flag per row: whether all its types are ordinary."""
     parameters = inputs.flatten()
     types = parameters.field("type").dictionary_encode()
@@ -185,6 +270,11 @@ def _type_lists(inputs: pa.ListArray, is_event: npt.NDArray[np.bool_]) -> tuple[
     if indexed.any():
         marks = pc.if_else(pa.array(indexed), " indexed", "")
         words = pc.binary_join_element_wise(words, marks, "")
+    if with_names:
+        names = parameters.field("name").dictionary_encode()
+        suffixes = [f" {name}" if is_parameter_name(name) else "" for name in names.dictionary.to_pylist()]
+        suffix = pa.array([*suffixes, ""], pa.string()).take(pc.fill_null(names.indices, len(suffixes)))
+        words = pc.binary_join_element_wise(words, suffix, "")
     lists = pa.ListArray.from_arrays(_dense_offsets(inputs), words)
     return pc.binary_join(lists, ","), rows_usual
 
@@ -222,15 +312,19 @@ def _decode_selectors(selector: pa.StringArray, simple: npt.NDArray[np.bool_]) -
 class _Columns:
     """The parts of Candidates for all rows of a block."""
 
-    def __init__(self, text: pa.StringArray, lines: Array, kinds: Array, hashes: Array, reasons: Array) -> None:
+    def __init__(
+        self, text: pa.StringArray, lines: Array, kinds: Array, hashes: Array, reasons: Array, sightings: Sightings
+    ) -> None:
         self.data = np.frombuffer(text.buffers()[2] or b"", np.uint8)
         self.offsets = np.frombuffer(text.buffers()[1], np.int32)[: len(text) + 1]
         self.lines, self.kinds, self.hashes, self.reasons = lines, kinds, hashes, reasons
+        self.sightings = sightings
 
     def candidates(self, rows: Array, file: int) -> Candidates:
         return Candidates(
             self.data, self.offsets[:-1][rows], self.offsets[1:][rows], self.lines[rows], file,
             self.kinds[rows], self.hashes[rows], np.full(len(rows), 4, np.uint8), self.reasons[rows],
+            Sightings(self.sightings.values, self.sightings.of_row[rows]),
         )  # fmt: skip
 
 
@@ -259,4 +353,5 @@ def _in_line_order(batches: list[Candidates], file: int) -> Candidates:
         declared_hashes=optional("declared_hashes", 32),
         declared_hash_bytes=optional("declared_hash_bytes"),
         reject_reasons=optional("reject_reasons"),
+        sightings=Sightings.joined(order, [(batch.sightings, len(batch)) for batch in batches]),
     )

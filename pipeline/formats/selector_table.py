@@ -20,15 +20,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sigdir.pipeline.formats.hashes import collection_of, parse_hash
+from sigdir.pipeline.formats.hashes import collection_of, listed, parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.evidence import Kind, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY
 
 _HASH_TITLES = frozenset(["selector", "identifier", "topic"])
 _TEXT_TITLES = frozenset(["signature", "method", "event", "error"])
-_KINDS = {"function": FUNCTIONS, "error": FUNCTIONS, "event": EVENTS}
+_KINDS = {"function": Kind.FUNCTION, "error": Kind.ERROR, "event": Kind.EVENT}
 _WITHOUT_SELECTOR = frozenset(["constructor", "fallback", "receive"])
 _BORDERS = ("|", "│", "┆")
 _RULE = re.compile(r"[\s|│┆+\-=:─═╌╞╪╡├┼┤╭╮╰╯┌┐└┘┬┴╤╧]+")
@@ -108,6 +109,8 @@ def _of_row(number: int, cells: Row) -> Iterator[Entry]:
         row = " | ".join(cells)
         yield Entry(row.encode("utf-8", "surrogateescape"), number, reject_reason=BAD_ENTRY)
         return
-    kind = _KINDS.get(cells[0].lower(), collection_of(declared))
+    kind = _KINDS.get(cells[0].lower())
+    sighting = Sighting(kind, Witness.DECLARED) if kind is not None else listed(declared)
+    collection = collection_of(declared) if kind is None else EVENTS if kind is Kind.EVENT else FUNCTIONS
     for text in texts:
-        yield Entry(text.encode("utf-8", "surrogateescape"), number, kind, declared)
+        yield Entry(text.encode("utf-8", "surrogateescape"), number, collection, declared, sighting=sighting)

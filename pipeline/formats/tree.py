@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sigdir.pipeline.formats.hashes import collection_of, is_hash_of, parse_hash
+from sigdir.pipeline.formats.hashes import entry_with_hash, is_hash_of, parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.grammar import BAD_ENTRY
@@ -48,4 +48,4 @@ def _entries(source: Source) -> Iterator[Entry]:
             yield Entry(line, number, reject_reason=BAD_ENTRY)
             continue
         for text in _texts(content):
-            yield Entry(text, number, collection_of(declared), declared)
+            yield entry_with_hash(text, number, declared)

@@ -1,4 +1,4 @@
-"""An ABI entry to a candidate: the text of a function, event or error.
+"""An ABI entry to a candidate: the text of a function, event or error, and what the entry says about it.
 
 Functions, events and errors are candidates; a constructor, fallback or receive entry has no
 selector and is none. Old ABIs lack fields: an entry without a type is a function, one without
@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.declaration import declaration_of
+from sigdir.signatures.evidence import Contract, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY, BAD_NAME, MAX_TEXT_BYTES, OK
-from sigdir.signatures.types import split_types
+from sigdir.signatures.types import one_type
 
 _WITHOUT_SELECTOR = frozenset(["constructor", "fallback", "receive"])
 
@@ -38,8 +39,11 @@ def has_no_selector(kind: Any) -> bool:
     return isinstance(kind, str) and kind in _WITHOUT_SELECTOR
 
 
-def abi_entry(item: Any, number: int, declared: bytes = b"") -> Entry:
-    """One ABI entry as a candidate. Events carry ``indexed`` and ``anonymous`` into the text."""
+def abi_entry(item: Any, number: int, declared: bytes = b"", contract: Contract | None = None) -> Entry:
+    """One ABI entry as a candidate. Events carry ``indexed`` and ``anonymous`` into the text.
+
+    ``contract`` is the one whose ABI it is, where that is known.
+    """
     if not isinstance(item, dict):
         return rejected_entry(item, number)
     name, kind = item.get("name"), item.get("type")
@@ -52,8 +56,11 @@ def abi_entry(item: Any, number: int, declared: bytes = b"") -> Entry:
         return rejected_entry(item, number)
     if item.get("anonymous") is True:
         text += " anonymous"
-    reject_reason = OK if _NAME.fullmatch(name) else BAD_NAME
-    return Entry(encoded(text), number, collection, declared, reject_reason)
+    if not _NAME.fullmatch(name):
+        return Entry(encoded(text), number, collection, declared, BAD_NAME)
+    spelled = declaration_of(item)
+    sighting = Sighting(spelled.kind, Witness.DECLARED, spelled.declaration, contract)
+    return Entry(encoded(text), number, collection, declared, OK, sighting)
 
 
 def _types(inputs: Any, with_indexed: bool) -> str:
@@ -88,17 +95,6 @@ def _list(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         raise TypeError("not a list")
     return value
-
-
-@lru_cache(maxsize=4096)
-def one_type(kind: str) -> str:
-    """The type as written; raises ValueError where it is empty, several types or not balanced.
-
-    The grammar decides whether it is a type. Cached, because a whole dump has a few thousand types.
-    """
-    if split_types(kind) != [kind] or not kind:
-        raise ValueError("not one type")
-    return kind
 
 
 def encoded(text: str) -> bytes:

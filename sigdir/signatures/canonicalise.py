@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sigdir.signatures.candidates import Candidates
-from sigdir.signatures.collections import COLLECTIONS, FUNCTIONS, UNKNOWN, Collection
+from sigdir.signatures.collections import COLLECTIONS, EVENTS, FUNCTIONS, UNKNOWN, Collection
 from sigdir.signatures.columns import Rows, as_readonly, bytes_of
+from sigdir.signatures.evidence import LISTED, Kind, Sighting, Sightings
 from sigdir.signatures.grammar import (
     ENCODING,
     HASH_MISMATCH,
@@ -29,9 +30,11 @@ from sigdir.signatures.grammar import (
 )
 from sigdir.signatures.keccak import digests_of, keccak256, keccak256_rows
 from sigdir.signatures.kernels import kernel
+from sigdir.signatures.spelling import FUNCTION_OR_ERROR, spell_rows
 
 Array = npt.NDArray[Any]
 
+_KINDS = tuple(Kind)
 _COLLECTION_NAMES = np.array([None, *map(str, COLLECTIONS)], dtype=object)
 
 
@@ -78,16 +81,47 @@ def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> Batch
         reasons = np.where(wrong, np.uint8(HASH_MISMATCH), reasons)
         columns = np.where(wrong, 0, columns)
     text = pa.StringArray.from_buffers(rows, pa.py_buffer(result.offsets), pa.py_buffer(result.data))
+    sightings = _sightings(candidates, np.flatnonzero((reasons == OK) & ~result.as_written), result.collections)
     accepted = {}
     for collection in COLLECTIONS:
         mine = (reasons == OK) & (result.collections == collection.code)
         if mine.all():
-            accepted[collection] = Rows.of(collection, text, digests, candidates.sightings)
+            accepted[collection] = Rows.of(collection, text, digests, sightings)
         elif mine.any():
-            sightings = candidates.sightings.filter(mine) if candidates.sightings is not None else None
-            accepted[collection] = Rows.of(collection, text.filter(pa.array(mine)), digests[mine], sightings)
+            filtered = sightings.filter(mine) if sightings is not None else None
+            accepted[collection] = Rows.of(collection, text.filter(pa.array(mine)), digests[mine], filtered)
     rejected = _rejected(candidates, reasons, columns, result.collections)
     return BatchResult(candidates.file, rows, accepted, rejected)
+
+
+def _sightings(candidates: Candidates, rows: Array, collections: Array) -> Sightings | None:
+    """The sightings of a batch with the declarations that the texts of ``rows`` are.
+
+    These rows were accepted and are not written canonically. What the reader says about a row is kept: a declaration
+    is taken from its text only where the reader gives none.
+    """
+    stated = candidates.sightings
+    if stated is not None and len(rows):
+        has_declaration = np.array([bool(value.declaration) for value in stated.values])
+        rows = rows[~has_declaration[stated.of_row[rows]]]
+    if not len(rows):
+        return stated
+    values = list(stated.values) if stated is not None else [LISTED]
+    of_row = stated.of_row.copy() if stated is not None else np.zeros(len(candidates), np.int32)
+    kinds = np.array([value.kind or FUNCTION_OR_ERROR for value in values], np.uint8)[of_row[rows]]
+    kinds = np.where(collections[rows] == EVENTS, np.uint8(Kind.EVENT), kinds)
+    spelled = spell_rows(candidates.data, candidates.starts[rows], candidates.ends[rows], kinds)
+    text, ends = spelled.data.tobytes().decode("ascii"), spelled.offsets.tolist()
+    numbers: dict[Sighting, int] = {}
+    for number, (row, kind) in enumerate(zip(rows.tolist(), spelled.kinds.tolist(), strict=True)):
+        before = values[of_row[row]]
+        declaration = text[ends[number] : ends[number + 1]]
+        if declaration or kind != before.kind:
+            found = Sighting(_KINDS[kind], before.witness, declaration, *before[3:])
+            of_row[row] = numbers.setdefault(found, len(values) + len(numbers))
+    if not numbers:
+        return stated
+    return Sightings((*values, *numbers), of_row)
 
 
 def check_canonical(collection: Collection, text: pa.StringArray) -> tuple[Array, Array]:
@@ -129,7 +163,8 @@ def _canonicalise_one(data: Array, collection: int) -> tuple[int, int, Array, Ar
     out, offsets = np.empty(2 * len(data) + 16, np.uint8), np.empty(2, np.int32)
     reasons, columns, collections = np.empty(1, np.uint8), np.empty(1, np.int32), np.empty(1, np.uint8)
     digests = np.empty((1, 4), np.uint64)
-    declarations(data, starts, ends, kinds, collection, out, offsets, reasons, columns, collections)
+    as_written = np.empty(1, np.bool_)
+    declarations(data, starts, ends, kinds, collection, out, offsets, reasons, columns, collections, as_written)
     digests_of(out, offsets, digests)
     return reasons[0], collections[0], out[: offsets[1]], digests[0]
 

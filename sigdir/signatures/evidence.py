@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple
+from hashlib import blake2b
+from typing import Any, NamedTuple, Self
 
+import numpy as np
 import numpy.typing as npt
+
+MAX_NAME = 256
 
 
 class Kind(IntEnum):
@@ -36,6 +41,17 @@ class Contract(NamedTuple):
     key: bytes
     """8 bytes: of the runtime code's hash without its metadata, else of the path and the name."""
 
+    @classmethod
+    def at(cls, path: str, name: str) -> Self:
+        """A contract by the file that declares it, where its runtime code is not known.
+
+        A path in a package counts from the package: the same contract in `a/node_modules/p` and `b/node_modules/p` is
+        one. A name of over MAX_NAME characters is cut.
+        """
+        below = path.rpartition("node_modules/")[2]
+        key = blake2b(f"{below}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return cls(name[:MAX_NAME].encode("utf-8", "replace").decode(), key)
+
 
 class Sighting(NamedTuple):
     """What one source says about one text; the import and the file are known to whoever reads the file."""
@@ -53,6 +69,8 @@ class Sighting(NamedTuple):
 
 LISTED = Sighting()
 """A list's word: the text alone."""
+LISTED_EVENT = Sighting(Kind.EVENT)
+"""A list's word about an event. A list that knows a selector does not know whether it is a function's or an error's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +79,18 @@ class Sightings:
 
     values: tuple[Sighting, ...]
     of_row: npt.NDArray[Any]  # int32
+
+    @classmethod
+    def joined(cls, order: npt.NDArray[Any], parts: Sequence[tuple[Sightings | None, int]]) -> Sightings:
+        """The sightings of several batches as one. ``parts`` has those of each batch and its rows, ``order`` the new
+        order of all rows.
+        """
+        values: list[Sighting] = [LISTED]
+        of_row = []
+        for sightings, rows in parts:
+            of_row.append(np.zeros(rows, np.int32) if sightings is None else sightings.of_row + len(values))
+            values += sightings.values if sightings is not None else ()
+        return cls(tuple(values), np.concatenate(of_row)[order].astype(np.int32))
 
     def filter(self, keep: npt.NDArray[Any]) -> Sightings:
         """Those of the rows whose flag is set."""

@@ -82,22 +82,22 @@ LIBRARY_TYPE, TOO_MANY_INDEXED, BAD_ENTRY, ENCODING, PLACEHOLDER, HASH_MISMATCH 
 SYNTAX, IMPORT_NOT_FOUND = 14, 15
 
 
-def _packed(word: str) -> int:
+def packed(word: str) -> int:
     """Up to eight letters as one integer: words are compared as numbers, in both forms."""
     return int.from_bytes(word.encode(), "big")
 
 
-_FUNCTION, _EVENT, _ERROR = _packed("function"), _packed("event"), _packed("error")
-_ADDRESS, _BOOL, _STRING, _TUPLE = (_packed(w) for w in ("address", "bool", "string", "tuple"))
-_UINT, _INT, _BYTES, _BYTE = (_packed(w) for w in ("uint", "int", "bytes", "byte"))
-_FIXED, _UFIXED, _MAPPING = (_packed(w) for w in ("fixed", "ufixed", "mapping"))
-_INDEXED, _MEMORY, _CALLDATA = (_packed(w) for w in ("indexed", "memory", "calldata"))
-_STORAGE, _PAYABLE, _RETURNS = (_packed(w) for w in ("storage", "payable", "returns"))
-_EXTERNAL, _PUBLIC, _INTERNAL = (_packed(w) for w in ("external", "public", "internal"))
-_PRIVATE, _PURE, _VIEW, _CONSTANT = (_packed(w) for w in ("private", "pure", "view", "constant"))
-_VIRTUAL, _OVERRIDE = _packed("virtual"), _packed("override")
+_FUNCTION, _EVENT, _ERROR = packed("function"), packed("event"), packed("error")
+_ADDRESS, _BOOL, _STRING, _TUPLE = (packed(w) for w in ("address", "bool", "string", "tuple"))
+_UINT, _INT, _BYTES, _BYTE = (packed(w) for w in ("uint", "int", "bytes", "byte"))
+_FIXED, _UFIXED, _MAPPING = (packed(w) for w in ("fixed", "ufixed", "mapping"))
+_INDEXED, _MEMORY, _CALLDATA = (packed(w) for w in ("indexed", "memory", "calldata"))
+_STORAGE, _PAYABLE, _RETURNS = (packed(w) for w in ("storage", "payable", "returns"))
+_EXTERNAL, _PUBLIC, _INTERNAL = (packed(w) for w in ("external", "public", "internal"))
+_PRIVATE, _PURE, _VIEW, _CONSTANT = (packed(w) for w in ("private", "pure", "view", "constant"))
+_VIRTUAL, _OVERRIDE = packed("virtual"), packed("override")
 # The two words of more than eight letters are recognised by their first letters and the packed rest.
-_ANONYMOUS, _NONPAYABLE = _packed("nonymous"), _packed("npayable")
+_ANONYMOUS, _NONPAYABLE = packed("nonymous"), packed("npayable")
 
 _TAB, _CR, _SPACE = 0x09, 0x0D, 0x20
 _OPEN, _CLOSE, _COMMA, _SEMICOLON = 0x28, 0x29, 0x2C, 0x3B
@@ -111,32 +111,32 @@ def _is_digit(byte: int) -> bool:
 
 
 @register_jitable
-def _is_name_start(byte: int) -> bool:
+def is_name_start(byte: int) -> bool:
     letter = byte | 0x20
     return 0x61 <= letter <= 0x7A or byte == _UNDERSCORE or byte == _DOLLAR
 
 
 @register_jitable
-def _is_name_part(byte: int) -> bool:
-    return _is_name_start(byte) or _ZERO <= byte <= _NINE
+def is_name_part(byte: int) -> bool:
+    return is_name_start(byte) or _ZERO <= byte <= _NINE
 
 
 @register_jitable
-def _skip_space(text: Any, at: int, end: int) -> int:
+def skip_space(text: Any, at: int, end: int) -> int:
     while at < end and (text[at] == _SPACE or _TAB <= text[at] <= _CR):
         at += 1
     return at
 
 
 @register_jitable
-def _skip_word(text: Any, at: int, end: int) -> int:
-    while at < end and _is_name_part(text[at]):
+def skip_word(text: Any, at: int, end: int) -> int:
+    while at < end and is_name_part(text[at]):
         at += 1
     return at
 
 
 @register_jitable
-def _pack(text: Any, at: int, end: int) -> int:
+def pack(text: Any, at: int, end: int) -> int:
     """The word ``text[at:end]`` as an integer, 0 where it is longer than eight bytes."""
     if end - at > 8:
         return 0
@@ -147,18 +147,18 @@ def _pack(text: Any, at: int, end: int) -> int:
 
 
 @register_jitable
-def _is_anonymous(text: Any, at: int, end: int) -> bool:
-    return end - at == 9 and text[at] == 0x61 and _pack(text, at + 1, end) == _ANONYMOUS
+def is_anonymous(text: Any, at: int, end: int) -> bool:
+    return end - at == 9 and text[at] == 0x61 and pack(text, at + 1, end) == _ANONYMOUS
 
 
 @register_jitable
-def _is_nonpayable(text: Any, at: int, end: int) -> bool:
+def is_nonpayable(text: Any, at: int, end: int) -> bool:
     # The first two letters as a number: "no".
-    return end - at == 10 and _pack(text, at, at + 2) == 0x6E6F and _pack(text, at + 2, end) == _NONPAYABLE
+    return end - at == 10 and pack(text, at, at + 2) == 0x6E6F and pack(text, at + 2, end) == _NONPAYABLE
 
 
 @register_jitable
-def _skip_balanced(text: Any, at: int, end: int) -> int:
+def skip_balanced(text: Any, at: int, end: int) -> int:
     """The place after the parenthesis that closes the one at ``at``; -1 where none does."""
     depth = 0
     while at < end:
@@ -201,17 +201,17 @@ def _append(out: Any, at: int, word: int) -> int:
     return at
 
 
-_SUFFIX_256, _SUFFIX_S1 = _packed("256"), _packed("s1")
-_SUFFIX_128X18 = _packed("128x18")
+_SUFFIX_256, _SUFFIX_S1 = packed("256"), packed("s1")
+_SUFFIX_128X18 = packed("128x18")
 
 
 @register_jitable
-def _elementary(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int]:
+def elementary(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int]:
     """Append the type word ``text[at:end]`` in canonical spelling: (reason, new length)."""
     stem = at
     while stem < end and 0x61 <= text[stem] <= 0x7A:
         stem += 1
-    kind = _pack(text, at, stem)
+    kind = pack(text, at, stem)
     for k in range(at, end):
         out[length] = text[k]
         length += 1
@@ -254,32 +254,32 @@ def _is_library_type(text: Any, at: int, end: int) -> bool:
 
     The selectors of library functions are made from other texts, so these types have a reason of their own.
     """
-    stop = _skip_word(text, at, end)
-    if _pack(text, at, stop) == _MAPPING or (stop < end and text[stop] == _DOT):
+    stop = skip_word(text, at, end)
+    if pack(text, at, stop) == _MAPPING or (stop < end and text[stop] == _DOT):
         return True
-    stop = _skip_space(text, stop, end)
+    stop = skip_space(text, stop, end)
     while stop < end and (text[stop] == _LEFT or text[stop] == _RIGHT or _is_digit(text[stop])):
-        stop = _skip_space(text, stop + 1, end)
-    return _pack(text, stop, _skip_word(text, stop, end)) == _STORAGE
+        stop = skip_space(text, stop + 1, end)
+    return pack(text, stop, skip_word(text, stop, end)) == _STORAGE
 
 
 @register_jitable
-def _arrays(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int, int]:
+def arrays(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int, int]:
     """Append the array suffixes that begin at ``at``: (reason, place, new length)."""
     while True:
-        mark = _skip_space(text, at, end)
+        mark = skip_space(text, at, end)
         if mark == end or text[mark] != _LEFT:
             return OK, at, length
         out[length] = _LEFT
         length += 1
-        at = _skip_space(text, mark + 1, end)
+        at = skip_space(text, mark + 1, end)
         if at < end and text[at] == _ZERO:
             return BAD_ARRAY, mark, length
         while at < end and _is_digit(text[at]):
             out[length] = text[at]
             length += 1
             at += 1
-        at = _skip_space(text, at, end)
+        at = skip_space(text, at, end)
         if at == end or text[at] != _RIGHT:
             return BAD_ARRAY, mark, length
         out[length] = _RIGHT
@@ -288,21 +288,21 @@ def _arrays(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, i
 
 
 @register_jitable
-def _function_type_tail(text: Any, at: int, end: int) -> int:
+def function_type_tail(text: Any, at: int, end: int) -> int:
     """Skip ``(...) external view returns (...)`` of a function type; -1 where it does not close."""
-    mark = _skip_space(text, at, end)
+    mark = skip_space(text, at, end)
     if mark == end or text[mark] != _OPEN:
         return at
-    at = _skip_balanced(text, mark, end)
+    at = skip_balanced(text, mark, end)
     while at >= 0:
-        mark = _skip_space(text, at, end)
-        stop = _skip_word(text, mark, end)
-        word = _pack(text, mark, stop)
+        mark = skip_space(text, at, end)
+        stop = skip_word(text, mark, end)
+        word = pack(text, mark, stop)
         if word == _RETURNS:
-            mark = _skip_space(text, stop, end)
+            mark = skip_space(text, stop, end)
             if mark == end or text[mark] != _OPEN:
                 return -1
-            return _skip_balanced(text, mark, end)
+            return skip_balanced(text, mark, end)
         if not (word == _EXTERNAL or word == _VIEW or word == _PURE or word == _PAYABLE):
             return at
         at = stop
@@ -315,17 +315,17 @@ def _parameter_words(text: Any, at: int, end: int) -> tuple[int, int, int]:
     indexed = 0
     named = False
     while True:
-        at = _skip_space(text, at, end)
-        if at == end or not _is_name_part(text[at]):
+        at = skip_space(text, at, end)
+        if at == end or not is_name_part(text[at]):
             return OK, at, indexed
-        stop = _skip_word(text, at, end)
-        word = _pack(text, at, stop)
+        stop = skip_word(text, at, end)
+        word = pack(text, at, stop)
         if word == _STORAGE:
             return LIBRARY_TYPE, at, indexed
         if word == _INDEXED:
             indexed += 1
         elif not (word == _MEMORY or word == _CALLDATA or word == _PAYABLE):
-            if named or not _is_name_start(text[at]):
+            if named or not is_name_start(text[at]):
                 return BAD_NAME, at, indexed
             named = True
         at = stop
@@ -338,12 +338,12 @@ def _may_follow(text: Any, at: int, end: int, keyword: int) -> bool:
     """
     if keyword != 0:
         return keyword == _FUNCTION
-    word = _pack(text, at, end)
+    word = pack(text, at, end)
     return (
         word == _EXTERNAL or word == _PUBLIC or word == _INTERNAL or word == _PRIVATE
         or word == _PURE or word == _VIEW or word == _PAYABLE or word == _CONSTANT
         or word == _VIRTUAL or word == _OVERRIDE or word == _RETURNS
-        or _is_nonpayable(text, at, end)
+        or is_nonpayable(text, at, end)
     )  # fmt: skip
 
 
@@ -354,28 +354,28 @@ def _tail(text: Any, at: int, end: int, keyword: int) -> tuple[int, int, bool]:
     # After a bare signature a word must stand apart, so that `foo()x` is not one.
     apart = keyword != 0
     while True:
-        mark = _skip_space(text, at, end)
+        mark = skip_space(text, at, end)
         if mark == end:
             return OK, mark, anonymous
         if text[mark] == _SEMICOLON:
-            mark = _skip_space(text, mark + 1, end)
+            mark = skip_space(text, mark + 1, end)
             return OK if mark == end else BAD_ENTRY, mark, anonymous
         if text[mark] == _CLOSE:
             return UNBALANCED, mark, anonymous
-        if not _is_name_start(text[mark]) or not (apart or mark > at):
+        if not is_name_start(text[mark]) or not (apart or mark > at):
             return BAD_ENTRY, mark, anonymous
-        stop = _skip_word(text, mark, end)
-        word = _pack(text, mark, stop)
-        if _is_anonymous(text, mark, stop) and keyword != _ERROR:
+        stop = skip_word(text, mark, end)
+        word = pack(text, mark, stop)
+        if is_anonymous(text, mark, stop) and keyword != _ERROR:
             anonymous = True
             at = stop
             continue
         if not _may_follow(text, mark, stop, keyword):
             return BAD_ENTRY, mark, anonymous
         at = stop
-        mark = _skip_space(text, at, end)
+        mark = skip_space(text, at, end)
         if mark < end and text[mark] == _OPEN:
-            at = _skip_balanced(text, mark, end)
+            at = skip_balanced(text, mark, end)
             if at < 0:
                 return UNBALANCED, end, anonymous
             apart = True
@@ -386,26 +386,26 @@ def _tail(text: Any, at: int, end: int, keyword: int) -> tuple[int, int, bool]:
 @register_jitable
 def _type(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int, int, bool]:
     """Read a type word, or the opening of a tuple: (reason, place, new length, whether opened)."""
-    stop = _skip_word(text, at, end)
-    word = _pack(text, at, stop)
+    stop = skip_word(text, at, end)
+    word = pack(text, at, stop)
     mark = at
     if word == _TUPLE:
-        mark = _skip_space(text, stop, end)
+        mark = skip_space(text, stop, end)
     if mark < end and text[mark] == _OPEN:
         out[length] = _OPEN
         return OK, mark + 1, length + 1, True
-    reason, length = _elementary(text, at, stop, out, length)
+    reason, length = elementary(text, at, stop, out, length)
     if reason != OK:
         if reason == UNKNOWN_TYPE and _is_library_type(text, at, end):
             reason = LIBRARY_TYPE
         return reason, at, length, False
     if word == _ADDRESS:  # `address payable[]`: the word belongs to the type, arrays may follow
-        mark = _skip_space(text, stop, end)
-        after = _skip_word(text, mark, end)
-        if _pack(text, mark, after) == _PAYABLE:
+        mark = skip_space(text, stop, end)
+        after = skip_word(text, mark, end)
+        if pack(text, mark, after) == _PAYABLE:
             stop = after
     elif word == _FUNCTION:
-        stop = _function_type_tail(text, stop, end)
+        stop = function_type_tail(text, stop, end)
         if stop < 0:
             return UNBALANCED, end, length, False
     return OK, stop, length, False
@@ -419,7 +419,7 @@ def _list(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int
     wants_type = True
     may_close = True  # directly after an opening parenthesis: the list may be empty
     while True:
-        at = _skip_space(text, at, end)
+        at = skip_space(text, at, end)
         if at == end:
             return UNBALANCED, at, length, indexed
         byte = text[at]
@@ -448,7 +448,7 @@ def _list(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int
         else:
             return BAD_ARRAY if byte == _LEFT or byte == _RIGHT else BAD_NAME, at, length, indexed
         wants_type = False
-        reason, at, length = _arrays(text, at, end, out, length)
+        reason, at, length = arrays(text, at, end, out, length)
         if reason != OK:
             return reason, at, length, indexed
         reason, at, times = _parameter_words(text, at, end)
@@ -467,30 +467,30 @@ def _declaration(
     the text, or UNKNOWN), else events where there is ``indexed`` or ``anonymous``, else ``default_kind``.
     ``place`` is where a reject was noticed, counted like ``start``.
     """
-    at = _skip_space(text, start, end)
+    at = skip_space(text, start, end)
     if at == end:
         return EMPTY, at, length, declared_kind
     if end - start > MAX_TEXT_BYTES:
         return TOO_LONG, start + MAX_TEXT_BYTES, length, declared_kind
     first = length
     name = at
-    stop = _skip_word(text, at, end)
+    stop = skip_word(text, at, end)
     keyword = 0
-    mark = _skip_space(text, stop, end)
-    if mark > stop and mark < end and _is_name_start(text[mark]):
-        keyword = _pack(text, at, stop)
+    mark = skip_space(text, stop, end)
+    if mark > stop and mark < end and is_name_start(text[mark]):
+        keyword = pack(text, at, stop)
         if not (keyword == _FUNCTION or keyword == _EVENT or keyword == _ERROR):
             return BAD_NAME, mark, length, declared_kind
         name = mark
-        stop = _skip_word(text, name, end)
-        mark = _skip_space(text, stop, end)
+        stop = skip_word(text, name, end)
+        mark = skip_space(text, stop, end)
     if keyword == _EVENT:
         collection = EVENTS
     elif keyword != 0:
         collection = FUNCTIONS
     else:
         collection = declared_kind
-    if name == stop or not _is_name_start(text[name]):
+    if name == stop or not is_name_start(text[name]):
         return BAD_NAME, name, length, collection
     if mark == end or text[mark] != _OPEN:
         if mark == end:
@@ -508,7 +508,7 @@ def _declaration(
         return reason, at, first, collection
     if collection == UNKNOWN:
         collection = EVENTS if indexed > 0 or anonymous else default_kind
-    word = _pack(text, name, stop)
+    word = pack(text, name, stop)
     if word == (_EVENT if collection == EVENTS else _FUNCTION):
         return BAD_NAME, name, first, collection
     if collection == EVENTS and indexed > (4 if anonymous else 3):
@@ -543,7 +543,7 @@ def _canonical_automaton() -> Array:
         return state
 
     digits = range(_ZERO, _NINE + 1)
-    starts = [byte for byte in range(128) if _is_name_start(byte)]
+    starts = [byte for byte in range(128) if is_name_start(byte)]
     rows[_BEGIN] = dict.fromkeys(starts, _NAME)
     rows[_NAME] = dict.fromkeys([*starts, *digits], _NAME) | {_OPEN: _AFTER_OPEN}
     for word in ("function", "event"):
@@ -592,7 +592,7 @@ def _is_canonical(data: Array, start: Any, end: Any) -> bool:
 @kernel(nogil=True)
 def declarations(
     data: Array, starts: Array, ends: Array, declared_kinds: Array, default_kind: int,
-    out: Array, offsets: Array, reasons: Array, columns: Array, collections: Array,
+    out: Array, offsets: Array, reasons: Array, columns: Array, collections: Array, as_written: Array,
 ) -> None:  # fmt: skip
     length = 0
     offsets[0] = 0
@@ -606,6 +606,7 @@ def declarations(
             length += end - start
             reasons[row] = OK
             columns[row] = 0
+            as_written[row] = True
             collections[row] = default_kind if declared_kinds[row] == UNKNOWN else declared_kinds[row]
         else:
             reason, place, length, collection = _declaration(
@@ -613,6 +614,7 @@ def declarations(
             )
             reasons[row] = reason
             columns[row] = place - start + 1 if reason != OK else 0
+            as_written[row] = False
             collections[row] = collection
         offsets[row + 1] = length
 
@@ -624,7 +626,8 @@ class Normalised:
     Row ``i`` has the canonical text ``data[offsets[i]:offsets[i + 1]]`` (empty for a reject), the
     reason ``reasons[i]`` (an index into REASONS, 0 for none), the column where a reject was noticed
     (from 1, in bytes of the text as read) and its collection (FUNCTIONS or EVENTS; UNKNOWN for a reject
-    whose input states none).
+    whose input states none). ``as_written`` is set if the text was read as canonical; the text of another row may be
+    canonical too (of fixed-point types).
     """
 
     data: Array  # uint8
@@ -632,6 +635,7 @@ class Normalised:
     reasons: Array  # uint8
     columns: Array  # int32
     collections: Array  # uint8
+    as_written: Array  # bool
 
 
 def normalise_rows(
@@ -647,11 +651,11 @@ def normalise_rows(
     room = 2 * int((ends.astype(np.int64) - starts).clip(max=MAX_TEXT_BYTES).sum()) + 16
     result = Normalised(
         np.empty(room, np.uint8), np.empty(rows + 1, np.int32), np.empty(rows, np.uint8),
-        np.empty(rows, np.int32), np.empty(rows, np.uint8),
+        np.empty(rows, np.int32), np.empty(rows, np.uint8), np.empty(rows, np.bool_),
     )  # fmt: skip
     declarations(
         as_readonly(data), as_readonly(starts), as_readonly(ends), as_readonly(declared_kinds), default_kind,
-        result.data, result.offsets, result.reasons, result.columns, result.collections,
+        result.data, result.offsets, result.reasons, result.columns, result.collections, result.as_written,
     )  # fmt: skip
     return result
 

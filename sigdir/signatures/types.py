@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sigdir.signatures.errors import SigdirError
 
@@ -65,6 +66,17 @@ def split_types(text: str) -> list[str]:
     if depth:
         raise BadTypeList("a parenthesis that is not closed", text, len(text))
     return [*found, text[start:]]
+
+
+@lru_cache(maxsize=4096)
+def one_type(kind: str) -> str:
+    """The type as written; raises ValueError where it is empty, several types or not balanced.
+
+    The grammar decides whether it is a type. Cached, because a whole dump has a few thousand types.
+    """
+    if split_types(kind) != [kind] or not kind:
+        raise ValueError("not one type")
+    return kind
 
 
 _TOKENS = re.compile(r"[(),]|[A-Za-z0-9_$]+|\[\d*\]|.", re.DOTALL)

@@ -31,6 +31,7 @@ from sigdir.pipeline.source import BLOCK_BYTES
 from sigdir.signatures.candidates import Candidates, Entry, ReadTask
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENT_SIGNATURES, FUNCTIONS, SIGNATURES, UNKNOWN
+from sigdir.signatures.evidence import LISTED
 from sigdir.signatures.grammar import REASONS
 from tests.conftest import import_files
 from tests.pipeline.support import COMPRESSORS, keccak256, parquet_bytes
@@ -1337,6 +1338,7 @@ def unpacked(batch: Candidates) -> Iterator[Entry]:
             int(batch.declared_kinds[at]) if batch.declared_kinds is not None else UNKNOWN,
             batch.declared_hashes[at, :width].tobytes() if batch.declared_hashes is not None else b"",
             int(batch.reject_reasons[at]) if batch.reject_reasons is not None else 0,
+            batch.sightings.values[batch.sightings.of_row[at]] if batch.sightings is not None else LISTED,
         )
 
 
@@ -1367,7 +1369,7 @@ def _objects(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, A
 
 
 _PARAMETERS = _objects(
-    name=mostly(["a", ""], None, MISSING, 7),
+    name=mostly(["a", "", "_param1", "to"], None, MISSING, 7, "indexed", "a b", "n" * 200),
     type=mostly(_TYPES, *_BAD_TYPES, MISSING),
     indexed=mostly([MISSING, MISSING, True, False], None),
     components=mostly([MISSING], [], [{"type": "bool"}], [{"type": "bool", "indexed": True}, {"type": "byte"}], None),
@@ -1380,7 +1382,15 @@ _ENTRIES = _objects(
     type=mostly(["function", "function", "event", "error", MISSING], "constructor", "fallback", "widget", "", None),
     inputs=_INPUTS,
     anonymous=mostly([MISSING, MISSING, False, True], None),
-    outputs=mostly([[], MISSING], *_REMAINDERS),
+    outputs=mostly(
+        [[], MISSING, [{"name": "ok", "type": "bool"}, {"type": "byte"}]],
+        *_REMAINDERS,
+        [{"name": "o", "type": "tuple", "components": [{"name": "a", "type": "uint"}]}],
+        [{"type": "uint7"}],
+    ),
+    stateMutability=mostly(["view", "nonpayable", "payable", MISSING], "odd", None),
+    constant=mostly([True, False, MISSING], None),
+    payable=mostly([True, False, MISSING], None),
 )
 _DUMP_LINES = _objects(
     selector=mostly(_SELECTORS, *_BAD_SELECTORS),

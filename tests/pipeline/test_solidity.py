@@ -20,6 +20,7 @@ from sigdir.signatures.abi import abi_entries
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, FUNCTIONS, SIGNATURES
+from sigdir.signatures.evidence import LISTED, Contract
 from sigdir.signatures.grammar import REASONS
 from tests.pipeline.support import CORPORA, write_files
 
@@ -286,9 +287,51 @@ def test_wire_cases(source: str, functions: list[str], events: list[str]) -> Non
 def test_lines_and_collections() -> None:
     """An entry has the line of its keyword, from 1, and says its collection."""
     source = b"\xef\xbb\xbf// \xc3\xa9\r\ncontract C {\r\n  /// text\r\n  function\r\n f() {}\r\n event E();\n\n error X();\n}"
-    assert list(declarations(source)) == [
+    assert [entry._replace(sighting=LISTED) for entry in declarations(source)] == [
         Entry(b"f()", 4, FUNCTIONS), Entry(b"E()", 6, EVENTS), Entry(b"X()", 8, FUNCTIONS)
     ]  # fmt: skip
+
+
+NAMED = """
+struct Point { uint x; Side[2] sides; mapping(uint => uint) m; Line line; }
+struct Line { address from; bytes data; }
+enum Side { A }
+library L { function lib(uint a) external pure {} function s(Line memory l) public {} }
+contract C {
+  mapping(address owner => mapping(uint => Point) point) public points;
+  Line[] public lines;
+  uint public constant X = 1;
+  function f(Line[] calldata lines, Side) external view override returns (bool ok, Line memory) {}
+  function old(uint indexed) constant payable returns (Unknown) {}
+  event E(address indexed from, Line line) anonymous;
+  error Low(uint code);
+}
+event Free(uint a);
+"""
+
+
+def test_what_a_source_says_about_a_text() -> None:
+    """A declaration has the names of parameters and of structs' members, and what a function or a getter returns."""
+    found = [(entry.sighting.declaration, entry.sighting.contract) for entry in declarations(NAMED.encode(), "C.sol")]
+    library, contract = Contract.at("C.sol", "L"), Contract.at("C.sol", "C")
+    assert found == [
+        ("function lib(uint256 a) pure", library),
+        ("", None),
+        (
+            "function points(address owner, uint256) view returns (uint256 x, (address from, bytes data) line)",
+            contract,
+        ),
+        ("function lines(uint256) view returns (address from, bytes data)", contract),
+        ("function X() view returns (uint256)", contract),
+        (
+            "function f((address from, bytes data)[] lines, uint8) view returns (bool ok, (address from, bytes data))",
+            contract,
+        ),
+        ("function old(uint256) payable", contract),
+        ("event E(address indexed from, (address from, bytes data) line) anonymous", contract),
+        ("error Low(uint256 code)", contract),
+        ("event Free(uint256 a)", None),
+    ]
 
 
 def test_comments_and_strings_declare_nothing() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tree_sitter import Node
@@ -21,18 +21,24 @@ from sigdir.pipeline.formats.solidity.syntax import (
 from sigdir.pipeline.formats.solidity.types import TypeResolver
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
+from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK
+from sigdir.signatures.spelling import spelled
+
+_COLLECTIONS = {Kind.UNKNOWN: UNKNOWN, Kind.FUNCTION: FUNCTIONS, Kind.ERROR: FUNCTIONS, Kind.EVENT: EVENTS}
 
 
 class Declaration(NamedTuple):
     """A declaration with its types as written, or a statement that the parser cannot place."""
 
-    kind: int
-    """FUNCTIONS or EVENTS."""
+    kind: Kind
     name: str
     """Its name. For a statement that the parser cannot place: its text."""
     parameters: list[Parameter]
     tail: str = ""
+    """` anonymous`, or the mutability of a function, with a space before."""
+    returns: Sequence[Parameter] = ()
+    is_getter: bool = False
     by_name: bool = False
     """Whether structs, enums and contracts keep their names, as in the functions of a library."""
     contract: str = ""
@@ -58,7 +64,7 @@ def parsed(code: bytes, path: str = "") -> ParsedSource:
     declared = []
     for member in SourceTree(code).members():
         if isinstance(member, Unplaced):
-            declared.append(Declaration(UNKNOWN, member.text, [], line=member.line, reason=member.reason))
+            declared.append(Declaration(Kind.UNKNOWN, member.text, [], line=member.line, reason=member.reason))
             continue
         imports += imports_of(member)
         definition = definition_of(member, path)
@@ -70,26 +76,46 @@ def parsed(code: bytes, path: str = "") -> ParsedSource:
     return ParsedSource(Unit(definitions, imports), declared, len(code))
 
 
-def declarations(code: bytes) -> Iterator[Entry]:
-    """The functions, getters, events and errors of a source that stands alone, in its order.
+def declarations(code: bytes, shown: str = "") -> Iterator[Entry]:
+    """The functions, getters, events and errors of a source that stands alone, in its order. ``shown`` is the path by
+    which its contracts are known; without one they are not.
 
     Its imports are unknown. What the parser cannot place is an entry with a reject reason.
     """
     source = parsed(code)
-    return entries(source, linked({"": source.unit}).units, "")
+    return entries(source, linked({"": source.unit}).units, "", shown)
 
 
-def entries(source: ParsedSource, files: Mapping[str, Unit], path: str) -> Iterator[Entry]:
-    """The candidates of a parsed source. ``files`` has all sources by path, with their imports resolved."""
-    types = TypeResolver(files, path, budget=(1 << 20) + 8 * source.size)
+def entries(source: ParsedSource, files: Mapping[str, Unit], path: str, shown: str = "") -> Iterator[Entry]:
+    """The candidates of a parsed source. ``files`` has all sources by path, with their imports resolved; ``shown`` is the
+    path by which its contracts are known.
+    """
+    budget = (1 << 20) + 8 * source.size
+    types, named = TypeResolver(files, path, budget), TypeResolver(files, path, budget, with_names=True)
     for declaration in source.declared:
         if declaration.reason != OK:
-            text, reason = declaration.name, declaration.reason
+            text, reason, sighting = declaration.name, declaration.reason, LISTED
         else:
             resolved = types.parameter_list(declaration.parameters, declaration.contract, declaration.by_name)
-            text, reason = f"{declaration.name}({resolved.text}){declaration.tail}", resolved.reason
+            anonymous = declaration.tail if declaration.kind is Kind.EVENT else ""
+            text, reason = f"{declaration.name}({resolved.text}){anonymous}", resolved.reason
+            sighting = _sighting(declaration, named, shown) if reason == OK else LISTED
         # One byte over the limit is enough for the grammar to reject it as too long.
-        yield Entry(text.encode(*ENCODING)[: MAX_TEXT_BYTES + 1], declaration.line, declaration.kind, b"", reason)
+        raw = text.encode(*ENCODING)[: MAX_TEXT_BYTES + 1]
+        yield Entry(raw, declaration.line, _COLLECTIONS[declaration.kind], b"", reason, sighting)
+
+
+def _sighting(declaration: Declaration, types: TypeResolver, path: str) -> Sighting:
+    """What the source says: the declaration in words, with the names of parameters and of structs' members."""
+    scope = declaration.contract
+    parameters = types.parameter_list(declaration.parameters, scope, by_name=False).text
+    text = f"{declaration.kind.name.lower()} {declaration.name}({parameters}){declaration.tail}"
+    if declaration.is_getter:
+        text += f" returns ({types.value_of_getter(declaration.returns[0], scope)})"
+    elif declaration.returns:
+        text += f" returns ({types.parameter_list(declaration.returns, scope, by_name=False).text})"
+    contract = Contract.at(path, scope) if scope and path else None
+    return Sighting(declaration.kind, Witness.DECLARED, spelled(text, declaration.kind).declaration, contract)
 
 
 def _declaration(member: Member) -> Declaration | None:
@@ -113,7 +139,10 @@ def _function(tree: SourceTree, node: Node, scope: Scope) -> Declaration | None:
         return None
     if not scope.contract and head.words.isdisjoint(["public", "external"]):
         return None
-    return Declaration(FUNCTIONS, head.name, tree.parameters(head), by_name=scope.is_library or not scope.contract)
+    return Declaration(
+        Kind.FUNCTION, head.name, tree.parameters(head.parameters), f" {head.mutability}", tree.parameters(head.returns),
+        by_name=scope.is_library or not scope.contract,
+    )  # fmt: skip
 
 
 def _getter(tree: SourceTree, node: Node, scope: Scope) -> Declaration | None:
@@ -126,19 +155,21 @@ def _getter(tree: SourceTree, node: Node, scope: Scope) -> Declaration | None:
     swallowed = [tree.text(child) for child in kind.children if child.type == "visibility"]
     if "public" not in head.words.union(swallowed):
         return None
-    return Declaration(FUNCTIONS, head.name, tree.keys(kind))
+    keys, value = tree.getter(kind)
+    return Declaration(Kind.FUNCTION, head.name, keys, " view", [value], is_getter=True)
 
 
 def _event(tree: SourceTree, node: Node, scope: Scope) -> Declaration | None:
     head = tree.head(node)
     if head is None:
         return None
-    return Declaration(EVENTS, head.name, tree.parameters(head), " anonymous" if "anonymous" in head.words else "")
+    tail = " anonymous" if "anonymous" in head.words else ""
+    return Declaration(Kind.EVENT, head.name, tree.parameters(head.parameters), tail)
 
 
 def _error(tree: SourceTree, node: Node, scope: Scope) -> Declaration | None:
     head = tree.head(node)
-    return Declaration(FUNCTIONS, head.name, tree.parameters(head)) if head else None
+    return Declaration(Kind.ERROR, head.name, tree.parameters(head.parameters)) if head else None
 
 
 _DECLARE: dict[str, Callable[[SourceTree, Node, Scope], Declaration | None]] = {

@@ -26,6 +26,7 @@ class Definition:
     """The type of a constant."""
     members: tuple[WrittenType, ...] = ()
     """The types of a struct's members."""
+    member_names: tuple[str, ...] = ()
     bases: tuple[str, ...] = ()
     """The contracts that a contract inherits from, as written."""
     file: str = ""
@@ -120,8 +121,10 @@ def _struct(tree: SourceTree, node: Node, scope: str) -> Definition | None:
     if body is None or node.has_error:
         return None
     members = [child for child in body.children if child.type == "struct_member"]
-    types = tuple(tree.written(kind) for member in members if (kind := member.child_by_field_name("type")))
-    return Definition(scope, tree.name(node), "struct", members=types)
+    typed = [(member, kind) for member in members if (kind := member.child_by_field_name("type"))]
+    types = tuple(tree.written(kind) for _, kind in typed)
+    names = tuple(tree.name(member) for member, _ in typed)
+    return Definition(scope, tree.name(node), "struct", members=types, member_names=names)
 
 
 def _constant(tree: SourceTree, node: Node, scope: str) -> Definition | None:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.contracts import path_below
 from sigdir.pipeline.formats.solidity.declarations import Declaration, ParsedSource, entries, parsed
 from sigdir.pipeline.formats.solidity.definitions import Import, Unit
 from sigdir.pipeline.formats.solidity.imports import linked
@@ -22,7 +23,7 @@ from sigdir.pipeline.formats.solidity.syntax import ENCODING
 from sigdir.pipeline.formats.solidity.tokens import MAX_TOKENS, has_too_many_tokens
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
-from sigdir.signatures.collections import UNKNOWN
+from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import IMPORT_NOT_FOUND, MAX_TEXT_BYTES, SYNTAX
 
 
@@ -91,11 +92,13 @@ class Project(AbstractContextManager["Project"]):
         try:
             lines = remapping_lines(name, content.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
-            rejects.append(Declaration(UNKNOWN, f"{name} is not TOML", [], line=1, reason=SYNTAX))
+            rejects.append(Declaration(Kind.UNKNOWN, f"{name} is not TOML", [], line=1, reason=SYNTAX))
             lines = []
         found = [(number, line, parse_remapping(line)) for number, line in lines]
         rejects += [
-            Declaration(UNKNOWN, line, [], line=number, reason=SYNTAX) for number, line, parsed in found if not parsed
+            Declaration(Kind.UNKNOWN, line, [], line=number, reason=SYNTAX)
+            for number, line, parsed in found
+            if not parsed
         ]
         self._remappings.setdefault(folder, {})[name] = [parsed for _, _, parsed in found if parsed]
         self._write(source.number, path, ParsedSource(Unit({}, []), rejects, 0))
@@ -105,7 +108,9 @@ class Project(AbstractContextManager["Project"]):
         files = linked(self._units, self._by_folder(), self._roots, self._document)
         self._parsed.seek(0)
         for number, path, size in self._waiting:
-            yield partial(_read, self._parsed.read(size), number, files.units, path, files.missing.get(path, []))
+            written, missing = self._parsed.read(size), files.missing.get(path, [])
+            shown = path_below(path, self._roots, self._document)
+            yield partial(_read, written, number, files.units, path, missing, shown)
 
     def _by_folder(self) -> dict[str, Remappings]:
         found: dict[str, Remappings] = {}
@@ -117,10 +122,10 @@ class Project(AbstractContextManager["Project"]):
 
 
 def _read(
-    written: bytes, number: int, files: Mapping[str, Unit], path: str, missing: Sequence[Import]
+    written: bytes, number: int, files: Mapping[str, Unit], path: str, missing: Sequence[Import], shown: str
 ) -> Iterator[Candidates]:
     source = pickle.loads(written)  # noqa: S301 - written by this project to its own temporary file
-    return pack(chain(map(_not_found, missing), entries(source, files, path)), number)
+    return pack(chain(map(_not_found, missing), entries(source, files, path, shown)), number)
 
 
 def _not_found(imported: Import) -> Entry:

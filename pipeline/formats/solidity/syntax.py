@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from operator import itemgetter
 from typing import NamedTuple
@@ -27,6 +27,7 @@ _CAPSULE_NAME = b"tree_sitter.Language"  # a global, because a capsule does not 
 _KEYWORDS = frozenset(["contract", "interface", "library"])
 _CONTAINERS = frozenset(["source_file", "contract_body", "ERROR", *(f"{word}_declaration" for word in _KEYWORDS)])
 _PARAMETERS = frozenset(["parameter", "event_parameter", "error_parameter"])
+_MUTABILITIES = frozenset(["view", "pure", "payable", "constant"])
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _MEMBERS = frozenset(
     [
@@ -71,6 +72,7 @@ class Parameter(NamedTuple):
     written: WrittenType
     suffix: str = ""
     """` indexed`, ` storage` or empty."""
+    name: str = ""
 
 
 class Head(NamedTuple):
@@ -80,6 +82,9 @@ class Head(NamedTuple):
     parameters: list[Node]
     words: set[str]
     """Its visibility, and the kinds of its other nodes."""
+    mutability: str = ""
+    """As written; `constant` is the old word for `view`."""
+    returns: tuple[Node, ...] = ()
 
 
 class Member(NamedTuple):
@@ -221,7 +226,8 @@ class SourceTree:
 
     def head(self, node: Node) -> Head | None:
         """None if it does not parse."""
-        name, parameters, words = "", [], set()
+        name, parameters, words, mutability = "", [], set(), ""
+        returns: tuple[Node, ...] = ()
         has_error = node.has_error
         for child in node.children:
             kind = child.type
@@ -235,22 +241,28 @@ class SourceTree:
                 name = self.text(child)
             elif kind in _PARAMETERS:
                 parameters.append(child)
+            elif kind == "return_type_definition":
+                returns = tuple(inner for inner in child.children if inner.type in _PARAMETERS)
             else:
                 words.add(self.text(child) if kind == "visibility" else kind)
-        return Head(name, parameters, words) if name else None
+                if kind in ("state_mutability", "modifier_invocation") and self.text(child) in _MUTABILITIES:
+                    mutability = self.text(child)
+        return Head(name, parameters, words, mutability, returns) if name else None
 
-    def parameters(self, head: Head) -> list[Parameter]:
-        return [self._parameter(node) for node in head.parameters]
+    def parameters(self, nodes: Iterable[Node]) -> list[Parameter]:
+        return [self._parameter(node) for node in nodes]
 
     def _parameter(self, node: Node) -> Parameter:
-        written, suffix = WrittenType(""), ""
+        written, suffix, name = WrittenType(""), "", ""
         for child in node.children:
             kind = child.type
             if kind == "type_name":
                 written = self.written(child)
             elif kind in ("indexed", "storage"):
                 suffix = f" {kind}"
-        return Parameter(written, suffix)
+            elif kind == "identifier":
+                name = self.text(child)
+        return Parameter(written, suffix, name)
 
     def written(self, node: Node) -> WrittenType:
         """A type. Cached by its text, because a source uses few different types."""
@@ -274,18 +286,22 @@ class SourceTree:
         text = self.squeezed(node)
         return "address" if text == "addresspayable" else text
 
-    def keys(self, node: Node) -> list[Parameter]:
-        """The parameters of the getter of a variable of this type: mapping keys and array indices."""
+    def getter(self, node: Node) -> tuple[list[Parameter], Parameter]:
+        """The getter of a variable of this type: its parameters, mapping keys and array indices, and its value."""
         keys: list[Parameter] = []
+        name = ""
         while True:
-            key, inner = WrittenType("uint256"), array_element(node)
+            key, inner = Parameter(WrittenType("uint256")), array_element(node)
             if inner is None:
                 mapped = node.child_by_field_name("key_type")
                 inner = node.child_by_field_name("value_type")
                 if mapped is None or inner is None:
-                    return keys
-                key = WrittenType(self._base(mapped))
-            keys.append(Parameter(key))
+                    return keys, Parameter(self.written(node), "", name)
+                key = Parameter(
+                    WrittenType(self._base(mapped)), "", self.text(node.child_by_field_name("key_identifier"))
+                )
+                name = self.text(node.child_by_field_name("value_identifier"))
+            keys.append(key)
             node = inner
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -49,10 +49,12 @@ class TypeResolver:
     can name them. OpenZeppelin's sources spend at most 0.2 per byte.
     """
 
-    def __init__(self, files: Mapping[str, Unit], path: str, budget: int) -> None:
+    def __init__(self, files: Mapping[str, Unit], path: str, budget: int, with_names: bool = False) -> None:
+        """``with_names`` keeps the names of parameters and of structs' members behind their types."""
         self._files = files
         self._path = path
         self._budget = budget
+        self._with_names = with_names
         self._found: dict[tuple[str, str, str], Definition | None] = {}
         self._global: dict[tuple[str, str], Definition | None] = {}
         self._lineages: dict[tuple[str, str], list[tuple[str, str]]] = {}
@@ -61,11 +63,34 @@ class TypeResolver:
 
     def parameter_list(self, parameters: Sequence[Parameter], scope: str, by_name: bool) -> Resolved:
         """The resolved parameters of a declaration. ``by_name`` keeps names of structs, enums and contracts."""
-        text = ",".join([self._text(p.written, scope, by_name) + p.suffix for p in parameters])
+        text = ",".join([self._text(p.written, scope, by_name) + p.suffix + self._named(p.name) for p in parameters])
         if by_name and scope and any(self._is_library_type(p, scope) for p in parameters):
             return Resolved(text, LIBRARY_TYPE)
         # The grammar takes `A.B` for a type of a library. Here it is a name that no given source explains.
         return Resolved(text, UNKNOWN_TYPE if not by_name and _DOT_IN_TYPE.search(text) else OK)
+
+    def value_of_getter(self, value: Parameter, scope: str) -> str:
+        """What a getter returns, as a list. Of a struct these are its members without arrays and mappings."""
+        definition = self._find(value.written.base, self._path, scope) if not value.written.lengths else None
+        if definition is None or definition.kind != "struct" or self._budget < 0:
+            return self.parameter_list([value], scope, by_name=False).text
+        members = zip(definition.members, definition.member_names, strict=True)
+        return ",".join(
+            [
+                self._member_text(member, definition) + self._named(name)
+                for member, name in members
+                if not member.lengths and not member.base.startswith("mapping(")
+            ]
+        )
+
+    def _member_text(self, member: WrittenType, struct: Definition) -> str:
+        inner = self._find(member.base, struct.file, struct.scope)
+        if inner is None or inner.kind != "struct":
+            return _plain(inner, member.base)
+        return self._tuple_of(inner)
+
+    def _named(self, name: str) -> str:
+        return f" {name}" if self._with_names and name else ""
 
     def _is_library_type(self, parameter: Parameter, scope: str) -> bool:
         """Whether only functions of libraries have such parameters."""
@@ -80,15 +105,18 @@ class TypeResolver:
         if by_name and definition is not None and definition.kind in _NAMED_IN_LIBRARIES:
             text = qualified(definition.scope, definition.name)
         elif definition is not None and definition.kind == "struct":
-            key = _key(definition)
-            if key not in self._tuples:
-                self._tuples[key] = self._tuple(definition)
-            text = self._tuples[key]
+            text = self._tuple_of(definition)
         else:
             text = _plain(definition, written.base)
         text += self._lengths(written, self._path, scope)
         self._budget -= len(text)
         return text
+
+    def _tuple_of(self, struct: Definition) -> str:
+        key = _key(struct)
+        if key not in self._tuples:
+            self._tuples[key] = self._tuple(struct)
+        return self._tuples[key]
 
     def _tuple(self, struct: Definition) -> str:
         """A struct as a tuple, with its nested structs, cut when it is longer than a text may be.
@@ -96,11 +124,11 @@ class TypeResolver:
         A struct inside itself stays a name.
         """
         parts, size = ["("], 0
-        open_structs = [(struct, iter(struct.members), ")")]
+        open_structs = [(struct, _members(struct), ")")]
         inside = {_key(struct)}
         while open_structs and size <= MAX_TEXT_BYTES:
             outer, members, closing = open_structs[-1]
-            member = next(members, None)
+            member, name = next(members, (None, ""))
             if member is None:
                 open_structs.pop()
                 inside.remove(_key(outer))
@@ -111,11 +139,11 @@ class TypeResolver:
             lengths = self._lengths(member, outer.file, outer.scope)
             inner = self._find(member.base, outer.file, outer.scope)
             if inner is not None and inner.kind == "struct" and _key(inner) not in inside:
-                open_structs.append((inner, iter(inner.members), ")" + lengths))
+                open_structs.append((inner, _members(inner), ")" + lengths + self._named(name)))
                 inside.add(_key(inner))
                 parts.append("(")
             else:
-                parts.append(_plain(inner, member.base) + lengths)
+                parts.append(_plain(inner, member.base) + lengths + self._named(name))
             size += len(parts[-1])
         self._budget -= _STEP * len(parts)
         return "".join(parts)
@@ -224,6 +252,11 @@ class TypeResolver:
 
     def _get(self, file: str, scope: str, name: str) -> Definition | None:
         return self._files[file].definitions.get((scope, name))
+
+
+def _members(struct: Definition) -> Iterator[tuple[WrittenType, str]]:
+    """The types and the names of a struct's members."""
+    return zip(struct.members, struct.member_names, strict=True)
 
 
 def _key(definition: Definition) -> tuple[str, str, str]:

@@ -19,14 +19,17 @@ Source: the Vyper documentation, "Types", "Scoping and Declarations" (Public Var
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import chain, repeat
 from types import TracebackType
 
 from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.contracts import path_below
 from sigdir.pipeline.formats.vyper.modules import Modules
 from sigdir.pipeline.formats.vyper.source_unit import Declaration, Export, NotUnderstood, SourceUnit, source_unit
 from sigdir.pipeline.formats.vyper.statements import MAX_BYTES
@@ -34,7 +37,9 @@ from sigdir.pipeline.formats.vyper.types import TypeResolver
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY, MAX_TEXT_BYTES
+from sigdir.signatures.spelling import spelled
 
 _ENDING = re.compile(r"\.vyi?(\.(gz|xz|zst|bz2))?\Z", re.IGNORECASE)
 
@@ -51,16 +56,18 @@ def read(source: Source) -> Iterator[ReadTask]:
         yield from project.read()
 
 
-def document_project(_path: str, _remappings: Iterable[str]) -> Project:
-    """The project of the sources in one JSON document."""
-    return Project()
+def document_project(path: str, _remappings: Iterable[str]) -> Project:
+    """The project of the sources in the JSON document at ``path``."""
+    return Project(document=path)
 
 
 class Project(AbstractContextManager["Project"]):
     """The Vyper sources of one import. Takes all, then yields the candidates of each."""
 
-    def __init__(self, roots: Sequence[str] = ()) -> None:
-        """``roots``, the paths that the import was given, decide nothing: see ``modules.py``."""
+    def __init__(self, roots: Sequence[str] = (), document: str | None = None) -> None:
+        """``roots``, the paths that the import was given, decide no import: see ``modules.py``."""
+        self._roots = [os.path.abspath(root) for root in roots]
+        self._document = os.path.abspath(document) if document is not None else None
         self._units: dict[str, SourceUnit] = {}
         self._waiting: list[tuple[int, str, int]] = []  # number, path, size
 
@@ -82,30 +89,54 @@ class Project(AbstractContextManager["Project"]):
         """The candidates of all sources, in the order of ``add``."""
         modules = Modules(self._units)
         for number, path, size in self._waiting:
-            yield partial(_read_unit, modules, number, path, size)
+            shown = path_below(path, self._roots, self._document)
+            yield partial(_read_unit, modules, number, path, size, shown)
 
 
-def _read_unit(modules: Modules, number: int, path: str, size: int) -> Iterator[Candidates]:
-    return pack(entries(modules, path, (1 << 20) + 8 * size), number)
+def _read_unit(modules: Modules, number: int, path: str, size: int, shown: str) -> Iterator[Candidates]:
+    return pack(entries(modules, path, (1 << 20) + 8 * size, shown), number)
 
 
-def entries(modules: Modules, path: str, budget: int) -> Iterator[Entry]:
-    """The candidates of one source, in its order."""
-    types = TypeResolver(modules, path, budget)
+def entries(modules: Modules, path: str, budget: int, shown: str) -> Iterator[Entry]:
+    """The candidates of one source, in its order; ``shown`` is the path by which its contracts are known."""
+    types, named = TypeResolver(modules, path, budget), TypeResolver(modules, path, budget, with_names=True)
+    own_name = os.path.splitext(os.path.basename(shown))[0]
     for item in modules.unit(path).declared:
         if isinstance(item, Declaration):
-            yield from _texts(item, types)
+            yield from _texts(item, types, named, Contract.at(shown, item.interface or own_name))
         elif isinstance(item, NotUnderstood):
             yield _rejected(item.text, item.line)
         else:
             yield from _missing_modules(item, modules, path)
 
 
-def _texts(item: Declaration, types: TypeResolver) -> Iterator[Entry]:
+def _texts(item: Declaration, types: TypeResolver, named: TypeResolver, contract: Contract) -> Iterator[Entry]:
     """A declaration's text; one more for each default argument that a call may leave out."""
-    written = types.keys(item.getter_of) if item.getter_of is not None else [types.text(one) for one in item.types]
+    written, parameters, tail = _parameters(item, types), _parameters(item, named, item.names), _tail(item, named)
+    kind = Kind.EVENT if item.kind == EVENTS else Kind.FUNCTION
     for count in range(len(written) - item.defaults, len(written) + 1):
-        yield _entry(f"{item.name}({','.join(written[:count])})", item.line, item.kind)
+        declaration = spelled(
+            f"{kind.name.lower()} {item.name}({','.join(parameters[:count])}){tail}", kind
+        ).declaration
+        sighting = Sighting(kind, Witness.DECLARED, declaration, contract)
+        yield _entry(f"{item.name}({','.join(written[:count])})", item.line, item.kind, sighting)
+
+
+def _parameters(item: Declaration, types: TypeResolver, names: Iterable[str] = ()) -> list[str]:
+    if item.getter_of is not None:
+        return types.getter(item.getter_of)[0]
+    return [
+        f"{types.text(one)} {name}".rstrip() for one, name in zip(item.types, chain(names, repeat("")), strict=False)
+    ]
+
+
+def _tail(item: Declaration, types: TypeResolver) -> str:
+    """The mutability and what is returned: several values are a tuple of types, a struct is one value."""
+    returns = item.returns if item.getter_of is None else types.getter(item.getter_of)[1]
+    if returns is None:
+        return f" {item.mutability}"
+    values = returns.elts if isinstance(returns, ast.Tuple) else [returns]
+    return f" {item.mutability} returns ({','.join(map(types.text, values))})"
 
 
 def _missing_modules(item: Export, modules: Modules, path: str) -> Iterator[Entry]:
@@ -114,9 +145,9 @@ def _missing_modules(item: Export, modules: Modules, path: str) -> Iterator[Entr
             yield _rejected(f"exports {name}", item.line)
 
 
-def _entry(text: str, line: int, kind: int) -> Entry:
+def _entry(text: str, line: int, kind: int, sighting: Sighting) -> Entry:
     assert kind in (FUNCTIONS, EVENTS)
-    return Entry(text.encode("utf-8", "surrogateescape")[: MAX_TEXT_BYTES + 1], line, kind)
+    return Entry(text.encode("utf-8", "surrogateescape")[: MAX_TEXT_BYTES + 1], line, kind, sighting=sighting)
 
 
 def _rejected(text: str, line: int) -> Entry:

@@ -18,6 +18,7 @@ _BLOCKS = {
 }  # fmt: skip
 _VISIBLE = frozenset(["external", "public"])
 _HIDDEN = frozenset(["internal", "private", "deploy"])
+_MUTABILITIES = ("view", "pure", "payable", "constant")
 _WITHOUT_SIGNATURE = frozenset(["__init__", "__default__"])
 _IGNORED = frozenset(["implements", "uses", "initializes", "units", "pragma"])
 _SHOWN_CHARACTERS = 200
@@ -31,10 +32,16 @@ class Declaration(NamedTuple):
     """FUNCTIONS or EVENTS."""
     name: str
     types: list[ast.expr]
+    names: list[str]
+    """Of the parameters."""
     defaults: int = 0
     """The last parameters that may be left out."""
     getter_of: ast.expr | None = None
     """The type of a public variable, whose keys are the parameters."""
+    mutability: str = ""
+    returns: ast.expr | None = None
+    interface: str = ""
+    """The interface that it stands in; empty for the contract itself."""
 
 
 class NotUnderstood(NamedTuple):
@@ -58,7 +65,8 @@ class SourceUnit:
     minor_version: int = _NEWEST
     """The 3 of Vyper 0.3.10, by its pragma."""
     declared: list[Declaration | NotUnderstood | Export] = field(default_factory=list)
-    structs: dict[str, list[ast.expr]] = field(default_factory=dict)
+    structs: dict[str, list[tuple[ast.expr, str]]] = field(default_factory=dict)
+    """The types and names of members."""
     constants: dict[str, ast.expr] = field(default_factory=dict)
     plain: dict[str, str] = field(default_factory=dict)
     """Interfaces and flags with their types in the ABI."""
@@ -130,7 +138,7 @@ class _Reader:
             unit.plain.setdefault(name, "address")
             for line in body:
                 if line.tokens[:1] == ["def"]:
-                    self._define(line, {"external"})
+                    self._define(line, {"external"}, name)
                 elif line.tokens[:1] != ["@"]:
                     self._refuse(line)
         else:
@@ -140,29 +148,35 @@ class _Reader:
             else:
                 self._event(head.line, name, members)
 
-    def _members(self, body: list[Statement]) -> list[ast.expr]:
-        members = []
+    def _members(self, body: list[Statement]) -> list[tuple[ast.expr, str]]:
+        members: list[tuple[ast.expr, str]] = []
         for line in body:
             match _parsed(line.text):
-                case ast.AnnAssign(target=ast.Name(), annotation=annotation, value=None):
-                    members.append(annotation)
+                case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=None):
+                    members.append((annotation, name))
                 case _:
-                    members.append(_UNKNOWN)
+                    members.append((_UNKNOWN, ""))
         return members
 
-    def _event(self, line: int, name: str, members: list[ast.expr]) -> None:
-        self._unit.declared.append(Declaration(line, EVENTS, name, members))
+    def _event(self, line: int, name: str, members: list[tuple[ast.expr, str]]) -> None:
+        types, names = [kind for kind, _ in members], [name for _, name in members]
+        self._unit.declared.append(Declaration(line, EVENTS, name, types, names))
 
-    def _define(self, statement: Statement, decorators: set[str]) -> None:
+    def _define(self, statement: Statement, decorators: set[str], interface: str = "") -> None:
+        # An interface has a word in the place of a body: `def coins(i: uint256) -> address: view`.
+        words = decorators.union(statement.tokens[-1:] if interface else [])
+        mutability = next((word for word in _MUTABILITIES if word in words), "")
         match _parsed(f"{statement.header()}: pass"):
-            case ast.FunctionDef(name=name, args=arguments):
+            case ast.FunctionDef(name=name, args=arguments, returns=returns):
                 if name in _WITHOUT_SIGNATURE or decorators & _HIDDEN or not decorators & _VISIBLE:
                     return
                 types = [argument.annotation or _UNKNOWN for argument in arguments.args]
                 if arguments.posonlyargs or arguments.kwonlyargs or arguments.vararg or arguments.kwarg:
                     self._refuse(statement)
                 else:
-                    declared = Declaration(statement.line, FUNCTIONS, name, types, len(arguments.defaults))
+                    names = [argument.arg for argument in arguments.args]
+                    declared = Declaration(statement.line, FUNCTIONS, name, types, names, len(arguments.defaults))
+                    declared = declared._replace(mutability=mutability, returns=returns, interface=interface)
                     self._unit.declared.append(declared)
             case _:
                 self._refuse(statement)
@@ -190,7 +204,8 @@ class _Reader:
         while isinstance(annotation, ast.Call) and isinstance(annotation.func, ast.Name) and len(annotation.args) == 1:
             word, inside = annotation.func.id, annotation.args[0]
             if word == "event" and isinstance(inside, ast.Dict):  # of Vyper 0.1
-                self._event(line, name, inside.values)
+                names = [key.id if isinstance(key, ast.Name) else "" for key in inside.keys]
+                self._event(line, name, list(zip(inside.values, names, strict=True)))
                 return
             if word not in ("public", "constant", "immutable", "transient", "reentrant", "nonreentrant"):
                 break
@@ -199,7 +214,8 @@ class _Reader:
                 self._unit.constants.setdefault(name, value)
             annotation = inside
         if is_public:
-            self._unit.declared.append(Declaration(line, FUNCTIONS, name, [], 0, annotation))
+            getter = Declaration(line, FUNCTIONS, name, [], [], getter_of=annotation, mutability="view")
+            self._unit.declared.append(getter)
 
 
 _UNKNOWN = ast.Name("?", ast.Load())

@@ -39,10 +39,12 @@ class TypeResolver:
     Without it, structs of two structs each would double with each level.
     """
 
-    def __init__(self, modules: Modules, path: str, budget: int) -> None:
+    def __init__(self, modules: Modules, path: str, budget: int, with_names: bool = False) -> None:
+        """``with_names`` keeps the names of structs' members behind their types."""
         self._modules = modules
         self._path = path
         self._budget = budget
+        self._with_names = with_names
         self._structs: dict[tuple[str, str], str] = {}
 
     def text(self, written: ast.expr) -> str:
@@ -52,8 +54,10 @@ class TypeResolver:
         except Unresolved:
             return _shown(written)
 
-    def keys(self, written: ast.expr) -> list[str]:
-        """The parameters of a public variable's getter: the keys of its maps, an index for each array."""
+    def getter(self, written: ast.expr) -> tuple[list[str], ast.expr]:
+        """The parameters of a public variable's getter, the keys of its maps and an index for each array, and the type of
+        its value.
+        """
         legacy = self._modules.unit(self._path).minor_version < 2
         keys: list[str] = []
         while True:
@@ -65,13 +69,13 @@ class TypeResolver:
                 case ast.Subscript(value=ast.Name(id="DynArray"), slice=ast.Tuple(elts=[written, _])):
                     keys.append("uint256")
                 case ast.Subscript(value=ast.Name(id=name)) if name in _BYTES:
-                    return keys
+                    return keys, written
                 case ast.Subscript(value=written):
                     keys.append("int128" if legacy else "uint256")
                 case ast.Name(id="?") | ast.Dict():
-                    return [*keys, "?"]
+                    return [*keys, "?"], written
                 case _:
-                    return keys
+                    return keys, written
 
     def _resolve(self, written: ast.expr, path: str, depth: int) -> str:
         if depth > _MOST_DEPTH:
@@ -123,7 +127,10 @@ class TypeResolver:
         key = path, name
         if key not in self._structs:
             self._structs[key] = ""  # inside itself
-            members = [self._resolve(member, path, depth + 1) for member in self._modules.unit(path).structs[name]]
+            members = [
+                self._resolve(member, path, depth + 1) + (f" {name}" if self._with_names and name else "")
+                for member, name in self._modules.unit(path).structs[name]
+            ]
             self._structs[key] = f"({','.join(members)})"
         if not self._structs[key]:
             raise Unresolved

@@ -1,0 +1,105 @@
+"""Which contract an ABI in a document belongs to.
+
+Tools name it in the document (`contractName`, `compilationTarget`), or by the key of its object, under a key that is
+the path of its source. An ABI alone in a file is named by the file. Where none of these is there, the contract stays
+unknown. What lies inside of an object that is a contract belongs to that contract.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from sigdir.pipeline.source import STDIN, Source
+from sigdir.signatures.evidence import Contract
+
+ABI_KEYS = frozenset(["abi", "ABI", "interface", "json-abi", "humanReadableAbi"])
+IDENTIFIER_KEYS = frozenset(["methodIdentifiers", "method_identifiers", "hashes", "functionHashes"])
+_NAME_KEYS = ("contractName", "ContractName")
+_PATH_KEYS = ("sourceName", "sourcePath")
+_OF_CONTRACTS = ABI_KEYS | IDENTIFIER_KEYS | {"evm"}
+"""An object with one of these keys is a contract."""
+
+_NAME = re.compile(r"(?:(?P<path>.+):)?(?P<name>[A-Za-z_$][\w$]*|0x[0-9a-fA-F]{40})", re.DOTALL)
+_NO_NAMES = ABI_KEYS | IDENTIFIER_KEYS | {
+    "abis", "compilerOutput", "contract", "contractTypes", "contracts", "data", "errors", "events", "evm", "functions",
+    "input", "items", "metadata", "output", "outputs", "result", "results", "sources", "value", "values",
+}  # fmt: skip
+"""Keys of documents that name no contract."""
+_SOURCE_ENDINGS = (".sol", ".vy", ".vyi")
+_FILE_ENDINGS = (".gz", ".xz", ".zst", ".bz2", ".json", ".abi")
+
+
+def contract_of_file(source: Source) -> Contract | None:
+    """The contract whose ABI a file is, named by the file; None for standard input."""
+    if source.path == STDIN:
+        return None
+    name = posixpath.basename(source.path)
+    for ending in _FILE_ENDINGS:
+        name = name.removesuffix(ending)
+    return Contract.at(source.name, name) if name else None
+
+
+def path_below(path: str, roots: Iterable[str], document: str | None = None) -> str:
+    """The absolute path of a source, below the path that the user named; that of a source in a document as it stands
+    there. So a contract has one key wherever its folder lies.
+    """
+    if document is not None:
+        return path.removeprefix(document).lstrip("/")
+    for root in roots:
+        if path == root or path.startswith(root.rstrip("/") + "/"):
+            return posixpath.basename(root) + path[len(root) :]
+    return posixpath.basename(path)
+
+
+class ContractNames:
+    """Names the contracts of one document."""
+
+    def __init__(self, path: str, contract_of_file: Contract | None = None) -> None:
+        """``path`` is the document's; ``contract_of_file`` is for an ABI that nothing inside names."""
+        self._path = path
+        self._contract_of_file = contract_of_file
+
+    def of_object(self, value: dict[str, Any], key: str, above: str, is_whole: bool) -> Contract | None:
+        """The contract that an object is; None if it is none. ``key`` is the object's, ``above`` that of the object
+        around it; ``is_whole`` says that it is the whole document.
+        """
+        target = _compilation_target(value)
+        if target is not None:
+            return Contract.at(*target)
+        name = _text(value, _NAME_KEYS)
+        if name:
+            return Contract.at(_text(value, _PATH_KEYS) or self._path_above(above), name)
+        if _OF_CONTRACTS.isdisjoint(value):
+            return None
+        return self._contract_of_file if is_whole else self.of_key(key, above)
+
+    def of_key(self, key: str, above: str) -> Contract | None:
+        """The contract that a key names; None if it names none."""
+        found = _NAME.fullmatch(key)
+        if found is None or key in _NO_NAMES:
+            return None
+        return Contract.at(found["path"] or self._path_above(above), found["name"])
+
+    def _path_above(self, above: str) -> str:
+        return above if above.endswith(_SOURCE_ENDINGS) else self._path
+
+
+def _text(value: dict[str, Any], keys: Collection[str]) -> str:
+    """The first of the members that is a text."""
+    return next((text for key in keys if isinstance(text := value.get(key), str) and text), "")
+
+
+def _compilation_target(value: dict[str, Any]) -> tuple[str, str] | None:
+    """The source and the contract that solc's metadata is about; an artifact of Foundry holds the metadata."""
+    metadata = value.get("metadata")
+    for holder in (value, metadata):
+        settings = holder.get("settings") if isinstance(holder, dict) else None
+        target = settings.get("compilationTarget") if isinstance(settings, dict) else None
+        if isinstance(target, dict) and len(target) == 1:
+            ((path, name),) = target.items()
+            if isinstance(name, str) and name:
+                return path, name
+    return None

@@ -1,0 +1,302 @@
+"""Declarations: one spelling for every written form, and the way to an ABI entry and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sigdir.signatures.abi import abi_entry, has_no_selector
+from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.declaration import BadDeclaration, Declaration, Parameter, declaration_of, parse_declaration
+from sigdir.signatures.evidence import Kind
+from sigdir.signatures.grammar import GrammarError, normalise
+from sigdir.signatures.spelling import (
+    FUNCTION_OR_ERROR,
+    MAX_DECLARATION_BYTES,
+    MAX_DEPTH,
+    MAX_NAME_BYTES,
+    _spell,
+    spell_rows,
+    spelled,
+)
+from tests.pipeline.support import CORPORA
+from tests.signatures.strategies import Valid, any_text, parameter_names, valid
+
+SPELLED = [
+    (
+        "function  transfer( address to,uint amount ) external returns(bool)",
+        "function transfer(address to, uint256 amount) returns (bool)",
+    ),
+    (
+        "event Transfer(address indexed from, address to indexed, uint value) anonymous;",
+        "event Transfer(address indexed from, address indexed to, uint256 value) anonymous",
+    ),
+    ("error E(uint code)", "error E(uint256 code)"),
+    ("f(tuple(uint a, address payable b)[ 2 ] calldata orders)", "f((uint256 a, address b)[2] orders)"),
+    ("f(uint) public view", "function f(uint256) view"),
+    ("f() returns (uint x, byte)", "function f() returns (uint256 x, bytes1)"),
+    ("function f(function(uint) external returns (bool) done) constant", "function f(function done) view"),
+    ("function f() returns (L.T x)", "function f()"),
+    ("function f() returns () payable", "function f() payable"),
+    ("Transfer(address indexed)", "event Transfer(address indexed)"),
+    ("f(uint a)", "f(uint256 a)"),
+    ("f(uint)", ""),
+    ("f((uint,byte))", ""),
+    (f"f(uint {'n' * MAX_NAME_BYTES})", f"f(uint256 {'n' * MAX_NAME_BYTES})"),
+    (f"function f(uint {'n' * (MAX_NAME_BYTES + 1)})", "function f(uint256)"),
+]
+
+
+@pytest.mark.parametrize(("written", "declaration"), SPELLED)
+def test_a_declaration_has_one_spelling(written: str, declaration: str) -> None:
+    """Spaces, aliases, locations, visibility and modifiers are gone; a text that says no more is none."""
+    assert spelled(written).declaration == declaration
+
+
+@pytest.mark.parametrize(
+    ("stated", "written", "kind", "declaration"),
+    [
+        (Kind.EVENT, "Set(uint a)", Kind.EVENT, "event Set(uint256 a)"),
+        (Kind.ERROR, "Low(uint a)", Kind.ERROR, "error Low(uint256 a)"),
+        (Kind.EVENT, "error Low(uint a)", Kind.ERROR, "error Low(uint256 a)"),
+        (Kind.EVENT, "Set(uint256)", Kind.EVENT, ""),
+        (Kind.UNKNOWN, "Set(uint256)", Kind.UNKNOWN, ""),
+        (FUNCTION_OR_ERROR, "f(uint indexed a)", Kind.UNKNOWN, "f(uint256 a)"),
+        (FUNCTION_OR_ERROR, "f(uint) view", Kind.FUNCTION, "function f(uint256) view"),
+    ],
+)
+def test_the_keyword_decides_before_what_the_input_states(
+    stated: int, written: str, kind: Kind, declaration: str
+) -> None:
+    """The kind is that of the keyword, else the stated one, else that of the words after the list."""
+    rows = spell_rows(*columns([written.encode()]), np.array([stated], np.uint8))
+    assert (Kind(rows.kinds[0]), bytes(rows.data[: rows.offsets[1]]).decode()) == (kind, declaration)
+
+
+def test_too_long_and_too_deep_have_no_declaration() -> None:
+    """A declaration has at most MAX_DECLARATION_BYTES, and tuples MAX_DEPTH levels with the list."""
+    long = "function f(" + ",".join(f"uint a{n}" for n in range(MAX_DECLARATION_BYTES // 10)) + ")"
+    assert spelled(long) == (Kind.FUNCTION, "")
+    inner = MAX_DEPTH - 1
+    assert spelled(f"function f({'(' * inner}uint{')' * inner} a)").declaration.endswith(" a)")
+    assert spelled(f"function f({'(' * (inner + 1)}uint{')' * (inner + 1)} a)").declaration == ""
+    with pytest.raises(BadDeclaration):
+        parse_declaration(f"function f({'(' * 5000}uint256{')' * 5000})")
+
+
+def columns(texts: list[bytes]) -> tuple[Any, Any, Any]:
+    """Texts as the columns of a batch."""
+    ends = np.cumsum([len(text) for text in texts]).astype(np.int32)
+    return np.frombuffer(b"".join(texts), np.uint8), np.append([0], ends[:-1]).astype(np.int32), ends
+
+
+@given(valid())
+def test_a_declaration_has_the_types_of_the_canonical_text(declaration: Valid) -> None:
+    """Whatever was written: spelled twice is spelled once, it parses, and its types are those of the canonical text."""
+    found = spelled(declaration.written)
+    if found.declaration:
+        assert spelled(found.declaration) == found
+        parsed = parse_declaration(found.declaration)
+        assert str(parsed) == found.declaration
+        assert parsed.text == normalise(found.declaration).text == declaration.canonical
+        if found.kind != Kind.UNKNOWN:
+            assert declaration_of(parsed.abi_entry()) == found
+
+
+@given(st.lists(any_text(), min_size=1, max_size=6), st.sampled_from([0, 1, 2, 3, FUNCTION_OR_ERROR]))
+def test_a_batch_equals_its_rows_in_plain_python(texts: list[bytes], stated: int) -> None:
+    """The compiled speller gives for each row what the same functions give in plain Python, also for broken texts."""
+    rows = spell_rows(*columns(texts), np.full(len(texts), stated, np.uint8))
+    for row, text in enumerate(texts):
+        out = bytearray(4 * len(text) + 64)
+        kind, length = _spell(text, 0, len(text), stated, out, 0)
+        assert (kind, bytes(out[:length])) == (
+            rows.kinds[row],
+            bytes(rows.data[rows.offsets[row] : rows.offsets[row + 1]]),
+        )
+
+
+ENTRY = {
+    "type": "function",
+    "name": "place",
+    "inputs": [
+        {
+            "name": "orders",
+            "type": "tuple[]",
+            "components": [{"name": "owner", "type": "address"}, {"name": "", "type": "uint"}],
+        }
+    ],
+    "outputs": [{"name": "ok", "type": "bool"}],
+    "stateMutability": "payable",
+}
+
+
+def changed(**fields: Any) -> dict[str, Any]:
+    return {key: value for key, value in (ENTRY | fields).items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("entry", "kind", "declaration"),
+    [
+        (ENTRY, Kind.FUNCTION, "function place((address owner, uint256)[] orders) payable returns (bool ok)"),
+        (changed(type=None, inputs=None, outputs=None, stateMutability=None), Kind.FUNCTION, "function place()"),
+        (changed(inputs=[], outputs=[], stateMutability=None, constant=True), Kind.FUNCTION, "function place() view"),
+        (changed(inputs=[], outputs=[], stateMutability=None, payable=True), Kind.FUNCTION, "function place() payable"),
+        (changed(type="error", inputs=[]), Kind.ERROR, "error place()"),
+        (
+            changed(type="event", inputs=[{"name": "a", "type": "byte", "indexed": True}], anonymous=True),
+            Kind.EVENT,
+            "event place(bytes1 indexed a) anonymous",
+        ),
+        # Names that are no identifiers, that mean something else, or that are too long are left out.
+        *(
+            (
+                changed(inputs=[{"name": name, "type": "bool"}], outputs=[]),
+                Kind.FUNCTION,
+                "function place(bool) payable",
+            )
+            for name in ["a b", "1", "é", "a)", "indexed", "memory", "n" * (MAX_NAME_BYTES + 1), 7, None, ["a"]]
+        ),
+        # Wrong returns cost the returns, wrong inputs the declaration; the kind stays.
+        *(
+            (changed(inputs=[], outputs=outputs), Kind.FUNCTION, "function place() payable")
+            for outputs in [{"a": 1}, [7], [{"type": 7}], [{"type": "uint7"}], [{"type": "bool) view"}], [{}]]
+        ),
+        *(
+            (changed(inputs=inputs), Kind.FUNCTION, "")
+            for inputs in [{"a": 1}, [7], [{"type": 7}], [{"type": "uint7"}], [{"type": "bool) g(bool"}], [{}]]
+        ),
+        (changed(name="a b"), Kind.FUNCTION, ""),
+        (changed(name=7), Kind.FUNCTION, ""),
+        (changed(type="constructor"), Kind.UNKNOWN, ""),
+        (changed(type=7), Kind.UNKNOWN, ""),
+    ],
+)
+def test_the_declaration_of_an_abi_entry(entry: dict[str, Any], kind: Kind, declaration: str) -> None:
+    """An entry's names, mutability and returns are in its declaration, as far as they are of the specification's shape."""
+    assert declaration_of(entry) == (kind, declaration)
+
+
+def test_two_spellings_of_one_type_are_one_declaration() -> None:
+    """`uint` and `uint256`, in words or in an ABI, give the same declaration."""
+    entries = [
+        changed(inputs=[{"name": "a", "type": kind}, {"name": "b", "type": "uint"}]) for kind in ("uint", "uint256")
+    ]
+    texts = {declaration_of(entry).declaration for entry in entries}
+    assert texts == {"function place(uint256 a, uint256 b) payable returns (bool ok)"}
+
+
+def test_a_tuple_that_is_too_deep_for_a_declaration_costs_nothing_else() -> None:
+    """An entry nested beyond the limit has its kind and no declaration."""
+    inner: dict[str, Any] = {"type": "bool"}
+    for _ in range(5000):
+        inner = {"type": "tuple", "components": [inner]}
+    assert declaration_of(changed(inputs=[inner])) == (Kind.FUNCTION, "")
+
+
+def test_the_parts_of_a_declaration() -> None:
+    """Names, indexed parameters, mutability and returns are read from the text."""
+    found = parse_declaration("event E(address indexed from, (uint256 a, bool)[2] pairs, bytes) anonymous")
+    assert found.parameter_names == ("from", "pairs", "")
+    assert found.indexed == (True, False, False)
+    assert (found.kind, found.name, found.anonymous) == (Kind.EVENT, "E", True)
+    assert found.inputs[1].components == (Parameter("uint256", "a"), Parameter("bool"))
+    assert parse_declaration("function f() view returns (bool ok)") == Declaration(
+        Kind.FUNCTION, "f", (), (Parameter("bool", "ok"),), "view"
+    )
+    assert parse_declaration("f(uint256 a)").abi_entry()["type"] == "function"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "f",
+        "f(",
+        "f(uint256",
+        "f(uint256))",
+        "function f(uint256 a) view view",
+        "x f()",
+        "f(uint256  a)",
+        "f(a b c)",
+        "f() x",
+    ],
+)
+def test_other_texts_are_no_declarations(text: str) -> None:
+    """What is not in the one spelling is refused."""
+    with pytest.raises(BadDeclaration):
+        parse_declaration(text)
+
+
+@given(st.text("fint25(),[] aexd", max_size=30))
+def test_a_parsed_text_is_spelled(text: str) -> None:
+    """A text that parses is what its parts are spelled as."""
+    try:
+        found = parse_declaration(text)
+    except BadDeclaration:
+        return
+    assert str(found) == text
+
+
+@st.composite
+def abi_entries(draw: st.DrawFn) -> dict[str, Any]:
+    """An entry as a compiler writes it, without internal types."""
+
+    def parameters(depth: int, **more: Any) -> list[dict[str, Any]]:
+        found = []
+        for _ in range(draw(st.integers(0, 3))):
+            one: dict[str, Any] = {"name": draw(st.one_of(st.just(""), parameter_names)), "type": "address[3]"}
+            if depth < 3 and draw(st.booleans()):
+                one |= {"type": draw(st.sampled_from(["tuple", "tuple[]"])), "components": parameters(depth + 1)}
+            found.append(one | {key: draw(value) for key, value in more.items()})
+        return found
+
+    word = draw(st.sampled_from(["function", "event", "error"]))
+    entry: dict[str, Any] = {"type": word, "name": draw(parameter_names)}
+    if word == "event":
+        entry |= {"inputs": parameters(0, indexed=st.booleans()), "anonymous": draw(st.booleans())}
+    else:
+        entry |= {"inputs": parameters(0)}
+    if word == "function":
+        mutability = draw(st.sampled_from(["view", "pure", "payable", "nonpayable"]))
+        entry |= {"outputs": parameters(0), "stateMutability": mutability}
+    return entry
+
+
+@given(abi_entries())
+def test_an_entry_comes_back_from_its_declaration(entry: dict[str, Any]) -> None:
+    """A compiler's entry is the same after it was a declaration, if its name is not a keyword of its kind."""
+    text, collection = abi_entry(entry, 1).text, EVENTS if entry["type"] == "event" else FUNCTIONS
+    try:
+        normalise(text, collection)
+    except GrammarError:
+        return
+    assert parse_declaration(declaration_of(entry).declaration).abi_entry() == entry
+
+
+def without_internal_types(value: Any) -> Any:
+    if isinstance(value, list):
+        return [without_internal_types(item) for item in value]
+    if isinstance(value, dict):
+        return {key: without_internal_types(item) for key, item in value.items() if key != "internalType"}
+    return value
+
+
+def test_the_abis_of_real_artifacts_come_back() -> None:
+    """Every entry of the corpora's artifacts is the same after it was a declaration, but for internal types."""
+    folder = CORPORA / "artifacts"
+    if not folder.exists():
+        pytest.skip(f"no real data: {folder} is not there")
+    found = 0
+    for path in sorted(folder.glob("*.json")):
+        for entry in json.loads(path.read_text())["abi"]:
+            if not has_no_selector(entry["type"]):
+                declaration = declaration_of(entry).declaration
+                assert parse_declaration(declaration).abi_entry() == without_internal_types(entry), path
+                found += 1
+    assert found > 1000
