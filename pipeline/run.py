@@ -34,7 +34,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sigdir.pipeline.errors import BadInput, printable
-from sigdir.pipeline.formats.registry import FORMATS, Format, MultiSourceReader, by_name, detect, skip_reason
+from sigdir.pipeline.formats.registry import FORMATS, Format, Import, MultiSourceReader, by_name, detect, skip_reason
 from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
@@ -54,6 +54,7 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher, upgrade_older
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.sql.scratch import ScratchTables
 from sigdir.warehouse.staging import StagedRow, make_warehouse
 
 Staged = dict[Collection, list[StagedRow]]
@@ -196,6 +197,7 @@ def _why_nothing_was_read(report: ImportReport) -> str:
 
 def _read_tasks(run: _Run, sources: list[Source]) -> Iterator[ReadTask]:
     """Detect the format of each input and yield what its reader yields."""
+    job = Import(run.options.paths, partial(_make_tables, run))
     readers: dict[str, MultiSourceReader] = {}
     with ExitStack() as stack:
         for source in open_each(sources, run.progress.advance, run.options.format, run.unread):
@@ -207,10 +209,14 @@ def _read_tasks(run: _Run, sources: list[Source]) -> Iterator[ReadTask]:
                     yield from _read_input(run, source, format.name, format.read)
                 else:
                     if format.name not in readers:
-                        readers[format.name] = stack.enter_context(format.multi_source(run.options.paths))
+                        readers[format.name] = stack.enter_context(format.multi_source(job))
                     yield from _read_input(run, source, format.name, readers[format.name].add)
         for reader in readers.values():
             yield from reader.read()
+
+
+def _make_tables(run: _Run) -> ScratchTables:
+    return ScratchTables(connect(run.paths, run.options.memory_limit, run.options.threads, run.state.folder))
 
 
 def _read_input(

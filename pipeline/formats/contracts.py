@@ -33,13 +33,13 @@ _FILE_ENDINGS = (".gz", ".xz", ".zst", ".bz2", ".json", ".abi")
 
 
 def contract_of_file(source: Source) -> Contract | None:
-    """The contract whose ABI a file is, named by the file; None for standard input."""
+    """The contract whose ABI a file is, named by the file; None for standard input and a name that says nothing."""
     if source.path == STDIN:
         return None
     name = posixpath.basename(source.path)
     for ending in _FILE_ENDINGS:
         name = name.removesuffix(ending)
-    return Contract.at(source.name, name) if name else None
+    return Contract.at(source.name, name) if name and name not in _NO_NAMES else None
 
 
 def path_below(path: str, roots: Iterable[str], document: str | None = None) -> str:

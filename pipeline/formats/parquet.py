@@ -1,13 +1,17 @@
 """Parquet with Sourcify's v2 columns, or with a text_signature column as in our own data files.
 
 ``signature_hash_32`` is the keccak-256 of functions and events alike, so it does not tell the kinds
-apart. A ``hash`` or ``hex_signature`` of 4 or 32 bytes does.
+apart. A ``hash`` or ``hex_signature`` of 4 or 32 bytes does, and so does the other table of Sourcify's export, which an
+import reads together with this one: see ``sourcify.py``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -18,10 +22,12 @@ from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.csv import HASH_COLUMNS, TEXT_COLUMNS
 from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
 from sigdir.pipeline.formats.parquet_pages import largest_page
+from sigdir.pipeline.formats.sourcify import COLUMNS, READ_OF_COMPILED, SIGNATURES, SourcifyTables
 from sigdir.pipeline.source import UNPACKED_RATIO, Source
 from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
 from sigdir.signatures.collections import UNKNOWN
 from sigdir.signatures.grammar import BAD_ENTRY, HASH_MISMATCH, MAX_TEXT_BYTES, OK
+from sigdir.warehouse.sql.scratch import ScratchTables
 
 _BATCH_BYTES = 1 << 25
 _UNCHECKED_BYTES = 1 << 30
@@ -35,45 +41,103 @@ def looks_like(source: Source) -> bool:
 
 
 def read(source: Source) -> Iterator[Candidates]:
-    return pack(_entries(source), source.number)
+    """The candidates of one file alone."""
+    with _open_table(source) as table:
+        yield from pack(_entries(table), source.number)
 
 
-def _entries(source: Source) -> Iterator[Entry]:
+class ParquetFiles(AbstractContextManager["ParquetFiles"]):
+    """The Parquet files of one import. The tables of Sourcify's export are read together, after all other inputs."""
+
+    def __init__(self, make_tables: Callable[[], ScratchTables]) -> None:
+        self._make_tables = make_tables
+        self._sourcify: SourcifyTables | None = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._sourcify is not None:
+            self._sourcify.__exit__(kind, error, trace)
+
+    def add(self, source: Source) -> Iterator[Candidates]:
+        """The candidates of a file; none yet if it is a table of Sourcify's."""
+        with _open_table(source) as table:
+            name = next((name for name, columns in COLUMNS.items() if {*columns} <= {*table.names}), None)
+            if name is None:
+                yield from pack(_entries(table), source.number)
+                return
+            if self._sourcify is None:
+                self._sourcify = SourcifyTables(self._make_tables())
+            if name == SIGNATURES:
+                self._sourcify.add_texts(source, _entries(table))
+            else:
+                self._sourcify.add_compiled(source, table.batches(list(READ_OF_COMPILED)))
+
+    def read(self) -> Iterator[Candidates]:
+        """The candidates of Sourcify's tables."""
+        return self._sourcify.read() if self._sourcify is not None else iter(())
+
+
+@dataclass(frozen=True)
+class _Table:
+    """An open Parquet file."""
+
+    source: Source
+    stored: BinaryIO
+    file: pq.ParquetFile
+
+    @property
+    def names(self) -> list[str]:
+        names: list[str] = self.file.schema_arrow.names
+        return names
+
+    def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The columns in batches of bounded size. Raises BadInput for what would take too much memory."""
+        for name in columns:
+            if self.names.count(name) > 1:
+                raise BadInput(self.source.name, f"several columns are named {name}")
+        _check_pages(self.source, self.stored, self.file.metadata, columns)
+        return _batches(self.stored, self.file, columns)
+
+
+@contextmanager
+def _open_table(source: Source) -> Iterator[_Table]:
+    """Raises BadInput for what is no Parquet, here and while it is read."""
     with source.seekable() as stored:
         try:
-            file = pq.ParquetFile(stored)
-            names = file.schema_arrow.names
-            text = next((name for name in TEXT_COLUMNS if name in names), None)
-            if text is None:
-                found = ", ".join(names[:12])
-                wanted = " or ".join(TEXT_COLUMNS)
-                raise BadInput(source.name, f"no column is named {wanted}; it has {found}")
-            long, short = (name if name in names else None for name in _SOURCIFY_COLUMNS)
-            other = next((name for name in HASH_COLUMNS if name in names), None)
-            columns = [name for name in (text, long, short, other) if name]
-            for name in columns:
-                if names.count(name) > 1:
-                    raise BadInput(source.name, f"several columns are named {name}")
-            _check_pages(source, stored, file.metadata, columns)
-            most_bytes = max(_UNCHECKED_BYTES, UNPACKED_RATIO * stored.seek(0, os.SEEK_END))
-            number = total = 0
-            for batch in _batches(stored, file, columns):
-                rows = {name: _bytes(batch.column(name)) for name in columns}
-                none = [None] * batch.num_rows
-                for value, hash_32, hash_4, hash_other in zip(
-                    rows[text],
-                    *(rows[name] if name else none for name in (long, short, other)),
-                    strict=True,
-                ):
-                    number += 1
-                    total += len(value or b"")
-                    yield _entry(value, hash_32, hash_4, hash_other, number)
-                if total > most_bytes:
-                    reason = f"its texts have over {UNPACKED_RATIO:,} times its size"
-                    raise BadInput(source.name, reason, f"row {number:,}")
+            yield _Table(source, stored, pq.ParquetFile(stored))
         except (pa.ArrowException, OSError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise BadInput(source.name, f"broken Parquet: {reason}") from None
+
+
+def _entries(table: _Table) -> Iterator[Entry]:
+    source, names = table.source, table.names
+    text = next((name for name in TEXT_COLUMNS if name in names), None)
+    if text is None:
+        found = ", ".join(names[:12])
+        wanted = " or ".join(TEXT_COLUMNS)
+        raise BadInput(source.name, f"no column is named {wanted}; it has {found}")
+    long, short = (name if name in names else None for name in _SOURCIFY_COLUMNS)
+    other = next((name for name in HASH_COLUMNS if name in names), None)
+    columns = [name for name in (text, long, short, other) if name]
+    batches = table.batches(columns)
+    most_bytes = max(_UNCHECKED_BYTES, UNPACKED_RATIO * table.stored.seek(0, os.SEEK_END))
+    number = total = 0
+    for batch in batches:
+        rows = {name: _bytes(batch.column(name)) for name in columns}
+        none = [None] * batch.num_rows
+        for value, hash_32, hash_4, hash_other in zip(
+            rows[text],
+            *(rows[name] if name else none for name in (long, short, other)),
+            strict=True,
+        ):
+            number += 1
+            total += len(value or b"")
+            yield _entry(value, hash_32, hash_4, hash_other, number)
+        if total > most_bytes:
+            reason = f"its texts have over {UNPACKED_RATIO:,} times its size"
+            raise BadInput(source.name, reason, f"row {number:,}")
 
 
 def _check_pages(source: Source, stored: BinaryIO, metadata: pq.FileMetaData, columns: list[str]) -> None:

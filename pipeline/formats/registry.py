@@ -37,16 +37,27 @@ from sigdir.pipeline.formats import (
 from sigdir.pipeline.source import STDIN, Source
 from sigdir.pipeline.unread import NAME, NESTED_ARCHIVE, UNKNOWN_FORMAT
 from sigdir.signatures.candidates import ReadTask
+from sigdir.warehouse.sql.scratch import ScratchTables
 
 
 class MultiSourceReader(AbstractContextManager[Any], Protocol):
     """Reads the inputs of one format together, after all other inputs."""
 
-    def add(self, source: Source) -> None:
-        """Take what is needed from an open source."""
+    def add(self, source: Source) -> Iterator[ReadTask] | None:
+        """Take what is needed from an open source; the candidates that it gives at once, if any."""
 
     def read(self) -> Iterator[ReadTask]:
         """The candidates of all added sources, in the order of ``add``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """What a MultiSourceReader may use of its import."""
+
+    paths: Sequence[str]
+    """The paths that the import was given."""
+    make_tables: Callable[[], ScratchTables]
+    """Makes tables within the import's memory limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +73,16 @@ class Format:
     """The candidates of an open source."""
     endings: tuple[str, ...] = ()
     """File name endings that decide if no format recognises the content."""
-    multi_source: Callable[[Sequence[str]], MultiSourceReader] | None = None
-    """Makes the reader that an import uses in place of ``read``, from the paths that the import was given."""
+    multi_source: Callable[[Import], MultiSourceReader] | None = None
+    """Makes the reader that an import uses in place of ``read``."""
 
 
 FORMATS = (
     Format("tree", "a folder of files named by hash, as in 4bytes and topic0", tree.looks_like, tree.read),
-    Format("solidity", "Solidity sources; types are resolved across all given sources", solidity.looks_like, solidity.read, (), solidity.Project),
-    Format("vyper", "Vyper sources and interfaces; types are resolved across all given sources", vyper.looks_like, vyper.read, (), vyper.Project),
+    Format("solidity", "Solidity sources; types are resolved across all given sources", solidity.looks_like, solidity.read, (), lambda job: solidity.Project(job.paths)),
+    Format("vyper", "Vyper sources and interfaces; types are resolved across all given sources", vyper.looks_like, vyper.read, (), lambda job: vyper.Project(job.paths)),
     Format("sqlite", "SQLite: mythril's signatures, or any table with a text_signature column", sqlite.looks_like, sqlite.read),
-    Format("parquet", "Parquet: Sourcify v2, or any file with a text_signature column", parquet.looks_like, parquet.read, (".parquet",)),
+    Format("parquet", "Parquet: the tables of Sourcify v2, or any file with a text_signature column", parquet.looks_like, parquet.read, (".parquet",), lambda job: parquet.ParquetFiles(job.make_tables)),
     Format("panoramix", "JSON lines with a selector and an ABI entry", panoramix.looks_like, panoramix.read),
     Format("rows", "4byte.directory rows, as JSON lines or API pages", rows.looks_like, rows.read, (".jsonl", ".ndjson")),
     Format("map", "a JSON object from hash to text, as in 4byte.json", hash_map.looks_like, hash_map.read),

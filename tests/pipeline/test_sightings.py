@@ -1,0 +1,219 @@
+"""What each input shape says about its texts: kind, witness, declaration, contract."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from sigdir.pipeline.formats.registry import by_name, detect
+from sigdir.pipeline.inputs import find
+from sigdir.signatures.candidates import Candidates
+from sigdir.signatures.canonicalise import canonicalise
+from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
+from tests.conftest import ROOT
+from tests.pipeline.support import write_files
+
+_SAMPLE = re.compile(r"\n\n`(?P<file>[^`]+)` is `[a-z0-9-]+`: [^\n]*\n\n```\w*\n(?P<data>.*?\n)```", re.DOTALL)
+
+
+class Said(NamedTuple):
+    """A sighting with its text, and the contract by its name."""
+
+    text: str
+    kind: Kind
+    witness: Witness
+    declaration: str = ""
+    contract: str = ""
+
+
+def sightings(path: Path, format: str | None = None) -> list[tuple[str, Sighting | None]]:
+    """The texts of an input and what it says about each, in order; None for a list's word."""
+    [source] = find([str(path)])
+    found: list[tuple[str, Sighting | None]] = []
+    with source.open(lambda _: None):
+        reader = by_name(format) if format else detect(source)
+        assert reader is not None
+        for task in reader.read(source):
+            for batch in [task] if isinstance(task, Candidates) else task():
+                for rows in canonicalise(batch).accepted.values():
+                    said = rows.sightings
+                    for row, text in enumerate(rows.text.to_pylist()):
+                        found.append((text, said.values[said.of_row[row]] if said is not None else None))
+    return found
+
+
+def said(path: Path, format: str | None = None) -> set[Said]:
+    return {
+        Said(text, one.kind, one.witness, one.declaration, one.contract.name if one.contract else "")
+        for text, one in ((text, one or Sighting()) for text, one in sightings(path, format))
+    }
+
+
+F, E, X, U = Kind.FUNCTION, Kind.EVENT, Kind.ERROR, Kind.UNKNOWN
+LISTED, DECLARED = Witness.LISTED, Witness.DECLARED
+SET, LOGGED, LOW, PLACE = "set(uint256)", "Set(uint256)", "Low(uint256)", "place((address,uint256))"
+LISTS = {Said(SET, U, LISTED), Said(LOGGED, E, LISTED)}
+SETS = Said(SET, F, DECLARED, "function set(uint256 value)")
+LOGS = Said(LOGGED, E, DECLARED, "event Set(uint256 value)")
+PLACES = Said(PLACE, F, DECLARED, "function place((address owner, uint256 amount) order)")
+STORE_SETS, STORE_LOGS = SETS._replace(contract="Store"), LOGS._replace(contract="Store")
+STORE_PLACES = Said(PLACE, F, DECLARED, "function place((address owner, uint256 amount) o)", "Store")
+STORE_HAS = Said(SET, F, DECLARED, "", "Store")
+
+SAID = {
+    "list.txt": {Said(SET, U, LISTED), Said(LOGGED, E, LISTED, "event Set(uint256 indexed value)")},
+    "rows.jsonl": {Said(SET, U, LISTED)},
+    "4byte.json": {Said(SET, U, LISTED)},
+    "export.csv": LISTS,
+    "import.json": LISTS,
+    "lookup.json": {Said(SET, U, LISTED)},
+    "signatures": LISTS,
+    "dump.jsonl": {SETS},
+    "etherface.csv": {Said(SET, F, LISTED)},
+    "list.csv": {Said(SET, U, LISTED)},
+    "Store.abi": {STORE_SETS, STORE_LOGS},
+    "abi.jsonl": {SETS, LOGS},
+    "abi.json": {SETS, PLACES},
+    "abis.json": {STORE_SETS, LOGS._replace(contract="Log")},
+    "Store.json": {STORE_SETS, STORE_HAS},
+    "ids.json": {Said(SET, U, LISTED)},
+    "input.json": {STORE_PLACES},
+    "output.json": {STORE_SETS, STORE_HAS},
+    "build-info.json": {STORE_PLACES, STORE_SETS},
+    "hardhat3.json": {STORE_PLACES},
+    "hardhat3.output.json": {STORE_SETS},
+    "combined.json": {STORE_SETS, STORE_HAS},
+    "metadata.json": {STORE_SETS},
+    "getabi.json": {SETS},
+    "getsourcecode.json": {
+        SETS._replace(contract="A"),
+        STORE_PLACES._replace(contract="B"),
+        Said("total()", F, DECLARED, "function total()", "C"),
+    },
+    "Store.json, 0x": {STORE_SETS},
+    "deployments.json": {STORE_SETS},
+    "__local__.json": {STORE_SETS, STORE_PLACES},
+    "Store__factory.ts": {SETS},
+    "abi.ts": {SETS, PLACES, LOGS},
+    "hashes.txt": {STORE_HAS, Said(LOW, X, DECLARED, "", "Store"), Said(LOGGED, E, DECLARED, "", "Store")},
+    "inspect.txt": {Said(SET, U, LISTED)},
+    "selectors.txt": {Said(SET, F, DECLARED), Said(LOW, X, DECLARED)},
+    "Store.vy": {
+        Said(
+            "place((address,uint256[4]))", F, DECLARED,
+            "function place((address owner, uint256[4] amounts) order)", "Store",
+        ),
+        Said(
+            "place((address,uint256[4]),bytes)", F, DECLARED,
+            "function place((address owner, uint256[4] amounts) order, bytes data)", "Store",
+        ),
+        Said(
+            "orders(address,uint256)", F, DECLARED,
+            "function orders(address, uint256) view returns ((address owner, uint256[4] amounts))", "Store",
+        ),
+        Said("coins(uint256)", F, DECLARED, "function coins(uint256 i) view returns (address)", "Pool"),
+        Said("Placed(address,uint256)", E, DECLARED, "event Placed(address indexed by, uint256 side)", "Store"),
+    },
+    "Store.sol.txt": {PLACES._replace(contract="Store")},
+}  # fmt: skip
+"""By the file of a sample in docs/formats.md, with its heading where two samples have the same file."""
+
+
+def samples() -> dict[str, str]:
+    """The samples of the document by their keys in SAID."""
+    found: dict[str, str] = {}
+    for section in (ROOT / "docs" / "formats.md").read_text().split("\n### ")[1:]:
+        title = section.partition("\n")[0]
+        for sample in _SAMPLE.finditer(section):
+            key = sample["file"] if sample["file"] not in found else f"{sample['file']}, {title}"
+            found[key] = sample["data"]
+    return found
+
+
+def test_every_sample_says_something() -> None:
+    """Each sample of the document is in the table."""
+    assert samples().keys() == SAID.keys()
+
+
+@pytest.mark.parametrize("key", SAID)
+def test_what_a_sample_says(tmp_path: Path, key: str) -> None:
+    """Each shape gives what it has, and no more: kind, witness, declaration, contract."""
+    [path] = write_files(tmp_path, {key.partition(",")[0]: samples()[key]})
+    assert said(path) == SAID[key]
+
+
+def test_a_plain_list_has_no_sightings(tmp_path: Path) -> None:
+    """A batch of canonical lines has no column of sightings: it costs nothing."""
+    [path] = write_files(tmp_path, {"list.txt": "set(uint256)\nget()\n"})
+    assert sightings(path) == [(SET, None), ("get()", None)]
+
+
+def test_lines_that_are_declarations(tmp_path: Path) -> None:
+    """A line in words is a list's word, with its kind and its parameters' names; others of its batch stay plain."""
+    lines = (
+        "set(uint256)\nfunction f(uint a) public view returns (bool ok);\nset(uint)\nset(uint value)\nerror Low(uint)\n"
+    )
+    [path] = write_files(tmp_path, {"list.txt": lines})
+    assert [one or Sighting() for _, one in sightings(path)] == [
+        Sighting(),
+        Sighting(F, LISTED, "function f(uint256 a) view returns (bool ok)"),
+        Sighting(),
+        Sighting(U, LISTED, "set(uint256 value)"),
+        Sighting(X, LISTED, "error Low(uint256)"),
+    ]
+
+
+def test_texts_with_names_in_other_lists(tmp_path: Path) -> None:
+    """Names in a text are read in each shape; a hash of 32 bytes says that it is an event."""
+    hashed = "0xdf7a95aebff315db1b7716215d602ab537373cdb769232aae6055c06e798425b"
+    [path] = write_files(tmp_path, {"export.csv": f"{hashed},Set(uint256 value)\n0x60fe47b1,set(uint256 value)\n"})
+    assert said(path) == {
+        Said(LOGGED, E, LISTED, "event Set(uint256 value)"),
+        Said(SET, U, LISTED, "set(uint256 value)"),
+    }
+
+
+def test_many_variants_of_one_text(tmp_path: Path) -> None:
+    """10,000 variants of one text are 10,000 sightings, each as its line spells it; none is lost."""
+    lines = [f"function set(uint name{number})" for number in range(10_000)]
+    [path] = write_files(tmp_path, {"list.txt": "\n".join(lines)})
+    found = sightings(path)
+    assert {text for text, _ in found} == {SET}
+    declarations = [one.declaration for _, one in found if one]
+    assert declarations == [f"function set(uint256 name{number})" for number in range(10_000)]
+
+
+ARTIFACT = '{"contractName": "Store", "sourceName": "contracts/Store.sol", "abi": [{"type": "function", "name": "%s", "inputs": []}]}'
+
+
+def test_a_contract_is_one_wherever_it_lies(tmp_path: Path) -> None:
+    """The key of a contract is made of its source's path and its name, not of the folder of the artifact."""
+    paths = write_files(
+        tmp_path,
+        {
+            "a/Store.json": ARTIFACT % "a",
+            "b/c/Store.json": (ARTIFACT % "b").replace("contracts/", "x/node_modules/p/contracts/"),
+            "d/Store.json": (ARTIFACT % "b").replace("contracts/", "node_modules/p/contracts/"),
+        },
+    )
+    keys = [one.contract.key for path in paths for _, one in sightings(path) if one and one.contract]
+    assert [len(key) for key in keys] == [8, 8, 8]
+    assert keys[1] == keys[2] != keys[0]
+    assert keys[0] == Contract.at("contracts/Store.sol", "Store").key
+
+
+def test_a_source_and_its_abi_are_one_contract(tmp_path: Path) -> None:
+    """In a build-info the source and the output name the same contract."""
+    [path] = write_files(tmp_path, {"build-info.json": samples()["build-info.json"]})
+    assert len({one.contract for _, one in sightings(path) if one}) == 1
+
+
+def test_a_text_in_an_abi_is_declared_by_each_of_its_contracts(tmp_path: Path) -> None:
+    """An ABI inside of an artifact, as in its metadata, belongs to the artifact's contract."""
+    abi = '[{"type": "event", "name": "Set", "inputs": []}]'
+    metadata = f'{{"output": {{"abi": {abi}}}, "settings": {{"compilationTarget": {{"Store.sol": "Store"}}}}}}'
+    [path] = write_files(tmp_path, {"out/Store.json": f'{{"abi": {abi}, "metadata": {metadata}}}'})
+    assert {one.contract for _, one in sightings(path) if one} == {Contract.at("Store.sol", "Store")}
