@@ -37,8 +37,8 @@ class ScratchTables(AbstractContextManager["ScratchTables"]):
     def number(self, query: str) -> int:
         """The one number that a query gives."""
         with _failures():
-            found = self._connection.execute(query).fetchone()
-        return int(found[0] or 0) if found else 0
+            ((found,),) = self._connection.execute(query).fetchall()
+        return int(found or 0)
 
     def batches(self, query: str, rows: int) -> Iterator[pa.RecordBatch]:
         """The result of a query in batches of at most ``rows``."""
