@@ -93,5 +93,6 @@ class Sightings:
         return cls(tuple(values), np.concatenate(of_row)[order].astype(np.int32))
 
     def filter(self, keep: npt.NDArray[Any]) -> Sightings:
-        """Those of the rows whose flag is set."""
-        return Sightings(self.values, self.of_row[keep])
+        """Those of the rows whose flag is set, with the values that they have."""
+        used, of_row = np.unique(self.of_row[keep], return_inverse=True)
+        return Sightings(tuple(self.values[number] for number in used.tolist()), of_row.astype(np.int32))
