@@ -20,7 +20,7 @@ from sigdir.serve.texts import canonical_text
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.index import checks, names, search, similar
+from sigdir.warehouse.index import checks, names, search, similar, trigrams
 from sigdir.warehouse.index.records import render_lines, render_rows
 from sigdir.warehouse.index.segment import Segment
 
@@ -52,6 +52,7 @@ def _search() -> None:
     segment.with_text("uint"), segment.with_hex("0"), segment.like("w*", 1)
     checks.warm()
     search.warm()
+    trigrams.warm()
     names.warm()
     similar.warm()
 

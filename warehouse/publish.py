@@ -47,7 +47,7 @@ from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.evidence.batch import EvidenceFiles
 from sigdir.warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
 from sigdir.warehouse.identity import STEPS, read_identity, upgrade
-from sigdir.warehouse.index.build import build_index
+from sigdir.warehouse.index.build import build_index, build_trigrams
 from sigdir.warehouse.index.visible import Visible
 from sigdir.warehouse.log import ManifestFile
 from sigdir.warehouse.parquet import WrittenFile
@@ -350,7 +350,9 @@ def build_indexes(paths: Paths, files: Iterable[WrittenFile], threads: int) -> N
     def build(file: WrittenFile) -> None:
         shown = visible.file(_data_file(file))
         if shown is not None:
-            build_index(paths.index_cache(shown.path), shown.collection, shown.path, shown.rows)
+            cache = paths.index_cache(shown.path)
+            build_index(cache, shown.collection, shown.path, shown.rows)
+            build_trigrams(cache, shown.collection, shown.path, shown.rows)
 
     with ThreadPoolExecutor(threads) as pool:
         for file in files:

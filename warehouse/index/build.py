@@ -33,6 +33,7 @@ from sigdir.warehouse.index.checks import checksum_of, is_in_bounds
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.scan import hashes_of
 from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.index.trigram_file import TrigramFile, write_trigrams
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.paths import index_lock, index_name, index_of_entry, index_part
 from sigdir.warehouse.schema import FILE_SCHEMA
@@ -90,6 +91,13 @@ def build_index(
             shutil.rmtree(building, ignore_errors=True)
 
 
+def build_trigrams(cache: Path, collection: Collection, file: Path, rows: int) -> None:
+    """Make the trigrams of a data file whose index is there; raises OSError, ValueError or EOFError."""
+    folder = cache / index_name(collection, file)
+    segment = open_index(folder, rows)
+    write_trigrams(folder, segment.text, segment.offsets, rows)
+
+
 def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
     """Map the folder of a data file with this many rows; raises OSError, ValueError or EOFError.
 
@@ -107,7 +115,8 @@ def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
         for array in (*mapped, text):
             _populate(array)
     # Plain arrays over the mapping: numpy's memmap class costs a microsecond a slice.
-    return Segment.of(rows, *(np.asarray(a) for a in (ids, created_at, offsets, text, hash, hashes)))
+    columns = (np.asarray(a) for a in (ids, created_at, offsets, text, hash, hashes))
+    return Segment.of(rows, *columns, trigrams=TrigramFile(folder, rows))
 
 
 def has_checksums(folder: Path) -> bool:

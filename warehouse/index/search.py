@@ -62,15 +62,31 @@ def rows_with_text(text: Array, offsets: Array, rows: int, fragment: str) -> Ite
         size = min(2 * size, _MOST_ROWS)
 
 
-def rows_like(text: Array, offsets: Array, rows: int, pattern: str, limit: int) -> Array:
+def rows_among(text: Array, offsets: Array, candidates: Array, fragment: str) -> Array:
+    """The rows, of ``candidates``, that have the fragment, whatever its case."""
+    needle = _Needle.of(fragment.encode())
+    found = np.empty(len(candidates), np.int64)
+    borders = _borders(needle.wanted)
+    return found[: _keep_with(text, offsets, candidates, needle.wanted, needle.masks, needle.first, borders, found)]
+
+
+def fixed_piece(pattern: str) -> str:
+    """The longest piece of a pattern without wildcards: each text that fits has it."""
+    return max(re.split(r"[*?]", pattern), key=len)
+
+
+def rows_like(
+    text: Array, offsets: Array, rows: int, pattern: str, limit: int, candidates: Array | None = None
+) -> Array:
     """The first ``limit`` rows whose whole text fits the pattern, rising; case counts.
 
-    In a pattern ``*`` is any run of characters, ``?`` is one.
+    In a pattern ``*`` is any run of characters, ``?`` is one. No rows but ``candidates`` are looked at, if given.
     """
     automaton = _Automaton.of(pattern)
     found, count = np.empty(limit, np.int64), 0
-    for candidates in rows_with_text(text, offsets, rows, max(re.split(r"[*?]", pattern), key=len)):
-        count = _keep_like(text, offsets, candidates, automaton.fits, automaton.stays, automaton.size, found, count)
+    pieces = [candidates] if candidates is not None else rows_with_text(text, offsets, rows, fixed_piece(pattern))
+    for piece in pieces:
+        count = _keep_like(text, offsets, piece, automaton.fits, automaton.stays, automaton.size, found, count)
         if count == limit:
             break
     return found[:count]
@@ -266,6 +282,40 @@ def _has(text: Array, start: int, end: int, needle: Array, masks: Array, borders
     return False
 
 
+_DIRECT_STEPS = 1 << 14
+
+
+@kernel(nogil=True)
+def _keep_with(
+    text: Array, offsets: Array, rows: Array, needle: Array, masks: Array, first: int, borders: Array, found: Array
+) -> int:
+    """Put the rows that have the needle into ``found``: their number.
+
+    An ordinary row is compared at each place where the needle's byte ``first`` stands, in half of the time that the
+    linear search takes.
+    """
+    count, size = 0, len(needle)
+    byte, mask = needle[first], masks[first]
+    for row in rows:
+        start, end = offsets[row], offsets[row + 1]
+        if (end - start) * size > _DIRECT_STEPS:
+            has = _has(text, start, end, needle, masks, borders)
+        else:
+            has = False
+            for at in range(np.uint64(start), np.uint64(max(start, end - size + 1))):
+                if (text[at + np.uint64(first)] & mask) == byte:
+                    k = 0
+                    while k < size and (text[at + np.uint64(k)] & masks[k]) == needle[k]:
+                        k += 1
+                    if k == size:
+                        has = True
+                        break
+        if has:
+            found[count] = row
+            count += 1
+    return count
+
+
 @kernel(nogil=True)
 def _keep_like(
     text: Array, offsets: Array, rows: Array, fits: Array, stays: Array, size: int, found: Array, count: int
@@ -320,8 +370,9 @@ def _row_at(offsets: Array, rows: int, low: int, at: Any) -> int:
 
 
 def warm() -> None:
-    """Load the kernel that ordinary texts and fragments do not need."""
+    """Load the kernels that ordinary texts and fragments, or small files, do not need."""
     text, borders = as_readonly(np.frombuffer(b"f()", np.uint8)), _borders(_Needle.of(b"()").wanted)
+    rows_among(text, as_readonly(np.array([0, 3])), np.zeros(1, np.int64), "f(")
     needle = _Needle.of(b"()")
     _scan_text_linearly(
         text, as_readonly(np.array([0, 3])), 1, 0, needle.wanted, needle.masks, borders, np.empty(1, np.int64)

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from sigdir.signatures.columns import as_readonly
 from sigdir.warehouse.index.hash_order import ROW_MASK, prefix_range, prefix_ranges
-from sigdir.warehouse.index.search import rows_like, rows_with_hex, rows_with_text
+from sigdir.warehouse.index.search import fixed_piece, rows_among, rows_like, rows_with_hex, rows_with_text
+from sigdir.warehouse.index.trigram_file import TrigramFile
 
 Array = npt.NDArray[Any]
 
@@ -41,18 +42,20 @@ class Segment:
     """
     ranks: Array | None = None
     """The keys of the rows by which texts of one hash are ordered, uint64; None where nothing is known of them."""
+    trigrams: TrigramFile | None = None
+    """Finds rows by a piece of their name; without it every byte is scanned."""
 
     @classmethod
     def of(
         cls, rows: int, ids: Array, created_at: Array, offsets: Array, text: Array, hash: Array,
-        hashes: Array | Mapping[bytes, list[int]],
+        hashes: Array | Mapping[bytes, list[int]], trigrams: TrigramFile | None = None,
     ) -> Segment:  # fmt: skip
         """A segment over read-only views of these arrays."""
         if isinstance(hashes, np.ndarray):
             hashes = as_readonly(hashes)
         return cls(
             rows, as_readonly(ids), as_readonly(created_at), as_readonly(offsets), as_readonly(text),
-            as_readonly(hash), hashes,
+            as_readonly(hash), hashes, trigrams=trigrams,
         )  # fmt: skip
 
     def text_at(self, row: int) -> str:
@@ -118,6 +121,9 @@ class Segment:
 
     def with_text(self, fragment: str) -> Array:
         """The rows whose text has the fragment, whatever its case, rising."""
+        candidates = self._candidates(fragment)
+        if candidates is not None:
+            return rows_among(self.text, self.offsets, candidates, fragment)
         return np.concatenate([NO_ROWS, *rows_with_text(self.text, self.offsets, self.rows, fragment)])
 
     def like(self, pattern: str, limit: int) -> Array:
@@ -125,7 +131,12 @@ class Segment:
 
         In a pattern ``*`` is any run of characters, ``?`` is one.
         """
-        return rows_like(self.text, self.offsets, self.rows, pattern, limit)
+        return rows_like(self.text, self.offsets, self.rows, pattern, limit, self._candidates(fixed_piece(pattern)))
+
+    def _candidates(self, fragment: str) -> Array | None:
+        """The rows among which are all that have the fragment; None where they must be scanned."""
+        trigrams = self.trigrams.opened(self.text, self.offsets) if self.trigrams is not None else None
+        return trigrams.candidates(fragment) if trigrams is not None else None
 
 
 def rows_with_hash(segments: Iterable[Segment], digest: bytes) -> list[tuple[Segment, Array]]:

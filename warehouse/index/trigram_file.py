@@ -1,0 +1,107 @@
+"""The trigrams of a data file's names at rest: a folder inside of the file's index, built once, mapped by every process.
+
+Publishers build it with the index. Where it is missing, as after an upgrade, the first search starts to build it, in
+a thread that holds no lock of Python's: 0.5 s for a million rows. Until then every byte is scanned.
+
+Invariants
+    The folder has its final name only when it is complete, and it never changes.
+    A process maps it only if each file has its checksum; otherwise it is built again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sigdir.signatures.columns import as_readonly
+from sigdir.warehouse.errors import Busy
+from sigdir.warehouse.files import FileLock, sync
+from sigdir.warehouse.index.checks import checksum_of
+from sigdir.warehouse.index.trigrams import Trigrams, build
+from sigdir.warehouse.paths import index_lock, trigrams_folder, trigrams_part
+
+Array = npt.NDArray[Any]
+
+_FEW_ROWS = 1 << 14  # are scanned in 0.1 ms
+_FILES = ("starts.npy", "lists")
+_CHECKSUMS = "checksums.json"
+_LOOK_SECONDS = 2.0
+
+
+class TrigramFile:
+    """The trigrams of one data file, opened when they are first searched. Safe for threads."""
+
+    def __init__(self, index: Path, rows: int) -> None:
+        """``index`` is the folder of the data file's index."""
+        self._index, self._rows = index, rows
+        self._trigrams: Trigrams | None = None
+        self._next_look = 0.0
+        self._lock = threading.Lock()
+
+    def opened(self, text: Array, offsets: Array) -> Trigrams | None:
+        """The trigrams; None while they are missing, which starts to build them from these columns."""
+        if self._trigrams is None and self._rows >= _FEW_ROWS and time.monotonic() >= self._next_look:
+            with self._lock:
+                if self._trigrams is None and time.monotonic() >= self._next_look:
+                    self._look(text, offsets)
+                    self._next_look = time.monotonic() + _LOOK_SECONDS
+        return self._trigrams
+
+    def _look(self, text: Array, offsets: Array) -> None:
+        try:
+            self._trigrams = _open(self._index, self._rows)
+        except (OSError, ValueError, EOFError):
+            builder = threading.Thread(target=self._build_if_possible, args=(text, offsets), daemon=True)
+            builder.start()
+
+    def _build_if_possible(self, text: Array, offsets: Array) -> None:
+        # Another process may be building; a read-only folder or a full disk leaves the search as slow as it is.
+        with suppress(Busy, OSError):
+            write_trigrams(self._index, text, offsets, self._rows, wait=False)
+
+
+def write_trigrams(index: Path, text: Array, offsets: Array, rows: int, wait: bool = True) -> None:
+    """Build the folder for the data file whose index is given, unless it is there and whole; raises Busy, OSError."""
+    if rows < _FEW_ROWS:
+        return
+    folder, part = trigrams_folder(index), trigrams_part(index)
+    with FileLock(index_lock(index), wait):
+        with suppress(OSError, ValueError, EOFError):
+            _open(index, rows)
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed: we hold the lock
+        part.mkdir()
+        try:
+            trigrams = build(text, offsets, rows)
+            np.save(part / _FILES[0], trigrams.starts)
+            trigrams.lists.tofile(part / _FILES[1])
+            checksums = {name: checksum_of(part / name) for name in _FILES}
+            (part / _CHECKSUMS).write_text(json.dumps(checksums))
+            for file in part.iterdir():
+                sync(file)
+            sync(part)
+            os.rename(part, folder)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def _open(index: Path, rows: int) -> Trigrams:
+    """Map the folder; raises OSError, ValueError or EOFError where it is missing or not as it was written."""
+    folder = trigrams_folder(index)
+    checksums = json.loads((folder / _CHECKSUMS).read_bytes())
+    for name in _FILES:
+        if not isinstance(checksums, dict) or checksums.get(name) != checksum_of(folder / name):
+            raise ValueError(f"{folder / name} is not as it was written")
+    starts = np.load(folder / _FILES[0], mmap_mode="r")
+    lists = np.memmap(folder / _FILES[1], np.uint8, "r")
+    return Trigrams(as_readonly(np.asarray(starts)), as_readonly(np.asarray(lists)), rows)
