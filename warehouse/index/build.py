@@ -107,7 +107,7 @@ def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
     ids, created_at, offsets, hash, hashes = mapped = [
         np.load(folder / f"{name}.npy", mmap_mode="r") for name in _COLUMNS
     ]
-    text = np.memmap(folder / "text", np.uint8, "r")
+    text: Array = np.memmap(folder / "text", np.uint8, "r")
     fits = len(ids) == len(created_at) == len(hash) == len(hashes) == rows and len(offsets) == rows + 1
     if not (fits and is_in_bounds(as_readonly(offsets), as_readonly(hashes), len(text))):
         raise ValueError(f"{folder} does not fit its data file")
@@ -115,8 +115,8 @@ def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
         for array in (*mapped, text):
             _populate(array)
     # Plain arrays over the mapping: numpy's memmap class costs a microsecond a slice.
-    columns = (np.asarray(a) for a in (ids, created_at, offsets, text, hash, hashes))
-    return Segment.of(rows, *columns, trigrams=TrigramFile(folder, rows))
+    ids, created_at, offsets, text, hash, hashes = map(np.asarray, (ids, created_at, offsets, text, hash, hashes))
+    return Segment.of(rows, ids, created_at, offsets, text, hash, hashes, TrigramFile(folder, rows))
 
 
 def has_checksums(folder: Path) -> bool:

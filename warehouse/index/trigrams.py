@@ -156,7 +156,7 @@ def _intersect(lists: Array, starts: Array, order: Array, rows: int, found: Arra
 
     A list that takes longer to read than the rows that are left take to be compared is left out.
     """
-    count, row, value, shift = 0, -1, np.int64(0), 0
+    count, row, value, shift = 0, np.int64(-1), np.int64(0), 0
     for at in range(starts[order[0]], starts[order[0] + 1]):
         value |= np.int64(lists[at] & 0x7F) << shift
         shift += 7
@@ -169,7 +169,7 @@ def _intersect(lists: Array, starts: Array, order: Array, rows: int, found: Arra
         first, last = starts[order[n]], starts[order[n] + 1]
         if last - first > count * _BYTES_A_ROW:
             break
-        kept, here, row, value, shift = 0, 0, -1, np.int64(0), 0
+        kept, here, row, value, shift = 0, 0, np.int64(-1), np.int64(0), 0
         for at in range(first, last):
             value |= np.int64(lists[at] & 0x7F) << shift
             shift += 7
