@@ -39,7 +39,7 @@ def contract_of_file(source: Source) -> Contract | None:
     name = posixpath.basename(source.path)
     for ending in _FILE_ENDINGS:
         name = name.removesuffix(ending)
-    return Contract.at(source.name, name) if name and name not in _NO_NAMES else None
+    return Contract.at(source.below, name) if name and name not in _NO_NAMES else None
 
 
 def path_below(path: str, roots: Iterable[str], document: str | None = None) -> str:

@@ -54,7 +54,7 @@ def read_value(source: Source, value: Any, contract: Contract | None = None) -> 
 
     ``contract`` is the one whose ABI the value is if nothing in it names another.
     """
-    findings = search(source.name, value, contract)
+    findings = search(source.name, value, source.below, contract)
     first = next(findings, None)
     if first is None:
         raise BadInput(source.name, "no ABI, no identifiers and no sources inside")
@@ -77,7 +77,7 @@ def _of_lines(source: Source) -> Iterator[list[Entry] | Sources]:
             yield [value]
             continue
         finding = None
-        for finding in search(source.name, value):
+        for finding in search(source.name, value, source.below):
             if isinstance(finding, Sources):
                 yield finding
             else:

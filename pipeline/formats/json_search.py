@@ -77,12 +77,12 @@ class _Place(NamedTuple):
     """The contract that it belongs to."""
 
 
-def search(name: str, document: Any, contract: Contract | None = None) -> Iterator[Finding]:
-    """What a JSON value holds, in its order. ``name`` is the input's. ``contract`` is the one whose ABI the value is if
-    nothing in it names another.
+def search(name: str, document: Any, below: str = "", contract: Contract | None = None) -> Iterator[Finding]:
+    """What a JSON value holds, in its order. ``name`` is the input's, ``below`` that below what the user named.
+    ``contract`` is the one whose ABI the value is if nothing in it names another.
     """
     root = {"": document}
-    waiting = [_Place("", document, root, 0, ContractNames(name, contract))]
+    waiting = [_Place("", document, root, 0, ContractNames(below, contract))]
     while waiting:
         place = waiting.pop()
         if place.contract is None and isinstance(place.value, dict):

@@ -43,7 +43,7 @@ def _entries(source: Source) -> Iterator[Entry]:
     for number, line in source.lines():
         heading = _HEADING.fullmatch(line)
         if heading is not None:
-            declares = _under(heading, declares, source.name)
+            declares = _under(heading, declares, source.below)
             continue
         written, colon, text = line.partition(b":")
         declared = parse_hash(written.decode("latin-1"))

@@ -34,6 +34,9 @@ from sigdir.signatures.spelling import FUNCTION_OR_ERROR, spell_rows
 
 Array = npt.NDArray[Any]
 
+MAX_VARIANTS = 64
+"""So many declarations of a text are kept of a batch. Real texts have a dozen; a flood of them says nothing more."""
+
 _KINDS = tuple(Kind)
 _COLLECTION_NAMES = np.array([None, *map(str, COLLECTIONS)], dtype=object)
 
@@ -82,6 +85,7 @@ def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> Batch
         columns = np.where(wrong, 0, columns)
     text = pa.StringArray.from_buffers(rows, pa.py_buffer(result.offsets), pa.py_buffer(result.data))
     sightings = _sightings(candidates, np.flatnonzero((reasons == OK) & ~result.as_written), result.collections)
+    sightings = _bounded(sightings, digests)
     accepted = {}
     for collection in COLLECTIONS:
         mine = (reasons == OK) & (result.collections == collection.code)
@@ -122,6 +126,26 @@ def _sightings(candidates: Candidates, rows: Array, collections: Array) -> Sight
     if not numbers:
         return stated
     return Sightings((*values, *numbers), of_row)
+
+
+def _bounded(sightings: Sightings | None, digests: Array) -> Sightings | None:
+    """The sightings with at most MAX_VARIANTS declarations of a text: those that come first. The others say the rest."""
+    if sightings is None or len(sightings.values) <= MAX_VARIANTS:
+        return sightings
+    _, text_of, counts = np.unique(digests.view(np.uint64)[:, 0], return_inverse=True, return_counts=True)
+    rows = np.flatnonzero((counts > MAX_VARIANTS)[text_of])
+    values, of_row = list(sightings.values), sightings.of_row.copy()
+    numbers: dict[Sighting, int] = {}
+    variants: dict[int, set[str]] = {}
+    for row in rows.tolist():
+        value = values[of_row[row]]
+        kept = variants.setdefault(int(text_of[row]), set())
+        if value.declaration and value.declaration not in kept:
+            if len(kept) < MAX_VARIANTS:
+                kept.add(value.declaration)
+            else:
+                of_row[row] = numbers.setdefault(value._replace(declaration=""), len(values) + len(numbers))
+    return Sightings((*values, *numbers), of_row) if numbers else sightings
 
 
 def check_canonical(collection: Collection, text: pa.StringArray) -> tuple[Array, Array]:

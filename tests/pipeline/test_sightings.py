@@ -6,14 +6,16 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow.parquet as pq
 import pytest
 
 from sigdir.pipeline.formats.registry import by_name, detect
 from sigdir.pipeline.inputs import find
 from sigdir.signatures.candidates import Candidates
-from sigdir.signatures.canonicalise import canonicalise
+from sigdir.signatures.canonicalise import MAX_VARIANTS, canonicalise
+from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
-from tests.conftest import ROOT
+from tests.conftest import ROOT, import_files
 from tests.pipeline.support import write_files
 
 _SAMPLE = re.compile(r"\n\n`(?P<file>[^`]+)` is `[a-z0-9-]+`: [^\n]*\n\n```\w*\n(?P<data>.*?\n)```", re.DOTALL)
@@ -177,13 +179,14 @@ def test_texts_with_names_in_other_lists(tmp_path: Path) -> None:
 
 
 def test_many_variants_of_one_text(tmp_path: Path) -> None:
-    """10,000 variants of one text are 10,000 sightings, each as its line spells it; none is lost."""
+    """Of 10,000 variants of one text the first are kept. Every line is a sighting with its kind, and none is lost."""
     lines = [f"function set(uint name{number})" for number in range(10_000)]
     [path] = write_files(tmp_path, {"list.txt": "\n".join(lines)})
     found = sightings(path)
     assert {text for text, _ in found} == {SET}
-    declarations = [one.declaration for _, one in found if one]
-    assert declarations == [f"function set(uint256 name{number})" for number in range(10_000)]
+    declarations = [one.declaration for _, one in found if one and one.kind is F]
+    kept = [f"function set(uint256 name{number})" for number in range(MAX_VARIANTS)]
+    assert declarations == kept + [""] * (10_000 - MAX_VARIANTS)
 
 
 ARTIFACT = '{"contractName": "Store", "sourceName": "contracts/Store.sol", "abi": [{"type": "function", "name": "%s", "inputs": []}]}'
@@ -217,3 +220,20 @@ def test_a_text_in_an_abi_is_declared_by_each_of_its_contracts(tmp_path: Path) -
     metadata = f'{{"output": {{"abi": {abi}}}, "settings": {{"compilationTarget": {{"Store.sol": "Store"}}}}}}'
     [path] = write_files(tmp_path, {"out/Store.json": f'{{"abi": {abi}, "metadata": {metadata}}}'})
     assert {one.contract for _, one in sightings(path) if one} == {Contract.at("Store.sol", "Store")}
+
+
+def test_an_import_keeps_what_its_inputs_say(tmp_path: Path, warehouse: Path) -> None:
+    """What the readers say is in the evidence of the version: text, kind, witness, declaration and contract."""
+    names = ["Store.vy", "Store.abi", "hashes.txt", "dump.jsonl", "list.csv", "Store.sol.txt"]
+    write_files(tmp_path / "in", {name: samples()[name] for name in names})
+    import_files([tmp_path / "in"], warehouse)
+    found = set()
+    for collection in COLLECTIONS:
+        texts = pq.read_table(warehouse / "table" / f"collection={collection}", columns=["id", "text_signature"])
+        text_of = dict(zip(*(column.to_pylist() for column in texts.columns), strict=True))
+        for path in (warehouse / "evidence" / collection).glob("*.parquet"):
+            for row in pq.ParquetFile(path).read().to_pylist():
+                kind, witness = Kind(row["kind"]), Witness(row["witness"])
+                said = Said(text_of[row["id"]], kind, witness, row["declaration"] or "", row["contract"] or "")
+                found.add(said)
+    assert found == set().union(*(SAID[name] for name in names))
