@@ -181,7 +181,7 @@ def test_texts_with_names_in_other_lists(tmp_path: Path) -> None:
 def test_many_variants_of_one_text(tmp_path: Path) -> None:
     """Of 10,000 variants of one text the first are kept. Every line is a sighting with its kind, and none is lost."""
     lines = [f"function set(uint name{number})" for number in range(10_000)]
-    [path] = write_files(tmp_path, {"list.txt": "\n".join(lines)})
+    [path] = write_files(tmp_path, {"list.txt": "\n".join(lines) + "\n"})
     found = sightings(path)
     assert {text for text, _ in found} == {SET}
     declarations = [one.declaration for _, one in found if one and one.kind is F]
