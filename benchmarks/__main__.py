@@ -12,6 +12,7 @@ from rich.table import Table
 
 from benchmarks import (
     bench_bulk,
+    bench_evidence,
     bench_hash,
     bench_import,
     bench_live,
@@ -49,7 +50,7 @@ def _markdown(figures: list[Figure]) -> str:
 @click.option("--rounds", default=3, show_default=True, help="Runs of each pair; the best counts.")
 @click.option(
     "--only",
-    type=click.Choice(["hash", "search", "import", "sql", "upkeep", "serve", "live", "bulk", "web"]),
+    type=click.Choice(["hash", "search", "import", "evidence", "sql", "upkeep", "serve", "live", "bulk", "web"]),
     multiple=True,
     help="Measure only this part.  [default: all]",
 )
@@ -76,6 +77,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "hash": bench_hash.figures,
         "search": lambda: bench_search.figures(present),
         "import": lambda: bench_import.figures(rows, rounds, present),
+        "evidence": lambda: bench_evidence.figures(rounds, present),
         "sql": lambda: bench_sql.figures(rows, rounds),
         "upkeep": lambda: bench_upkeep.figures(rows, rounds),
         "serve": lambda: [f for server in servers.installed() for f in bench_serve.figures(rows, rounds, server)],

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from sigdir.pipeline.bytecode_counts import BytecodeCounts
 from sigdir.pipeline.sections import Sections
 from sigdir.signatures.collections import COLLECTIONS, Collection
 
@@ -43,6 +44,8 @@ class FileReport:
     """The label of the source whose word its candidates are."""
     below: str = ""
     """The input's name below what the user named."""
+    bytecode: BytecodeCounts = field(default_factory=BytecodeCounts)
+    """What the bytecode of this input's contracts proves."""
 
     def place(self, line: int) -> tuple[str, int]:
         """The file, and the line in it, of a line of this input."""
@@ -78,6 +81,7 @@ class FileReport:
             "warnings": list(self.warnings),
             **{name: getattr(self, name) for name in COUNTS},
             "reasons": dict(self.reasons),
+            **({"bytecode": self.bytecode.to_dict()} if self.bytecode else {}),
         }
 
 
@@ -158,6 +162,13 @@ class ImportReport:
         """How many inputs were skipped for each reason, the commonest first."""
         return dict(Counter(unread.reason for unread in self.skipped).most_common())
 
+    def bytecode(self) -> BytecodeCounts:
+        """What the bytecode of all contracts proves."""
+        counts = BytecodeCounts()
+        for file in self.files:
+            counts += file.bytecode
+        return counts
+
     def collections(self) -> dict[str, dict[str, int]]:
         counts: dict[str, dict[str, int]] = {}
         for collection in COLLECTIONS:
@@ -177,6 +188,7 @@ class ImportReport:
             "sightings": self.sightings,
             "collections": self.collections(),
             "reasons": self.reasons(),
+            "bytecode": self.bytecode().to_dict(),
             "seconds": round(self.seconds, 3),
             "stages": {name: round(seconds, 3) for name, seconds in self.stages.items()},
             "rows_per_second": round(self.rows_per_second),

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
+from sigdir.pipeline.bytecode_counts import BytecodeCounts
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.json_document import parse_document
 from sigdir.pipeline.sections import Sections
@@ -67,6 +68,8 @@ class Source:
         """For hash-named files read as one input: the name of the file of each line read so far."""
         self.sections = Sections()
         """The sources that were found inside, as in a standard JSON input."""
+        self.bytecode = BytecodeCounts()
+        """What the bytecode of its contracts proves."""
         self.warnings: list[str] = []
         """Sentences of the reader for the report, about what it does not understand."""
         self._stream_of = stream

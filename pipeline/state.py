@@ -65,6 +65,7 @@ class ImportState(AbstractContextManager["ImportState"]):
         report = FileReport(
             source.name, format, warnings=source.warnings, file_names=source.file_names, sections=source.sections,
             source=label or source.label, below=source.below,
+            bytecode=source.bytecode,
         )  # fmt: skip
         self._inputs[source.number] = report
         return report

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from sigdir.pipeline.errors import BadInput
@@ -73,9 +74,17 @@ def is_foreign(entry: Any) -> bool:
     kind = entry.get("type")
     if isinstance(kind, str) and kind in _FOREIGN_KINDS:
         return True
-    lists = (entry.get("inputs"), entry.get("outputs"))
-    types = (item["type"] for items in lists if isinstance(items, list) for item in items if _is_parameter(item))
-    return any(map(_FOREIGN_TYPE.match, types))
+    for parameters in (entry.get("inputs"), entry.get("outputs")):
+        if isinstance(parameters, list):
+            for item in parameters:
+                if _is_parameter(item) and _is_foreign_type(item["type"]):
+                    return True
+    return False
+
+
+@lru_cache(maxsize=4096)
+def _is_foreign_type(word: str) -> bool:
+    return _FOREIGN_TYPE.match(word) is not None
 
 
 def read(source: Source) -> Iterator[Candidates]:

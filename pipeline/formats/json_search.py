@@ -57,6 +57,8 @@ class Entries(NamedTuple):
     candidates: Iterable[Entry]
     size: int
     """The number of its entries, with those that have no selector."""
+    holder: dict[str, Any] | None = None
+    """The object around a contract's ABI or identifiers. It may hold the contract's bytecode."""
 
 
 Finding = Entries | Sources
@@ -166,7 +168,7 @@ def _flat_source(place: _Place) -> Sources:
 def _abi(place: _Place) -> Finding | None:
     if is_abi(place.value) or (place.key in ABI_KEYS and is_labelled_abi(place.value)):
         contract = place.contract or place.names.of_key(place.key, place.above)
-        return Entries(entries_of(place.value, contract), len(place.value))
+        return Entries(entries_of(place.value, contract), len(place.value), place.parent)
     return None
 
 
@@ -195,7 +197,7 @@ def _identifiers(place: _Place) -> Finding | None:
     # A compiler's identifiers are those of functions.
     function = Sighting(Kind.FUNCTION, Witness.DECLARED, contract=place.contract) if is_of_contract else None
     found = [_identifier(text, digits, number, function) for number, (text, digits) in enumerate(members(value), 1)]
-    return Entries(found, len(found))
+    return Entries(found, len(found), place.parent if is_of_contract else None)
 
 
 def _identifier(text: str, digits: Any, number: int, function: Sighting | None) -> Entry:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sigdir.pipeline.bytecode_counts import BytecodeCounts
 from sigdir.pipeline.errors import one_line
 from sigdir.pipeline.report import COUNTS, ImportReport
 from sigdir.pipeline.unread import SKIP_REASONS
@@ -29,6 +30,8 @@ def print_report(report: ImportReport, console: Console) -> None:
     for reason, count in report.reasons().items():
         line = f"rejected {count:>9,} {reason:<16} e.g. {_printable(_example(report, reason))}"
         console.print(line, highlight=False, markup=False, emoji=False, overflow="ellipsis", no_wrap=True)
+    for line in _bytecode_lines(report.bytecode()):
+        console.print(line, highlight=False)
     console.print(_last_line(report), highlight=False)
 
 
@@ -51,6 +54,18 @@ def _unread_lines(report: ImportReport) -> Iterator[str]:
             yield f"  {fault.path}: {fault.reason}"
         if len(report.faults) > _SHOWN_FAULTS:
             yield f"  ... and {len(report.faults) - _SHOWN_FAULTS:,} more; --json lists all"
+
+
+def _bytecode_lines(counts: BytecodeCounts) -> Iterator[str]:
+    """What the bytecode of contracts proves, and which bytecode was not read."""
+    if counts.contracts:
+        yield (
+            f"bytecode of {counts.contracts:,} contracts: {counts.compiled:,} candidates compiled, "
+            f"{counts.declared:,} only declared; {counts.misfits:,} ABIs do not fit their bytecode"
+        )
+    if counts.unread:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.unread.most_common())
+        yield f"bytecode not read: {reasons}"
 
 
 def _first(names: Iterable[str]) -> str:

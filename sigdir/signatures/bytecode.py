@@ -103,19 +103,26 @@ def runtime_code(text: str) -> RuntimeCode:
 
 
 def runtime_code_of_creation(text: str) -> RuntimeCode:
-    """Read the runtime code inside of creation code. Raises BadBytecode."""
+    """Read the runtime code inside of creation code. Raises BadBytecode.
+
+    Code that has a dispatcher of its own is runtime code, and is read as such.
+    """
     code, libraries = bytes_of_hex(text)
+    outer = analyse(code, libraries)
+    if outer.selectors:
+        return outer
     inner = runtime_inside(code)
     if inner is None:
         raise BadBytecode(CodeProblem.CREATION_ONLY, "creation code in which no runtime code is found")
     return analyse(inner, libraries)
 
 
-def analyse(code: bytes, libraries: int = 0) -> RuntimeCode:
-    """The hashes in runtime code, which may have its metadata."""
+def analyse(code: bytes, libraries: int = 0, selectors: frozenset[bytes] | None = None) -> RuntimeCode:
+    """The hashes in runtime code, which may have its metadata. ``selectors`` are its dispatcher's, where they are known."""
     code = without_metadata(code)
     pushed = push_constants(code)
-    return RuntimeCode(code, selectors_of(code), pushed.topics, pushed.selectors, libraries)
+    found = selectors_of(code) if selectors is None else selectors
+    return RuntimeCode(code, found, pushed.topics, pushed.selectors, libraries)
 
 
 def contract_key(code: bytes) -> bytes:
@@ -126,14 +133,14 @@ def contract_key(code: bytes) -> bytes:
 def witness_of(kind: Kind, digest: bytes, code: RuntimeCode) -> Witness:
     """COMPILED if the code has the hash that an ABI entry of this kind has, else DECLARED.
 
-    ``digest`` is the whole hash of the canonical text, 32 bytes.
+    ``digest`` is the whole hash of the canonical text, 32 bytes. UNKNOWN is a function or an error.
     """
     if kind is Kind.EVENT:
         is_there = digest in code.topics
-    elif kind is Kind.ERROR:
-        is_there = digest[:4] in code.error_selectors
+    elif kind is Kind.FUNCTION:
+        is_there = digest[:4] in code.selectors
     else:
-        is_there = kind is Kind.FUNCTION and digest[:4] in code.selectors
+        is_there = digest[:4] in code.error_selectors or (kind is Kind.UNKNOWN and digest[:4] in code.selectors)
     return Witness.COMPILED if is_there else Witness.DECLARED
 
 

@@ -185,9 +185,12 @@ def test_an_event_is_compiled_where_its_topic_is_pushed() -> None:
         assert witness_of(Kind.EVENT, TRANSFERRED, code) is Witness.DECLARED
 
 
-def test_an_unknown_kind_is_declared() -> None:
-    """An entry that does not say what it is cannot be looked for."""
-    assert witness_of(Kind.UNKNOWN, TRANSFER, code_with()) is Witness.DECLARED
+def test_an_unknown_kind_is_a_function_or_an_error() -> None:
+    """An entry that does not say which of the two it is is compiled as either, and as no event."""
+    code = code_with(error_code(UNAUTHORIZED[:4]), event_code(TRANSFERRED))
+    assert witness_of(Kind.UNKNOWN, TRANSFER, code) is Witness.COMPILED
+    assert witness_of(Kind.UNKNOWN, UNAUTHORIZED, code) is Witness.COMPILED
+    assert witness_of(Kind.UNKNOWN, TRANSFERRED, code) is Witness.DECLARED
 
 
 def test_metadata_is_no_part_of_a_contract_s_key() -> None:
@@ -251,6 +254,7 @@ def test_creation_code_without_runtime_code() -> None:
     inner = runtime_code_of_creation(creation_code(runtime).hex())
     assert inner == analyse(runtime)
     assert inner.selectors == {TRANSFER[:4]}
+    assert runtime_code_of_creation(runtime.hex()) == inner  # some tools call runtime code `bytecode`
 
 
 def test_functions_have_their_arguments_and_mutability() -> None:

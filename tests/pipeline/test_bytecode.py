@@ -1,0 +1,205 @@
+"""Artifacts with bytecode: which of their candidates are compiled, and what the import's report counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sigdir.pipeline.formats import json_contracts, runtime_code
+from sigdir.pipeline.source import Source
+from sigdir.signatures.bytecode import analyse, contract_key
+from sigdir.signatures.candidates import Candidates
+from sigdir.signatures.canonicalise import canonicalise
+from sigdir.signatures.evidence import LISTED, Sighting, Witness
+from sigdir.signatures.keccak import keccak256
+from tests.pipeline.support import invoke, write_files
+from tests.pipeline.test_corpora import corpus
+from tests.signatures.assembly import creation_code, dispatcher, error_code, event_code, metadata
+
+
+def abi(*names: str) -> list[dict[str, Any]]:
+    """ABI entries from texts like `error Bad()`; each parameter has its type as name."""
+    entries = []
+    for text in names:
+        kind, _, rest = text.partition(" ")
+        name, _, types = rest.rstrip(")").partition("(")
+        inputs = [{"type": one, "name": f"p{one}", "indexed": False} for one in types.split(",") if one]
+        entries.append({"type": kind, "name": name, "inputs": inputs})
+    return entries
+
+
+TEXTS = ("function f(uint256)", "event E(address)", "error Bad()")
+ABI = abi(*TEXTS)
+
+
+def hash_of(text: str) -> bytes:
+    return keccak256(text.partition(" ")[2].encode())
+
+
+def runtime(*, number: int = 0) -> bytes:
+    """Runtime code that holds the three TEXTS. ``number`` changes its metadata alone."""
+    function, event, error = map(hash_of, TEXTS)
+    return dispatcher([function[:4]], event_code(event) + error_code(error[:4])) + metadata(bytes([number]) * 32)
+
+
+CODE = "0x" + runtime().hex()
+KEY = contract_key(analyse(runtime()).code)
+
+
+def sightings(path: Path, document: Any) -> tuple[dict[str, Sighting], Source]:
+    """What an import of the document would say about each text, and the source that was read."""
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    source = Source(str(path), explicit=True)
+    found: dict[str, Sighting] = {}
+    with source.open(lambda _: None):
+        for task in json_contracts.read(source):
+            for batch in [task] if isinstance(task, Candidates) else task():
+                for rows in canonicalise(batch).accepted.values():
+                    said = rows.sightings
+                    values = (
+                        [said.values[number] for number in said.of_row.tolist()] if said else [LISTED] * len(rows.text)
+                    )
+                    found |= dict(zip(rows.text.to_pylist(), values, strict=True))
+    return found, source
+
+
+def witnesses(path: Path, document: Any) -> list[Witness]:
+    """The witness of each of the TEXTS."""
+    found, _ = sightings(path, document)
+    return [found[text.partition(" ")[2]].witness for text in TEXTS]
+
+
+COMPILED = [Witness.COMPILED] * 3
+
+SHAPES = {
+    "Hardhat, Brownie, Truffle": {"contractName": "C", "abi": ABI, "bytecode": "0x60", "deployedBytecode": CODE},
+    "Foundry": {"abi": ABI, "bytecode": {"object": "0x60"}, "deployedBytecode": {"object": CODE, "linkReferences": {}}},
+    "standard JSON output": {"contracts": {"a.sol": {"C": {"abi": ABI, "evm": {"deployedBytecode": {"object": CODE[2:]}}}}}},
+    "combined JSON": {"contracts": {"a.sol:C": {"abi": ABI, "bin": "60", "bin-runtime": CODE[2:]}}},
+    "combined JSON with the ABI as text": {"contracts": {"a.sol:C": {"abi": json.dumps(ABI), "bin-runtime": CODE[2:]}}},
+    "Vyper": {"a.vy": {"abi": ABI, "bytecode": "0x60", "bytecode_runtime": CODE}},
+    "Remix": {"data": {"bytecode": {"object": "60"}, "deployedBytecode": {"object": CODE[2:]}}, "abi": ABI},
+    "Ape": {"contractTypes": {"C": {"abi": ABI, "runtimeBytecode": {"bytecode": CODE}}}},
+    "Sourcify": {"abi": ABI, "runtimeBytecode": {"recompiledBytecode": None, "onchainBytecode": CODE}},
+    "creation code alone": {"abi": ABI, "bytecode": creation_code(runtime()).hex()},
+    "runtime code called bytecode": {"abi": ABI, "bytecode": CODE},
+    "human-readable": {"abi": list(TEXTS), "deployedBytecode": CODE},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", list(SHAPES))
+def test_the_runtime_code_is_found_in_each_shape(tmp_path: Path, shape: str) -> None:
+    """The function, the event and the error are compiled, and the contract's key is that of its code."""
+    found, source = sightings(tmp_path / "a.json", SHAPES[shape])
+    assert [found[text.partition(" ")[2]].witness for text in TEXTS] == COMPILED
+    assert {one.contract.key for one in found.values() if one.contract} == {KEY}
+    assert source.bytecode.to_dict() == {"contracts": 1, "compiled": 3, "declared": 0, "misfits": 0, "unread": {}}
+
+
+def test_method_identifiers_are_checked_with_the_abi(tmp_path: Path) -> None:
+    """solc's output has a contract's functions twice; both are of one contract, which is counted once."""
+    evm = {"deployedBytecode": {"object": CODE}, "methodIdentifiers": {"f(uint256)": hash_of(TEXTS[0])[:4].hex()}}
+    found, source = sightings(tmp_path / "a.json", {"contracts": {"a.sol": {"C": {"abi": ABI, "evm": evm}}}})
+    assert {one.contract.key for one in found.values() if one.contract} == {KEY}
+    assert source.bytecode.to_dict() == {"contracts": 1, "compiled": 4, "declared": 0, "misfits": 0, "unread": {}}
+
+
+def test_json_lines_of_artifacts(tmp_path: Path) -> None:
+    """Each line is a contract of its own; metadata does not tell contracts apart."""
+    lines = [{"abi": ABI, "deployedBytecode": runtime(number=n).hex()} for n in range(3)]
+    found, source = sightings(tmp_path / "a.jsonl", "\n".join(map(json.dumps, lines)))
+    assert {one.contract.key for one in found.values() if one.contract} == {KEY}
+    assert source.bytecode.to_dict() == {"contracts": 3, "compiled": 9, "declared": 0, "misfits": 0, "unread": {}}
+
+
+def test_a_forged_entry_stays_declared(tmp_path: Path) -> None:
+    """An ABI with a function that its code lacks is a misfit; an event or an error that the code lacks is none."""
+    forged = abi("function many_msg_babbage(bytes1)", "error transfer(address,uint256)", "event E(bytes32)")
+    document = [
+        {"abi": ABI + forged, "deployedBytecode": CODE},
+        {"abi": ABI + forged[1:], "deployedBytecode": CODE},
+        {"abi": forged[:1] * 2, "deployedBytecode": "0x" + dispatcher([hash_of("x transfer(address,uint256)")[:4]]).hex()},
+    ]  # fmt: skip
+    found, source = sightings(tmp_path / "a.json", document)
+    compiled = {text for text, one in found.items() if one.witness is Witness.COMPILED}
+    # The mined text has the selector of transfer, which the third code's dispatcher has: nothing here tells them apart.
+    assert compiled == {"f(uint256)", "E(address)", "Bad()", "many_msg_babbage(bytes1)"}
+    assert source.bytecode.to_dict() == {"contracts": 3, "compiled": 8, "declared": 5, "misfits": 1, "unread": {}}
+
+
+BAD = {
+    "not hex": ("0x60zz", {"not_hex": 1}),
+    "creation code only": ("0x6001600255", {"creation_only": 1}),
+    "too long": ("00" * ((1 << 20) + 1), {"too_long": 1}),
+    "an interface": ("0x", {}),
+    "no text": (["0x60"], {}),
+    "no hex inside": ({"object": 5}, {}),
+}
+
+
+@pytest.mark.parametrize("case", list(BAD))
+def test_bytecode_that_cannot_be_read(tmp_path: Path, case: str) -> None:
+    """Its contract's candidates are declared, nothing is lost, and the report counts the reason."""
+    code, unread = BAD[case]
+    for shape in ({"abi": ABI, "bytecode": code}, {"abi": ABI, "bytecode": {"object": code}}):
+        found, source = sightings(tmp_path / "a.json", shape)
+        assert len(found) == 3
+        assert Witness.COMPILED not in {one.witness for one in found.values()}
+        assert source.bytecode.unread == unread
+        assert not source.bytecode.contracts
+
+
+def test_unlinked_libraries_do_not_hide_the_rest(tmp_path: Path) -> None:
+    """The place of a library's address is read as zeros."""
+    code = runtime().hex() + "73__$" + "ab" * 17 + "$__"
+    assert witnesses(tmp_path / "a.json", {"abi": ABI, "deployedBytecode": code}) == COMPILED
+
+
+def test_stubs_keep_the_key_of_their_name(tmp_path: Path) -> None:
+    """The code of two libraries of internal functions is the same, and they are two contracts."""
+    stub = "0x" + (bytes.fromhex("6080604052600080fdfe") + metadata()).hex()
+    contracts = {f"a.sol:{name}": {"abi": abi(f"error {name}()"), "bin-runtime": stub} for name in ("A", "B")}
+    found, _ = sightings(tmp_path / "a.json", {"contracts": contracts})
+    assert [one.witness for one in found.values()] == [Witness.DECLARED] * 2
+    keys = [one.contract.key for one in found.values() if one.contract]
+    assert len(set(keys)) == len(keys)
+    assert KEY not in keys
+
+
+def test_the_time_for_the_bytecodes_of_a_file_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After it contracts are declared and counted; nothing is lost."""
+    monkeypatch.setattr(runtime_code, "_SECONDS", 0.0)
+    lines = [{"abi": ABI, "deployedBytecode": runtime(number=n).hex()} for n in range(3)]
+    found, source = sightings(tmp_path / "a.jsonl", "\n".join(map(json.dumps, lines)))
+    assert len(found) == 3
+    assert source.bytecode.contracts == 1
+    assert source.bytecode.unread == {"over_time": 2}
+
+
+def test_the_report_counts_contracts(tmp_path: Path) -> None:
+    """In JSON for all inputs and for each, and as one line for people; none where no input has bytecode."""
+    files = {
+        "a.json": {"abi": ABI, "deployedBytecode": CODE},
+        "b.json": {"abi": ABI, "bytecode": "0xzz"},
+        "c.json": ABI,
+    }
+    paths = write_files(tmp_path / "in", {name: json.dumps(document) for name, document in files.items()})
+    report = json.loads(invoke(tmp_path / "w", "import", *paths, "--json").stdout)
+    counts = {"contracts": 1, "compiled": 3, "declared": 0, "misfits": 0, "unread": {"not_hex": 1}}
+    assert report["bytecode"] == counts
+    assert ["bytecode" in file for file in report["files"]] == [True, True, False]
+    shown = invoke(tmp_path / "w", "import", "--dry-run", *paths)
+    text = (shown.stdout.decode() + shown.stderr).replace("\n", " ")
+    assert "bytecode of 1 contracts: 3 candidates compiled, 0 only declared; 0 ABIs do not fit their bytecode" in text
+    assert "bytecode not read: 1 not_hex" in text
+    assert "bytecode" not in invoke(tmp_path / "w", "import", "--dry-run", paths[2]).stderr
+
+
+def test_the_corpora_s_artifacts(tmp_path: Path) -> None:
+    """All 134 functions, 41 of 52 events and 76 of 145 errors are compiled, and every ABI fits its bytecode."""
+    folder = corpus("artifacts")
+    report = json.loads(invoke(tmp_path / "w", "import", folder, "--dry-run", "--json").stdout)
+    assert report["bytecode"] == {"contracts": 81, "compiled": 251, "declared": 80, "misfits": 0, "unread": {}}
