@@ -79,7 +79,7 @@ def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | 
         Route("/api/v1/import-abi/", AbiImportResource(settings, writer), "POST, OPTIONS"),
         Route("/api/v1/import-solidity/", SolidityImportResource(settings, writer), "POST, OPTIONS"),
         # Decoding and bulk.
-        Route("/api/v1/decode/", DecodeResource(reader), "GET, HEAD, POST"),
+        Route("/api/v1/decode/", DecodeResource(reader, names), "GET, HEAD, POST"),
         Route("/api/v1/resolve/", resolve.ResolveResource(settings, reader, streams), "POST"),
         Route("/api/v1/changes/", changes.ChangesResource(reader, streams), "GET, HEAD"),
         Route("/dumps/", dumps.VersionsResource(versions), "GET, HEAD, OPTIONS"),
@@ -114,7 +114,7 @@ def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | 
         Route("/submit/", SubmitPage(settings, reader), "GET, HEAD, POST"),
         Route("/submit/store/", StorePage(settings, reader, writer), "POST"),
         Route(STORED_PATH, StoredPage(reader, cache), "GET, HEAD"),
-        Route("/decode/", DecodePage(reader, cache), "GET, HEAD, POST"),
+        Route("/decode/", DecodePage(reader, cache, names), "GET, HEAD, POST"),
         Route("/docs/", DocsPage(settings), "GET, HEAD"),
         Route("/statistics/", StatisticsPage(reader, paths), "GET, HEAD"),
         Route("/status/", StatusPage(reader, cache, paths), "GET, HEAD"),

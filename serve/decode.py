@@ -1,78 +1,90 @@
-"""Calldata to values, by each text that the directory has for its selector. ``sigdir.signatures.calldata`` decodes."""
+"""What bytes mean, by the texts of the directory: calldata, logs and reverts as trees of readings.
+
+``sigdir.signatures.readings`` builds the trees, ``sigdir.warehouse.index.known`` looks the texts up.
+"""
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Mapping
 from typing import Any
 
 import falcon
 
 from sigdir.serve.http import bodies
-from sigdir.serve.http.errors import field_error
+from sigdir.serve.http.errors import HttpError, field_error
 from sigdir.serve.http.json_answer import json_bytes, send_json
-from sigdir.serve.lists.selection import texts_with
-from sigdir.signatures.calldata import MAX_BYTES, BadCalldata, as_json, calldata, decode
-from sigdir.signatures.collections import SIGNATURES
-from sigdir.signatures.decode_attempt import DecodeAttempt
-from sigdir.signatures.standards import is_filtered
+from sigdir.signatures.calldata import MAX_BYTES
+from sigdir.signatures.decode_input import BadInput, inputs_of_fields, inputs_of_text, whole
+from sigdir.signatures.reading_json import document
+from sigdir.signatures.readings import Input
+from sigdir.warehouse.index.known import read_alternatives
+from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader, View
 
-MAX_TEXTS = 100
-"""Texts of a selector that are tried: the standard's own first, then the oldest."""
+MAX_INPUTS = 1000
+"""In one list."""
 
 BODY_BYTES = 3 * MAX_BYTES  # two digits a byte, line ends, and the field's name
 
 
-def candidates(view: View, data: bytes) -> tuple[list[DecodeAttempt], int]:
-    """An attempt to decode the data by each text of its selector, best first, and the number of such texts."""
-    selector = data[:4]
-    texts = texts_with(view, SIGNATURES, selector)
-    ordered = sorted(texts, key=lambda text: is_filtered(selector, text))
-    return decode(data, islice(ordered, MAX_TEXTS)), len(texts)
-
-
-def document(view: View, data: bytes) -> dict[str, Any]:
-    """The answer of ``/api/v1/decode/`` as JSON values."""
-    attempts, texts = candidates(view, data)
-    return {
-        "selector": "0x" + data[:4].hex(),
-        "bytes": len(data),
-        "texts": texts,
-        "candidates": [_attempt_document(data[:4], attempt) for attempt in attempts],
-    }
-
-
-def _attempt_document(selector: bytes, attempt: DecodeAttempt) -> dict[str, Any]:
-    entry = {"text_signature": attempt.text, "filtered": is_filtered(selector, attempt.text)}
-    if attempt.values is None:
-        return entry | {"decodes": False, "reason": attempt.reason, "detail": attempt.detail}
-    pairs = zip(attempt.types, attempt.values, strict=True)
-    return entry | {
-        "decodes": True,
-        "exact": attempt.exact,
-        "left_over": attempt.left_over,
-        "parameters": [{"type": type.text, "value": as_json(type, value)} for type, value in pairs],
-    }
+def document_of(view: View, alternatives: list[Input], names: Names) -> dict[str, Any]:
+    """The answer for one input."""
+    return document(read_alternatives(view, alternatives, names))
 
 
 class DecodeResource:
-    """GET takes ``data`` in the query; POST takes it in the body, for data longer than a query may be."""
+    """GET takes ``data`` in the query. POST takes an input's fields, or a list of inputs of any kinds."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, names: Names) -> None:
+        self._reader, self._names = reader, names
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        self._answer(req, resp, req.get_param("data", default=""))
+        self._answer(req, resp, self._one({"data": req.get_param("data", default="")}))
 
     on_head = on_get
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        self._answer(req, resp, bodies.text_field(bodies.fields_of(req, BODY_BYTES), "data"))
+        given = bodies.fields_or_list(req, BODY_BYTES)
+        if isinstance(given, dict) and isinstance(given.get("data"), bodies.Upload):
+            given["data"] = bodies.text_field(given, "data")
+        if isinstance(given, dict) and isinstance(given.get("inputs"), list):
+            given = given["inputs"]
+        self._answer(req, resp, self._list(given) if isinstance(given, list) else self._one(given))
 
-    def _answer(self, req: falcon.Request, resp: falcon.Response, text: str) -> None:
-        try:
-            data = calldata(text)
-        except BadCalldata as error:
-            raise field_error("data", str(error)) from None
+    def _answer(self, req: falcon.Request, resp: falcon.Response, answer: Any) -> None:
         resp.set_header("Cache-Control", "no-cache")
-        send_json(req, resp, json_bytes(document(self._reader.current(), data)))
+        send_json(req, resp, json_bytes(answer))
+
+    def _one(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return document_of(self._reader.current(), inputs_of(fields), self._names)
+        except BadInput as error:
+            raise _refused(error) from None
+
+    def _list(self, given: list[Any]) -> list[dict[str, Any]]:
+        """An answer for each input; one that cannot be read has its error, and the others are read."""
+        if len(given) > MAX_INPUTS:
+            raise field_error("inputs", f"{len(given)} inputs; at most {MAX_INPUTS} in one request.")
+        view, answers = self._reader.current(), []
+        for one in given:
+            try:
+                answers.append(document_of(view, inputs_of(one), self._names))
+            except BadInput as error:
+                answers.append({"kind": "error", "field": error.field, "detail": error.problem})
+        return answers
+
+
+def inputs_of(given: Any) -> list[Input]:
+    """The alternatives of an input of a request: a text, or an object; raises BadInput."""
+    if isinstance(given, str):
+        return whole(inputs_of_text(given))
+    if not isinstance(given, Mapping):
+        raise BadInput("an input is a text of hex digits or an object")
+    data = given.get("data")
+    if isinstance(data, str) and not data.strip() and not given.keys() & {"topics", "topic0", "as"}:
+        raise BadInput("This field may not be blank.")
+    return whole(inputs_of_fields(given))
+
+
+def _refused(error: BadInput) -> HttpError:
+    return field_error(error.field, error.problem)

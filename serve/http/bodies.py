@@ -65,15 +65,31 @@ def loads(text: str) -> Any:
     return json.loads(text)
 
 
+def fields_or_list(request: falcon.Request, limit: int) -> dict[str, Any] | list[Any]:
+    """The fields of a body as ``fields_of`` gives them, or the values of a JSON list. Raises HttpError."""
+    if (request.content_type or "").partition(";")[0].strip().lower() != "application/json":
+        return fields_of(request, limit)
+    body = read_body(request, limit)
+    value = _json_value(body) if body else {}
+    return value if isinstance(value, list) else _as_fields(value)
+
+
 def _json(body: bytes, _: str) -> dict[str, Any]:
+    return _as_fields(_json_value(body))
+
+
+def _json_value(body: bytes) -> Any:
     try:
-        value = loads(body.decode("utf-8-sig"))
+        return loads(body.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise detail(400, f"JSON parse error - not UTF-8 at byte {error.start}") from None
     except RecursionError:
         raise detail(400, "JSON parse error - nested too deeply") from None
     except ValueError as error:
         raise detail(400, f"JSON parse error - {error}") from None
+
+
+def _as_fields(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         kind = "NoneType" if value is None else type(value).__name__
         raise field_error("non_field_errors", f"Invalid data. Expected a dictionary, but got {kind}.")

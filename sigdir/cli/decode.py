@@ -1,9 +1,9 @@
-"""The command `sigdir decode`."""
+"""The commands `sigdir decode ...`: calldata, logs and reverts explained by the warehouse's texts."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,23 +14,62 @@ import orjson
 from sigdir.cli.errors import Command
 from sigdir.cli.options import json_option, warehouse_option
 from sigdir.cli.output import write_json
-from sigdir.serve.decode import candidates, document
-from sigdir.signatures.calldata import MAX_BYTES, as_json, calldata
-from sigdir.signatures.decode_attempt import DecodeAttempt
-from sigdir.warehouse.index.view import Reader, View
+from sigdir.signatures.calldata import MAX_BYTES, as_json
+from sigdir.signatures.decode_input import (
+    hex_bytes,
+    inputs_of_text,
+    log_input,
+    texts_to_try,
+    whole,
+)
+from sigdir.signatures.logs import IndexedHash
+from sigdir.signatures.reading_json import document
+from sigdir.signatures.readings import Candidate, Form, Input, Reading
+from sigdir.warehouse.index.known import read_alternatives
+from sigdir.warehouse.index.names import Names
+from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import existing
 
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits per byte, and as many spaces and line breaks
 
+_json = json_option("Write what the API answers: the tree of readings.")
+_data = click.argument("data", metavar="DATA")
 
-@click.command(cls=Command)
-@click.argument("data", metavar="DATA")
+
+class _DecodeCommands(click.Group):
+    """What is no subcommand's name is data for `auto`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["auto", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_DecodeCommands)
+def decode() -> None:
+    """Explain calldata, logs and reverts by each text that has their selector or topic, the best match first.
+
+    `sigdir decode DATA` is `sigdir decode auto DATA`.
+
+    \b
+    Examples:
+      sigdir decode 0xa9059cbb000000000000000000000000ab...
+      sigdir decode log --topic 0xddf252ad... --topic 0x... --topic 0x... --data 0x...
+      sigdir decode revert 0x4e487b71000000...0011
+      cast tx 0x5c50... input | sigdir decode -
+    """
+
+
+@decode.command(cls=Command)
+@_data
 @warehouse_option
-@json_option("Write what GET /api/v1/decode/ answers.")
-def decode(data: str, folder: Path, as_json: bool) -> None:
-    """Decode calldata with each text that has its selector, the best match first.
+@_json
+def auto(data: str, folder: Path, as_json: bool) -> None:
+    """Explain data by its shape: calldata, revert data, a log or code.
 
-    DATA is hex digits, with or without 0x; @FILE reads them from a file, - from standard input.
+    DATA is hex digits, with or without 0x; a log is its topics and its data, each with 0x, or an object of JSON
+    with topics and data. @FILE reads it from a file, - from standard input. Where the shape does not decide, every
+    reading is given, the surest first.
 
     Exit status: 0 some text decodes the data, 1 no text does, 2 the data or the warehouse cannot be
     used, 130 interrupted.
@@ -39,17 +78,78 @@ def decode(data: str, folder: Path, as_json: bool) -> None:
     Examples:
       sigdir decode 0xa9059cbb000000000000000000000000ab...
       sigdir decode @calldata.hex --json
-      cast tx 0x5c50... input | sigdir decode -
+      cast receipt 0x5c50... logs --json | jq '.[0]' | sigdir decode -
     """
-    decoded = calldata(_digits(data))
+    _explain(whole(inputs_of_text(_entered(data))), folder, as_json)
+
+
+@decode.command(cls=Command)
+@_data
+@warehouse_option
+@_json
+def calldata(data: str, folder: Path, as_json: bool) -> None:
+    """Explain calldata: a selector and its arguments, and the calls inside.
+
+    DATA is hex digits; @FILE reads them from a file, - from standard input.
+
+    \b
+    Example:
+      sigdir decode calldata 0xac9650d8...
+    """
+    _explain(whole([Input(Form.CALLDATA, hex_bytes(_entered(data)))]), folder, as_json)
+
+
+@decode.command(cls=Command)
+@_data
+@warehouse_option
+@_json
+def revert(data: str, folder: Path, as_json: bool) -> None:
+    """Explain what a failed call gave back: errors first, panics with their meaning, errors inside errors.
+
+    DATA is hex digits, 0x for a revert without data; @FILE reads them from a file, - from standard input.
+
+    \b
+    Example:
+      sigdir decode revert 0x08c379a0...
+    """
+    _explain([Input(Form.REVERT, hex_bytes(_entered(data)))], folder, as_json)
+
+
+@decode.command(cls=Command)
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="A topic, 0x and 64 digits; in their order.")
+@click.option("--data", default="0x", show_default=True, metavar="DATA", help="The data; @FILE reads it from a file.")
+@click.option("--anonymous", is_flag=True, help="The first topic is no hash; --text gives the events to try.")
+@click.option("--text", "texts", multiple=True, metavar="TEXT", help="An event to try first, as E(address,uint256).")
+@warehouse_option
+@_json
+def log(
+    topics: Sequence[str], data: str, anonymous: bool, texts: Sequence[str], folder: Path, as_json: bool
+) -> None:  # fmt: skip
+    """Explain a log: its event, and which parameters are indexed.
+
+    \b
+    Example:
+      sigdir decode log --topic 0xddf252ad... --topic 0x... --topic 0x... --data 0x...
+    """
+    words = [hex_bytes(topic, "topics") for topic in topics]
+    given = texts_to_try(list(texts))
+    _explain([log_input(words, hex_bytes(_entered(data)), anonymous=anonymous, texts=given)], folder, as_json)
+
+
+def _explain(alternatives: list[Input], folder: Path, as_json: bool) -> None:
+    """Write the readings of an input; the exit status says whether a text decodes it."""
     with closing(Reader(existing(folder))) as reader:
-        view = reader.current()
-        is_decoded = _write_document(view, decoded) if as_json else _print(view, decoded)
-    sys.exit(0 if is_decoded else 1)
+        readings = read_alternatives(reader.current(), alternatives, Names())
+    if as_json:
+        write_json(document(readings))
+    else:
+        for reading in readings:
+            _print(reading)
+    sys.exit(0 if any(reading.best for reading in readings) else 1)
 
 
-def _digits(argument: str) -> str:
-    """The digits that an argument is or names. Bytes that are not ASCII stay visible as bad digits."""
+def _entered(argument: str) -> str:
+    """What an argument is or names. Bytes that are not ASCII stay visible as bad digits."""
     if argument == "-":
         return sys.stdin.buffer.read(_MAX_CHARACTERS).decode("ascii", "replace")
     if argument.startswith("@"):
@@ -58,36 +158,58 @@ def _digits(argument: str) -> str:
     return argument
 
 
-def _write_document(view: View, data: bytes) -> bool:
-    answer = document(view, data)
-    write_json(answer)
-    return any(candidate["decodes"] for candidate in answer["candidates"])
+def _print(reading: Reading) -> None:
+    for candidate in reading.candidates:
+        click.echo("\n".join(_lines(candidate)))
+    if reading.note:
+        hash = f"0x{reading.hash.hex()}: " if reading.hash else ""
+        click.echo(f"{hash}{reading.note}", err=True)
 
 
-def _print(view: View, data: bytes) -> bool:
-    attempts, _ = candidates(view, data)
-    if not attempts:
-        click.echo(f"0x{data[:4].hex()}: no text with this selector is known", err=True)
-    for attempt in attempts:
-        click.echo("\n".join(_lines(attempt)))
-    return any(attempt.values is not None for attempt in attempts)
-
-
-def _lines(attempt: DecodeAttempt) -> Iterator[str]:
-    """The text, then its values, or the reason why there are none."""
+def _lines(candidate: Candidate, indent: str = "") -> Iterator[str]:
+    """The text, then its values and the calls in them, or the reason why there are none."""
+    attempt = candidate.attempt
     if attempt.values is None:
-        yield f"{attempt.text}  does not decode: {attempt.detail}"
+        yield f"{indent}{attempt.text}  does not decode: {attempt.detail}"
         return
-    yield attempt.text + _note(attempt)
+    yield indent + attempt.text + _note(candidate)
     width = max((len(type.text) for type in attempt.types), default=0)
-    for type, value in zip(attempt.types, attempt.values, strict=True):
-        yield f"  {type.text:{width}}  {_shown(as_json(type, value, checksums=True))}"
+    names = [name[0] if isinstance(name, tuple) else name for name in candidate.known.names]
+    longest = max(map(len, names), default=-2) + 2
+    for number, (type, value) in enumerate(zip(attempt.types, attempt.values, strict=True)):
+        name = names[number] if number < len(names) else ""
+        yield f"{indent}  {type.text:{width}}  {name:{max(longest, 0)}}{_value(candidate, number, type, value)}"
+        for nested in candidate.nested:
+            if nested.path[0] == number:
+                yield from _nested_lines(nested.path, nested.reading, indent + "    ")
 
 
-def _note(attempt: DecodeAttempt) -> str:
-    if attempt.exact:
-        return ""
-    return f"  {attempt.left_over} bytes left over" if attempt.left_over else "  not exact"
+def _nested_lines(path: Sequence[int], reading: Reading, indent: str) -> Iterator[str]:
+    place = ".".join(map(str, path))
+    first, *rest = _lines(reading.candidates[0], indent)
+    yield f"{indent}[{place}] {first.lstrip()}  ({reading.candidates[0].confidence})"
+    yield from rest
+    if reading.note:
+        yield f"{indent}  {reading.note}"
+
+
+def _value(candidate: Candidate, number: int, type: Any, value: Any) -> str:
+    if isinstance(value, IndexedHash):
+        return f"indexed, hash 0x{value.hex()}"
+    shown = "0x" + value.hex() if isinstance(value, bytes) else _shown(as_json(type, value, checksums=True))
+    return f"indexed {shown}" if candidate.split and number in candidate.split else shown
+
+
+def _note(candidate: Candidate) -> str:
+    attempt, note = candidate.attempt, ""
+    if attempt.left_over:
+        note = f"  {attempt.left_over} bytes left over"
+    elif not attempt.exact:
+        note = "  not exact"
+    if candidate.is_ambiguous:
+        splits = " or ".join(",".join(map(str, split)) for split in candidate.others[:5])
+        note += f"  which are indexed is ambiguous: also {splits}"
+    return f"{note}  {candidate.note}" if candidate.note else note
 
 
 def _shown(value: Any) -> str:

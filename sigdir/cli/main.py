@@ -32,7 +32,10 @@ _COMMANDS = {
     "stats": ("stats", "Show how many rows, files and bytes the warehouse has"),
     "sql": ("sql", "Run SQL over the warehouse"),
     "compile": ("compile", "Compile the kernels now, so that no later command waits for it"),
-    "decode": ("decode", "Decode calldata with each text that has its selector, the best match first"),
+    "decode": (
+        "decode",
+        "Explain calldata, logs and reverts by each text that has their selector or topic, the best match first",
+    ),
 }
 
 

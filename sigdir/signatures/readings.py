@@ -38,6 +38,7 @@ MAX_READINGS = 1000
 """Of one input, the nested ones included."""
 MAX_TEXTS = 100
 """Texts of an input's own hash that are tried, in rank order."""
+CODE_NOTE = "The bytes begin as a contract's code does."
 _INNER_TEXTS = 8
 _OPENED = 3  # candidates of a reading whose values are searched for calls
 _WORD = 32
@@ -52,6 +53,8 @@ class Form(StrEnum):
     LOG = "log"
     ARGUMENTS = "arguments"
     """Arguments without selector, beside their text."""
+    CODE = "code"
+    """A contract's bytecode, which has no arguments."""
     PACKED = "packed"
     """Values that a contract packs without padding; the text says what the fields are, no contract has it."""
 
@@ -204,7 +207,10 @@ class Readings:
     def _begin(self, tree: _Tree) -> None:
         input = tree.input
         reading = Reading(input.form, input.data, input.topics)
-        if input.form is Form.LOG and (input.anonymous or not input.topics):
+        if input.form is Form.CODE:
+            reading.note = CODE_NOTE
+            tree.results = [reading]
+        elif input.form is Form.LOG and (input.anonymous or not input.topics):
             self._read_input(tree, reading, ())
         elif input.form is not Form.LOG and len(input.data) < SELECTOR_BYTES:
             tree.results = _short(reading)

@@ -14,12 +14,15 @@ from sigdir.signatures.calldata import MAX_BYTES
 from tests.conftest import Sigdir
 from tests.serve.support import (
     FORM,
+    JSON,
     SPAM,
+    TOPIC,
     TRANSFER,
     Server,
     get,
     multipart,
     post,
+    post_text,
     request,
     selector,
 )
@@ -38,6 +41,7 @@ def decoded(server: Server, data: str) -> Any:
 def test_each_text_of_the_selector_is_tried(server: Server) -> None:
     """A text that decodes comes first although it is newer; one that does not is listed with the reason."""
     assert decoded(server, CALLDATA) == {
+        "kind": "calldata",
         "selector": "0xa9059cbb",
         "bytes": 68,
         "texts": 2,
@@ -48,6 +52,8 @@ def test_each_text_of_the_selector_is_tried(server: Server) -> None:
                 "decodes": True,
                 "exact": True,
                 "left_over": 0,
+                "confidence": "high",
+                "reasons": ["text of ERC-20", "the values encode to the same bytes"],
                 "parameters": [{"type": "address", "value": TO}, {"type": "uint256", "value": "1000"}],
             },
             {
@@ -67,7 +73,10 @@ def test_bytes_left_over_are_counted(server: Server) -> None:
 
 
 def test_a_selector_without_texts_has_no_candidates(server: Server) -> None:
-    assert decoded(server, "0x00000000") == {"selector": "0x00000000", "bytes": 4, "texts": 0, "candidates": []}
+    assert decoded(server, "0x00000000") == {
+        "kind": "calldata", "selector": "0x00000000", "bytes": 4, "texts": 0, "candidates": [],
+        "note": "No text with this selector is known.",
+    }  # fmt: skip
 
 
 def test_long_data_is_posted(server: Server) -> None:
@@ -91,10 +100,72 @@ def test_long_data_is_posted(server: Server) -> None:
     assert post(server.port, PATH, {"data": "00" * (2 * MAX_BYTES)}).status == 413
 
 
-@pytest.mark.parametrize("data", ["", "0x", "xyz", "0xa9059cb", "a9059cbb0"])
+@pytest.mark.parametrize("data", ["", "0xa9", "xyz", "0xa9059cb", "a9059cbb0"])
 def test_bad_calldata_is_400(server: Server, data: str) -> None:
     answer = get(server.port, f"{PATH}?data={data}")
     assert (answer.status, list(answer.json())) == (400, ["data"])
+
+
+MULTICALL = "multicall(bytes[])"
+MULTICALL_DATA = selector(MULTICALL) + encode(["bytes[]"], [[bytes.fromhex(CALLDATA[2:])]]).hex()
+LOG = {"topics": ["0x" + digits.zfill(64) for digits in (TOPIC, "ab" * 20, "cd" * 20)], "data": f"0x{1000:064x}"}
+PANIC = f"0x4e487b71{0x11:064x}"
+
+
+def test_calls_inside_a_call_are_decoded_in_place(server: Server) -> None:
+    """The nested reading has its path, its text and its confidence; the value keeps its bytes."""
+    post_text(server.port, MULTICALL)
+    [found] = [one for one in decoded(server, MULTICALL_DATA)["candidates"] if one["decodes"]]
+    assert found["parameters"] == [{"type": "bytes[]", "value": [CALLDATA]}]
+    [nested] = found["nested"]
+    assert (nested["path"], nested["kind"], nested["selector"]) == ([0, 0], "calldata", "0xa9059cbb")
+    assert (nested["candidates"][0]["text_signature"], nested["candidates"][0]["confidence"]) == (TRANSFER, "high")
+
+
+def test_a_list_of_mixed_inputs_is_answered_in_its_order(server: Server) -> None:
+    """Calldata, a log, a revert, code and an input that cannot be read, in one POST; nothing else is lost with the last."""
+    code = "0x6080604052600080fd"
+    inputs = [MULTICALL_DATA, LOG, {"data": PANIC, "as": "revert"}, code, {"data": "0xzz"}, 7]
+    post_text(server.port, MULTICALL)
+    for body in (inputs, {"inputs": inputs}):
+        answer = post(server.port, PATH, body)
+        assert answer.status == 200
+        call, log, panic, contract, bad, number = answer.json()
+        assert call["candidates"][0]["text_signature"] == MULTICALL
+        assert (log["kind"], log["candidates"][0]["text_signature"]) == ("log", "Transfer(address,address,uint256)")
+        assert [one["indexed"] for one in log["candidates"][0]["parameters"]] == [True, True, False]
+        assert panic["candidates"][0]["note"].startswith("panic 0x11: arithmetic overflow")
+        assert contract["kind"] == "code"
+        assert (bad["kind"], bad["field"]) == ("error", "data")
+        assert number["kind"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"topics": ["0x12"]}, "topics"), ({"topics": ["0x" + "11" * 32] * 5}, "topics"), ({"topics": 7}, "topics"),
+        ({"data": "0x12345678", "as": "poem"}, "as"), ({"data": 7}, "data"), ({}, "data"),
+        ({"topics": [], "texts": ["x"] * 9}, "texts"), ([CALLDATA] * 1001, "inputs"),
+    ],
+)  # fmt: skip
+def test_a_bad_input_is_400_and_names_the_field(server: Server, body: Any, field: str) -> None:
+    answer = post(server.port, PATH, body)
+    assert (answer.status, list(answer.json())) == (400, [field])
+
+
+def test_words_of_a_log_may_be_read_in_two_ways(server: Server) -> None:
+    """Four words are three topics and the data (ERC-20), or four topics (ERC-721): both readings are there."""
+    text = " ".join([*LOG["topics"], str(LOG["data"])])
+    found = decoded(server, text)
+    assert (len(found["topics"]), [len(other["topics"]) for other in found["others"]]) == (3, [4])
+    answer = get(server.port, f"{PATH}?data={quote(text + ' ab cd')}")
+    assert (answer.status, list(answer.json())) == (400, ["data"])
+
+
+def test_pages_of_other_origins_may_decode(server: Server) -> None:
+    body, headers = json.dumps({"data": PANIC}).encode(), JSON | {"Origin": "https://example.org"}
+    answer = request(server.port, "POST", PATH, body, headers)
+    assert answer.header("Access-Control-Allow-Origin") == "*"
 
 
 def test_the_slash_may_be_left_out(server: Server) -> None:
@@ -103,6 +174,28 @@ def test_the_slash_may_be_left_out(server: Server) -> None:
 
 
 # The command.
+
+
+def test_each_kind_has_its_command(server: Server, run_sigdir: Sigdir) -> None:
+    """calldata, log, revert and auto give what the server answers; a tree is indented."""
+    post_text(server.port, MULTICALL)
+    warehouse: list[str | Path] = ["--warehouse", server.folder]
+    log = [part for topic in LOG["topics"] for part in ("--topic", topic)] + ["--data", str(LOG["data"])]
+    for arguments, given in (
+        (["calldata", MULTICALL_DATA], {"data": MULTICALL_DATA, "as": "calldata"}),
+        (["log", *log], LOG), (["revert", PANIC], {"data": PANIC, "as": "revert"}), (["auto", PANIC], {"data": PANIC}),
+    ):  # fmt: skip
+        ran = run_sigdir("decode", *arguments, "--json", *warehouse)
+        assert (ran.returncode, ran.stderr) == (0, b"")
+        assert json.loads(ran.stdout) == post(server.port, PATH, given).json()
+    shown = run_sigdir("decode", MULTICALL_DATA, *warehouse).stdout.decode().splitlines()
+    assert [line.split("  ")[0] for line in shown if not line.startswith(" ")] == [MULTICALL]
+    assert f"    [0.0] {TRANSFER}  (high)" in shown
+    shown = run_sigdir("decode", "log", *log, *warehouse).stdout.decode().splitlines()
+    assert shown[1].split() == ["address", "indexed", "0xABaBaBaBABabABabAbAbABAbABabababaBaBABaB"]
+    ran = run_sigdir("decode", "revert", "0x", *warehouse)
+    assert (ran.returncode, ran.stdout) == (1, b"")
+    assert b"without a message" in ran.stderr
 
 
 def test_the_command_answers_as_the_server_does(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from sigdir.serve.settings import Settings
 from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.decode_attempt import REASONS
+from sigdir.signatures.decode_input import FORMS
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
 from tests.conftest import ROOT, import_files
 from tests.serve.support import (
@@ -249,7 +250,8 @@ def test_the_limits_in_the_document_are_those_of_the_code() -> None:
     event_text = schemas["NewEventSignature"]["properties"]["text_signature"]
     assert event_text["maxLength"] == resources._MAX_EVENT_CHARACTERS
     assert schemas["Calldata"]["maxLength"] == len("0x") + 2 * MAX_BYTES
-    assert schemas["Decoding"]["properties"]["candidates"]["maxItems"] == decode.MAX_TEXTS
+    body = schemas["DecodeBody"]["properties"]
+    assert (body["inputs"]["maxItems"], body["as"]["enum"]) == (decode.MAX_INPUTS, list(FORMS))
     assert schemas["UndecodedText"]["properties"]["reason"]["enum"] == list(REASONS)
     assert resolve_post["requestBody"]["content"]["application/json"]["schema"]["maxItems"] == resolve.MAX_HASHES
     assert str(resolve.MAX_HASHES) in resolve_post["responses"]["413"]["description"]

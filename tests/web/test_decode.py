@@ -40,22 +40,23 @@ def test_calldata_is_decoded_as_it_is_pasted(page_of: Open) -> None:
     """Values appear without a reload, failed signatures below with the reason, and the address can be shared."""
     page = page_of("/decode/")
     page.evaluate("window.same = true")
-    page.get_by_label("Calldata").fill(EXAMPLE)
+    page.get_by_label("Calldata, log").fill(EXAMPLE)
     expect(page.get_by_role("heading", name="transfer(address,uint256)")).to_be_visible()
     expect(page.get_by_text("decodes exactly")).to_be_visible()
     assert page.locator(".decoded tbody tr").all_inner_texts() == [
-        "0\taddress\t0x742d35Cc6634C0532925a3b844Bc454e4438f44e", f"1\tuint256\t{10**18}",
+        "0\taddress\t0x742d35Cc6634C0532925a3b844Bc454e4438f44e",
+        f"1\tuint256\t{10**18} 1 with 18 decimals",
     ]  # fmt: skip
     expect(page.get_by_role("region", name="Signatures that do not decode")).to_contain_text(COLLIDING)
     assert page.url.endswith(f"/decode/?data={EXAMPLE}")
     assert page.evaluate("window.same")
-    page.get_by_label("Calldata").fill("")
+    page.get_by_label("Calldata, log").fill("")
     expect(page.locator("#decoded")).to_be_empty()
 
 
 def test_it_works_without_a_script(page_of: Open) -> None:
     page = page_of("/decode/", java_script_enabled=False)
-    page.get_by_label("Calldata").fill(EXAMPLE[:80] + "\n" + EXAMPLE[80:])
+    page.get_by_label("Calldata, log").fill(EXAMPLE[:80] + "\n" + EXAMPLE[80:])
     page.get_by_role("button", name="Decode").click()
     expect(page.get_by_text("decodes exactly")).to_be_visible()
     assert page.url.endswith(f"/decode/?data={EXAMPLE}")
@@ -65,15 +66,27 @@ def test_it_works_without_a_script(page_of: Open) -> None:
 
 
 def test_tuples_are_nested_lists(page_of: Open, server: Server) -> None:
-    """Calldata inside a value links to its own page; markup in a value is text."""
+    """A call inside a value is opened in its place, and closes; markup in a value is text."""
     page = page_of(f"/decode/?data={nested(server)}")
     first = page.locator(".decoded > tbody > tr").first
     assert first.locator("> td > .values > li").count() == 2
     expect(first.locator(".values .values").first).to_contain_text(EVIL)
     expect(first).to_contain_text("none")
     expect(page.locator(".decoded")).to_contain_text("the largest uint256")
-    page.get_by_role("link", name="decode", exact=True).click()
-    expect(page.get_by_role("heading", name="transfer(address,uint256)")).to_be_visible()
+    inside = page.locator("details.inside")
+    expect(inside).to_contain_text("0x742d35Cc6634C0532925a3b844Bc454e4438f44e")
+    inside.get_by_text("transfer(address,uint256)").click()
+    expect(inside.get_by_text("1 with 18 decimals")).to_be_hidden()
+
+
+def test_a_log_and_a_revert_are_explained(page_of: Open) -> None:
+    """Without a script: the topics that are indexed, and the meaning of a panic's code."""
+    page = page_of("/decode/", java_script_enabled=False)
+    page.get_by_role("link", name="a log").click()
+    expect(page.get_by_role("heading", name="Transfer(address,address,uint256)").first).to_be_visible()
+    expect(page.locator(".decoded tbody tr").first).to_contain_text("indexed")
+    page.get_by_role("link", name="a panic").click()
+    expect(page.locator(".meaning")).to_contain_text("Panic 0x11: arithmetic overflow or underflow")
 
 
 def test_the_data_is_shown_in_words(page_of: Open) -> None:
@@ -102,12 +115,12 @@ def test_input_that_is_not_calldata_is_an_error(page_of: Open, server: Server, d
         request(server.port, "POST", "/decode/", urlencode({"data": data}).encode(), FORM),
     ):
         assert answer.status == 400
-        assert b"Not calldata: " in answer.body
+        assert b"This cannot be decoded: " in answer.body
         assert EVIL.encode() not in answer.body
     page = page_of("/decode/", expected="400")
-    page.get_by_label("Calldata").fill(data)
-    expect(page.get_by_role("alert")).to_contain_text("Not calldata")
-    expect(page.get_by_label("Calldata")).to_have_value(data)
+    page.get_by_label("Calldata, log").fill(data)
+    expect(page.get_by_role("alert")).to_contain_text("This cannot be decoded")
+    expect(page.get_by_label("Calldata, log")).to_have_value(data)
 
 
 def test_long_data_is_answered_to_the_post(server: Server) -> None:
@@ -133,7 +146,7 @@ def test_data_that_is_too_long_is_refused(server: Server) -> None:
 
 def test_bytes_left_over_and_unknown_selectors_are_shown(server: Server) -> None:
     assert b"1 byte left over" in get(server.port, f"/decode/?data={EXAMPLE}00").body
-    assert b"no signature with this selector is known" in get(server.port, "/decode/?data=0x00000000").body
+    assert b"No text with this selector is known" in get(server.port, "/decode/?data=0x00000000").body
 
 
 def test_the_page_is_cached_until_the_view_changes(server: Server) -> None:

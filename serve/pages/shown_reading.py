@@ -1,0 +1,172 @@
+"""Readings as the decode page shows them: every list is cut, every value is a short text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sigdir.serve.pages.rows import hash_address
+from sigdir.signatures.calldata import as_json
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.signatures.inner_calls import Path
+from sigdir.signatures.logs import IndexedHash
+from sigdir.signatures.readings import Candidate, Confidence, Form, Reading
+from sigdir.signatures.standards import is_filtered
+from sigdir.signatures.types import Type
+
+_MAX_VALUES = 500
+_MAX_PAGE_VALUES = 3000
+_MAX_CHARACTERS = 2000
+_MAX_LEVELS = 6
+
+TITLES = {
+    Form.CALLDATA: "call", Form.REVERT: "error", Form.LOG: "event", Form.ARGUMENTS: "arguments of the text beside it",
+    Form.PACKED: "packed values", Form.AUTO: "data", Form.CODE: "code",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ShownValue:
+    """A value on the page: ``text``, or for tuples and arrays ``items`` and how many ``more`` are not shown.
+
+    ``note`` adds a remark, such as the size; ``nested`` is what its bytes were read as.
+    """
+
+    type: str
+    text: str = ""
+    items: tuple[ShownValue, ...] | None = None
+    more: int = 0
+    note: str = ""
+    name: str = ""
+    is_indexed: bool = False
+    nested: ShownReading | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCandidate:
+    """A signature that decodes, as the page shows it."""
+
+    candidate: Candidate
+    is_filtered: bool
+    values: tuple[ShownValue, ...]
+
+    @property
+    def is_sure(self) -> bool:
+        return self.candidate.confidence is Confidence.HIGH
+
+
+@dataclass(frozen=True, slots=True)
+class ShownReading:
+    """A reading; ``decoded`` are the signatures that decode, ``failed`` the others."""
+
+    reading: Reading
+    title: str
+    address: str
+    decoded: tuple[ShownCandidate, ...]
+    failed: tuple[Candidate, ...]
+
+
+class _Budget:
+    """How many more values a list and the page may show."""
+
+    def __init__(self) -> None:
+        self.page = _MAX_PAGE_VALUES
+        self.left = 0
+
+
+def shown_reading(reading: Reading, budget: _Budget | None = None, level: int = 0) -> ShownReading:
+    """A reading with everything inside it, as far as the page shows it."""
+    budget = budget or _Budget()
+    decoded = tuple(
+        ShownCandidate(found, is_filtered(reading.hash, found.attempt.text), _values(found, budget, level))
+        for found in reading.candidates
+        if found.decodes
+    )
+    failed = tuple(found for found in reading.candidates if not found.decodes)
+    collection = EVENT_SIGNATURES if reading.form is Form.LOG else SIGNATURES
+    address = hash_address(collection, reading.hash) if reading.hash else ""
+    return ShownReading(reading, TITLES[reading.form], address, decoded, failed)
+
+
+def _values(found: Candidate, budget: _Budget, level: int) -> tuple[ShownValue, ...]:
+    before, budget.left = budget.left, _MAX_VALUES
+    nested = {one.path: one.reading for one in found.nested} if level < _MAX_LEVELS else {}
+    show = _Show(nested, budget, level)
+    names, split = found.known.names, found.split or ()
+    shown = []
+    for number, (type, value) in enumerate(zip(found.attempt.types, found.attempt.values or (), strict=True)):
+        name = names[number] if number < len(names) else ""
+        shown.append(show.value(type, value, name, (number,), is_indexed=number in split))
+    budget.left = before
+    return tuple(shown)
+
+
+class _Show:
+    """Shows the values of one candidate."""
+
+    def __init__(self, nested: dict[Path, Reading], budget: _Budget, level: int) -> None:
+        self._nested, self._budget, self._level = nested, budget, level
+
+    def value(self, type: Type, value: Any, name: Any, path: Path, *, is_indexed: bool = False) -> ShownValue:
+        own, members = name if isinstance(name, tuple) else (name, ())
+        if isinstance(value, IndexedHash):
+            return ShownValue(type.text, "0x" + value.hex(), note="the hash of the value", name=own, is_indexed=True)
+        if isinstance(value, tuple):
+            items = self._items(type, value, members, path)
+            return ShownValue(type.text, items=items, more=len(value) - len(items), name=own)
+        self._budget.left -= 1
+        self._budget.page -= 1
+        inner = self._nested.get(path)
+        nested = shown_reading(inner, self._budget, self._level + 1) if inner else None
+        text, note = _text(type, value)
+        return ShownValue(type.text, text, note=note, name=own, is_indexed=is_indexed, nested=nested)
+
+    def _items(self, type: Type, values: tuple[Any, ...], members: Any, path: Path) -> tuple[ShownValue, ...]:
+        types = type.members or (type.element,) * len(values)
+        items: list[ShownValue] = []
+        for number, (item_type, item) in enumerate(zip(types, values, strict=True)):
+            if self._budget.left <= 0 or self._budget.page <= 0:
+                break
+            # The names of an array of tuples are those of its element.
+            name = members[number] if type.members and number < len(members) else ("", () if type.members else members)
+            items.append(self.value(item_type, item, name, (*path, number)))  # type: ignore[arg-type]
+        return tuple(items)
+
+
+def _text(type: Type, value: Any) -> tuple[str, str]:
+    """A value as text, cut where it is long, and a remark on it."""
+    json = "0x" + value.hex() if isinstance(value, bytes) else as_json(type, value, checksums=True)
+    text = str(json).lower() if isinstance(json, bool) else str(json)
+    if len(text) > _MAX_CHARACTERS:
+        return text[:_MAX_CHARACTERS], f"… {_size(value)} in all"
+    return text, _note(type.text, value)
+
+
+def _size(value: Any) -> str:
+    return f"{len(value):,} {'bytes' if isinstance(value, bytes) else 'characters'}"
+
+
+_TIMES = range(1_400_000_000, 2_200_000_000)  # seconds, 2014 to 2039
+_LEAST_AMOUNT = 10**15
+_MOST_AMOUNT = 10**30
+
+
+def _note(type: str, value: Any) -> str:
+    if isinstance(value, bytes):
+        return _size(value) if type in ("bytes", "string") else ""
+    if isinstance(value, int) and type.startswith("uint"):
+        return _number_note(type, value)
+    return "empty" if value == "" else ""
+
+
+def _number_note(type: str, value: int) -> str:
+    """What an amount or a time is in people's units."""
+    if value and value == 2 ** int(type[4:]) - 1:
+        return f"the largest {type}"
+    if value in _TIMES:
+        return f"as a time {datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    if _LEAST_AMOUNT <= value < _MOST_AMOUNT:
+        whole, part = divmod(value, 10**18)
+        return f"{whole:,}{f'.{part:018d}'.rstrip('0').rstrip('.')} with 18 decimals"
+    return ""

@@ -1,0 +1,189 @@
+"""What people paste and programs send, as inputs to read: hex, the words of a log, JSON as nodes and explorers have it.
+
+An input may have two shapes at once. Four words may be four topics, or three topics and the data. Then there are two
+alternatives, and their readings are ranked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sigdir.signatures.calldata import MAX_BYTES
+from sigdir.signatures.decode_attempt import SELECTOR_BYTES
+from sigdir.signatures.errors import SigdirError
+from sigdir.signatures.readings import Form, Input
+
+MAX_TOPICS = 4
+MAX_GIVEN_TEXTS = 8
+_MAX_GIVEN_CHARACTERS = 8192
+_WORD = 32
+_TOPIC_FIELDS = ("topic0", "topic1", "topic2", "topic3")
+_DATA_FIELDS = ("data", "input", "calldata", "revert")
+
+
+class BadInput(SigdirError):
+    """The input cannot be read; ``field`` is the one that is wrong."""
+
+    def __init__(self, problem: str, field: str = "data") -> None:
+        super().__init__(f"{field}: {problem}")
+        self.problem, self.field = problem, field
+
+
+def hex_bytes(text: str, field: str = "data") -> bytes:
+    """The bytes of hex digits, with 0x or without; white space is left out. Raises BadInput."""
+    digits = "".join(text.split())
+    digits = digits[2:] if digits[:2] in ("0x", "0X") else digits
+    if len(digits) > 2 * MAX_BYTES:
+        raise BadInput(f"{len(digits) // 2} bytes; at most {MAX_BYTES} are decoded", field)
+    wrong = re.search("[^0-9a-fA-F]", digits)
+    if wrong:
+        raise BadInput(f"{wrong[0]!a} at digit {wrong.start() + 1} is not a hex digit", field)
+    if len(digits) % 2:
+        raise BadInput(f"{len(digits)} hex digits are not a whole number of bytes", field)
+    return bytes.fromhex(digits)
+
+
+def log_input(topics: list[bytes], data: bytes, *, anonymous: bool = False, texts: tuple[str, ...] = ()) -> Input:
+    """A log; raises BadInput where it has too many topics, or one that is no word."""
+    if len(topics) > MAX_TOPICS:
+        raise BadInput(f"{len(topics)} topics; a log has at most {MAX_TOPICS}", "topics")
+    for number, topic in enumerate(topics):
+        if len(topic) != _WORD:
+            raise BadInput(f"topic {number} has {len(topic)} bytes, not {_WORD}", "topics")
+    return Input(Form.LOG, data, tuple(topics), anonymous, texts)
+
+
+def whole(alternatives: list[Input]) -> list[Input]:
+    """The alternatives, if none is a part of a selector; raises BadInput."""
+    for one in alternatives:
+        if one.form in (Form.AUTO, Form.CALLDATA) and 0 < len(one.data) < SELECTOR_BYTES:
+            raise BadInput(f"{len(one.data)} bytes; a selector has {SELECTOR_BYTES}")
+    return alternatives
+
+
+_TOKEN = re.compile(r"0[xX][0-9a-fA-F]*")
+_LABELS = re.compile(r"""(?:[\s,;:\[\]"']|topics?|data|[0-3])*""", re.IGNORECASE)
+
+
+def inputs_of_text(text: str, form: Form = Form.AUTO) -> list[Input]:
+    """The alternatives of a text that was pasted; raises BadInput. ``form`` says what it is, if that is known."""
+    text = text.strip()
+    if text[:1] in ("{", "["):
+        return _inputs_of_json(text, form)
+    tokens = text.split()
+    words = [token for token in tokens if token[:2] in ("0x", "0X")]
+    if form is Form.LOG or (form is Form.AUTO and len(words) > 1):
+        return _inputs_of_words(text)
+    return [_input_of_bytes(hex_bytes(text), form)]
+
+
+def _inputs_of_words(text: str) -> list[Input]:
+    """A log as its words, each with 0x; names before them (``data:``) are left out."""
+    rest = _TOKEN.sub(" ", text)
+    parts = [hex_bytes(part) for part in _TOKEN.findall(text)]
+    if not parts or not _LABELS.fullmatch(rest):
+        raise BadInput("a log is its topics and its data, each with 0x and without space inside")
+    alternatives = []
+    if len(parts) > 1 and all(len(part) == _WORD for part in parts[:-1]) and len(parts) <= MAX_TOPICS + 1:
+        alternatives.append(Input(Form.LOG, parts[-1], tuple(parts[:-1])))
+    if len(parts) <= MAX_TOPICS and all(len(part) == _WORD for part in parts):
+        alternatives.append(Input(Form.LOG, b"", tuple(parts)))
+    return alternatives or [log_input(parts[:-1], parts[-1])]
+
+
+def _input_of_bytes(data: bytes, form: Form) -> Input:
+    if form is not Form.AUTO:
+        return Input(form, data)
+    if is_code(data):
+        return Input(Form.CODE, data)
+    return Input(Form.LOG, b"", (data,)) if len(data) == _WORD else Input(Form.AUTO, data)
+
+
+_CODE = tuple(
+    map(bytes.fromhex, ["60806040", "60606040", "60a06040", "60c06040", "60e06040", "610100", "363d3d37", "3d602d80", "ef00"])
+)  # fmt: skip
+
+
+def is_code(data: bytes) -> bool:
+    """Whether bytes begin as contract code does: solc's memory pointer, Vyper's and proxies' first opcodes, EOF."""
+    return data.startswith(_CODE) or (data[:1] in (b"\x5f", b"\x60") and len(data) % _WORD != 4 and len(data) > _WORD)
+
+
+def _inputs_of_json(text: str, form: Form) -> list[Input]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"not JSON: {error}") from None
+    if isinstance(value, list) and len(value) == 1:
+        [value] = value
+    if not isinstance(value, dict):
+        raise BadInput("JSON of one log or transaction is an object with topics and data, or input")
+    return inputs_of_fields(value, form)
+
+
+def inputs_of_fields(fields: Mapping[str, Any], form: Form | None = None) -> list[Input]:
+    """The alternatives of an object: a log has ``topics`` (or ``topic0`` ...) and ``data``, anything else ``data``.
+
+    ``as`` says what the data is, else its shape does. ``input`` and ``calldata`` are other names of ``data``. An
+    anonymous log has ``anonymous`` and ``texts``. Raises BadInput.
+    """
+    form = form or _form_of(fields)
+    topics = _topics_of(fields)
+    given = _texts_of(fields)
+    name = next((name for name in _DATA_FIELDS if fields.get(name) is not None), None)
+    if topics is None and name is None:
+        raise BadInput("This field is required.")
+    text = fields[name] if name else ""
+    if not isinstance(text, str):
+        raise BadInput("Not a valid string.", name or "data")
+    if topics is not None:
+        if form not in (Form.AUTO, Form.LOG):
+            raise BadInput("only a log has topics", "topics")
+        anonymous = fields.get("anonymous") is True
+        return [log_input(topics, hex_bytes(text, name or "data"), anonymous=anonymous, texts=given)]
+    if form is Form.AUTO and name in ("calldata", "revert"):
+        form = Form(name)
+    if form is Form.AUTO and text.lstrip()[:1] in ("{", "["):
+        raise BadInput("a text of JSON; send the object itself")
+    return [replace(one, texts=given) if given else one for one in inputs_of_text(text, form)]
+
+
+def _form_of(fields: Mapping[str, Any]) -> Form:
+    word = fields.get("as", Form.AUTO.value)
+    if word not in FORMS:
+        raise BadInput(f"{word!r} is none of {', '.join(FORMS)}"[:200], "as")
+    return Form(word)
+
+
+FORMS = (Form.AUTO.value, Form.CALLDATA.value, Form.LOG.value, Form.REVERT.value)
+"""What an input may be said to be."""
+
+
+def _topics_of(fields: Mapping[str, Any]) -> list[bytes] | None:
+    """The topics, in a list or in fields of their own; None if the object is no log."""
+    listed = fields.get("topics")
+    if listed is None:
+        listed = [fields[name] for name in _TOPIC_FIELDS if fields.get(name) not in (None, "")] or None
+    if listed is None:
+        return None
+    if not isinstance(listed, list) or not all(isinstance(topic, str) for topic in listed):
+        raise BadInput("a list of texts, each 0x and 64 digits", "topics")
+    return [hex_bytes(topic, "topics") for topic in listed[: MAX_TOPICS + 1]]
+
+
+def _texts_of(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    given = fields.get("texts", [])
+    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+        raise BadInput("a list of canonical texts", "texts")
+    return texts_to_try(given)
+
+
+def texts_to_try(given: list[str]) -> tuple[str, ...]:
+    """Texts that somebody wants to be tried; raises BadInput where they are too many or too long."""
+    if len(given) > MAX_GIVEN_TEXTS or any(len(text) > _MAX_GIVEN_CHARACTERS for text in given):
+        raise BadInput(f"at most {MAX_GIVEN_TEXTS} texts of {_MAX_GIVEN_CHARACTERS} characters", "texts")
+    return tuple(given)

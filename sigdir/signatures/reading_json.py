@@ -1,0 +1,94 @@
+"""Readings as JSON has them: the answer of ``/api/v1/decode/``, of ``sigdir decode --json`` and of the SQL functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sigdir.signatures.calldata import as_json
+from sigdir.signatures.logs import IndexedHash
+from sigdir.signatures.readings import Candidate, Confidence, Form, Reading
+from sigdir.signatures.standards import is_filtered
+from sigdir.signatures.types import Type
+
+_ORDER = {confidence: number for number, confidence in enumerate(Confidence)}
+
+
+def ordered(readings: Sequence[Reading]) -> list[Reading]:
+    """The readings of an input's alternatives, the surest first."""
+    return sorted(readings, key=lambda one: _ORDER[one.candidates[0].confidence] if one.candidates else len(_ORDER))
+
+
+def document(readings: Sequence[Reading]) -> dict[str, Any]:
+    """The readings of one input: the first one's members, and the rest in ``others``."""
+    first, *others = readings
+    found = reading_document(first)
+    return found | {"others": [reading_document(other) for other in others]} if others else found
+
+
+def reading_document(reading: Reading) -> dict[str, Any]:
+    """One reading with everything inside it."""
+    found: dict[str, Any] = {"kind": reading.form.value}
+    if reading.form is Form.LOG:
+        found["topics"] = ["0x" + topic.hex() for topic in reading.topics]
+    elif reading.hash:
+        found["selector"] = "0x" + reading.hash.hex()
+    found |= {"bytes": len(reading.data), "texts": reading.texts}
+    found["candidates"] = [candidate_document(reading, candidate) for candidate in reading.candidates]
+    return found | {"note": reading.note} if reading.note else found
+
+
+def candidate_document(reading: Reading, candidate: Candidate) -> dict[str, Any]:
+    """A text that was tried: its values, or why there are none."""
+    attempt = candidate.attempt
+    found: dict[str, Any] = {"text_signature": attempt.text, "filtered": is_filtered(reading.hash, attempt.text)}
+    if candidate.known.declaration:
+        found["declaration"] = candidate.known.declaration
+    if attempt.values is None:
+        return found | {"decodes": False, "reason": attempt.reason, "detail": attempt.detail}
+    found |= {"decodes": True, "exact": attempt.exact, "left_over": attempt.left_over}
+    found |= {"confidence": candidate.confidence.value, "reasons": list(candidate.reasons)}
+    if candidate.note:
+        found["note"] = candidate.note
+    found["parameters"] = parameters(candidate)
+    if candidate.others:
+        found |= {"ambiguous": candidate.is_ambiguous, "other_splits": list(map(list, candidate.others))}
+    nested = [{"path": list(one.path)} | reading_document(one.reading) for one in candidate.nested]
+    return found | {"nested": nested} if nested else found
+
+
+def parameters(candidate: Candidate) -> list[dict[str, Any]]:
+    """The parameters with their values; ``name`` and ``components`` as in an ABI, where a declaration has names.
+
+    Those of a log have ``indexed``; an indexed value that a topic cannot hold has ``hash`` and no ``value``.
+    """
+    attempt, names = candidate.attempt, candidate.known.names
+    found = []
+    for number, (type, value) in enumerate(zip(attempt.types, attempt.values or (), strict=True)):
+        one = _named(type, names[number] if number < len(names) else "")
+        if candidate.split is not None:
+            one["indexed"] = number in candidate.split
+        if isinstance(value, IndexedHash):
+            one["hash"] = "0x" + value.hex()
+        else:
+            one["value"] = _value(type, value)
+        found.append(one)
+    return found
+
+
+def _value(type: Type, value: Any) -> Any:
+    """A message that is not UTF-8 has bytes for a string."""
+    return "0x" + value.hex() if isinstance(value, bytes) else as_json(type, value)
+
+
+def _named(type: Type, name: Any) -> dict[str, Any]:
+    """Type and name of a parameter or a member; a tuple's name is (name, names of its members)."""
+    name, members = name if isinstance(name, tuple) else (name, ())
+    found: dict[str, Any] = {"name": name} if name else {}
+    found["type"] = type.text
+    inner = type
+    while inner.element is not None:
+        inner = inner.element
+    if members and inner.members is not None and len(members) == len(inner.members):
+        found["components"] = [_named(one, each) for one, each in zip(inner.members, members, strict=True)]
+    return found
