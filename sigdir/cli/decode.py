@@ -51,6 +51,9 @@ def decode() -> None:
 
     `sigdir decode DATA` is `sigdir decode auto DATA`.
 
+    Exit status: 0 some text decodes the data, 1 no text does, 2 the data or the warehouse cannot be
+    used, 130 interrupted.
+
     \b
     Examples:
       sigdir decode 0xa9059cbb000000000000000000000000ab...
@@ -70,9 +73,6 @@ def auto(data: str, folder: Path, as_json: bool) -> None:
     DATA is hex digits, with or without 0x; a log is its topics and its data, each with 0x, or an object of JSON
     with topics and data. @FILE reads it from a file, - from standard input. Where the shape does not decide, every
     reading is given, the surest first.
-
-    Exit status: 0 some text decodes the data, 1 no text does, 2 the data or the warehouse cannot be
-    used, 130 interrupted.
 
     \b
     Examples:

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click import Context, Option
+from click import Command as AnyCommand
+from click import Context, Group, Option
 from click.testing import CliRunner
 
 from sigdir.cli.errors import Command
@@ -31,13 +32,16 @@ def test_help_has_the_first_sentence_of_each_command() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_each_command_has_examples_statuses_and_the_one_mapping_of_errors(command: Command) -> None:
-    """All of its options are explained too."""
-    assert isinstance(command, Command)
+def test_each_command_has_examples_statuses_and_the_one_mapping_of_errors(command: AnyCommand) -> None:
+    """All of its options are explained too, and those of its subcommands."""
+    parts = list(command.commands.values()) if isinstance(command, Group) else [command]
+    assert all(isinstance(part, Command) for part in parts)
+    assert [
+        option.name for part in parts for option in part.params if isinstance(option, Option) and not option.help
+    ] == []
     text = inspect.cleandoc(command.help or "")
     assert "\n\nExit status: 0 " in text
     assert f"\n\n\b\nExamples:\n  sigdir {command.name}" in text
-    assert [option.name for option in command.params if isinstance(option, Option) and not option.help] == []
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("imprt", "import"), ("stat", "stats"), ("xyzzy", None)])
