@@ -78,7 +78,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "search": lambda: bench_search.figures(present),
         "import": lambda: bench_import.figures(rows, rounds, present),
         "evidence": lambda: bench_evidence.figures(rounds, present),
-        "sql": lambda: bench_sql.figures(rows, rounds),
+        "sql": lambda: bench_sql.figures(rows, rounds, present),
         "upkeep": lambda: bench_upkeep.figures(rows, rounds),
         "serve": lambda: [f for server in servers.installed() for f in bench_serve.figures(rows, rounds, server)],
         "live": lambda: [f for server in servers.installed() for f in bench_live.figures(rows, server)],

@@ -86,6 +86,7 @@ def figures(rows: int, rounds: int, server: str) -> list[Figure]:
                     title = f"{server}: {case.name}, {rows:,} rows beside {_SMALL_ROWS:,}"
                     theirs = partial(ask, little, in_little.script)
                     found.append(_beside(title, mine, theirs, _BESIDE_SMALL, rounds, by_pairs=True))
+            found.append(_ranked(server, partial(ask, large), known, rounds))
             found.append(_posts(server, large, ceiling, rounds, folder))
     sigdir("fold", "--warehouse", str(warehouse))
     sigdir("compact", "--warehouse", str(warehouse))  # otherwise each run leaves one more segment to search
@@ -101,7 +102,7 @@ def warehouse_of(rows: int) -> Path:
 
 
 def _cases(rows: int, known: list[str]) -> list[_Case]:
-    hits = "{" + ",".join(f'"{value}"' for value in known) + "}"
+    hits = _lua_list(known)
     pages = rows // 100
     return [
         _Case("page 1", _get(f'"{_LISTS}"'), "/16800", 0.9),
@@ -175,6 +176,19 @@ def _beside(
         name, f"{of(ours):,.0f}/s", f"{of(yardstick):,.0f}/s", ratio, f">= {wanted:g}x", ratio >= wanted,
         ours, yardstick,
     )  # fmt: skip
+
+
+def _ranked(server: str, ask: Callable[[str], float], known: list[str], rounds: int) -> Figure:
+    """Lookups whose texts are ranked, in OpenChain's dialect, beside those of 4byte.directory's list, which are not."""
+    hits = _RANDOM + f"local known = {_lua_list(known)}\n"
+    ranked = hits + _get('"/signature-database/v1/lookup?filter=false&function=0x" .. known[math.random(#known)]')
+    listed = hits + _get(f'"{_LISTS}?hex_signature=0x" .. known[math.random(#known)]')
+    name = f"{server}: ranked hex lookups, beside unranked ones"
+    return _beside(name, partial(ask, ranked), partial(ask, listed), 0.95, rounds, by_pairs=True)
+
+
+def _lua_list(values: list[str]) -> str:
+    return "{" + ",".join(f'"{value}"' for value in values) + "}"
 
 
 def _posts(server: str, large: Server, ceiling: Server, rounds: int, folder: Path) -> Figure:

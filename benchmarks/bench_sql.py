@@ -14,7 +14,7 @@ import pyarrow as pa
 
 import sigdir
 from benchmarks import corpus
-from benchmarks.measure import Figure, compared
+from benchmarks.measure import Figure, compared, python
 from benchmarks.measure import sigdir as run_sigdir
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse import Warehouse
@@ -51,7 +51,26 @@ _QUESTIONS = {
 }
 
 
-def figures(rows: int, rounds: int) -> list[Figure]:
+_RANKED = "import sigdir, sys; table = sigdir.open(sys.argv[1]).sql('FROM ranked').arrow(); assert table.num_rows"
+
+
+def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
+    """The views over synthetic rows beside the bare files, and the order of all texts of the real corpora."""
+    ranked = [] if corpora is None else [_ranked(corpora, rounds)]
+    return [*_beside_files(rows, rounds), *ranked]
+
+
+def _ranked(corpora: Path, rounds: int) -> Figure:
+    """All rows and columns of ``ranked`` in a new process, which also loads the engine and checks the files."""
+    folder = corpus.CACHE / "real"
+    if not (folder / "table").is_dir():
+        run_sigdir("import", str(corpora), "--warehouse", str(folder), "--quiet")
+    seconds = [python(_RANKED, str(folder)).seconds for _ in range(rounds)]
+    best = min(seconds)
+    return Figure("ranked over the real corpora, cold", f"{best:.2f} s", "2 s", best / 2, "<= 1x", best <= 2, seconds)
+
+
+def _beside_files(rows: int, rounds: int) -> list[Figure]:
     """At most 1.2 times the time of the bare files, for the same rows; both engines have the same memory and threads."""
     warehouse = sigdir.open(_filled(rows))
     engine = connect(warehouse.paths, "1GB", 2)

@@ -53,6 +53,12 @@ class Rows:
         return found
 
     @cached_property
+    def sightings(self) -> list[dict[str, Any]]:
+        """What each source says of each text."""
+        said: list[dict[str, Any]] = self.warehouse.sql("FROM sightings").arrow().to_pylist()
+        return said
+
+    @cached_property
     def names(self) -> Counter[str]:
         return Counter(text.partition("(")[0] for text in [*self.texts, *self.events])
 
@@ -106,8 +112,14 @@ def same_selector(rows: Rows, answer: Answer) -> None:
     assert "transfer(address,uint256)" in [text for _, text, _ in answer]
 
 
+def ranked(rows: Rows, texts: list[str]) -> list[str]:
+    """The texts of one selector, the best known first."""
+    query = "SELECT text_signature FROM ranked WHERE list_contains(?, text_signature) AND collection = 'signatures'"
+    return [text for (text,) in rows.warehouse.sql(f"{query} ORDER BY position", [texts]).rows()]
+
+
 def most_texts(rows: Rows, answer: Answer) -> None:
-    several = [(selector, len(texts), texts[:3]) for selector, texts in rows.selectors.items() if len(texts) > 1]
+    several = [(name, len(texts), ranked(rows, texts)[:3]) for name, texts in rows.selectors.items() if len(texts) > 1]
     assert answer == sorted(several, key=lambda row: (-row[1], row[0]))[:10]
 
 
@@ -231,11 +243,10 @@ def styles(rows: Rows, answer: Answer) -> None:
 
 
 def origin(rows: Rows, answer: Answer) -> None:
-    [(text, created_at, source, first)] = answer
-    [entry] = [entry for entry in rows.warehouse.history() if "import" in entry]
-    assert (text, source) == ("transfer(address,uint256)", entry["source"])
-    assert created_at <= entry["committed_at"]
-    assert first == entry["sources"][0]["path"]
+    said = [row for row in rows.sightings if row["text_signature"] == "transfer(address,uint256)"]
+    names = ("source", "import_id", "file", "contract", "kind", "witness", "declaration")
+    assert Counter(answer) == Counter(tuple(row[name] for name in names) for row in said)
+    assert answer
 
 
 def passing_for(rows: Rows, answer: Answer) -> None:
@@ -246,13 +257,46 @@ def passing_for(rows: Rows, answer: Answer) -> None:
     assert answer == sorted(pairs)
 
 
+def shared(rows: Rows, answer: Answer) -> None:
+    texts = defaultdict(set)
+    for row in rows.sightings:
+        texts[row["source"]].add((row["collection"], row["id"]))
+    pairs = Counter({(a, b): len(texts[a] & texts[b]) for a in texts for b in texts if a < b})
+    expected = sorted(((a, b, count) for (a, b), count in pairs.items() if count), key=lambda row: (-row[2], *row[:2]))
+    assert answer == expected[:20]
+
+
+def of_one_source(rows: Rows, answer: Answer) -> None:
+    sources = defaultdict(set)
+    for row in rows.sightings:
+        if row["collection"] == "signatures":
+            sources[row["hex_signature"]].add(row["source"])
+    alone = defaultdict(list)
+    for selector, names in sources.items():
+        if len(names) == 1:
+            alone[min(names)].append(selector)
+    expected = [(source, len(selectors), min(selectors)) for source, selectors in alone.items()]
+    assert answer == sorted(expected, key=lambda row: (-row[1], row[0]))[:20]
+    assert answer
+
+
+def of_compiled(rows: Rows, answer: Answer) -> None:
+    contracts = defaultdict(set)
+    for row in rows.sightings:
+        if row["hex_signature"] == "0xa9059cbb" and row["witness"] == "compiled":
+            contracts[row["text_signature"], row["declaration"]].add(row["contract"])
+    expected = [(text, declaration, len(names)) for (text, declaration), names in contracts.items()]
+    assert answer == sorted(expected, key=lambda row: (-row[2], row[0], row[1]))
+
+
 ORACLES: list[Callable[[Rows, Answer], None]] = [
     same_selector, most_texts, by_chance, look_alikes, case_only, lists, types, zeros, coverage, growth,
     lacking, tuples, longest, how_many, overloads, both_kinds, refused, styles, origin, passing_for,
+    shared, of_one_source, of_compiled,
 ]  # fmt: skip
 
 
-def test_the_page_has_twenty_questions_and_their_times() -> None:
+def test_the_page_has_questions_and_their_times() -> None:
     """The questions are numbered in order and have SQL; the table of times has a line for each heading."""
     assert [question.number for question in QUESTIONS] == list(range(1, len(ORACLES) + 1))
     table = re.findall(r"^\| (\d+)\. (.+?) \| [\d,]+ \| [\d.]+ \|$", PAGE.read_text(), re.MULTILINE)

@@ -90,7 +90,8 @@ class Warehouse:
         return Database(self.paths, self.snapshot, **self._options)
 
     def sql(self, query: str, parameters: Sequence[Any] | dict[str, Any] | None = None) -> Result:
-        """Run SQL over the views signatures, event_signatures, collisions, names, parameters, imports and rejects.
+        """Run SQL over the views signatures, event_signatures, sightings, evidence, declarations, ranked, collisions,
+        names, parameters, imports and rejects.
 
         Raises QueryError. ``result.arrow()``, ``result.df()``, ``result.pl()`` and ``result.rows()`` give the rows.
         """

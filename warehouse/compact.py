@@ -42,7 +42,7 @@ from sigdir.warehouse.files import run_name, sync, uninterrupted
 from sigdir.warehouse.log import DataFile
 from sigdir.warehouse.parquet import ROW_GROUP_ROWS, WrittenFile, naming, write_data_file
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import Publisher, build_indexes
+from sigdir.warehouse.publish import Publisher, build_indexes, build_ranks, data_file
 from sigdir.warehouse.schema import FILE_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 
@@ -143,6 +143,7 @@ def _merge(paths: Paths, publisher: Publisher, chosen: dict[Collection, list[Fil
     files = _write(paths, run, chosen, threads)
     failpoints.reach("compact_written")
     build_indexes(paths, files, threads)
+    build_ranks(paths, map(data_file, files), base.manifest, threads)
     counts = {collection: _counts(base, collection, chosen.get(collection, [])) for collection in COLLECTIONS}
     watermarks = {collection: base.high_water[collection].id for collection in COLLECTIONS}
     replaced = [file for merges in chosen.values() for merge in merges for file in merge]

@@ -45,9 +45,11 @@ from sigdir.warehouse import failpoints, log, suppressed
 from sigdir.warehouse.batch import Batch, BatchFiles, Progress, Staged
 from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.evidence.batch import EvidenceFiles
+from sigdir.warehouse.evidence.manifest import manifest_of
 from sigdir.warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
 from sigdir.warehouse.identity import STEPS, read_identity, upgrade
-from sigdir.warehouse.index.build import build_index, build_trigrams
+from sigdir.warehouse.index.build import build_index, build_trigrams, segment_of
+from sigdir.warehouse.index.ranks import has_ranks, ranks_of
 from sigdir.warehouse.index.visible import Visible
 from sigdir.warehouse.log import ManifestFile
 from sigdir.warehouse.parquet import WrittenFile
@@ -280,6 +282,8 @@ class _Publication:
         """
         manifest = evidence.write_manifest()
         failpoints.reach("manifest_written")
+        of_version = [*self._snapshot.all_files(), *map(data_file, files.written())]
+        build_ranks(self._paths, of_version, manifest or self._snapshot.manifest, self._threads)
         for round_number in range(_LATE_ROUNDS + 1):
             committed: tuple[int, str] | None = None
             try:
@@ -348,11 +352,32 @@ def build_indexes(paths: Paths, files: Iterable[WrittenFile], threads: int) -> N
     visible = Visible(paths, _suppressed(paths))
 
     def build(file: WrittenFile) -> None:
-        shown = visible.file(_data_file(file))
+        shown = visible.file(data_file(file))
         if shown is not None:
             cache = paths.index_cache(shown.path)
             build_index(cache, shown.collection, shown.path, shown.rows)
             build_trigrams(cache, shown.collection, shown.path, shown.rows)
+
+    with ThreadPoolExecutor(threads) as pool:
+        for file in files:
+            pool.submit(build, file)
+
+
+def build_ranks(paths: Paths, files: Iterable[log.DataFile], manifest: ManifestFile | None, threads: int) -> None:
+    """Build the rank columns of a version's files before it is committed, where they are not there yet.
+
+    As with the indexes: only for servers, and a column that fails here is built by them.
+    """
+    if manifest is None or not paths.cache.is_dir():
+        return
+    evidence, visible = manifest_of(manifest), Visible(paths, _suppressed(paths))
+
+    def build(file: log.DataFile) -> None:
+        shown = visible.file(file)
+        if shown is not None:
+            cache = paths.index_cache(shown.path)
+            if not has_ranks(cache, shown, evidence):
+                ranks_of(cache, shown, segment_of(cache, shown.collection, shown.path, shown.rows), evidence)
 
     with ThreadPoolExecutor(threads) as pool:
         for file in files:
@@ -367,7 +392,7 @@ def _suppressed(paths: Paths) -> Suppressed:
         return suppressed.NONE
 
 
-def _data_file(file: WrittenFile) -> log.DataFile:
+def data_file(file: WrittenFile) -> log.DataFile:
     """The file as the log describes it after the commit."""
     return log.DataFile(
         file.path, file.collection, file.rows, file.size, file.first_id, file.last_id, file.last_created_at

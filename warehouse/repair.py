@@ -31,7 +31,7 @@ from sigdir.warehouse.files import RunFolder, run_name, sync, uninterrupted
 from sigdir.warehouse.log import DataFile
 from sigdir.warehouse.parquet import WrittenFile, write_data_file
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import Publisher, build_indexes
+from sigdir.warehouse.publish import Publisher, build_indexes, build_ranks, data_file
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.staging import Staging
 
@@ -143,6 +143,7 @@ def _remove(paths: Paths, publisher: Publisher, found: Duplicates, threads: int)
         replaced = {c: _files_with(base.files[c], stored[c]) for c in COLLECTIONS}
         files = [file for c in COLLECTIONS for file in _written(paths, run, c, replaced[c], stored[c])]
         build_indexes(paths, files, threads)
+        build_ranks(paths, map(data_file, files), base.manifest, threads)
         failpoints.reach("repair_written")
         removed = {c: {str(i): n for i, n in Counter(row.import_id for row in stored[c]).items()} for c in COLLECTIONS}
         watermarks = {c: base.high_water[c].id for c in COLLECTIONS}

@@ -152,7 +152,8 @@ def words_of(warehouse: Warehouse) -> Words:
     """The names that the engine knows; raises WarehouseError."""
     columns: dict[str, list[str]] = {}
     for table, column in warehouse.sql(
-        "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal ORDER BY table_name, column_index"
+        "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal AND schema_name <> 'parts'"
+        " ORDER BY table_name, column_index"
     ).rows():
         columns.setdefault(table, []).append(column)
     functions = warehouse.sql(

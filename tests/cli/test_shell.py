@@ -137,7 +137,7 @@ def test_tables_follow_from_and_join(completer: SqlCompleter) -> None:
     """Completion offers all of them, and nothing else."""
     for begun in VIEWS:
         assert begun in completed(completer, f"select * from {begun[:3]}")
-    assert completed(completer, "SELECT 1 FROM signatures JOIN ev") == ["event_signatures"]
+    assert completed(completer, "SELECT 1 FROM signatures JOIN ev") == ["event_signatures", "evidence"]
     assert completed(completer, "FROM se") == []
 
 

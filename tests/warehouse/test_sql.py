@@ -63,7 +63,7 @@ def test_every_view_exists_without_rows(tmp_path: Path, view: str) -> None:
 
 
 def test_collisions_are_selectors_with_several_texts(warehouse: sigdir.warehouse.Warehouse) -> None:
-    """Each collision has its texts, oldest first, across imports; a selector with one text is not listed."""
+    """Each collision has its texts, across imports, equally known ones oldest first; one text is no collision."""
     found = warehouse.sql("SELECT hex_signature, texts, text_signatures, hash FROM collisions ORDER BY hash").rows()
     assert found == [
         ("0x61616161", 3, ["a1(uint256)", "a2()", "a3()"], b"aaaa"),

@@ -28,8 +28,10 @@ import pyarrow as pa
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.evidence import Manifest
 from sigdir.warehouse.files import FileLock, is_read_only, is_there, make_folder, remove
 from sigdir.warehouse.index.build import open_index, segment_of, unused
+from sigdir.warehouse.index.ranks import column_name, open_ranks, ranks_of
 from sigdir.warehouse.index.segment import Segment, rows_with_hash
 from sigdir.warehouse.index.visible import Visible, unused_visible
 from sigdir.warehouse.log import DataFile
@@ -171,6 +173,7 @@ class Reader:
         self._suppress_list = SuppressList(paths)
         self._visible = Visible(paths, self._suppress_list.newest())
         self._mapped: dict[Path, Segment] = {}
+        self._ranked: dict[Path, str] = {}  # the name of each mapped segment's rank column
         self._segments: dict[Collection, tuple[Segment, ...]] = {}
         self._tails: dict[Collection, _Tail] = {}
         self._data_version = -1
@@ -236,7 +239,7 @@ class Reader:
 
     def _map(self) -> None:
         """Map the snapshot's files and start its staged rows anew."""
-        files = self._snapshot.files
+        files, evidence = self._snapshot.files, self._snapshot.evidence
         preload = _ROW_BYTES * sum(map(self._snapshot.count, COLLECTIONS)) < _PRELOADED_BYTES
         # A file never changes, so its mapping is kept: mapping one takes 0.6 ms, and each fold adds one.
         self._mapped = {
@@ -246,8 +249,29 @@ class Reader:
             for collection in COLLECTIONS
             for file in files[collection]
         }
+        for collection in COLLECTIONS:
+            for file in files[collection]:
+                self._mapped[file.path] = self._with_ranks(file, self._mapped[file.path], evidence)
         self._segments = {c: tuple(self._mapped[file.path] for file in files[c]) for c in COLLECTIONS}
         self._tails = {collection: _Tail(collection) for collection in COLLECTIONS}
+
+    def _with_ranks(self, file: DataFile, segment: Segment, evidence: Manifest) -> Segment:
+        """A segment with the ranks that this evidence gives to its rows."""
+        name = column_name(file, evidence)
+        if segment.ranks is not None and self._ranked.get(file.path) == name:
+            return segment
+        ranks = self._kept_ranks(file, evidence)
+        if ranks is None:
+            ranks = ranks_of(self._paths.index_cache(file.path), file, segment, evidence)
+        self._ranked[file.path] = name
+        return replace(segment, ranks=ranks)
+
+    def _kept_ranks(self, file: DataFile, evidence: Manifest) -> Array | None:
+        """The rank column inside a read-only warehouse, if it is there and whole."""
+        if self.is_read_only:
+            with suppress(OSError, ValueError, EOFError):
+                return open_ranks(self._paths.kept_cache, file, evidence)
+        return None
 
     def _kept(self, file: DataFile, preload: bool) -> Segment | None:
         """The index inside a read-only warehouse, if it is there and whole."""

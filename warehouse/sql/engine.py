@@ -29,6 +29,7 @@ from sigdir.warehouse.files import RunFolder, remove_dead_runs
 from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.sql.evidence import create_evidence_views
 from sigdir.warehouse.sql.functions import FUNCTIONS
 from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_views, quoted
 
@@ -79,16 +80,17 @@ def _temporary_folder(connection: duckdb.DuckDBPyConnection) -> Path:
 
 
 def _require_intact(paths: Paths, snapshot: Snapshot) -> None:
-    """Raise UnreadableWarehouse where a data file is not as it was written.
+    """Raise UnreadableWarehouse where a data file or an evidence file is not as it was written.
 
     DuckDB 2.0 checks no page's checksum, and one flipped byte in four would change an answer unnoticed. It takes
     0.1 s for 10 M rows, once for each opened warehouse.
     """
     written = written_digests(paths, snapshot)
-    files = [file.path for file in snapshot.all_files()]
+    recorded = {file.path: written.get(paths.in_table(file.path)) for file in snapshot.all_files()}
+    recorded |= {file.path: file.sha256 for file in snapshot.evidence.all_files()}
     with ThreadPoolExecutor() as pool:
-        for path, digest in zip(files, pool.map(sha256_of, files), strict=True):
-            if written.get(paths.in_table(path), digest) != digest:
+        for path, digest in zip(recorded, pool.map(sha256_of, recorded), strict=True):
+            if recorded[path] not in (None, digest):
                 raise UnreadableWarehouse(f"{path}: damaged: these are not the bytes that were written")
 
 
@@ -201,6 +203,7 @@ class Database:
         try:
             _require_intact(paths, snapshot)
             create_views(self._connection, paths, snapshot, self._log)
+            create_evidence_views(self._connection, snapshot.evidence)
         except (duckdb.Error, OSError) as error:
             reason = str(error).partition("\n")[0]
             raise UnreadableWarehouse(f"{paths.root}: {reason}") from error
@@ -211,7 +214,8 @@ class Database:
             )  # fmt: skip
         read = [file for name, given in (files or {}).items() if (file := self._add_table(name, given))]
         if not unsafe:
-            self._confine([str(file.path) for file in snapshot.all_files()] + read)
+            evidence = [str(file.path) for file in snapshot.evidence.all_files()]
+            self._confine([str(file.path) for file in snapshot.all_files()] + evidence + read)
 
     def _confine(self, files: list[str]) -> None:
         self._connection.execute("SET allowed_paths = $files", {"files": files})

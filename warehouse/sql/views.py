@@ -97,7 +97,11 @@ CREATE MACRO hex_of(value) AS CASE
     THEN '0x' || lpad(lower(hex(value)), CASE WHEN strlen(hex(value)) > 8 THEN 64 ELSE 8 END, '0') END;
 """
 
-VIEWS = (*(c.view_name for c in COLLECTIONS), "collisions", "names", "parameters", "imports", "rejects")
+VIEWS = (
+    *(c.view_name for c in COLLECTIONS), "sightings", "evidence", "declarations", "ranked", "collisions", "names",
+    "parameters", "imports", "rejects",
+)  # fmt: skip
+"""All views, those of ``evidence.py`` too."""
 
 MACROS = ("signature_name", "parameter_list", "parameter_types", "hex_of")
 """The name of a canonical text, the text between its parentheses, and the same as a list of types.
@@ -112,13 +116,7 @@ _ALL = " UNION ALL ".join(
     for collection in COLLECTIONS
 )
 
-# Selectors with several texts are found first: lists of texts for all of 10 M would take a gigabyte.
 _DERIVED = f"""
-CREATE VIEW collisions AS
-    SELECT '0x' || lower(hex(hash)) AS hex_signature, count(*) AS texts,
-           list(text_signature ORDER BY id) AS text_signatures, hash
-    FROM signatures SEMI JOIN (SELECT hash FROM signatures GROUP BY hash HAVING count(*) > 1) USING (hash)
-    GROUP BY hash;
 CREATE VIEW names AS
     SELECT signature_name(text_signature) AS name, count(*) AS texts,
            count(*) FILTER (collection = '{SIGNATURES}') AS signatures,

@@ -1,0 +1,119 @@
+"""The rank columns of a warehouse that changes: who builds which, and what a reader sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sigdir.signatures import rank
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.signatures.evidence import Witness
+from sigdir.signatures.keccak import keccak256
+from sigdir.warehouse.compact import compact, everything
+from sigdir.warehouse.index.names import Names
+from sigdir.warehouse.index.ranked import ranked_rows
+from sigdir.warehouse.index.view import Reader, View, tidy
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import fold
+from sigdir.warehouse.sql.engine import Database
+from tests.conftest import import_files
+from tests.warehouse.support import stage
+
+ABI = '[{"type":"function","name":"transfer","inputs":[{"type":"address","name":"to"},{"type":"uint256","name":"n"}]}]'
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    """A reader of a warehouse with one list, its columns built."""
+    (tmp_path / "one.txt").write_text("transfer(address,uint256)\nf()\ng()\n")
+    import_files([tmp_path / "one.txt"], tmp_path / "warehouse")
+    with closing(Reader(Paths(tmp_path / "warehouse"))) as opened:
+        yield opened
+
+
+def columns(reader: Reader) -> dict[str, int]:
+    """The rank columns in the cache; a column that is built again has another number."""
+    return {folder.name: folder.stat().st_ino for folder in reader.paths.cache.glob("*.ranks")}
+
+
+def key_of(view: View, text: str) -> int:
+    [row] = ranked_rows(view, SIGNATURES, keccak256(text.encode())[:4], Names())
+    return row.key
+
+
+def test_import_of_known_texts(reader: Reader, tmp_path: Path) -> None:
+    """A publish builds the columns of its version, so servers do not; the older file's has the new source's word."""
+    assert rank.sources_of(key_of(reader.current(), "f()")) == 1
+    (tmp_path / "two.txt").write_text("f()\nh()\n")
+    (tmp_path / "abi.json").write_text(ABI)
+    import_files([tmp_path / "two.txt", tmp_path / "abi.json"], tmp_path / "warehouse")
+    built = columns(reader)
+    view = reader.refreshed()
+    assert columns(reader) == built
+    assert len(built) == 2
+    assert [rank.sources_of(key_of(view, text)) for text in ("f()", "g()", "h()")] == [2, 1, 1]
+    assert rank.sources_of(key_of(view, "transfer(address,uint256)")) == 2
+
+
+def test_fold_builds_its_own_rows(reader: Reader) -> None:
+    """A fold adds the column of its own file and leaves the others as they are."""
+    before = columns(reader)
+    stage(reader.paths, SIGNATURES, "posted()")
+    assert rank.witness_of(key_of(reader.refreshed(), "posted()")) == Witness.LISTED
+    fold(reader.paths)
+    after = columns(reader)
+    assert {name: after.get(name) for name in before} == before
+    assert len(after) == len(before) + 1
+    assert rank.sources_of(key_of(reader.refreshed(), "posted()")) == 1
+    assert columns(reader) == after
+
+
+def test_compaction_and_tidying(reader: Reader) -> None:
+    """A compaction builds the column of its file; tidying removes those of files that are gone and keeps the others."""
+    stage(reader.paths, SIGNATURES, "posted()")
+    fold(reader.paths)
+    compact(reader.paths, everything)
+    built = columns(reader)
+    view = reader.refreshed()
+    assert columns(reader) == built
+    tidy(reader.paths)
+    kept = columns(reader)
+    assert kept.items() < built.items()
+    assert len(kept) == len(view.snapshot.all_files())
+
+
+def test_readers_build_what_is_missing(reader: Reader) -> None:
+    """Without the publisher's columns, a reader builds them and sees the same."""
+    key = key_of(reader.current(), "f()")
+    for folder in reader.paths.cache.glob("*.ranks"):
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+    with closing(Reader(reader.paths)) as second:
+        assert key_of(second.current(), "f()") == key
+        assert columns(second)
+
+
+def test_sql_agrees(reader: Reader, tmp_path: Path) -> None:
+    """SQL and the columns have the same of every text, after imports of several kinds."""
+    (tmp_path / "two.txt").write_text("f()\nh()\n")
+    (tmp_path / "abi.json").write_text(ABI)
+    for name in ("two.txt", "abi.json"):
+        import_files([tmp_path / name], tmp_path / "warehouse")
+    (tmp_path / "two.txt").write_text("h()\n")
+    import_files([tmp_path / "two.txt"], tmp_path / "warehouse")
+    view = reader.refreshed()
+    query = "SELECT text_signature, witness, sources, contracts FROM evidence WHERE collection = 'signatures'"
+    found = Database(reader.paths, view.snapshot).sql(query).rows()
+    assert {text: sources for text, _, sources, _ in found} == {
+        "transfer(address,uint256)": 2,
+        "f()": 1,
+        "g()": 1,
+        "h()": 1,
+    }
+    for text, *known in found:
+        key = key_of(view, text)
+        assert [rank.witness_of(key).name.lower(), rank.sources_of(key), rank.contracts_of(key)] == known

@@ -1,0 +1,178 @@
+"""The evidence in SQL and in the servers' columns: both are compared with plain Python over the same sightings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sigdir.signatures import rank
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
+from sigdir.signatures.rank import Ranked
+from sigdir.warehouse.evidence.lookup import text_evidence
+from sigdir.warehouse.index.build import segment_of
+from sigdir.warehouse.index.names import Names
+from sigdir.warehouse.index.ranked import ranked_rows
+from sigdir.warehouse.index.ranks import ranks_of
+from sigdir.warehouse.index.view import View
+from sigdir.warehouse.sql.engine import Database
+from tests.warehouse.ranking import Known, make_known
+
+Expected = dict[tuple[Collection, int], Ranked]
+ROWS = " UNION ALL ".join(
+    f"SELECT '{c}' AS collection, id, text_signature, hash, created_at FROM {c.view_name}" for c in COLLECTIONS
+)
+
+
+@pytest.fixture(scope="module", params=range(3))
+def known(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Known:
+    return make_known(tmp_path_factory.mktemp("ranked"), request.param)
+
+
+@pytest.fixture(scope="module")
+def database(known: Known) -> Database:
+    return Database(known.paths, known.snapshot)
+
+
+@pytest.fixture(scope="module")
+def expected(known: Known, database: Database) -> Expected:
+    return known.ranked(
+        (Collection.of_name(c), id, text, hash, at) for c, id, text, hash, at in database.sql(ROWS).rows()
+    )
+
+
+def test_evidence(database: Database, expected: Expected) -> None:
+    """Each text has one row with what its sources say together; a text without sightings is listed by its import."""
+    query = """SELECT collection, id, text_signature, kinds, witness, sources, contracts, compiled, verified, first_seen,
+                      declaration FROM evidence"""
+    found = database.sql(query).rows()
+    assert len(found) == len(expected)
+    for collection, id, *row in found:
+        text = expected[Collection.of_name(collection), id].summary
+        assert row == [
+            text.text, [kind.name.lower() for kind in text.kinds], text.witness.name.lower(), text.sources,
+            text.contracts, text.compiled, text.verified, text.first_seen, text.declaration or None,
+        ]  # fmt: skip
+
+
+def test_ranked(database: Database, expected: Expected) -> None:
+    """Each text has its place and the reasons that ``rank.ranked`` gives."""
+    found = database.sql("SELECT collection, id, position, reasons, mined FROM ranked").rows()
+    assert len(found) == len(expected)
+    for collection, id, *row in found:
+        text = expected[Collection.of_name(collection), id]
+        assert row == [text.position, list(text.reasons), text.mined or None]
+    assert any(mined for *_, mined in found)
+
+
+def test_collisions_in_rank_order(database: Database, expected: Expected) -> None:
+    """A collision's texts are in the order of their places."""
+    found = database.sql("SELECT texts, text_signatures FROM collisions").rows()
+    places = {text.summary.text: text.position for text in expected.values()}
+    assert found
+    for count, texts in found:
+        assert [places[text] for text in texts] == list(range(1, count + 1))
+
+
+def test_declarations(known: Known, database: Database, expected: Expected) -> None:
+    """Each variant of a text has a row with its number of contracts and sources."""
+    found = database.sql("SELECT collection, id, declaration, count FROM declarations").rows()
+    wanted = {
+        (collection, id, declaration, count)
+        for collection, id in expected
+        for declaration, count in known.declarations(collection, id)
+    }
+    assert set(found) == wanted
+    assert len(found) == len(wanted)
+
+
+def test_sightings(known: Known, database: Database, expected: Expected) -> None:
+    """Each sighting that counts is a row with its source; a text without one is listed by its import."""
+    query = "SELECT collection, id, source, import_id, kind, witness, contract, file FROM sightings"
+    found = sorted(database.sql(query).rows(), key=str)
+    wanted = []
+    for collection, id in expected:
+        for seen in known.live(collection, id):
+            label = known.manifest.sources[seen.source].label
+            contract = seen.said.contract.name if seen.said.contract else None
+            said = seen.said.kind.name.lower(), seen.said.witness.name.lower()
+            wanted.append(
+                (str(collection), id, label, seen.import_id, *said, contract, "a/file.json" if contract else label)
+            )
+    implied = [row for row in found if row[:2] not in {each[:2] for each in wanted}]
+    assert sorted([*wanted, *implied], key=str) == found
+    assert {row[2:6] for row in implied} <= {("by hand", number, "unknown", "listed") for number in (1, 2)}
+    assert {row[:2] for row in found} == {(str(collection), id) for collection, id in expected}
+
+
+def view_of(known: Known) -> View:
+    """The view of a server whose columns are built."""
+    cache = known.paths.cache
+    segments = {}
+    for collection, files in known.snapshot.files.items():
+        mapped = [segment_of(cache, collection, file.path, file.rows) for file in files]
+        segments[collection] = tuple(
+            replace(segment, ranks=ranks_of(cache, file, segment, known.manifest))
+            for file, segment in zip(files, mapped, strict=True)
+        )
+    return View(known.snapshot, segments, "", b"")
+
+
+def test_columns_agree_with_sql(known: Known, database: Database) -> None:
+    """A ranked lookup gives a hash's texts in the order of SQL, with what SQL says of each."""
+    view, names = view_of(known), Names()
+    query = """SELECT collection, hash, list((text_signature, witness, contracts, sources, verified, mined IS NOT NULL)
+                                             ORDER BY position) FROM ranked GROUP BY ALL"""
+    for collection, hash, wanted in database.sql(query).rows():
+        found = [
+            (
+                row.segment.text_at(row.row), rank.witness_of(row.key).name.lower(), rank.contracts_of(row.key),
+                rank.sources_of(row.key), rank.is_verified(row.key), rank.is_mined(row.key),
+            )
+            for row in ranked_rows(view, Collection.of_name(collection), hash, names)
+        ]  # fmt: skip
+        assert found == [tuple(row.values()) for row in wanted]
+
+
+def test_columns_are_kept(known: Known) -> None:
+    """A column is built once for its data file and evidence; a broken one is built again."""
+    [file, *_] = known.snapshot.files[SIGNATURES]
+    segment = segment_of(known.paths.cache, SIGNATURES, file.path, file.rows)
+    first = ranks_of(known.paths.cache, file, segment, known.manifest)
+    [folder] = known.paths.cache.glob(f"{SIGNATURES}-{file.path.stem}.*.ranks")
+    made = folder.stat().st_ino
+    assert (ranks_of(known.paths.cache, file, segment, known.manifest) == first).all()
+    assert folder.stat().st_ino == made
+    column = folder / "ranks.npy"
+    raw = bytearray(column.read_bytes())
+    raw[-1] ^= 1
+    column.unlink()
+    column.write_bytes(raw)
+    assert (ranks_of(known.paths.cache, file, segment, known.manifest) == first).all()
+    assert folder.stat().st_ino != made
+
+
+def test_without_evidence(known: Known) -> None:
+    """Every text of a version from before the evidence is listed by one source."""
+    with_none = replace(known.snapshot, manifest=None)
+    found = (
+        Database(known.paths, with_none).sql("SELECT DISTINCT witness, sources, contracts, kinds FROM evidence").rows()
+    )
+    assert found == [("listed", 1, 0, [])]
+
+
+def test_text_evidence(known: Known, expected: Expected) -> None:
+    """The evidence of one text, read by its id, is what SQL has; its sightings come in pages."""
+    for (collection, id), text in expected.items():
+        summary = text.summary
+        found = text_evidence(known.manifest, collection, id, summary.text, summary.first_seen)
+        live = known.live(collection, id)
+        assert found.summary == summary
+        assert list(found.declarations) == known.declarations(collection, id)
+        assert found.count == len(live)
+        pages = [word for start in range(0, len(live) + 1, 3) for word in found.words(start, 3)]
+        labels = [known.manifest.sources[seen.source].label for seen in live]
+        assert sorted((word.source, word.witness, word.declaration) for word in pages) == sorted(
+            (label, seen.said.witness, seen.said.declaration) for label, seen in zip(labels, live, strict=True)
+        )
+        assert found.words(len(live), 3) == found.words(0, 0) == []

@@ -1,0 +1,256 @@
+"""The views over the evidence: who says so, what a text's sources say together, and the order of a selector's texts.
+
+``sigdir.signatures.rank`` owns the order and the reasons; tests compare these views with it. Few selectors have several
+texts, so ``ranked`` finds those first, compares their texts, and gives the first place to every other text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import duckdb
+import pyarrow as pa
+from duckdb.func import PythonUDFType
+
+from sigdir.signatures import standards
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
+from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.rank import MOST_CONTRACTS, MOST_SOURCES, made_up_part
+from sigdir.warehouse.evidence import Manifest
+from sigdir.warehouse.sql.views import read_parquet
+
+_KIND_MASKS = {
+    mask: [kind.name.lower() for kind in Kind if kind and mask >> kind & 1]
+    for mask in range(0, 1 << max(Kind) + 1, 2)
+}  # fmt: skip
+
+
+def create_evidence_views(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> None:
+    """Create the views over the evidence, after those of the rows and the imports.
+
+    What they share is in the schema ``parts``, which SHOW TABLES does not list.
+    """
+    connection.create_function("made_up_part", _made_up_parts, ["VARCHAR"], "VARCHAR", type=PythonUDFType.ARROW)
+    connection.execute("CREATE SCHEMA parts")
+    _create_table(connection, "sources", _sources(manifest))
+    _create_table(connection, "standards", _standards())
+    connection.execute(_MACROS)
+    for collection in COLLECTIONS:
+        connection.execute(f"CREATE VIEW {_live(collection)} AS {_live_sightings(manifest, collection)}")
+    connection.execute(f"CREATE VIEW sightings AS {_of_both(_sightings)}")
+    connection.execute(f"CREATE VIEW evidence AS {_of_both(_evidence)}")
+    connection.execute(f"CREATE VIEW declarations AS {_of_both(_declarations)}")
+    connection.execute(_RIVALS + _RANKED)
+
+
+def _create_table(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    connection.register("given", rows)
+    connection.execute(f"CREATE TABLE parts.{name} AS FROM given")
+    connection.unregister("given")
+
+
+def _sources(manifest: Manifest) -> pa.Table:
+    schema = pa.schema([("source", pa.int32()), ("label", pa.string()), ("import_id", pa.int64())])
+    rows = [{"source": s.number, "label": s.label, "import_id": s.import_id} for s in manifest.sources.values()]
+    return pa.Table.from_pylist(rows, schema)
+
+
+def _standards() -> pa.Table:
+    schema = pa.schema([("hash", pa.binary()), ("text_signature", pa.string()), ("standard", pa.string())])
+    names = standards.sources()
+    rows = [{"hash": h, "text_signature": text, "standard": names[h]} for h, text in standards.canonical().items()]
+    return pa.Table.from_pylist(rows, schema)
+
+
+def _made_up_parts(names: pa.ChunkedArray) -> pa.Array:
+    """The part of each name that looks made up, "" for none."""
+    return pa.array([made_up_part(name) for name in names.to_pylist()], pa.string())
+
+
+def _of_both(query: Callable[[Collection], str]) -> str:
+    """A query over the rows of both collections."""
+    return " UNION ALL ".join(query(collection) for collection in COLLECTIONS)
+
+
+# The sightings that count.
+
+_NO_SIGHTINGS = (
+    "(SELECT NULL::BIGINT AS id, NULL::INTEGER AS source, NULL::BIGINT AS import_id, NULL::TINYINT AS kind,"
+    " NULL::TINYINT AS witness, NULL::INTEGER AS contracts, NULL::BOOLEAN AS verified, NULL::VARCHAR AS file,"
+    " NULL::VARCHAR AS contract, NULL::BIGINT AS contract_key, NULL::VARCHAR AS declaration LIMIT 0)"
+)
+
+
+def _live(collection: Collection) -> str:
+    """The view of a collection's sightings that count."""
+    return f"parts.{collection.view_name}_sightings"
+
+
+def _live_sightings(manifest: Manifest, collection: Collection) -> str:
+    files = manifest.parquet_files(collection)
+    if not files:
+        return f"FROM {_NO_SIGHTINGS}"
+    sightings = f"SELECT s.* FROM {read_parquet(files)} AS s"
+    words = [file.words for file in manifest.files[collection]]
+    if all(of_file is not None and all(manifest.counts(*word) for word in of_file) for of_file in words):
+        return sightings
+    return f"{sightings} SEMI JOIN parts.sources AS o ON o.source = s.source AND s.import_id >= o.import_id"
+
+
+# Numbers as in signatures/evidence.py and signatures/rank.py, and their names.
+_MACROS = f"""
+CREATE MACRO parts.kind_name(kind) AS CASE kind {" ".join(f"WHEN {k:d} THEN '{k.name.lower()}'" for k in Kind)} END;
+CREATE MACRO parts.witness_name(witness) AS
+    CASE witness {" ".join(f"WHEN {w:d} THEN '{w.name.lower()}'" for w in Witness)} END;
+CREATE MACRO parts.kind_names(mask) AS
+    CASE mask {" ".join(f"WHEN {mask} THEN {names}" for mask, names in _KIND_MASKS.items())} END;
+CREATE MACRO parts.counted(number, noun) AS number || ' ' || noun || CASE WHEN number = 1 THEN '' ELSE 's' END;
+"""
+
+
+# A row from before the evidence, and one that another program wrote, has no sighting: its import lists it.
+_IMPLIED = """
+    SELECT import_id, coalesce(source, CASE WHEN files = 1 THEN sources[1].path END, 'import ' || import_id) AS label
+    FROM imports UNION ALL SELECT 0, 'POST'
+"""
+
+
+def _sightings(collection: Collection) -> str:
+    """The sightings of a collection, those included that an import implies."""
+    text = f"'{collection}' AS collection, t.id, t.text_signature, t.hex_signature"
+    return f"""
+SELECT {text}, o.label AS source, s.import_id, coalesce(s.file, o.label) AS file, s.contract,
+       parts.kind_name(s.kind) AS kind, parts.witness_name(s.witness) AS witness, s.declaration,
+       s.contracts AS contracts, s.verified, t.hash
+FROM {_live(collection)} AS s JOIN {collection.view_name} AS t ON t.id = s.id
+     JOIN parts.sources AS o ON o.source = s.source
+UNION ALL
+SELECT {text}, i.label, t.import_id, i.label, NULL, 'unknown', 'listed', NULL, 0, false, t.hash
+FROM {collection.view_name} AS t JOIN ({_IMPLIED}) AS i ON i.import_id = t.import_id
+WHERE NOT EXISTS (SELECT 1 FROM {_live(collection)} AS s WHERE s.id = t.id)
+"""
+
+
+# A contract that two sources name is one. A source that counts its contracts without naming them counts the same
+# contracts of the same chains as others do, so the greatest of these numbers counts.
+#
+# Most texts have one or two sightings. Their sources are counted by the least and the greatest number of a source;
+# grouping all sightings by text and source takes three times as long.
+def _summaries(sightings: str) -> str:
+    """A row a text that has sightings, from these."""
+    return f"""
+SELECT s.id, CASE WHEN s.first = s.last THEN 1 WHEN s.count = 2 THEN 2 ELSE m.sources END AS sources,
+       s.witness, s.kinds, s.verified,
+       greatest(CASE WHEN s.own = 0 OR s.first = s.last THEN s.own WHEN s.count = 2 THEN s.most ELSE m.own END,
+                coalesce(n.named, 0)) AS contracts,
+       coalesce(n.compiled, 0) AS compiled, d.declaration
+FROM (
+    SELECT id, count(*) AS count, min(source) AS first, max(source) AS last, max(witness) AS witness,
+           bit_or(1 << kind) & ~1 AS kinds, bool_or(verified) AS verified, sum(contracts)::BIGINT AS own,
+           max(contracts) AS most
+    FROM {sightings} GROUP BY id
+) AS s LEFT JOIN (
+    SELECT id, count(*) AS sources, max(own) AS own
+    FROM (
+        SELECT id, source, sum(contracts)::BIGINT AS own FROM {sightings}
+        SEMI JOIN (SELECT id FROM {sightings} GROUP BY id HAVING count(*) > 2 AND min(source) < max(source)) USING (id)
+        GROUP BY id, source
+    ) GROUP BY id
+) AS m ON m.id = s.id LEFT JOIN (
+    SELECT id, count(*) AS named, count(*) FILTER (witness = {Witness.COMPILED:d}) AS compiled
+    FROM (
+        SELECT id, contract_key, max(witness) AS witness FROM {sightings} WHERE contract_key IS NOT NULL
+        GROUP BY id, contract_key
+    ) GROUP BY id
+) AS n ON n.id = s.id LEFT JOIN (
+    SELECT id, arg_min(declaration, (-count, declaration)) AS declaration FROM ({_counted_declarations(sightings)})
+    GROUP BY id
+) AS d ON d.id = s.id
+"""
+
+
+def _counted_declarations(sightings: str) -> str:
+    """A row a variant: how many contracts, and sources that name no contract, declare a text so."""
+    return f"""
+SELECT id, declaration, count(DISTINCT contract_key) + count(DISTINCT source) FILTER (contract_key IS NULL) AS count
+FROM {sightings} WHERE declaration IS NOT NULL GROUP BY id, declaration
+"""
+
+
+def _declarations(collection: Collection) -> str:
+    return f"""
+SELECT '{collection}' AS collection, t.id, t.text_signature, t.hex_signature, d.declaration, d.count, t.hash
+FROM ({_counted_declarations(_live(collection))}) AS d JOIN {collection.view_name} AS t ON t.id = d.id
+"""
+
+
+def _evidence(collection: Collection) -> str:
+    return f"""
+SELECT '{collection}' AS collection, t.id, t.text_signature, t.hex_signature,
+       parts.kind_names(coalesce(s.kinds, 0)) AS kinds,
+       parts.witness_name(coalesce(s.witness, {Witness.LISTED:d})) AS witness, coalesce(s.sources, 1) AS sources,
+       coalesce(s.contracts, 0) AS contracts, coalesce(s.compiled, 0) AS compiled, coalesce(s.verified, false) AS verified,
+       t.created_at AS first_seen, s.declaration, t.import_id, t.hash
+FROM {collection.view_name} AS t LEFT JOIN ({_summaries(_live(collection))}) AS s ON s.id = t.id
+"""
+
+
+# The texts of selectors that have several. ``mined`` is NULL for a text that does not look mined.
+_RIVALS = f"""
+CREATE VIEW parts.rivals AS
+WITH alike AS MATERIALIZED (
+    SELECT id, text_signature, hash FROM signatures
+    SEMI JOIN (SELECT hash FROM signatures GROUP BY hash HAVING count(*) > 1) USING (hash)
+), said AS MATERIALIZED (
+    FROM {_live(SIGNATURES)} SEMI JOIN alike USING (id)
+), texts AS MATERIALIZED (
+    SELECT a.id, a.text_signature, a.hash, s.standard IS NOT NULL AS is_standard,
+           coalesce(e.witness, {Witness.LISTED:d}) AS witness,
+           least(coalesce(e.contracts, 0), {MOST_CONTRACTS}) AS contracts,
+           least(coalesce(e.sources, 1), {MOST_SOURCES}) AS sources,
+           signature_name(a.text_signature) AS name, made_up_part(signature_name(a.text_signature)) AS part
+    FROM alike AS a LEFT JOIN ({_summaries("said")}) AS e ON e.id = a.id
+         LEFT JOIN parts.standards AS s ON s.hash = a.hash AND s.text_signature = a.text_signature
+), made_up AS MATERIALIZED (
+    FROM texts WHERE part <> '' AND NOT is_standard
+), shared AS (
+    SELECT name FROM (SELECT signature_name(text_signature) AS name FROM signatures)
+    SEMI JOIN made_up USING (name) GROUP BY name HAVING count(*) > 1
+), mined AS (
+    SELECT m.id, any_value(m.part) || ' in its name looks made up, no other text has this name, and '
+           || arg_max(r.text_signature, (r.is_standard, r.witness, r.contracts, r.sources, -r.id))
+           || ' has the same selector' AS mined
+    FROM made_up AS m ANTI JOIN shared AS n ON n.name = m.name JOIN texts AS r ON r.hash = m.hash AND r.id <> m.id
+    WHERE r.is_standard OR r.witness > m.witness
+          OR (m.witness = r.witness AND m.witness = {Witness.LISTED:d} AND r.part = ''
+              AND r.contracts >= m.contracts AND r.sources >= m.sources)
+    GROUP BY m.id
+)
+SELECT t.id, t.text_signature, t.hash, m.mined,
+       row_number() OVER (PARTITION BY t.hash ORDER BY t.is_standard DESC, m.mined IS NOT NULL, t.witness DESC,
+                          t.contracts DESC, t.sources DESC, t.id) AS position
+FROM texts AS t LEFT JOIN mined AS m ON m.id = t.id;
+"""
+
+# chr(31) is in no text and in no name. Filtering a list of reasons takes twice as long as splitting one string.
+_RANKED = """
+CREATE VIEW ranked AS
+SELECT e.collection, e.id, e.hex_signature, e.text_signature, coalesce(r.position, 1) AS position,
+       string_split(concat_ws(chr(31),
+           'text of ' || s.standard,
+           'looks mined: ' || r.mined,
+           CASE WHEN e.compiled > 0 THEN 'compiled in ' || parts.counted(e.compiled, 'contract') END,
+           CASE WHEN e.contracts > e.compiled
+                THEN 'declared in ' || parts.counted(e.contracts - e.compiled, 'contract') END,
+           CASE WHEN e.verified THEN 'verified by a source that compiles contracts' END,
+           'named by ' || parts.counted(e.sources, 'source'),
+           'first seen ' || e.first_seen::DATE
+       ), chr(31)) AS reasons,
+       r.mined, e.witness, e.sources, e.contracts, e.verified, e.first_seen, e.declaration, e.hash
+FROM evidence AS e LEFT JOIN parts.rivals AS r ON r.id = e.id AND r.hash = e.hash
+     LEFT JOIN parts.standards AS s ON s.hash = e.hash AND s.text_signature = e.text_signature;
+CREATE VIEW collisions AS
+SELECT '0x' || lower(hex(hash)) AS hex_signature, count(*) AS texts,
+       list(text_signature ORDER BY position) AS text_signatures, hash
+FROM parts.rivals GROUP BY hash;
+"""
