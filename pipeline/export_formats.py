@@ -53,8 +53,7 @@ class Format:
 
 def _write_all(out: BinaryIO, pieces: Iterator[bytes]) -> None:
     """Write pieces while a background thread renders the next ones."""
-    for piece in in_background(pieces, BATCHES_AHEAD):  # noqa: FURB122 - zstandard's writer has no writelines
-        out.write(piece)
+    out.writelines(in_background(pieces, BATCHES_AHEAD))
 
 
 def _line_writer(pattern: str, head: str = "") -> Callable[[ExportRows, BinaryIO], None]:

@@ -16,15 +16,14 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO
 
-import zstandard
+from backports import zstd
 
 READ_BYTES = 1 << 20
-_ZSTANDARD_READ_BYTES = 1 << 11
-"""A block of 4 bytes can unpack to 128 KiB, so this much to 64 MiB."""
-_WINDOW_BYTES = 1 << 27
+_WINDOW_LOG = 27
+_WINDOW_BYTES = 1 << _WINDOW_LOG
 """Memory for unpacking; xz -9 takes half of it."""
 UNPACK_ERRORS = (
-    EOFError, OSError, lzma.LZMAError, zlib.error, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile,
+    EOFError, OSError, lzma.LZMAError, zlib.error, zstd.ZstdError, tarfile.TarError, zipfile.BadZipFile,
 )  # fmt: skip
 _CUT_SHORT = "the stream ends before its end marker"
 
@@ -98,12 +97,13 @@ def unpacked(raw: Any, name: str) -> Any:
     if magic.startswith(b"BZh") and is_bzip2:
         return _Streams(raw, bz2.BZ2Decompressor)
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
-        return _Zstandard(raw)
+        options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}
+        return _Streams(raw, lambda: zstd.ZstdDecompressor(options=options))
     return raw
 
 
 class _Streams(io.RawIOBase):
-    """One or more concatenated streams of xz or bzip2.
+    """One or more concatenated streams of xz, bzip2 or zstd.
 
     The standard library's readers ignore data after the first stream that is not a stream, so they
     would silently drop a second stream with a damaged header. They also let an xz stream allocate 4 GB.
@@ -136,37 +136,6 @@ class _Streams(io.RawIOBase):
             piece: bytes = self._decoder.decompress(packed, size)
             if piece:
                 return piece
-
-
-class _Zstandard(io.RawIOBase):
-    """One or more concatenated zstd frames; raises EOFError if the last one is cut short."""
-
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
-        self._decoder = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
-        self._frame = self._decoder.decompressobj()
-        self._piece = b""
-        self._at = 0
-        self._started = False
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        while self._at == len(self._piece):
-            packed = self._frame.unused_data if self._frame.eof else b""
-            packed = packed or self._raw.read(_ZSTANDARD_READ_BYTES)
-            if not packed:
-                if self._started and not self._frame.eof:
-                    raise EOFError(_CUT_SHORT)
-                return b""
-            if self._frame.eof:
-                self._frame = self._decoder.decompressobj()
-            self._piece, self._at = self._frame.decompress(packed), 0
-            self._started = True
-        piece = self._piece[self._at : self._at + size if size >= 0 else None]
-        self._at += len(piece)
-        return piece
 
 
 def reason_of(error: Exception) -> str:

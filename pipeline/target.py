@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from backports import zstd
+
 from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.warehouse.files import replacing
 
@@ -42,10 +44,9 @@ def _packed(out: BinaryIO, ending: str) -> Iterator[BinaryIO]:
         with gzip.GzipFile("", "wb", 6, out, mtime=0) as packed:
             yield cast(BinaryIO, packed)
     elif ending == ".zst":
-        import zstandard  # 15 ms, which a query to standard output does without
-
-        compressor = zstandard.ZstdCompressor(level=3, threads=os.cpu_count() or 1)
-        with compressor.stream_writer(out, closefd=False) as packed:
-            yield packed
+        parameter = zstd.CompressionParameter
+        options: dict[int, int] = {parameter.compression_level: 3, parameter.nb_workers: os.cpu_count() or 1}
+        with zstd.ZstdFile(out, "wb", options=options) as packed:
+            yield cast(BinaryIO, packed)
     else:
         yield out

@@ -10,7 +10,7 @@ import zlib
 from functools import lru_cache
 
 import falcon
-import zstandard
+from backports import zstd
 
 from sigdir.serve.http.negotiate import quality_parameter
 
@@ -38,7 +38,7 @@ def packed_in(coding: str, body: bytes, *, once: bool = False) -> bytes:
     """The body in a coding. ``once`` is for what is packed once and sent often: small rather than fast."""
     level = _LEVELS[coding][once]
     if coding == ZSTD:
-        return zstandard.ZstdCompressor(level=level).compress(body)  # not shared: it serves one thread at a time
+        return zstd.compress(body, level)
     packer = zlib.compressobj(level, wbits=31)
     return packer.compress(body) + packer.flush()
 

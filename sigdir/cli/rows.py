@@ -44,8 +44,7 @@ def _objects(batches: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
 
 
 def _write_ndjson(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
-    for row in _objects(batches):  # noqa: FURB122 - zstandard's writer has no writelines
-        out.write(json_of(row) + b"\n")
+    out.writelines(json_of(row) + b"\n" for row in _objects(batches))
 
 
 def _write_json(batches: pa.RecordBatchReader, out: BinaryIO) -> None:

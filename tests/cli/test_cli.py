@@ -122,7 +122,15 @@ def test_a_query_loads_only_what_it_needs(tmp_path: Path) -> None:
     )  # fmt: skip
     modules = done.stdout.splitlines()
     assert "sigdir.warehouse.sql.engine" in modules
-    not_needed = {"numba", "pandas", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "tarfile", "zstandard"}
+    not_needed = {
+        "numba",
+        "pandas",
+        "pyarrow.compute",
+        "pyarrow.dataset",
+        "pyarrow.parquet",
+        "tarfile",
+        "backports.zstd",
+    }
     assert not not_needed.intersection(modules)
 
 

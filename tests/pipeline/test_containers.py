@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
+from backports import zstd
 
 import sigdir
 from sigdir.pipeline.errors import BadInput
@@ -372,7 +372,7 @@ def test_bombs_are_refused(tmp_path: Path, warehouse: Path) -> None:
     header = tarfile.TarInfo("bomb.txt")
     header.size = 1 << 40
     zeros = bytes(1 << 20)
-    with zstandard.open(tmp_path / "bomb.tar.zst", "wb") as out:
+    with zstd.open(tmp_path / "bomb.tar.zst", "wb") as out:
         out.write(header.tobuf(tarfile.GNU_FORMAT))
         for _ in range(DOCUMENT_BYTES // len(zeros) + 1):
             out.write(zeros)

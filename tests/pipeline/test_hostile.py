@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
+from backports import zstd
 
 from sigdir.pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_many_tokens
 from sigdir.signatures.grammar import OK
@@ -118,7 +118,7 @@ GIGABYTE = 1_000_000_000
 FAST_COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "gz": partial(gzip.compress, compresslevel=1),
     "xz": partial(lzma.compress, preset=0),
-    "zst": lambda data: zstandard.ZstdCompressor(level=1).compress(data),
+    "zst": lambda data: zstd.compress(data, 1),
     "bz2": bz2.compress,
 }
 

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from urllib.parse import quote, urlencode
 
 import pytest
-import zstandard
+from backports import zstd
 
 from sigdir.serve.http.codings import CODINGS
 from sigdir.serve.pages.assets import asset_address, assets
@@ -103,7 +103,7 @@ def test_assets_are_cached_for_ever_under_names_that_change(server: Server) -> N
         packed = get(server.port, name, {"Accept-Encoding": "gzip"})
         assert gzip.decompress(packed.body) == answer.body
         packed = get(server.port, name, {"Accept-Encoding": "gzip, deflate, br, zstd"})
-        assert zstandard.decompress(packed.body) == answer.body
+        assert zstd.decompress(packed.body) == answer.body
         assert get(server.port, re.sub(r"-\w", "-z", name)).status == 404
     for coding in CODINGS:
         assert sum(len(asset.packed[coding]) for asset in assets().values()) < 10_000
