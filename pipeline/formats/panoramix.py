@@ -33,7 +33,7 @@ from sigdir.signatures.abi import NAME_PATTERN, abi_entry, has_no_selector, reje
 from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.declaration import is_parameter_name
-from sigdir.signatures.evidence import LISTED, LISTED_EVENT, Kind, Sighting, Sightings, Witness
+from sigdir.signatures.evidence import LISTED, LISTED_EVENT, Kind, Sighting, SightingColumns, Sightings, Witness
 from sigdir.signatures.grammar import OK, PLACEHOLDER
 from sigdir.signatures.spelling import spell_rows
 from sigdir.signatures.types import one_type
@@ -66,9 +66,9 @@ _PARSE = pj.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="ign
 
 _WORDS = ["", "function", "event", "error"]
 """The ``type`` of an entry at the number of its ``Kind``."""
-_KINDS = tuple(Kind)
 _OF_LIST = (LISTED, Sighting(Kind.FUNCTION), LISTED_EVENT, Sighting(Kind.ERROR))
 """What the line of a function that the decompiler recovered says."""
+_BASES = (*_OF_LIST, *(Sighting(kind, Witness.DECLARED) for kind in Kind))
 _OF_KIND = dict(zip(_WORDS, _OF_LIST, strict=True))
 
 
@@ -219,7 +219,7 @@ def _sightings(
     of_row = codes.astype(np.int32)
     rows = np.flatnonzero(declared)
     if not len(rows):
-        return Sightings(_OF_LIST, of_row), usual
+        return Sightings(_BASES[: len(_OF_LIST)], of_row), usual
     mine = abi.filter(pa.array(declared))
     is_event = codes[rows] == Kind.EVENT
     inputs, _ = _type_lists(pc.struct_field(mine, "inputs"), is_event, with_names=True)
@@ -232,13 +232,11 @@ def _sightings(
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[: len(rows) + 1]
     data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
     spelled = spell_rows(data, offsets[:-1], offsets[1:], codes[rows].astype(np.uint8))
-    text, ends = spelled.data.tobytes().decode("ascii"), spelled.offsets.tolist()
-    found = [
-        Sighting(_KINDS[code], Witness.DECLARED, text[start:end])
-        for code, start, end in zip(spelled.kinds.tolist(), ends[:-1], ends[1:], strict=True)
-    ]
-    of_row[rows] = np.arange(len(_OF_LIST), len(_OF_LIST) + len(rows))
-    return Sightings((*_OF_LIST, *found), of_row), usual
+    listed = len(_OF_LIST)
+    of_row[rows] = np.arange(listed, listed + len(rows))
+    base_of = np.concatenate([np.arange(listed), listed + spelled.kinds])
+    declarations = pa.concat_arrays([pa.nulls(listed, pa.string()), spelled.declarations()])
+    return Sightings(SightingColumns(_BASES, base_of, declarations), of_row), usual
 
 
 def _tails(abi: pa.StructArray, is_event: npt.NDArray[np.bool_]) -> pa.StringArray:

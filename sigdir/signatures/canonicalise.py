@@ -6,6 +6,7 @@ The heavy parts are compiled and release the GIL.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from sigdir.signatures.candidates import Candidates
 from sigdir.signatures.collections import COLLECTIONS, EVENTS, FUNCTIONS, UNKNOWN, Collection
 from sigdir.signatures.columns import Rows, as_readonly, bytes_of
-from sigdir.signatures.evidence import LISTED, Kind, Sighting, Sightings
+from sigdir.signatures.evidence import LISTED, Kind, Sighting, SightingColumns, Sightings
 from sigdir.signatures.grammar import (
     ENCODING,
     HASH_MISMATCH,
@@ -106,46 +107,61 @@ def _sightings(candidates: Candidates, rows: Array, collections: Array) -> Sight
     """
     stated = candidates.sightings
     if stated is not None and len(rows):
-        has_declaration = np.array([bool(value.declaration) for value in stated.values])
-        rows = rows[~has_declaration[stated.of_row[rows]]]
+        rows = rows[~_have_declarations(stated.values)[stated.of_row[rows]]]
     if not len(rows):
         return stated
-    values = list(stated.values) if stated is not None else [LISTED]
+    values = SightingColumns.of(stated.values if stated is not None else (LISTED,))
     of_row = stated.of_row.copy() if stated is not None else np.zeros(len(candidates), np.int32)
-    kinds = np.array([value.kind or FUNCTION_OR_ERROR for value in values], np.uint8)[of_row[rows]]
-    kinds = np.where(collections[rows] == EVENTS, np.uint8(Kind.EVENT), kinds)
-    spelled = spell_rows(candidates.data, candidates.starts[rows], candidates.ends[rows], kinds)
-    text, ends = spelled.data.tobytes().decode("ascii"), spelled.offsets.tolist()
-    numbers: dict[Sighting, int] = {}
-    for number, (row, kind) in enumerate(zip(rows.tolist(), spelled.kinds.tolist(), strict=True)):
-        before = values[of_row[row]]
-        declaration = text[ends[number] : ends[number + 1]]
-        if declaration or kind != before.kind:
-            found = Sighting(_KINDS[kind], before.witness, declaration, *before[3:])
-            of_row[row] = numbers.setdefault(found, len(values) + len(numbers))
-    if not numbers:
+    base_of = values.base_of[of_row[rows]]
+    kinds = np.array([base.kind for base in values.bases], np.uint8)[base_of]
+    known = np.where(kinds == Kind.UNKNOWN, np.uint8(FUNCTION_OR_ERROR), kinds)
+    known = np.where(collections[rows] == EVENTS, np.uint8(Kind.EVENT), known)
+    spelled = spell_rows(candidates.data, candidates.starts[rows], candidates.ends[rows], known)
+    more = np.flatnonzero((np.diff(spelled.offsets) > 0) | (spelled.kinds != kinds))
+    if not len(more):
         return stated
-    return Sightings((*values, *numbers), of_row)
+    # Equal sightings are one value: the same base, kind and declaration.
+    pairs, base_of = np.unique(base_of[more].astype(np.int64) * 256 + spelled.kinds[more], return_inverse=True)
+    bases = tuple(values.bases[pair >> 8]._replace(kind=_KINDS[pair & 255]) for pair in pairs.tolist())
+    texts = spelled.declarations().take(pa.array(more)).dictionary_encode("encode")
+    codes = texts.indices.to_numpy().astype(np.int64) * len(bases) + base_of
+    distinct, numbers = np.unique(codes, return_inverse=True)
+    found = SightingColumns(bases, distinct % len(bases), texts.dictionary.take(pa.array(distinct // len(bases))))
+    of_row[rows[more]] = len(values) + numbers
+    return Sightings(SightingColumns.joined([values, found]), of_row)
+
+
+def _have_declarations(values: Sequence[Sighting]) -> Array:
+    if isinstance(values, SightingColumns):
+        flags: Array = values.declarations.is_valid().to_numpy(zero_copy_only=False)
+        return flags
+    return np.array([bool(value.declaration) for value in values])
 
 
 def _bounded(sightings: Sightings | None, digests: Array) -> Sightings | None:
     """The sightings with at most MAX_VARIANTS declarations of a text: those that come first. The others say the rest."""
     if sightings is None or len(sightings.values) <= MAX_VARIANTS:
         return sightings
-    _, text_of, counts = np.unique(digests.view(np.uint64)[:, 0], return_inverse=True, return_counts=True)
-    rows = np.flatnonzero((counts > MAX_VARIANTS)[text_of])
-    values, of_row = list(sightings.values), sightings.of_row.copy()
-    numbers: dict[Sighting, int] = {}
-    variants: dict[int, set[str]] = {}
-    for row in rows.tolist():
-        value = values[of_row[row]]
-        kept = variants.setdefault(int(text_of[row]), set())
-        if value.declaration and value.declaration not in kept:
-            if len(kept) < MAX_VARIANTS:
-                kept.add(value.declaration)
-            else:
-                of_row[row] = numbers.setdefault(value._replace(declaration=""), len(values) + len(numbers))
-    return Sightings((*values, *numbers), of_row) if numbers else sightings
+    keys = digests.view(np.uint64)[:, 0]
+    in_order = np.sort(keys)
+    flooded = in_order[MAX_VARIANTS:] == in_order[:-MAX_VARIANTS]
+    if not flooded.any():
+        return sightings
+    rows = np.flatnonzero(np.isin(keys, in_order[MAX_VARIANTS:][flooded]))
+    values, of_row = SightingColumns.of(sightings.values), sightings.of_row.copy()
+    texts = values.declarations.dictionary_encode("encode").indices.to_numpy()
+    has_declaration = _have_declarations(values)
+    variants: dict[int, set[int]] = {}
+    for row, key, number in zip(rows.tolist(), keys[rows].tolist(), of_row[rows].tolist(), strict=True):
+        kept = variants.setdefault(key, set())
+        if not has_declaration[number] or texts[number] in kept:
+            continue
+        if len(kept) < MAX_VARIANTS:
+            kept.add(texts[number])
+        else:
+            of_row[row] = len(values) + values.base_of[number]
+    bare = SightingColumns(values.bases, np.arange(len(values.bases)), pa.nulls(len(values.bases), pa.string()))
+    return Sightings(SightingColumns.joined([values, bare]), of_row)
 
 
 def check_canonical(collection: Collection, text: pa.StringArray) -> tuple[Array, Array]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 MAX_NAME = 256
 
@@ -73,11 +74,54 @@ LISTED_EVENT = Sighting(Kind.EVENT)
 """A list's word about an event. A list that knows a selector does not know whether it is a function's or an error's."""
 
 
+class SightingColumns(Sequence[Sighting]):
+    """Sightings that differ in their declarations, as columns: number ``n`` is ``bases[base_of[n]]`` with the declaration
+    ``declarations[n]``. A list of declarations has millions, and a tuple of each takes ten times as long.
+    """
+
+    def __init__(self, bases: tuple[Sighting, ...], base_of: npt.NDArray[Any], declarations: pa.StringArray) -> None:
+        self.bases = bases
+        """Without declarations."""
+        self.base_of = base_of.astype(np.int32)
+        self.declarations = declarations
+        """Null for none."""
+
+    @classmethod
+    def of(cls, values: Sequence[Sighting]) -> SightingColumns:
+        if isinstance(values, cls):
+            return values
+        bases: dict[Sighting, int] = {}
+        base_of = [bases.setdefault(value._replace(declaration=""), len(bases)) for value in values]
+        declarations = pa.array([value.declaration or None for value in values], pa.string())
+        return cls(tuple(bases), np.array(base_of, np.int32), declarations)
+
+    @classmethod
+    def joined(cls, parts: Sequence[SightingColumns]) -> SightingColumns:
+        """The sightings of all parts, in their order."""
+        first = np.cumsum([0, *(len(part.bases) for part in parts)]).tolist()
+        return cls(
+            tuple(base for part in parts for base in part.bases),
+            np.concatenate([part.base_of + start for part, start in zip(parts, first, strict=False)]),
+            pa.concat_arrays([part.declarations for part in parts]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.base_of)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return tuple(self[number] for number in range(*at.indices(len(self))))
+        return self.bases[self.base_of[at]]._replace(declaration=self.declarations[int(at)].as_py() or "")
+
+    def take(self, numbers: npt.NDArray[Any]) -> SightingColumns:
+        return SightingColumns(self.bases, self.base_of[numbers], self.declarations.take(pa.array(numbers)))
+
+
 @dataclass(frozen=True, slots=True)
 class Sightings:
     """The sightings of a batch: row ``i`` has ``values[of_row[i]]``."""
 
-    values: tuple[Sighting, ...]
+    values: Sequence[Sighting]
     of_row: npt.NDArray[Any]  # int32
 
     @classmethod
@@ -85,14 +129,19 @@ class Sightings:
         """The sightings of several batches as one. ``parts`` has those of each batch and its rows, ``order`` the new
         order of all rows.
         """
-        values: list[Sighting] = [LISTED]
-        of_row = []
+        values, of_row = [SightingColumns.of((LISTED,))], []
+        before = 1
         for sightings, rows in parts:
-            of_row.append(np.zeros(rows, np.int32) if sightings is None else sightings.of_row + len(values))
-            values += sightings.values if sightings is not None else ()
-        return cls(tuple(values), np.concatenate(of_row)[order].astype(np.int32))
+            of_row.append(np.zeros(rows, np.int32) if sightings is None else sightings.of_row + before)
+            if sightings is not None:
+                values.append(SightingColumns.of(sightings.values))
+                before += len(sightings.values)
+        return cls(SightingColumns.joined(values), np.concatenate(of_row)[order].astype(np.int32))
 
     def filter(self, keep: npt.NDArray[Any]) -> Sightings:
         """Those of the rows whose flag is set, with the values that they have."""
         used, of_row = np.unique(self.of_row[keep], return_inverse=True)
-        return Sightings(tuple(self.values[number] for number in used.tolist()), of_row.astype(np.int32))
+        values = self.values
+        if isinstance(values, SightingColumns):
+            return Sightings(values.take(used), of_row.astype(np.int32))
+        return Sightings(tuple(values[number] for number in used.tolist()), of_row.astype(np.int32))

@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from numba.extending import register_jitable
 
 from sigdir.signatures.columns import as_readonly
@@ -362,6 +363,12 @@ class SpelledRows:
     kinds: Array  # uint8
     data: Array  # uint8
     offsets: Array  # int64, rows + 1
+
+    def declarations(self) -> pa.StringArray:
+        """The declarations as a column, null for none."""
+        offsets = pa.py_buffer(self.offsets.astype(np.int32))
+        validity = pa.array(np.diff(self.offsets) > 0).buffers()[1]
+        return pa.StringArray.from_buffers(len(self.kinds), offsets, pa.py_buffer(self.data), validity)
 
 
 def spell_rows(data: Array, starts: Array, ends: Array, kinds: Array) -> SpelledRows:

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sigdir.signatures.abi import abi_entry, has_no_selector
+from sigdir.signatures.candidates import Entry, pack
+from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.declaration import BadDeclaration, Declaration, Parameter, declaration_of, parse_declaration
-from sigdir.signatures.evidence import Kind
+from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, SightingColumns, Sightings, Witness
 from sigdir.signatures.grammar import GrammarError, normalise
 from sigdir.signatures.spelling import (
     FUNCTION_OR_ERROR,
@@ -24,6 +26,7 @@ from sigdir.signatures.spelling import (
     spell_rows,
     spelled,
 )
+from sigdir.warehouse.evidence.files import values_batch
 from tests.pipeline.support import CORPORA
 from tests.signatures.strategies import Valid, any_text, parameter_names, valid
 
@@ -95,6 +98,7 @@ def columns(texts: list[bytes]) -> tuple[Any, Any, Any]:
     return np.frombuffer(b"".join(texts), np.uint8), np.append([0], ends[:-1]).astype(np.int32), ends
 
 
+@settings(deadline=None)
 @given(valid())
 def test_a_declaration_has_the_types_of_the_canonical_text(declaration: Valid) -> None:
     """Whatever was written: spelled twice is spelled once, it parses, and its types are those of the canonical text."""
@@ -108,6 +112,7 @@ def test_a_declaration_has_the_types_of_the_canonical_text(declaration: Valid) -
             assert declaration_of(parsed.abi_entry()) == found
 
 
+@settings(deadline=None)
 @given(st.lists(any_text(), min_size=1, max_size=6), st.sampled_from([0, 1, 2, 3, FUNCTION_OR_ERROR]))
 def test_a_batch_equals_its_rows_in_plain_python(texts: list[bytes], stated: int) -> None:
     """The compiled speller gives for each row what the same functions give in plain Python, also for broken texts."""
@@ -233,6 +238,7 @@ def test_other_texts_are_no_declarations(text: str) -> None:
         parse_declaration(text)
 
 
+@settings(deadline=None)
 @given(st.text("fint25(),[] aexd", max_size=30))
 def test_a_parsed_text_is_spelled(text: str) -> None:
     """A text that parses is what its parts are spelled as."""
@@ -268,6 +274,7 @@ def abi_entries(draw: st.DrawFn) -> dict[str, Any]:
     return entry
 
 
+@settings(deadline=None)
 @given(abi_entries())
 def test_an_entry_comes_back_from_its_declaration(entry: dict[str, Any]) -> None:
     """A compiler's entry is the same after it was a declaration, if its name is not a keyword of its kind."""
@@ -300,3 +307,50 @@ def test_the_abis_of_real_artifacts_come_back() -> None:
                 assert parse_declaration(declaration).abi_entry() == without_internal_types(entry), path
                 found += 1
     assert found > 1000
+
+
+_STATED = [
+    LISTED,
+    Sighting(Kind.FUNCTION, Witness.DECLARED, contract=Contract.at("a.sol", "A")),
+    Sighting(Kind.EVENT),
+    Sighting(Kind.ERROR, Witness.DECLARED, "error Given(bool a)"),
+    Sighting(contracts=7, verified=True),
+]
+
+
+def sightings_of(entries: list[Entry]) -> list[Sighting]:
+    """What a batch says about each accepted row."""
+    [batch] = pack(entries, 0)
+    found: list[Sighting] = []
+    for rows in canonicalise(batch).accepted.values():
+        said = rows.sightings
+        found += [LISTED] * len(rows.text) if said is None else [said.values[number] for number in said.of_row]
+    return found
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(any_text(), st.sampled_from(_STATED)), min_size=1, max_size=8))
+def test_the_sightings_of_a_batch_are_those_of_its_rows(rows: list[tuple[bytes, Sighting]]) -> None:
+    """What a reader states is kept; kind and declaration are added from the text, in a batch as for each row alone."""
+    entries = [Entry(text, line, sighting=sighting) for line, (text, sighting) in enumerate(rows, 1)]
+    found = sightings_of(entries)
+    alone = [sighting for entry in entries for sighting in sightings_of([entry])]
+    assert sorted(map(repr, found)) == sorted(map(repr, alone))
+    given = [sighting for sighting in found if sighting.declaration.startswith("error Given")]
+    assert all(sighting == _STATED[3] for sighting in given)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(_STATED), st.sampled_from(["", "f(bool a)", "f(bool b)"])), max_size=8))
+def test_sightings_as_columns(values: list[tuple[Sighting, str]]) -> None:
+    """Columns hold the sightings that they were made of, joined, taken and filtered, and are the same at rest."""
+    sightings = tuple(sighting._replace(declaration=text) for sighting, text in values)
+    columns = SightingColumns.of(sightings)
+    assert tuple(columns) == columns[:] == sightings
+    assert tuple(SightingColumns.joined([columns, columns])) == sightings + sightings
+    numbers = np.arange(len(sightings))[::-1]
+    assert tuple(columns.take(numbers)) == sightings[::-1]
+    keep = numbers % 2 == 0
+    of_columns, of_tuple = Sightings(columns, numbers).filter(keep), Sightings(sightings, numbers).filter(keep)
+    assert [of_columns.values[n] for n in of_columns.of_row] == [of_tuple.values[n] for n in of_tuple.of_row]
+    assert values_batch(columns).to_pylist() == values_batch(sightings).to_pylist()

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import Collection
-from sigdir.signatures.evidence import LISTED, Sighting
+from sigdir.signatures.evidence import LISTED, Sighting, SightingColumns
 from sigdir.warehouse.evidence.manifest import WORDS_NOTED, EvidenceFile
 from sigdir.warehouse.files import sync
 from sigdir.warehouse.parquet import ROW_GROUP_ROWS, sha256_of
@@ -55,6 +55,10 @@ def contract_key(key: bytes) -> int:
 
 def values_batch(sightings: Iterable[Sighting]) -> pa.RecordBatch:
     """Sightings as columns, those of VALUES_SCHEMA."""
+    if isinstance(sightings, SightingColumns):
+        taken = values_batch(sightings.bases).take(pa.array(sightings.base_of))
+        by_name = dict(zip(VALUE_NAMES, taken.columns, strict=True)) | {"declaration": sightings.declarations}
+        return pa.RecordBatch.from_arrays([by_name[name] for name in VALUE_NAMES], schema=VALUES_SCHEMA)
     rows = list(sightings)
     columns: list[list[Any]] = [
         [int(row.kind) for row in rows],
