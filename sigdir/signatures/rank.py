@@ -23,6 +23,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -54,7 +55,7 @@ class Summary:
     """The known ones, rising."""
     sources: int = 1
     contracts: int = 0
-    """Distinct contracts. A source that counts its contracts without naming them adds its count."""
+    """Distinct contracts that sources name, or what one source counts without naming them, if that is more."""
     compiled: int = 0
     """Those of ``contracts`` whose bytecode holds the selector or the topic."""
     verified: bool = False
@@ -135,6 +136,7 @@ _ORDINARY: Final = frozenset(
 )  # fmt: skip
 
 
+@lru_cache(maxsize=1024)
 def made_up_part(name: str) -> str:
     """The part of a name that is a number, a tag or words of a dictionary; "" for an ordinary name."""
     if found := _TAG.search(name) or _NUMBER.search(name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,8 @@ from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.ranks import ranks_of
 from sigdir.warehouse.index.view import View
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import Snapshot
 from sigdir.warehouse.sql.engine import Database
 from tests.warehouse.ranking import Known, make_known
 
@@ -84,6 +87,20 @@ def test_declarations(known: Known, database: Database, expected: Expected) -> N
     }
     assert set(found) == wanted
     assert len(found) == len(wanted)
+
+
+def test_parameter_names(tmp_path: Path) -> None:
+    """A declaration's parameters have their names, "" where they have none, with tuples too."""
+    said = {
+        "a()": [],
+        "b(uint256)": [""],
+        "function c(uint256 x, bytes32[2] y_1, bool) view returns (uint256 z)": ["x", "y_1", ""],
+        "event D(address indexed from, bytes indexed, (uint256 a, bool)[2] pairs) anonymous": ["from", "", "pairs"],
+        "event E(address indexed from, bytes indexed)": ["from", ""],
+    }
+    database = Database(Paths(tmp_path), Snapshot())
+    query = "SELECT parts.parameter_names(d) FROM (SELECT unnest(?) AS d, generate_subscripts(?, 1) AS n) ORDER BY n"
+    assert database.sql(query, [list(said), list(said)]).rows() == [(names,) for names in said.values()]
 
 
 def test_sightings(known: Known, database: Database, expected: Expected) -> None:

@@ -31,6 +31,9 @@ def create_evidence_views(connection: duckdb.DuckDBPyConnection, manifest: Manif
     What they share is in the schema ``parts``, which SHOW TABLES does not list.
     """
     connection.create_function("made_up_part", _made_up_parts, ["VARCHAR"], "VARCHAR", type=PythonUDFType.ARROW)
+    connection.create_function(
+        "deep_parameter_names", _parameter_names, ["VARCHAR"], "VARCHAR[]", type=PythonUDFType.ARROW
+    )
     connection.execute("CREATE SCHEMA parts")
     _create_table(connection, "sources", _sources(manifest))
     _create_table(connection, "standards", _standards())
@@ -65,6 +68,14 @@ def _standards() -> pa.Table:
 def _made_up_parts(names: pa.ChunkedArray) -> pa.Array:
     """The part of each name that looks made up, "" for none."""
     return pa.array([made_up_part(name) for name in names.to_pylist()], pa.string())
+
+
+def _parameter_names(declarations: pa.ChunkedArray) -> pa.Array:
+    """The names of each declaration's parameters, "" for one without; those with tuples, which a pattern cannot read."""
+    from sigdir.signatures.declaration import parse_declaration  # numba takes 0.5 s to load
+
+    names = [parse_declaration(text).parameter_names for text in declarations.to_pylist()]
+    return pa.array([list(each) for each in names], pa.list_(pa.string()))
 
 
 def _of_both(query: Callable[[Collection], str]) -> str:
@@ -104,6 +115,12 @@ CREATE MACRO parts.witness_name(witness) AS
     CASE witness {" ".join(f"WHEN {w:d} THEN '{w.name.lower()}'" for w in Witness)} END;
 CREATE MACRO parts.kind_names(mask) AS
     CASE mask {" ".join(f"WHEN {mask} THEN {names}" for mask, names in _KIND_MASKS.items())} END;
+CREATE MACRO parts.parameter_names(declaration) AS CASE
+    WHEN regexp_matches(declaration, '^[^(]*\\(\\)') THEN []
+    WHEN regexp_matches(declaration, '^[^(]*\\([^()]*\\)')
+    THEN list_transform(string_split(regexp_extract(declaration, '\\(([^()]*)\\)', 1), ', '),
+                        lambda one: if(contains(one, ' ') AND NOT ends_with(one, ' indexed'), split_part(one, ' ', -1), ''))
+    ELSE deep_parameter_names(declaration) END;
 CREATE MACRO parts.counted(number, noun) AS number || ' ' || noun || CASE WHEN number = 1 THEN '' ELSE 's' END;
 """
 
@@ -179,7 +196,8 @@ FROM {sightings} WHERE declaration IS NOT NULL GROUP BY id, declaration
 
 def _declarations(collection: Collection) -> str:
     return f"""
-SELECT '{collection}' AS collection, t.id, t.text_signature, t.hex_signature, d.declaration, d.count, t.hash
+SELECT '{collection}' AS collection, t.id, t.text_signature, t.hex_signature, d.declaration,
+       parts.parameter_names(d.declaration) AS parameter_names, d.count, t.hash
 FROM ({_counted_declarations(_live(collection))}) AS d JOIN {collection.view_name} AS t ON t.id = d.id
 """
 
