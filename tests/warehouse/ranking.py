@@ -72,9 +72,6 @@ class Known:
         live = self.live(collection, id)
         if not live:
             return Summary(id, text, first_seen=first_seen)
-        own: Counter[int] = Counter()
-        for seen in live:
-            own[seen.source] += seen.said.contracts
         contracts = {seen.said.contract.key for seen in live if seen.said.contract}
         compiled = {
             seen.said.contract.key for seen in live if seen.said.contract and seen.said.witness == Witness.COMPILED
@@ -83,7 +80,7 @@ class Known:
         return Summary(
             id, text, Witness(max(seen.said.witness for seen in live)),
             tuple(sorted({seen.said.kind for seen in live} - {Kind.UNKNOWN})), len({seen.source for seen in live}),
-            max(len(contracts), *own.values()), len(compiled), any(seen.said.verified for seen in live), first_seen,
+            max(len(contracts), *(seen.said.contracts for seen in live)), len(compiled), any(seen.said.verified for seen in live), first_seen,
             declarations[0][0] if declarations else "",
         )  # fmt: skip
 

@@ -117,17 +117,14 @@ def _summary(
     if not tables:
         return Summary(id, text, first_seen=first_seen)
     column = {name: [v for table in tables for v in table[name].to_pylist()] for name in _RANKING}
-    own: Counter[int] = Counter()
-    for source, contracts in zip(column["source"], column["contracts"], strict=True):
-        own[source] += contracts
-    named = dict.fromkeys(key for key in column["contract_key"] if key is not None)
+    named = {key for key in column["contract_key"] if key is not None}
     compiled = {
         key for key, witness in zip(column["contract_key"], column["witness"], strict=True)
         if key is not None and witness == Witness.COMPILED
     }  # fmt: skip
     return Summary(
         id, text, Witness(max(column["witness"])), tuple(Kind(kind) for kind in sorted(set(column["kind"])) if kind),
-        len(own), max(len(named), *own.values()), len(compiled), any(column["verified"]), first_seen,
+        len(set(column["source"])), max(len(named), *column["contracts"]), len(compiled), any(column["verified"]), first_seen,
         declarations[0][0] if declarations else "",
     )  # fmt: skip
 

@@ -153,7 +153,7 @@ class _Sums:
         self._witness = np.full(rows, Witness.LISTED, np.uint8)
         self._kinds, self._verified = np.zeros(rows, np.uint8), np.zeros(rows, np.bool_)
         self._sources, self._contracts = [_NO_NUMBERS], [(_NO_NUMBERS, _NO_NUMBERS)]
-        self._own = [(_NO_NUMBERS, _NO_NUMBERS)]
+        self._own = np.zeros(rows, np.int32)
         # By the number of a source, the first import of which its sightings count.
         self._since = np.full(max(manifest.sources, default=0) + 2, np.iinfo(np.int64).max)
         for source in manifest.sources.values():
@@ -174,7 +174,7 @@ class _Sums:
         if kind.any():
             np.bitwise_or.at(self._kinds, rows[kind > 0], np.left_shift(1, kind[kind > 0]).astype(np.uint8))
         if own.any():
-            self._own.append((pairs[own > 0], own[own > 0].astype(np.int64)))
+            np.maximum.at(self._own, rows, own)
         self._verified[rows[column["verified"][counts]]] = True
         contracts = sightings[_COLUMNS[-1]]
         if contracts.null_count < len(contracts):
@@ -186,10 +186,7 @@ class _Sums:
         sources = self._count(np.concatenate(self._sources))
         codes = np.unique(np.concatenate([keys for _, keys in self._contracts]), return_inverse=True)[1]
         contracts = self._count(np.concatenate([rows for rows, _ in self._contracts]) << _SHIFT | codes)
-        pairs, of_pair = np.unique(np.concatenate([pairs for pairs, _ in self._own]), return_inverse=True)
-        own = np.zeros(len(pairs), np.int64)
-        np.add.at(own, of_pair, np.concatenate([own for _, own in self._own]))
-        np.maximum.at(contracts, pairs >> _SHIFT, own)
+        contracts = np.maximum(contracts, self._own)
         return keys_of(self._witness, contracts, np.maximum(sources, 1), self._kinds, self._verified)
 
     def _count(self, pairs: Array) -> Array:

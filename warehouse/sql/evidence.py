@@ -121,6 +121,9 @@ CREATE MACRO parts.parameter_names(declaration) AS CASE
     THEN list_transform(string_split(regexp_extract(declaration, '\\(([^()]*)\\)', 1), ', '),
                         lambda one: if(contains(one, ' ') AND NOT ends_with(one, ' indexed'), split_part(one, ' ', -1), ''))
     ELSE deep_parameter_names(declaration) END;
+CREATE MACRO parts.commonest(declared) AS list_sort(list_transform(
+    map_entries(list_aggregate(list_transform(list_distinct(declared), lambda one: one.declaration), 'histogram')),
+    lambda entry: {{'count': -entry.value::BIGINT, 'declaration': entry.key}}))[1].declaration;
 CREATE MACRO parts.counted(number, noun) AS number || ' ' || noun || CASE WHEN number = 1 THEN '' ELSE 's' END;
 """
 
@@ -151,65 +154,58 @@ WHERE NOT EXISTS (SELECT 1 FROM {_live(collection)} AS s WHERE s.id = t.id)
 # A contract that two sources name is one. A source that counts its contracts without naming them counts the same
 # contracts of the same chains as others do, so the greatest of these numbers counts.
 #
-# Most texts have one or two sightings. Their sources are counted by the least and the greatest number of a source;
-# grouping all sightings by text and source takes three times as long.
-def _summaries(sightings: str) -> str:
-    """A row a text that has sightings, from these."""
+# These are lateral joins, so that a query for one text reads the sightings of that text. The first adds up what needs no
+# list of distinct values, which is all there is to most texts; the second does the rest for the others.
+def _known(texts: str, sightings: str) -> str:
+    """The rows of ``texts`` as ``t``, with what these sightings say together of each, and as ``m`` what is distinct."""
     return f"""
-SELECT s.id, CASE WHEN s.first = s.last THEN 1 WHEN s.count = 2 THEN 2 ELSE m.sources END AS sources,
-       s.witness, s.kinds, s.verified,
-       greatest(CASE WHEN s.own = 0 OR s.first = s.last THEN s.own WHEN s.count = 2 THEN s.most ELSE m.own END,
-                coalesce(n.named, 0)) AS contracts,
-       coalesce(n.compiled, 0) AS compiled, d.declaration
-FROM (
-    SELECT id, count(*) AS count, min(source) AS first, max(source) AS last, max(witness) AS witness,
-           bit_or(1 << kind) & ~1 AS kinds, bool_or(verified) AS verified, sum(contracts)::BIGINT AS own,
-           max(contracts) AS most
-    FROM {sightings} GROUP BY id
-) AS s LEFT JOIN (
-    SELECT id, count(*) AS sources, max(own) AS own
-    FROM (
-        SELECT id, source, sum(contracts)::BIGINT AS own FROM {sightings}
-        SEMI JOIN (SELECT id FROM {sightings} GROUP BY id HAVING count(*) > 2 AND min(source) < max(source)) USING (id)
-        GROUP BY id, source
-    ) GROUP BY id
-) AS m ON m.id = s.id LEFT JOIN (
-    SELECT id, count(*) AS named, count(*) FILTER (witness = {Witness.COMPILED:d}) AS compiled
-    FROM (
-        SELECT id, contract_key, max(witness) AS witness FROM {sightings} WHERE contract_key IS NOT NULL
-        GROUP BY id, contract_key
-    ) GROUP BY id
-) AS n ON n.id = s.id LEFT JOIN (
-    SELECT id, arg_min(declaration, (-count, declaration)) AS declaration FROM ({_counted_declarations(sightings)})
-    GROUP BY id
-) AS d ON d.id = s.id
-"""
+(
+    SELECT t.*, s.*, CASE WHEN s.count > 2 OR s.named > 1 OR s.declared > 1 THEN t.id END AS repeated
+    FROM {texts} AS t, LATERAL (
+        SELECT count(*) AS count, min(source) AS first, max(source) AS last, max(witness) AS witness,
+               bit_or(1 << kind) & ~1 AS kinds, bool_or(verified) AS verified, max(contracts) AS own,
+               count(contract_key) AS named, count(contract_key) FILTER (witness = {Witness.COMPILED:d}) AS compiled,
+               count(declaration) AS declared, any_value(declaration) AS declaration
+        FROM {sightings} AS x WHERE x.id = t.id
+    ) AS s
+) AS t, LATERAL (
+    SELECT count(DISTINCT source) AS sources, count(DISTINCT contract_key) AS named,
+           count(DISTINCT contract_key) FILTER (witness = {Witness.COMPILED:d}) AS compiled,
+           list({_DECLARED_BY}) FILTER (declaration IS NOT NULL) AS declared
+    FROM {sightings} AS x WHERE x.id = t.repeated
+) AS m"""
 
 
-def _counted_declarations(sightings: str) -> str:
-    """A row a variant: how many contracts, and sources that name no contract, declare a text so."""
-    return f"""
-SELECT id, declaration, count(DISTINCT contract_key) + count(DISTINCT source) FILTER (contract_key IS NULL) AS count
-FROM {sightings} WHERE declaration IS NOT NULL GROUP BY id, declaration
-"""
+# Who declares a text: a contract, or a source that names no contract.
+_DECLARED_BY = (
+    "{'declaration': declaration, 'contract': contract_key, 'source': if(contract_key IS NULL, source, NULL)}"
+)
+
+# Of ``t`` and ``m``. A text without sightings is listed by its import.
+_WITNESS = f"coalesce(t.witness, {Witness.LISTED:d})"
+_SOURCES = "CASE WHEN t.count < 2 OR t.first = t.last THEN 1 WHEN t.count = 2 THEN 2 ELSE m.sources END"
+_CONTRACTS = "greatest(coalesce(t.own, 0), CASE WHEN t.named > 1 THEN m.named ELSE t.named END)"
+_COMPILED = "CASE WHEN t.named > 1 THEN m.compiled ELSE t.compiled END"
+_DECLARATION = "CASE WHEN t.declared > 1 THEN parts.commonest(m.declared) ELSE t.declaration END"
 
 
 def _declarations(collection: Collection) -> str:
     return f"""
-SELECT '{collection}' AS collection, t.id, t.text_signature, t.hex_signature, d.declaration,
-       parts.parameter_names(d.declaration) AS parameter_names, d.count, t.hash
-FROM ({_counted_declarations(_live(collection))}) AS d JOIN {collection.view_name} AS t ON t.id = d.id
+SELECT '{collection}' AS collection, t.id, t.text_signature, t.hex_signature, s.declaration,
+       parts.parameter_names(s.declaration) AS parameter_names,
+       count(DISTINCT s.contract_key) + count(DISTINCT s.source) FILTER (s.contract_key IS NULL) AS count, t.hash
+FROM {collection.view_name} AS t JOIN {_live(collection)} AS s ON s.id = t.id
+WHERE s.declaration IS NOT NULL GROUP BY ALL
 """
 
 
 def _evidence(collection: Collection) -> str:
     return f"""
 SELECT '{collection}' AS collection, t.id, t.text_signature, t.hex_signature,
-       parts.kind_names(coalesce(s.kinds, 0)) AS kinds,
-       parts.witness_name(coalesce(s.witness, {Witness.LISTED:d})) AS witness, coalesce(s.sources, 1) AS sources,
-       coalesce(s.contracts, 0) AS contracts, coalesce(s.compiled, 0) AS compiled, coalesce(s.verified, false) AS verified,
-       t.created_at AS first_seen, s.declaration, t.import_id, t.hash
-FROM {collection.view_name} AS t LEFT JOIN ({_summaries(_live(collection))}) AS s ON s.id = t.id
+       parts.kind_names(coalesce(t.kinds, 0)) AS kinds, parts.witness_name({_WITNESS}) AS witness, {_SOURCES} AS sources,
+       {_CONTRACTS} AS contracts, {_COMPILED} AS compiled, coalesce(t.verified, false) AS verified,
+       t.created_at AS first_seen, {_DECLARATION} AS declaration, t.import_id, t.hash
+FROM {_known(collection.view_name, _live(collection))}
 """
 
 
@@ -222,13 +218,13 @@ WITH alike AS MATERIALIZED (
 ), said AS MATERIALIZED (
     FROM {_live(SIGNATURES)} SEMI JOIN alike USING (id)
 ), texts AS MATERIALIZED (
-    SELECT a.id, a.text_signature, a.hash, s.standard IS NOT NULL AS is_standard,
-           coalesce(e.witness, {Witness.LISTED:d}) AS witness,
-           least(coalesce(e.contracts, 0), {MOST_CONTRACTS}) AS contracts,
-           least(coalesce(e.sources, 1), {MOST_SOURCES}) AS sources,
-           signature_name(a.text_signature) AS name, made_up_part(signature_name(a.text_signature)) AS part
-    FROM alike AS a LEFT JOIN ({_summaries("said")}) AS e ON e.id = a.id
-         LEFT JOIN parts.standards AS s ON s.hash = a.hash AND s.text_signature = a.text_signature
+    SELECT t.id, t.text_signature, t.hash, k.standard IS NOT NULL AS is_standard, t.known AS witness,
+           least(t.in_contracts, {MOST_CONTRACTS}) AS contracts, least(t.named_by, {MOST_SOURCES}) AS sources,
+           signature_name(t.text_signature) AS name, made_up_part(signature_name(t.text_signature)) AS part
+    FROM (
+        SELECT t.id, t.text_signature, t.hash, {_WITNESS} AS known, {_CONTRACTS} AS in_contracts, {_SOURCES} AS named_by
+        FROM {_known("alike", "said")}
+    ) AS t LEFT JOIN parts.standards AS k ON k.hash = t.hash AND k.text_signature = t.text_signature
 ), made_up AS MATERIALIZED (
     FROM texts WHERE part <> '' AND NOT is_standard
 ), shared AS (
