@@ -12,6 +12,7 @@ import falcon
 
 from sigdir.serve.answers import add_error_handlers
 from sigdir.serve.bulk import changes, dumps, resolve
+from sigdir.serve.contract import ContractResource
 from sigdir.serve.decode import DecodeResource
 from sigdir.serve.dialects import openchain
 from sigdir.serve.dialects.hash_files import HashFileResource
@@ -80,6 +81,7 @@ def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | 
         Route("/api/v1/import-solidity/", SolidityImportResource(settings, writer), "POST, OPTIONS"),
         # Decoding and bulk.
         Route("/api/v1/decode/", DecodeResource(reader, names), "GET, HEAD, POST"),
+        Route("/api/v1/contract/", ContractResource(reader, names), "POST"),
         Route("/api/v1/resolve/", resolve.ResolveResource(settings, reader, streams), "POST"),
         Route("/api/v1/changes/", changes.ChangesResource(reader, streams), "GET, HEAD"),
         Route("/dumps/", dumps.VersionsResource(versions), "GET, HEAD, OPTIONS"),

@@ -55,6 +55,7 @@ POSTS: dict[str, tuple[Any, ...]] = {
     "importAbi": ("--data-urlencode", "contract_abi@abi.json"),
     "importSolidity": ("-F", "source_file=@Token.sol"),
     "decodeLong": ("--data-urlencode", "data@calldata.hex"),
+    "contract": ("-d", "code=0x5f3560e01c8063a9059cbb14610014575f5ffd005b00"),
     "resolve": ("-H", "Content-Type: application/json", "-d", ["0xa9059cbb", "0x" + _TOPIC]),
     "openchainImport": ("-H", "Content-Type: application/json", "-d", {"function": ["hello(uint256)"], "event": []}),
     "olderImport": (

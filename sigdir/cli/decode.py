@@ -11,6 +11,7 @@ from typing import Any
 import click
 import orjson
 
+from sigdir.cli.decode_contract import contract
 from sigdir.cli.errors import Command
 from sigdir.cli.options import json_option, warehouse_option
 from sigdir.cli.output import write_json
@@ -59,6 +60,7 @@ def decode() -> None:
       sigdir decode 0xa9059cbb000000000000000000000000ab...
       sigdir decode log --topic 0xddf252ad... --topic 0x... --topic 0x... --data 0x...
       sigdir decode revert 0x4e487b71000000...0011
+      sigdir decode contract runtime.hex --solidity
       cast tx 0x5c50... input | sigdir decode -
     """
 
@@ -134,6 +136,9 @@ def log(
     words = [hex_bytes(topic, "topics") for topic in topics]
     given = texts_to_try(list(texts))
     _explain([log_input(words, hex_bytes(_entered(data)), anonymous=anonymous, texts=given)], folder, as_json)
+
+
+decode.add_command(contract)
 
 
 def _explain(alternatives: list[Input], folder: Path, as_json: bool) -> None:

@@ -2,8 +2,8 @@
 
 evmole runs the dispatcher symbolically. It takes 3 us a contract for the selectors, 0.2 ms with arguments and mutability.
 Of the 81 compiled contracts of the corpora it finds 134 of 134 selectors. It holds the GIL, and hostile code takes seconds.
-So a server runs this file as a program: it reads code as a length of four bytes and the code, and answers each with one
-line of JSON, until its input ends.
+So a server runs this file as a program: it writes an empty line when it is ready, reads code as a length of four bytes and the
+code, and answers each with one line of JSON, until its input ends.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ def decoded_functions(line: bytes) -> tuple[CodeFunction, ...]:
 
 
 def _answer() -> None:
+    print(flush=True)  # ready
     while size := sys.stdin.buffer.read(4):
         found = functions_of(sys.stdin.buffer.read(int.from_bytes(size)))
         print(json.dumps([(one.selector.hex(), one.arguments, one.mutability) for one in found]), flush=True)

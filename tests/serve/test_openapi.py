@@ -33,6 +33,7 @@ from sigdir.serve.dialects import openchain
 from sigdir.serve.lists import resources
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, FILTERS, MAX_PAGE_SIZE
 from sigdir.serve.settings import Settings
+from sigdir.signatures.argument_shapes import Fit
 from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.decode_attempt import REASONS
@@ -104,7 +105,7 @@ OPERATIONS = [
         "/signatures/{hash}", "/topic0/{hash}", "/api/v1/signatures",
         *(f"/signature-database/v1/{name}" for name in ("lookup", "search", "stats", "export")),
     ) for method in ("GET", "HEAD")),
-    *(f"POST {path}" for path in ("/api/v1/decode/", "/api/v1/resolve/", "/signature-database/v1/import", "/api/v1/import")),
+    *(f"POST {path}" for path in ("/api/v1/decode/", "/api/v1/contract/", "/api/v1/resolve/", "/signature-database/v1/import", "/api/v1/import")),
 ]  # fmt: skip
 """All but those of the document itself, which Schemathesis leaves out."""
 
@@ -252,6 +253,8 @@ def test_the_limits_in_the_document_are_those_of_the_code() -> None:
     assert schemas["Calldata"]["maxLength"] == len("0x") + 2 * MAX_BYTES
     body = schemas["DecodeBody"]["properties"]
     assert (body["inputs"]["maxItems"], body["as"]["enum"]) == (decode.MAX_INPUTS, list(FORMS))
+    assert schemas["ContractBody"]["properties"]["code"]["maxLength"] == len("0x") + 2 * MAX_BYTES
+    assert schemas["ContractText"]["properties"]["fit"]["enum"] == [fit.name.lower() for fit in Fit]
     assert schemas["UndecodedText"]["properties"]["reason"]["enum"] == list(REASONS)
     assert resolve_post["requestBody"]["content"]["application/json"]["schema"]["maxItems"] == resolve.MAX_HASHES
     assert str(resolve.MAX_HASHES) in resolve_post["responses"]["413"]["description"]

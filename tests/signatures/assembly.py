@@ -14,17 +14,23 @@ def push(value: bytes) -> bytes:
     return bytes([0x5F + len(value)]) + value
 
 
-def dispatcher(selectors: Iterable[bytes], body: bytes = b"") -> bytes:
-    """A contract with a function that stops for each selector; ``body`` follows and is reached by no function."""
+def dispatcher(selectors: Iterable[bytes], body: bytes = b"", function: bytes = bytes([STOP])) -> bytes:
+    """A contract with a function for each selector, which stops; ``body`` follows and is reached by no function."""
     selectors = list(selectors)
     head = push(b"") + bytes([CALLDATALOAD]) + push(b"\xe0") + bytes([SHR])
     at = len(head) + 11 * len(selectors) + 4  # of the first function
     code = head
     for number, selector in enumerate(selectors):
         code += bytes([DUP1]) + push(selector) + bytes([EQ])
-        code += push((at + 2 * number).to_bytes(2)) + bytes([JUMPI])
+        code += push((at + (1 + len(function)) * number).to_bytes(2)) + bytes([JUMPI])
     code += push(b"") + push(b"") + bytes([REVERT, STOP])
-    return code + bytes([JUMPDEST, STOP]) * len(selectors) + body
+    return code + (bytes([JUMPDEST]) + function) * len(selectors) + body
+
+
+def reads_words(count: int) -> bytes:
+    """A function that reads so many words of its arguments, and stops."""
+    words = (push(bytes([4 + 32 * number])) + bytes([CALLDATALOAD, POP]) for number in range(count))
+    return b"".join(words) + bytes([STOP])
 
 
 def error_code(selector: bytes) -> bytes:

@@ -1,0 +1,101 @@
+"""The command `sigdir decode contract`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from sigdir.cli.errors import Command, Failure
+from sigdir.cli.options import json_option, warehouse_option
+from sigdir.cli.output import write_json
+from sigdir.serve.contract import CodeReader, SlowCode, explain
+from sigdir.signatures.bytecode import MAX_BYTES, BadBytecode
+from sigdir.signatures.contract import ContractInterface, Member
+from sigdir.signatures.contract_json import document
+from sigdir.signatures.evidence import Kind
+from sigdir.signatures.solidity_interface import abi_of, solidity_of
+from sigdir.warehouse.index.names import Names
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import existing
+
+_SECONDS = 60.0
+_MAX_CHARACTERS = 4 * MAX_BYTES  # two digits a byte, and as many spaces and line breaks
+
+
+@click.command(cls=Command)
+@click.argument("code", metavar="FILE|HEX|-")
+@click.option("--abi", "form", flag_value="abi", help="Write the ABI, as JSON.")
+@click.option("--solidity", "form", flag_value="solidity", help="Write an interface that solc compiles.")
+@warehouse_option
+@json_option("Write what POST /api/v1/contract/ answers.")
+def contract(code: str, form: str | None, folder: Path, as_json: bool) -> None:
+    """Find the interface in a contract's bytecode: functions, events, errors, standards, proxies.
+
+    The code is runtime or creation code, as hex digits with or without 0x: given here, in a FILE, or on standard
+    input (-). Each selector gets the texts of the warehouse, those first that fit the arguments that the code reads.
+
+    Exit status: 0 every function has a text, 1 some have none, 2 the code or the warehouse cannot be used, 130
+    interrupted.
+
+    \b
+    Examples:
+      sigdir decode contract 0x6080604052...
+      cast code 0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2 | sigdir decode contract - --solidity
+    """
+    reader = CodeReader(_SECONDS)
+    try:
+        read = reader.read(_digits(code))
+    except (BadBytecode, SlowCode) as error:
+        raise Failure(str(error)) from None
+    finally:
+        reader.close()
+    with closing(Reader(existing(folder))) as views:
+        found = explain(views.current(), read, Names())
+    if as_json:
+        write_json(document(found))
+    elif form == "abi":
+        write_json(abi_of(found))
+    else:
+        click.echo(solidity_of(found).rstrip() if form == "solidity" else "\n".join(_lines(found)))
+    sys.exit(1 if found.unknown else 0)
+
+
+def _digits(argument: str) -> str:
+    """The digits that an argument is or names. An existing file is read; bytes that are not ASCII stay visible."""
+    if argument == "-":
+        return sys.stdin.buffer.read(_MAX_CHARACTERS).decode("ascii", "replace")
+    path = Path(argument.removeprefix("@"))
+    if argument.startswith("@") or (len(argument) < 4096 and path.is_file()):
+        with path.open("rb") as file:
+            return file.read(_MAX_CHARACTERS).decode("ascii", "replace")
+    return argument
+
+
+def _lines(found: ContractInterface) -> Iterator[str]:
+    kind = "runtime code inside of creation code" if found.code.is_creation else "runtime code"
+    yield f"{kind}, {len(found.code.runtime.code):,} bytes without metadata, hash 0x{found.code.code_hash.hex()}"
+    for proxy in found.proxies:
+        yield f"{proxy.name}: {proxy.detail}"
+    for standard in found.standards:
+        yield standard.interface.name + (f", without {', '.join(standard.missing)}" if standard.missing else "")
+    if found.interface_ids:
+        yield f"supportsInterface: {', '.join(f'{one.name} (0x{one.id.hex()})' for one in found.interface_ids)}"
+    for title, members in (("functions", found.functions), ("events", found.events), ("errors", found.errors)):
+        if members:
+            yield ""
+            yield f"{title}:"
+            yield from map(_line, members)
+
+
+def _line(member: Member) -> str:
+    hash = f"  0x{member.hash.hex() if member.kind is not Kind.EVENT else member.hash[:4].hex() + '...'}"
+    mutability = f"  {member.mutability:10}" if member.kind is Kind.FUNCTION else ""
+    if member.best is None:
+        return f"{hash}{mutability}  unknown {member.shape}"
+    others = f"  and {len(member.texts) - 1} more" if len(member.texts) > 1 else ""
+    reasons = "; ".join(member.best.reasons)
+    return f"{hash}{mutability}  {member.best.known.text}" + (f"  ({reasons}{others})" if reasons or others else "")

@@ -1,0 +1,236 @@
+"""A contract's bytecode to its interface: functions, events, errors, proxies, standards.
+
+Code has hashes and no texts, and this layer knows no directory, so it works in two steps::
+
+    code = read_contract("0x6080...")
+    contract = interface_of(code, {hash: known_texts(hash) for hash in code.hashes})
+
+The texts of a hash come in rank order. A function's texts are ordered by how well they fit the arguments that its code
+shows, then by whether it takes value, then by that rank.
+
+Invariants
+    Every selector that the dispatcher compares is a function of the interface, with or without a text.
+    An event or an error is one of the interface only if a text is known for a constant that the code pushes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from sigdir.signatures.argument_shapes import Fit, fit_of
+from sigdir.signatures.bytecode import RuntimeCode, analyse, bytes_of_hex, runtime_inside
+from sigdir.signatures.declaration import BadDeclaration, Declaration, parse_declaration
+from sigdir.signatures.dispatcher import CodeFunction, functions_of
+from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.interfaces import Implemented, Interface, implemented, interface_ids, standard_declarations
+from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.proxies import ProxyPattern, proxy_patterns
+from sigdir.signatures.readings import Known
+from sigdir.signatures.reverts import BUILT_IN
+
+_SUPPORTS_INTERFACE = bytes.fromhex("01ffc9a7")
+
+
+@dataclass(frozen=True, slots=True)
+class ContractCode:
+    """What is in a contract's code without any directory. ``is_creation`` says that it lay inside of creation code."""
+
+    runtime: RuntimeCode
+    functions: tuple[CodeFunction, ...]
+    is_creation: bool = False
+
+    @property
+    def code_hash(self) -> bytes:
+        """Keccak-256 of the runtime code without metadata, 32 bytes."""
+        return keccak256(self.runtime.code)
+
+    @property
+    def hashes(self) -> frozenset[bytes]:
+        """The selectors and topics whose texts are wanted."""
+        selectors = {function.selector for function in self.functions}
+        return frozenset(selectors | self.runtime.topics | self.runtime.error_selectors)
+
+
+class ContractText(NamedTuple):
+    """A text for a hash of the code. ``fit`` is that of a function's arguments."""
+
+    known: Known
+    declaration: Declaration
+    fit: Fit
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A function, an event or an error of the interface, with its texts, best first; a function may have none.
+
+    ``arguments`` and ``mutability`` are what the code of a function shows: a type list or None, and a word or "".
+    """
+
+    kind: Kind
+    hash: bytes
+    texts: tuple[ContractText, ...]
+    arguments: str | None = None
+    mutability: str = ""
+
+    @property
+    def best(self) -> ContractText | None:
+        return self.texts[0] if self.texts else None
+
+    @property
+    def shape(self) -> str:
+        """The arguments of an unknown function: `(uint256,address)`, `(?)` where the code does not show them."""
+        return "(?)" if self.arguments is None else f"({self.arguments})"
+
+
+@dataclass(frozen=True, slots=True)
+class ContractInterface:
+    """The interface of a contract."""
+
+    code: ContractCode
+    functions: tuple[Member, ...]
+    events: tuple[Member, ...]
+    errors: tuple[Member, ...]
+    proxies: tuple[ProxyPattern, ...]
+    interface_ids: tuple[Interface, ...]
+    """Those that the contract says to support: ids of ERC-165 in its code."""
+    standards: tuple[Implemented, ...]
+
+    @property
+    def unknown(self) -> tuple[Member, ...]:
+        """The functions without a text."""
+        return tuple(function for function in self.functions if not function.texts)
+
+
+def codes_of(text: str) -> tuple[tuple[bytes, ...], int]:
+    """What hex digits may be: runtime code, and the runtime code inside of creation code, where there is some.
+
+    The second value is the number of libraries that are not linked. Raises BadBytecode.
+    """
+    code, libraries = bytes_of_hex(text)
+    inner = runtime_inside(code)
+    return (code,) if inner is None else (code, inner), libraries
+
+
+def contract_code(
+    code: bytes, functions: tuple[CodeFunction, ...], libraries: int = 0, *, is_creation: bool = False
+) -> ContractCode:
+    """Runtime code with the functions that ``dispatcher.functions_of`` finds in it."""
+    selectors = frozenset(function.selector for function in functions)
+    return ContractCode(analyse(code, libraries, selectors), functions, is_creation)
+
+
+def read_contract(text: str) -> ContractCode:
+    """Hex digits of runtime or creation code, in this process. Raises BadBytecode.
+
+    Code with functions of its own is runtime code. Hostile code takes seconds, and nothing can interrupt them.
+    """
+    codes, libraries = codes_of(text)
+    for code in codes:
+        functions = functions_of(code)
+        if functions:
+            break
+    return contract_code(code, functions, libraries, is_creation=code is not codes[0])
+
+
+def interface_of(code: ContractCode, known: Mapping[bytes, Sequence[Known]]) -> ContractInterface:
+    """The interface that the texts of a directory give the code."""
+    runtime = code.runtime
+    functions = tuple(_function(function, known.get(function.selector, ())) for function in code.functions)
+    answers_interfaces = _SUPPORTS_INTERFACE in runtime.selectors
+    ids = interface_ids() if answers_interfaces else {}
+    pushed = runtime.error_selectors - runtime.selectors
+    return ContractInterface(
+        code,
+        functions,
+        _members(Kind.EVENT, runtime.topics, known),
+        _members(Kind.ERROR, pushed - BUILT_IN.keys() - ids.keys(), known),
+        proxy_patterns(runtime),
+        tuple(interface for id, interface in ids.items() if id in runtime.error_selectors),
+        implemented(runtime.selectors),
+    )
+
+
+def _function(function: CodeFunction, known: Iterable[Known]) -> Member:
+    found = [_function_text(function, one) for one in known if one.kind is not Kind.ERROR]
+    found.sort(key=lambda one: (-one[0].fit, not one[1]))
+    texts = tuple(text for text, _ in found)
+    return Member(Kind.FUNCTION, function.selector, texts, function.arguments, function.mutability)
+
+
+def _function_text(function: CodeFunction, known: Known) -> tuple[ContractText, bool]:
+    """A text of a function, and whether it has a declaration that takes value if and only if the code does."""
+    fit = fit_of(known.text, function.arguments)
+    declared = _declaration(function.selector, known, Kind.FUNCTION)
+    agrees = declared is not None and _agree(declared.mutability, function.mutability)
+    declaration = declared or _undeclared(known.text, Kind.FUNCTION)
+    if function.mutability and not agrees:
+        declaration = replace(declaration, mutability=function.mutability)
+    return ContractText(known, declaration, fit, _reasons(known, fit)), agrees
+
+
+def _agree(declared: str, found: str) -> bool:
+    """Whether code with this mutability may be declared so: only `payable` is sure to show."""
+    return (declared == "payable") == (found == "payable")
+
+
+def _reasons(known: Known, fit: Fit | None) -> tuple[str, ...]:
+    found = [_FITS[fit]] if fit is not None else []
+    if known.witness is Witness.COMPILED:
+        found.append("compiled in other contracts")
+    elif known.witness is Witness.DECLARED:
+        found.append("declared in contracts")
+    return tuple(found)
+
+
+_FITS = {
+    Fit.SAME: "its types are those that the code reads",
+    Fit.ALIKE: "its types encode as those that the code reads",
+    Fit.LOOSE: "the code cuts a value to another type",
+    Fit.UNKNOWN: "the code does not show its arguments",
+    Fit.DIFFERS: "the code reads other arguments",
+}
+
+
+def _members(kind: Kind, hashes: Iterable[bytes], known: Mapping[bytes, Sequence[Known]]) -> tuple[Member, ...]:
+    """The events or errors that a text is known for, by their texts."""
+    found = []
+    for hash in hashes:
+        texts = [_member_text(kind, hash, one) for one in known.get(hash, ()) if _may_be(kind, one)]
+        if texts:
+            found.append(Member(kind, hash, tuple(texts)))
+    return tuple(sorted(found, key=lambda member: member.texts[0].known.text))
+
+
+def _may_be(kind: Kind, known: Known) -> bool:
+    """Whether a text can be an event or an error. Code pushes the selectors of functions too, to call them; errors whose
+    kind nobody states begin with a capital letter.
+    """
+    if known.kind is Kind.UNKNOWN:
+        return kind is Kind.EVENT or known.text[:1].isupper()
+    return known.kind is kind
+
+
+def _member_text(kind: Kind, hash: bytes, known: Known) -> ContractText:
+    declaration = _declaration(hash, known, kind) or _undeclared(known.text, kind)
+    return ContractText(known, declaration, Fit.UNKNOWN, _reasons(known, None))
+
+
+def _declaration(hash: bytes, known: Known, kind: Kind) -> Declaration | None:
+    """The declaration that the directory or a standard has for a text."""
+    if known.declaration:
+        try:
+            found = parse_declaration(known.declaration)
+        except BadDeclaration:
+            found = None
+        if found is not None and found.text == known.text and found.kind in (kind, Kind.UNKNOWN):
+            return replace(found, kind=kind)
+    standard = standard_declarations().get(hash)
+    return standard if standard is not None and standard.text == known.text and standard.kind is kind else None
+
+
+def _undeclared(text: str, kind: Kind) -> Declaration:
+    """A canonical text as a declaration without names."""
+    return replace(parse_declaration(text.replace(",", ", ")), kind=kind)

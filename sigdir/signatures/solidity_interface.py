@@ -1,0 +1,285 @@
+"""The interface of a contract as Solidity that solc compiles, and as ABI JSON.
+
+A tuple becomes a struct. What Solidity cannot say is a comment: a function without text, a name that is a keyword or is
+taken by another kind of declaration, a type that solc does not implement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from sigdir.signatures.contract import ContractInterface, ContractText, Member
+from sigdir.signatures.declaration import Declaration, Parameter
+from sigdir.signatures.evidence import Kind
+
+_KEYWORDS = frozenset(
+    [
+        "abstract",
+        "after",
+        "address",
+        "alias",
+        "anonymous",
+        "apply",
+        "as",
+        "assembly",
+        "assert",
+        "auto",
+        "bool",
+        "break",
+        "byte",
+        "bytes",
+        "calldata",
+        "case",
+        "catch",
+        "const",
+        "constant",
+        "constructor",
+        "continue",
+        "contract",
+        "copyof",
+        "days",
+        "default",
+        "define",
+        "delete",
+        "do",
+        "else",
+        "emit",
+        "enum",
+        "error",
+        "ether",
+        "event",
+        "external",
+        "fallback",
+        "false",
+        "final",
+        "fixed",
+        "for",
+        "from",
+        "function",
+        "gwei",
+        "hex",
+        "hours",
+        "if",
+        "immutable",
+        "implements",
+        "import",
+        "in",
+        "indexed",
+        "inline",
+        "int",
+        "interface",
+        "internal",
+        "is",
+        "let",
+        "library",
+        "macro",
+        "mapping",
+        "match",
+        "memory",
+        "minutes",
+        "modifier",
+        "mutable",
+        "new",
+        "null",
+        "of",
+        "override",
+        "partial",
+        "payable",
+        "pragma",
+        "private",
+        "promise",
+        "public",
+        "pure",
+        "receive",
+        "reference",
+        "relocatable",
+        "require",
+        "return",
+        "returns",
+        "revert",
+        "sealed",
+        "seconds",
+        "sizeof",
+        "static",
+        "storage",
+        "string",
+        "struct",
+        "super",
+        "supports",
+        "switch",
+        "this",
+        "throw",
+        "true",
+        "try",
+        "type",
+        "typedef",
+        "typeof",
+        "ufixed",
+        "uint",
+        "unchecked",
+        "unicode",
+        "unit",
+        "using",
+        "var",
+        "view",
+        "virtual",
+        "weeks",
+        "wei",
+        "while",
+        "years",
+        "layout",
+        "at",
+        "global",
+        "transient",
+        "_",
+    ]
+)
+_SIZED = re.compile(r"(?:u?int|bytes)\d+|u?fixed\d+x\d+")
+_USABLE_KEYWORDS = frozenset(["from", "error", "revert", "assert", "require", "global", "layout", "at", "transient"])
+"""Words of the list above that a function may have as its name. As names of parameters they are left out."""
+_STATIC_LIMIT = 1 << 16  # words of a static array; solc refuses types that no memory holds
+
+
+def abi_of(contract: ContractInterface) -> list[dict[str, Any]]:
+    """The ABI: each function, event and error that has a text, by the best one."""
+    members = (*contract.functions, *contract.events, *contract.errors)
+    return [member.best.declaration.abi_entry() for member in members if member.best is not None]
+
+
+def solidity_of(contract: ContractInterface, name: str = "IContract") -> str:
+    """The interface as a Solidity source. A name that a declaration has gets an underscore."""
+    texts = [member.best.declaration for member in _members(contract) if member.best is not None]
+    while any(declaration.name == name for declaration in texts):
+        name += "_"
+    body = list(_Writer(name).lines(contract))
+    return "\n".join(
+        ["// SPDX-License-Identifier: UNLICENSED", "pragma solidity >=0.8.4;", "", *_header(contract), f"interface {name} {{", *body, "}", ""]
+    )  # fmt: skip
+
+
+def _members(contract: ContractInterface) -> tuple[Member, ...]:
+    return (*contract.functions, *contract.events, *contract.errors)
+
+
+def _header(contract: ContractInterface) -> Iterator[str]:
+    yield f"// Found in runtime code 0x{contract.code.code_hash.hex()} (metadata cut)."
+    for standard in contract.standards:
+        missing = f", without {', '.join(standard.missing)}" if standard.missing else ""
+        yield f"// {standard.interface.name}{missing}"
+    for proxy in contract.proxies:
+        yield f"// {proxy.name}: {proxy.detail}"
+
+
+class _Writer:
+    """Writes the declarations of one interface, and the structs that they need."""
+
+    def __init__(self, name: str) -> None:
+        self._structs: dict[tuple[Parameter, ...], str] = {}
+        self._lines: list[str] = []
+        self._kinds: dict[str, Kind] = {name: Kind.UNKNOWN}
+        self._errors: set[str] = set()
+        self._written: set[str] = set()
+
+    def lines(self, contract: ContractInterface) -> Iterator[str]:
+        declarations = [self._line(member) for member in _members(contract)]
+        yield from self._lines
+        yield from declarations
+
+    def _line(self, member: Member) -> str:
+        hash = f"0x{member.hash.hex()}"
+        if member.best is None:
+            return f"    // {hash} {member.shape} {member.mutability}: no text is known".replace("  :", ":")
+        declaration = member.best.declaration
+        problem = self._problem(member.kind, declaration)
+        if problem:
+            return f"    // {hash} {member.kind.name.lower()} {declaration.text}: {problem}"
+        self._kinds[declaration.name] = member.kind
+        self._written.add(f"{member.kind} {declaration.text}")
+        return f"    {self._declaration(declaration)}; // {hash if member.kind is not Kind.EVENT else 'topic'}{_note(member.best, member.kind)}"
+
+    def _problem(self, kind: Kind, declaration: Declaration) -> str:
+        """Why Solidity cannot say a declaration, "" if it can."""
+        name = declaration.name
+        if name in _KEYWORDS - _USABLE_KEYWORDS or _SIZED.fullmatch(name):
+            return "its name is a keyword of Solidity"
+        taken = self._kinds.get(name)
+        if taken is not None and (taken is not kind or kind is Kind.ERROR):
+            return "another declaration has its name"
+        parameters = (*declaration.inputs, *declaration.outputs)
+        return next(filter(None, map(_type_problem, parameters)), "")
+
+    def _declaration(self, declaration: Declaration) -> str:
+        keyword = declaration.kind.name.lower()
+        if declaration.kind is not Kind.FUNCTION:
+            inputs = ", ".join(self._parameter(one, "") for one in declaration.inputs)
+            return f"{keyword} {declaration.name}({inputs})" + (" anonymous" if declaration.anonymous else "")
+        inputs = ", ".join(self._parameter(one, "calldata") for one in declaration.inputs)
+        text = f"function {declaration.name}({inputs}) external"
+        if declaration.mutability != "nonpayable":
+            text += f" {declaration.mutability}"
+        if declaration.outputs:
+            text += f" returns ({', '.join(self._parameter(one, 'memory') for one in declaration.outputs)})"
+        return text
+
+    def _parameter(self, one: Parameter, location: str) -> str:
+        written = self._type(one)
+        is_reference = written.endswith("]") or one.components is not None or one.type in ("bytes", "string")
+        parts = [written, location if is_reference else "", "indexed" if one.indexed else "", _usable(one.name)]
+        return " ".join(filter(None, parts))
+
+    def _type(self, one: Parameter) -> str:
+        if one.components is None:
+            base, bracket, arrays = one.type.partition("[")
+            return {"function": "function() external"}.get(base, base) + bracket + arrays
+        return self._struct(one.components) + one.type.removeprefix("tuple")
+
+    def _struct(self, members: tuple[Parameter, ...]) -> str:
+        """The name of the struct with these members; it is written where it is new."""
+        if members not in self._structs:
+            names = _member_names(members)
+            fields = [f"{self._type(one)} {name};" for one, name in zip(members, names, strict=True)]
+            number = len(self._structs) + 1
+            while f"Struct{number}" in self._kinds:
+                number += 1
+            self._structs[members] = f"Struct{number}"
+            self._kinds[f"Struct{number}"] = Kind.UNKNOWN
+            self._lines.append(f"    struct Struct{number} {{ {' '.join(fields)} }}")
+        return self._structs[members]
+
+
+def _note(text: ContractText, kind: Kind) -> str:
+    if kind is Kind.EVENT and not any(text.declaration.indexed) and text.declaration.inputs:
+        return ", which parameters are indexed is not known"
+    return ""
+
+
+def _usable(name: str) -> str:
+    return "" if name in _KEYWORDS or _SIZED.fullmatch(name) else name
+
+
+def _member_names(members: tuple[Parameter, ...]) -> list[str]:
+    """A name for each member of a struct, all different."""
+    names: list[str] = []
+    for number, one in enumerate(members):
+        name = _usable(one.name)
+        names.append(name if name and name not in names else f"_{number}")
+    return names
+
+
+def _type_problem(one: Parameter) -> str:
+    """Why solc takes no parameter of a type, "" if it does."""
+    if one.components is not None and not one.components:
+        return "solc has no empty structs"
+    if "fixed" in one.type:
+        return "solc does not implement fixed point numbers"
+    lengths = [int(digits) for digits in re.findall(r"\[(\d+)\]", one.type)]
+    if 0 in lengths:
+        return "solc has no arrays of length 0"
+    words = 1
+    for length in lengths:
+        words *= length
+    if words > _STATIC_LIMIT:
+        return "an array of it takes more than memory"
+    return next(filter(None, map(_type_problem, one.components or ())), "")

@@ -1,0 +1,111 @@
+"""The interface of a contract over HTTP and as a command: the same answer, by rows that were imported and rows that were POSTed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sigdir.serve.contract import CodeReader, SlowCode
+from sigdir.signatures.calldata import MAX_BYTES
+from tests.conftest import Sigdir
+from tests.serve.support import FORM, SPAM, TRANSFER, Server, multipart, post, request, selector
+from tests.signatures.assembly import creation_code, dispatcher, metadata, reads_words
+
+PATH = "/api/v1/contract/"
+CODE = (dispatcher([bytes.fromhex(selector(TRANSFER)[2:]), b"\1\2\3\4"], function=reads_words(2)) + metadata()).hex()
+
+
+def explained(server: Server, code: str) -> Any:
+    answer = post(server.port, PATH, {"code": code})
+    assert answer.status == 200, answer.body
+    return answer.json()
+
+
+def test_a_contract_is_explained(server: Server) -> None:
+    """Its functions by the directory's texts, and what is unknown by its shape."""
+    found = explained(server, CODE)
+    known, unknown = sorted(found["functions"], key=lambda one: -len(one["texts"]))
+    assert known["selector"] == selector(TRANSFER)
+    assert next(text["text_signature"] for text in known["texts"]) == TRANSFER
+    assert {text["text_signature"] for text in known["texts"]} == {TRANSFER, SPAM}
+    assert known["texts"][0]["declaration"].startswith("function transfer(address to, uint256 value)")
+    assert [text["fit"] for text in known["texts"]] == ["alike", "differs"]
+    assert (unknown["selector"], unknown["texts"]) == ("0x01020304", [])
+    assert [entry["name"] for entry in found["abi"]] == ["transfer"]
+    assert "function transfer(address to, uint256 value) external" in found["solidity"]
+    assert not found["is_creation"]
+
+
+def test_creation_code_forms_and_uploads(server: Server) -> None:
+    """Creation code gives the same interface; the code may be sent as JSON, as a form or as a file."""
+    wanted = explained(server, "0x" + CODE)
+    assert explained(server, creation_code(bytes.fromhex(CODE)).hex()) == wanted | {"is_creation": True}
+    body, headers = multipart({"code": CODE})
+    assert request(server.port, "POST", PATH, body, headers).json() == wanted
+    assert request(server.port, "POST", PATH, f"code={CODE}".encode(), FORM).json() == wanted
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("", "This field may not be blank."),
+        ("0x", "no bytecode"),
+        ("0x60zz", "bytecode has 'z' at digit 3"),
+        ("6" * 7, "bytecode of 7 hex digits, an odd number"),
+        ("00" * (MAX_BYTES + 1), f"bytecode of {MAX_BYTES + 1:,} bytes; at most {MAX_BYTES:,} are taken here"),
+    ],
+)
+def test_what_is_no_code_is_refused(server: Server, code: str, problem: str) -> None:
+    """With 400 and a sentence that names the place."""
+    answer = post(server.port, PATH, {"code": code})
+    assert (answer.status, answer.json()) == (400, {"code": [problem]})
+
+
+def test_other_origins_may_ask(server: Server) -> None:
+    """As at the other routes of the API."""
+    headers = {"Origin": "https://a.example", "Content-Type": "application/json"}
+    answer = request(server.port, "POST", PATH, json.dumps({"code": CODE}).encode(), headers)
+    assert answer.header("Access-Control-Allow-Origin") == "*"
+
+
+def slow_code(functions: int = 20_000) -> str:
+    """Code whose functions take evmole over a minute: each of its selectors is compared, and leads to the same place."""
+    head = bytes.fromhex("5f3560e01c5b")
+    code = head + b"".join(b"\x80\x63" + n.to_bytes(4) + b"\x14\x61\x00\x05\x57" for n in range(1, functions))
+    return code.hex()
+
+
+def test_slow_code_is_refused_in_time() -> None:
+    """The child process that reads it is ended; the next code is read by a new one."""
+    reader = CodeReader(seconds=0.5)
+    try:
+        with pytest.raises(SlowCode, match=r"within 0\.5 s"):
+            reader.read(slow_code())
+        assert len(reader.read(CODE).functions) == 2
+        reader._process.kill()  # type: ignore[union-attr]
+        with pytest.raises(SlowCode):
+            reader.read(CODE)
+        assert len(reader.read(CODE).functions) == 2
+    finally:
+        reader.close()
+
+
+def test_the_command(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None:
+    """It shows a table, the ABI, Solidity, and what the API answers; unknown functions give status 1."""
+    (file := tmp_path / "code.hex").write_text(f"0x{CODE}\n")
+    warehouse: list[str | Path] = ["--warehouse", server.folder]
+    for argument, stdin in ((str(file), b""), (CODE, b""), ("-", CODE.encode())):
+        ran = run_sigdir("decode", "contract", argument, "--json", *warehouse, stdin=stdin)
+        assert (ran.returncode, ran.stderr) == (1, b"")
+        assert json.loads(ran.stdout) == explained(server, CODE)
+    shown = run_sigdir("decode", "contract", file, *warehouse).stdout.decode()
+    assert TRANSFER in shown
+    assert "unknown (" in shown
+    assert json.loads(run_sigdir("decode", "contract", file, "--abi", *warehouse).stdout)[0]["name"] == "transfer"
+    assert b"interface IContract {" in run_sigdir("decode", "contract", file, "--solidity", *warehouse).stdout
+    refused = run_sigdir("decode", "contract", "0x60zz", *warehouse)
+    assert (refused.returncode, refused.stderr.count(b"\n")) == (2, 1)
+    assert b"bytecode has 'z' at digit 3" in refused.stderr

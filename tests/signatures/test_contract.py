@@ -1,0 +1,373 @@
+"""A contract's interface: texts that fit, standards, proxies, and Solidity that solc compiles."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sigdir.signatures.argument_shapes import Fit, fit_of
+from sigdir.signatures.bytecode import analyse
+from sigdir.signatures.contract import ContractInterface, contract_code, interface_of, read_contract
+from sigdir.signatures.contract_json import document
+from sigdir.signatures.declaration import parse_declaration
+from sigdir.signatures.dispatcher import CodeFunction
+from sigdir.signatures.evidence import Kind
+from sigdir.signatures.interfaces import implemented, interface_ids, interfaces, standard_declarations
+from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.proxies import proxy_patterns, slot
+from sigdir.signatures.readings import Known
+from sigdir.signatures.solidity_interface import abi_of, solidity_of
+from sigdir.signatures.standards import canonical
+from tests.conftest import ROOT
+from tests.signatures.assembly import (
+    SHL,
+    creation_code,
+    dispatcher,
+    error_code,
+    event_code,
+    metadata,
+    push,
+)
+from tests.signatures.test_bytecode import abi_texts, artifacts
+
+
+def hash_of(text: str, kind: Kind = Kind.FUNCTION) -> bytes:
+    digest = keccak256(text.encode())
+    return digest if kind is Kind.EVENT else digest[:4]
+
+
+def known(*texts: str, kind: Kind = Kind.UNKNOWN, declaration: str = "") -> dict[bytes, list[Known]]:
+    """What a directory knows that has these texts; all of them have the selector of the first one."""
+    return {hash_of(texts[0], kind): [Known(text, kind, declaration=declaration) for text in texts]}
+
+
+def contract(
+    functions: Sequence[CodeFunction] = (), directory: dict[bytes, list[Known]] | None = None, body: bytes = b""
+) -> ContractInterface:
+    """The interface of code with these functions and this body."""
+    code = dispatcher([one.selector for one in functions], body) + metadata()
+    return interface_of(contract_code(code, tuple(functions)), directory or {})
+
+
+# Fit.
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "fit"),
+    [
+        ("f(address,uint256)", "address,uint256", Fit.SAME),
+        ("f()", "", Fit.SAME),
+        ("f(bytes32,int256)", "uint256,uint256", Fit.ALIKE),
+        ("f(address)", "uint160", Fit.ALIKE),
+        ("f(string)", "bytes", Fit.ALIKE),
+        ("f(address[],bytes[])", "uint256[],uint256[]", Fit.ALIKE),
+        ("f((uint256,address),uint8[2])", "uint256,address,uint8,uint8", Fit.ALIKE),
+        ("f(uint256[3])", "uint256,uint256,uint256", Fit.ALIKE),
+        ("f((uint256,bytes))", "(uint256,bytes)", Fit.SAME),
+        ("f(uint256)", "address", Fit.LOOSE),
+        ("f(bytes)", "uint256", Fit.LOOSE),
+        ("f(bytes1)", "address,uint256", Fit.DIFFERS),
+        ("f(address)", "bytes", Fit.DIFFERS),
+        ("f(uint256)", None, Fit.UNKNOWN),
+        ("f(uint256[999999999999])", "uint256", Fit.DIFFERS),
+    ],
+)
+def test_fit(text: str, arguments: str | None, fit: Fit) -> None:
+    """Types that encode alike fit; another number of values, or a dynamic one in the place of a word, differs."""
+    assert fit_of(text, arguments) is fit
+
+
+@given(st.lists(st.sampled_from(["uint256", "address", "bytes", "(uint8,string)[]", "bool[2]"]), max_size=5))
+def test_a_text_fits_its_own_types(types: list[str]) -> None:
+    """Whatever a text's types are, code that reads just them fits."""
+    assert fit_of(f"f({','.join(types)})", ",".join(types)) is Fit.SAME
+
+
+# Functions, events, errors.
+
+
+def test_the_text_that_fits_comes_first() -> None:
+    """Before the rank, which decides between texts that fit alike."""
+    transfer = CodeFunction(hash_of("transfer(address,uint256)"), "address,uint256", "nonpayable")
+    texts = ("transfer(address,uint256)", "many_msg_babbage(bytes1)", "join_tg_invmru_haha_fd06787(address,bool)")
+    found = contract([transfer], {transfer.selector: [Known(text) for text in reversed(texts)]})
+    (function,) = found.functions
+    fits = [(text.known.text, text.fit) for text in function.texts]
+    assert fits == [(texts[0], Fit.SAME), (texts[2], Fit.ALIKE), (texts[1], Fit.DIFFERS)]
+    assert function.best is not None
+    assert str(function.best.declaration) == "function transfer(address to, uint256 value) returns (bool success)"
+
+
+def test_a_payable_function_is_declared_so() -> None:
+    """Of two declarations that fit, the one that takes value as the code does is first; the code decides what is written."""
+    selector = hash_of("f(uint256)")
+    texts = [
+        Known("f(uint256)", Kind.FUNCTION, declaration="function f(uint256 a)"),
+        Known("f(uint256)", Kind.FUNCTION, declaration="function f(uint256 b) payable"),
+    ]
+    found = contract([CodeFunction(selector, "uint256", "payable")], {selector: texts})
+    assert [str(text.declaration) for text in found.functions[0].texts] == [
+        "function f(uint256 b) payable", "function f(uint256 a) payable",
+    ]  # fmt: skip
+    found = contract([CodeFunction(selector, "uint256", "view")], {selector: texts[:1]})
+    assert str(found.functions[0].texts[0].declaration) == "function f(uint256 a)"
+    found = contract([CodeFunction(selector, "uint256", "view")], known("f(uint256)"))
+    assert str(found.functions[0].texts[0].declaration) == "function f(uint256) view"
+
+
+def test_an_unknown_function_has_its_shape() -> None:
+    """It is listed with the arguments that the code reads, and no declaration has it."""
+    found = contract([CodeFunction(b"\1\2\3\4", "address,bytes", "view"), CodeFunction(b"\1\2\3\5", None, "")])
+    assert [one.shape for one in found.unknown] == ["(address,bytes)", "(?)"]
+    assert abi_of(found) == []
+    assert "// 0x01020304 (address,bytes) view: no text is known" in solidity_of(found)
+    assert document(found)["functions"][0] == {
+        "selector": "0x01020304", "arguments": "address,bytes", "mutability": "view", "texts": [],
+    }  # fmt: skip
+
+
+def test_events_and_errors_are_known_constants() -> None:
+    """An error needs a text of its kind, or of no known kind with a capital letter; a call's selector is no error."""
+    event, error, unstated, called = "Sent(address)", "lower(uint256)", "Bad()", "transfer(address,uint256)"
+    body = event_code(hash_of(event, Kind.EVENT)) + b"".join(error_code(hash_of(t)) for t in (error, unstated, called))
+    body += error_code(bytes.fromhex("4e487b71")) + event_code(b"\x11" * 32)
+    directory = known(event, kind=Kind.EVENT) | known(error, kind=Kind.ERROR) | known(unstated)
+    directory |= known(called, kind=Kind.FUNCTION) | known("Panic(uint256)", kind=Kind.ERROR)
+    found = contract((), directory, body)
+    assert [one.texts[0].known.text for one in found.events] == [event]
+    assert [one.texts[0].known.text for one in found.errors] == [unstated, error]
+
+
+def test_creation_code_gives_its_runtime_code() -> None:
+    """The interface is that of the code that is deployed."""
+    runtime = dispatcher([hash_of("f()")]) + metadata()
+    read = read_contract("0x" + creation_code(runtime).hex())
+    assert read.is_creation
+    assert read.runtime.selectors == {hash_of("f()")}
+    assert read.runtime == read_contract(runtime.hex()).runtime
+
+
+def test_the_corpora_s_contracts() -> None:
+    """The functions found are those of each ABI, and with its texts every one of the 134 fits and is declared alike."""
+    fits: Counter[Fit] = Counter()
+    payable = 0
+    for one in artifacts():
+        directory = {hash_of(text, kind): [Known(text, kind)] for kind, text in abi_texts(one)}
+        found = interface_of(read_contract(one["deployedBytecode"]), directory)
+        declared = {hash_of(text): text for kind, text in abi_texts(one) if kind is Kind.FUNCTION}
+        assert {function.hash: best.known.text for function in found.functions if (best := function.best)} == declared
+        assert not found.unknown
+        fits.update(function.texts[0].fit for function in found.functions)
+        of_abi = payable_names(one["abi"])
+        payable += len(of_abi)
+        assert payable_names(abi_of(found)) == of_abi
+    assert fits == {Fit.SAME: 108, Fit.ALIKE: 26}
+    assert payable
+
+
+def payable_names(abi: list[dict[str, Any]]) -> set[str]:
+    return {one["name"] for one in abi if one["type"] == "function" and one["stateMutability"] == "payable"}
+
+
+# Standards and proxies.
+
+
+def test_the_table_agrees_with_itself_and_with_the_list_of_standards() -> None:
+    """An id is the exclusive or of its functions' selectors; no text differs from the one that standards.txt has."""
+    assert len(interfaces()) > 25
+    assert len(interface_ids()) == len([one for one in interfaces() if one.id])
+    for one in interfaces():
+        assert one.source.startswith("https://")
+        assert one.id in (b"", one.computed_id) or one.name == "ERC-4906"
+        for hash, declaration in (*one.functions.items(), *one.events.items()):
+            assert canonical().get(hash, declaration.text) == declaration.text
+
+
+def names(selectors: Iterable[str]) -> dict[str, bool]:
+    """The standards that these functions implement, and whether in full."""
+    return {one.interface.name: one.in_full for one in implemented({hash_of(text) for text in selectors})}
+
+
+def test_standards_in_full_and_in_part() -> None:
+    """Optional functions may be missing; more than half of the others is a part; less is none."""
+    erc20 = next(one for one in interfaces() if one.name == "ERC-20")
+    texts = [erc20.functions[selector].text for selector in erc20.required]
+    assert names(texts)["ERC-20"] is True
+    part = implemented({hash_of(text) for text in texts if text != "totalSupply()"})
+    assert [one.missing for one in part if one.interface is erc20] == [("totalSupply()",)]
+    assert "ERC-20" not in names(["approve(address,uint256)", "balanceOf(address)"])
+    assert names(["supportsInterface(bytes4)"]) == {"ERC-165": True}
+
+
+def test_interface_ids_need_supports_interface() -> None:
+    """The ids that its code pushes are those that it answers to; without the function they are other constants."""
+    body = push(bytes.fromhex("80ac58cd")) + push(b"\xe0") + bytes([SHL])
+    supports = CodeFunction(hash_of("supportsInterface(bytes4)"), "bytes4", "view")
+    assert [one.name for one in contract([supports], body=body).interface_ids] == ["ERC-721"]
+    assert contract([], body=body).interface_ids == ()
+
+
+ADDRESS = bytes.fromhex("bebebebebebebebebebebebebebebebebebebebe")
+PROXIES = {
+    "EIP-1167 minimal proxy": "363d3d373d3d3d363d73ADDRESS5af43d82803e903d91602b57fd5bf3",
+    "ERC-7511 minimal proxy": "365f5f375f5f365f73ADDRESS5af43d5f5f3e5f3d91602a57fd5bf3",
+    "minimal proxy of Solady": "3d3d3d3d363d3d37363d73ADDRESS5af43d3d93803e602a57fd5bf3",
+    "minimal proxy of Vyper": "366000600037611000600036600073ADDRESS5af4602c57600080fd5b6110006000f3",
+    "EIP-7702 delegation": "ef0100ADDRESS",
+}
+
+
+@pytest.mark.parametrize("name", list(PROXIES))
+def test_minimal_proxies(name: str) -> None:
+    """Each is known by its bytes, and gives the address that it delegates to."""
+    code = bytes.fromhex(PROXIES[name].replace("ADDRESS", ADDRESS.hex()))
+    (found,) = proxy_patterns(analyse(code))
+    assert (found.name, found.address) == (name, ADDRESS)
+
+
+def test_a_minimal_proxy_with_a_short_address_and_one_with_arguments() -> None:
+    """Leading zeros of an address may be left out; what follows the code are immutable arguments."""
+    short = bytes.fromhex("363d3d373d3d3d363d6fbebebebebebebebebebebebebebebebe5af43d82803e903d91602757fd5bf3")
+    assert proxy_patterns(analyse(short))[0].address == bytes(4) + ADDRESS[:16]
+    code = bytes.fromhex(PROXIES["EIP-1167 minimal proxy"].replace("ADDRESS", ADDRESS.hex()))
+    assert proxy_patterns(analyse(code + bytes(40)))[0].detail.endswith("; 40 bytes of immutable arguments")
+    assert proxy_patterns(analyse(b"\0" + code)) == ()
+
+
+def test_slots_and_functions_of_proxies() -> None:
+    """The slots are those that the standards print; an implementation that can be upgraded is told from a proxy."""
+    implementation = slot("eip1967.proxy.implementation")
+    assert implementation.hex() == "360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc"
+    assert slot("eip1967.proxy.beacon").hex() == "a3f0ad74e5423aebfd80d3ef4346578335a9a72aeaee59ff6cb3582b35133d50"
+    assert slot("eip1967.proxy.admin").hex() == "b53127684a568b3173ae13b9f8a6016e243e63b6e8ee1178d6a717850b5d6103"
+    delegate = bytes.fromhex("5af4")
+    (proxy,) = proxy_patterns(analyse(push(implementation) + delegate))
+    assert (proxy.name, proxy.detail) == ("EIP-1967 implementation", "the slot is used, and the code delegates calls")
+    upgradable = dispatcher([hash_of("proxiableUUID()")], push(implementation) + delegate)
+    assert "(UUPS)" in proxy_patterns(analyse(upgradable))[0].detail
+    (beacon,) = proxy_patterns(analyse(push(slot("eip1967.proxy.beacon")) + delegate))
+    assert beacon.name == "EIP-1967 beacon"
+    loupe = ["facets()", "facetFunctionSelectors(address)", "facetAddresses()", "facetAddress(bytes4)"]
+    (diamond,) = proxy_patterns(analyse(dispatcher(map(hash_of, loupe))))
+    assert diamond.name == "EIP-2535 diamond"
+    (safe,) = proxy_patterns(analyse(push(hash_of("masterCopy()") + bytes(28)) + delegate))
+    assert safe.name == "Safe proxy"
+
+
+# Solidity.
+
+
+def texts_of(declarations: Iterable[str]) -> tuple[list[CodeFunction], dict[bytes, list[Known]], bytes]:
+    """Code and directory of a contract with these declarations."""
+    functions, directory, body = [], {}, b""
+    for line in declarations:
+        one = parse_declaration(line)
+        hash = hash_of(one.text, one.kind)
+        directory[hash] = [Known(one.text, one.kind, declaration=line)]
+        if one.kind is Kind.FUNCTION:
+            functions.append(CodeFunction(hash, None, one.mutability))
+        else:
+            body += event_code(hash) if one.kind is Kind.EVENT else error_code(hash)
+    return functions, directory, body
+
+
+HARD = [
+    "function delete(uint256 a)",
+    "function from(address from, uint256 memory_) view returns (uint256 return)",
+    "function IContract()",
+    "function f((uint256 a, (bytes data, address[] to)[] calls)[2] orders, string s) payable returns ((uint256 a, bool) r)",
+    "function f((uint256 a, uint256 a) same)",
+    "function cb(function f, function[] g)",
+    "function money(fixed128x18 x)",
+    "function none(uint256[0] x)",
+    "function huge(uint256[4294967296][4294967296] x)",
+    "function uint256(uint8 x)",
+    "function overloaded(uint256 a)",
+    "function overloaded(address a)",
+    "event Sent(address indexed from, (uint256 a, bytes b) what, uint256[] values)",
+    "event Sent(uint256 indexed a)",
+    "event overloaded(uint256 a)",
+    "event Hidden(uint256 a) anonymous",
+    "error Sent(uint256 a)",
+    "error Bad(uint256 a, (uint256 a, bytes b) why)",
+    "error Bad(address who)",
+    "error Struct1()",
+    "function error(bytes1 event)",
+    "function $(uint256 $)",
+    "function _(uint256 _)",
+]
+
+
+def solc(source: str) -> dict[str, Any]:
+    """The ABI and the identifiers that npm's solc makes of a source; skips the test without it."""
+    folder = ROOT / "tests" / "clients"
+    node = shutil.which("node")
+    if node is None or not (folder / "node_modules" / "solc").exists():
+        pytest.skip("npm's solc is not installed: npm install --prefix tests/clients")
+    script = (
+        "import solc from 'solc'; import {readFileSync} from 'fs';"
+        "const settings = {outputSelection: {'*': {'*': ['abi', 'evm.methodIdentifiers']}}};"
+        "const input = {language: 'Solidity', sources: {'i.sol': {content: readFileSync(0, 'utf8')}}, settings};"
+        "console.log(solc.compile(JSON.stringify(input)));"
+    )
+    command = [node, "--input-type=module", "-e", script]
+    done = subprocess.run(command, input=source, cwd=folder, capture_output=True, text=True, check=True)
+    output = json.loads(done.stdout)
+    errors = [one["formattedMessage"] for one in output.get("errors", ()) if one["severity"] == "error"]
+    assert not errors, source + "\n".join(errors)
+    (compiled,) = output["contracts"]["i.sol"].values()
+    return dict(compiled)
+
+
+def written_hashes(source: str) -> set[str]:
+    """The selectors of the functions that are no comment."""
+    lines = (line.strip() for line in source.splitlines())
+    return {line.partition("// 0x")[2][:8] for line in lines if line.startswith("function")}
+
+
+def test_solc_compiles_hard_names_and_types() -> None:
+    """Keywords, taken names, empty arrays and the like are comments; every other function keeps its selector."""
+    functions, directory, body = texts_of(HARD)
+    source = solidity_of(contract(functions, directory, body))
+    identifiers = set(solc(source)["evm"]["methodIdentifiers"].values())
+    assert identifiers == written_hashes(source)
+    comments = {line.split(": ")[1] for line in source.splitlines() if line.startswith("    // 0x")}
+    assert comments == {
+        "its name is a keyword of Solidity", "another declaration has its name", "solc has no arrays of length 0",
+        "solc does not implement fixed point numbers", "an array of it takes more than memory",
+    }  # fmt: skip
+
+
+def test_solc_compiles_the_standards_and_the_corpora_s_contracts() -> None:
+    """All declarations of the table as one interface, and each contract's with its ABI's texts: same selectors."""
+    lines = [str(one) for one in standard_declarations().values()]
+    functions, directory, body = texts_of(lines)
+    sources = [solidity_of(contract(functions, directory, body))]
+    for one in artifacts():
+        directory = {hash_of(text, kind): [Known(text, kind)] for kind, text in abi_texts(one)}
+        found = interface_of(read_contract(one["deployedBytecode"]), directory)
+        if found.functions:
+            sources.append(solidity_of(found))
+    for source in sources:
+        assert set(solc(source)["evm"]["methodIdentifiers"].values()) == written_hashes(source)
+        assert ": " not in "".join(line for line in source.splitlines() if line.startswith("    // 0x"))
+
+
+def test_the_abi_is_that_of_the_declarations() -> None:
+    """Entries of an ABI, with names where a declaration has them."""
+    functions, directory, body = texts_of(["function g(uint256 a) view returns (bool)", "event E(address indexed who)"])
+    assert abi_of(contract(functions, directory, body)) == [
+        {
+            "type": "function", "name": "g", "inputs": [{"name": "a", "type": "uint256"}],
+            "outputs": [{"name": "", "type": "bool"}], "stateMutability": "view",
+        },
+        {"type": "event", "name": "E", "inputs": [{"name": "who", "type": "address", "indexed": True}], "anonymous": False},
+    ]  # fmt: skip
