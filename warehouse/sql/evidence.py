@@ -154,8 +154,8 @@ WHERE NOT EXISTS (SELECT 1 FROM {_live(collection)} AS s WHERE s.id = t.id)
 # A contract that two sources name is one. A source that counts its contracts without naming them counts the same
 # contracts of the same chains as others do, so the greatest of these numbers counts.
 #
-# These are lateral joins, so that a query for one text reads the sightings of that text. The first adds up what needs no
-# list of distinct values, which is all there is to most texts; the second does the rest for the others.
+# The first lateral join adds up what needs no list of distinct values, which is all there is to most texts; the second
+# does the rest for the others. A filter on one text does not reach the sightings: see DESIGN.md for the figures.
 def _known(texts: str, sightings: str) -> str:
     """The rows of ``texts`` as ``t``, with what these sightings say together of each, and as ``m`` what is distinct."""
     return f"""
