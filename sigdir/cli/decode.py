@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -13,8 +14,9 @@ import orjson
 
 from sigdir.cli.decode_contract import contract
 from sigdir.cli.errors import Command
-from sigdir.cli.options import json_option, warehouse_option
+from sigdir.cli.options import json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json
+from sigdir.cli.progress import reporter
 from sigdir.signatures.calldata import MAX_BYTES, as_json
 from sigdir.signatures.decode_input import (
     hex_bytes,
@@ -66,22 +68,43 @@ def decode() -> None:
 
 
 @decode.command(cls=Command)
-@_data
+@click.argument("data", metavar="DATA", required=False)
+@click.option("--file", "source", metavar="FILE", help="Decode each row: .parquet, .csv or .jsonl.")
+@click.option(
+    "--output", default="-", metavar="TARGET", help="For --file: .parquet or .ndjson.  [default: NDJSON on stdout]"
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 256), default=lambda: os.cpu_count() or 1, show_default="one per core",
+    help="Processes that decode a file at the same time.",
+)  # fmt: skip
+@quiet_option()
 @warehouse_option
 @_json
-def auto(data: str, folder: Path, as_json: bool) -> None:
-    """Explain data by its shape: calldata, revert data, a log or code.
+def auto(
+    data: str | None, source: str | None, output: str, workers: int, quiet: bool, folder: Path, as_json: bool
+) -> None:  # fmt: skip
+    """Explain data by its shape: calldata, revert data, a log or code; with --file each row of a file.
 
     DATA is hex digits, with or without 0x; a log is its topics and its data, each with 0x, or an object of JSON
     with topics and data. @FILE reads it from a file, - from standard input. Where the shape does not decide, every
     reading is given, the surest first.
+
+    A file has the columns of cryo, Dune or BigQuery: input and to, or data and topic0 to topic3 (or topics). Each
+    row gets its best text, its values as JSON and the confidence, in the order of the file.
 
     \b
     Examples:
       sigdir decode 0xa9059cbb000000000000000000000000ab...
       sigdir decode @calldata.hex --json
       cast receipt 0x5c50... logs --json | jq '.[0]' | sigdir decode -
+      sigdir decode --file txs.parquet --output decoded.parquet
     """
+    if (data is None) == (source is None):
+        raise click.UsageError("DATA or --file FILE, please")
+    if source is not None:
+        _decode_file(source, output, folder, workers, quiet, as_json)
+        return
+    assert data is not None
     _explain(whole(inputs_of_text(_entered(data))), folder, as_json)
 
 
@@ -139,6 +162,17 @@ def log(
 
 
 decode.add_command(contract)
+
+
+def _decode_file(source: str, output: str, folder: Path, workers: int, quiet: bool, as_json: bool) -> None:
+    from sigdir.pipeline.decode_file import decode_file  # pyarrow, which one input does without
+
+    with reporter(quiet) as progress:
+        report = decode_file(source, output, folder, workers, progress)
+    if as_json:
+        write_json(report.to_dict(), err=True)
+    else:
+        click.echo("\n".join(report.lines()), err=True)
 
 
 def _explain(alternatives: list[Input], folder: Path, as_json: bool) -> None:
