@@ -17,13 +17,15 @@ from sigdir.pipeline import decode_file as job
 from sigdir.pipeline.decode_rows import COLUMNS, SCHEMA
 from sigdir.pipeline.errors import BadInput, BadTarget
 from sigdir.pipeline.progress import Reporter
+from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.readings import Form, Input
 from sigdir.warehouse.index.known import read_alternatives
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from tests.conftest import Sigdir, import_files
-from tests.signatures.test_readings import MULTICALL, OTHER, TO, TRANSFER, call, keccak256, word
+from tests.signatures.test_calldata import word
+from tests.signatures.test_readings import MULTICALL, OTHER, TO, TRANSFER, call
 
 TEXTS = [
     TRANSFER, MULTICALL, "approve(address,uint256)", "many_msg_babbage(bytes1)", "event Transfer(address,address,uint256)",
