@@ -17,6 +17,7 @@ from sigdir.serve.decode import DecodeResource
 from sigdir.serve.dialects import openchain
 from sigdir.serve.dialects.hash_files import HashFileResource
 from sigdir.serve.document import DocumentResource
+from sigdir.serve.evidence import EvidenceResource
 from sigdir.serve.health import LiveResource, ReadyResource
 from sigdir.serve.http.middleware import AnswerHeaders, Negotiation
 from sigdir.serve.http.page_cache import PageCache
@@ -75,29 +76,31 @@ def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | 
         # 4byte.directory's API.
         Route("/api/v1/signatures/", ListResource(SIGNATURES, settings, reader, writer, counts, streams), "GET, POST, HEAD, OPTIONS"),
         Route("/api/v1/signatures/{id}/", RowResource(SIGNATURES, reader), "GET, HEAD, OPTIONS"),
+        Route("/api/v1/signatures/{id}/evidence/", EvidenceResource(SIGNATURES, settings, reader, names), "GET, HEAD"),
         Route("/api/v1/event-signatures/", ListResource(EVENTS, settings, reader, writer, counts, streams), "GET, POST, HEAD, OPTIONS"),
         Route("/api/v1/event-signatures/{id}/", RowResource(EVENTS, reader), "GET, HEAD, OPTIONS"),
+        Route("/api/v1/event-signatures/{id}/evidence/", EvidenceResource(EVENTS, settings, reader, names), "GET, HEAD"),
         Route("/api/v1/import-abi/", AbiImportResource(settings, writer), "POST, OPTIONS"),
         Route("/api/v1/import-solidity/", SolidityImportResource(settings, writer), "POST, OPTIONS"),
         # Decoding and bulk.
         Route("/api/v1/decode/", DecodeResource(reader, names), "GET, HEAD, POST"),
         Route("/api/v1/contract/", ContractResource(reader, names), "POST"),
-        Route("/api/v1/resolve/", resolve.ResolveResource(settings, reader, streams), "POST"),
+        Route("/api/v1/resolve/", resolve.ResolveResource(settings, reader, streams, names), "GET, HEAD, POST"),
         Route("/api/v1/changes/", changes.ChangesResource(reader, streams), "GET, HEAD"),
         Route("/dumps/", dumps.VersionsResource(versions), "GET, HEAD, OPTIONS"),
         Route("/dumps/{version}/", dumps.VersionResource(versions), "GET, HEAD, OPTIONS"),
         Route("/dumps/{version}/{name}", dumps.CollectionResource(versions, streams), "GET, HEAD"),
         Route("/dumps/{version}/{name}/{file}", dumps.FileResource(versions), "GET, HEAD"),
         # Other dialects.
-        Route("/signature-database/v1/lookup", openchain.LookupResource(reader), "GET, HEAD"),
-        Route("/signature-database/v1/search", openchain.SearchResource(reader), "GET, HEAD"),
+        Route("/signature-database/v1/lookup", openchain.LookupResource(reader, names), "GET, HEAD"),
+        Route("/signature-database/v1/search", openchain.SearchResource(reader, names), "GET, HEAD"),
         Route("/signature-database/v1/import", openchain.ImportResource(settings, writer), "POST"),
         Route("/signature-database/v1/stats", openchain.StatsResource(reader), "GET, HEAD"),
         Route("/signature-database/v1/export", openchain.ExportResource(reader, streams), "GET, HEAD"),
         Route("/api/v1/import", openchain.OlderImportResource(settings, writer), "POST"),
-        Route("/api/v1/signatures", openchain.OlderLookup(reader), "GET, HEAD, OPTIONS"),
-        Route("/signatures/{hash}", HashFileResource(SIGNATURES, reader), "GET, HEAD"),
-        Route("/topic0/{hash}", HashFileResource(EVENTS, reader), "GET, HEAD"),
+        Route("/api/v1/signatures", openchain.OlderLookup(reader, names), "GET, HEAD, OPTIONS"),
+        Route("/signatures/{hash}", HashFileResource(SIGNATURES, reader, names), "GET, HEAD"),
+        Route("/topic0/{hash}", HashFileResource(EVENTS, reader, names), "GET, HEAD"),
         # The server itself.
         Route("/healthz", LiveResource(), "GET, HEAD"),
         Route("/readyz", ReadyResource(settings, reader), "GET, HEAD"),

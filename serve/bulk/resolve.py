@@ -9,7 +9,7 @@ of the answer, so its memory is bounded. So is its time: the length of an answer
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -19,16 +19,20 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from sigdir.serve.evidence import summary_document
 from sigdir.serve.http.bodies import read_body
-from sigdir.serve.http.errors import HttpError, detail
+from sigdir.serve.http.errors import HttpError, detail, field_error
+from sigdir.serve.http.json_answer import json_bytes
 from sigdir.serve.http.negotiate import JSON, NDJSON, is_list_wanted
-from sigdir.serve.http.query_string import format_of
+from sigdir.serve.http.query_string import format_of, pairs_of
 from sigdir.serve.http.streams import StreamLimit
+from sigdir.serve.ranked import explained_texts
 from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.kernels import kernel
-from sigdir.signatures.standards import canonical
 from sigdir.warehouse.index.hash_order import sorted_hashes
+from sigdir.warehouse.index.names import Names
+from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.template import escaped, fixed, hex_digits, put
 from sigdir.warehouse.index.view import Reader, View
@@ -40,6 +44,11 @@ MAX_HASHES = 100_000
 MAX_ANSWER = 32 << 20
 """Bytes of an answer. Known hashes take 100 each. One long text, asked for again and again, could take a gigabyte."""
 
+MAX_QUERY_BYTES = 61_440
+MAX_FULL_HASHES = 1_000
+MAX_FULL_TEXTS = 10_000
+"""Hashes and texts of a full answer: for each text a few pieces of the evidence files are read."""
+
 _WIDTHS = np.array([collection.hash_bytes for collection in COLLECTIONS], np.int64)
 _NEITHER = len(COLLECTIONS)
 """The kind of an item that is no hash. The kind of a hash is the place of its collection in COLLECTIONS."""
@@ -50,25 +59,50 @@ _PIECE = 1 << 20  # bytes of a piece of the answer, more only where one hash has
 _BEGIN = fixed('{"hash":"')
 _TEXTS = fixed('","texts":[')
 _END = fixed("]}\n")
-_ERROR = fixed('","error":"neither 8 nor 64 hex digits"}\n')
+NEITHER = "neither 8 nor 64 hex digits"
+_ERROR = fixed(f'","error":"{NEITHER}"}}\n')
 _FRAME = 96  # bytes of a line without its hash and texts
 
 
 class ResolveResource:
-    """Up to MAX_HASHES hashes as a JSON list, as lines of JSON or as plain lines; the answer is lines or a list."""
+    """Up to MAX_HASHES hashes as a JSON list, as lines of JSON or as plain lines; the answer is lines or a list.
 
-    def __init__(self, settings: Settings, reader: Reader, streams: StreamLimit) -> None:
+    With ``full=1`` each text comes with its place, the reasons for it and its summary, for up to MAX_FULL_HASHES.
+    """
+
+    def __init__(self, settings: Settings, reader: Reader, streams: StreamLimit, names: Names) -> None:
         self._max_body = settings.max_import_body
-        self._reader, self._streams = reader, streams
+        self._reader, self._streams, self._names = reader, streams, names
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """The hashes are in the parameter ``hash``, separated by commas."""
+        if len(req.query_string) > MAX_QUERY_BYTES:
+            raise detail(414, f"Query string over {MAX_QUERY_BYTES} bytes; POST the hashes.")
+        values = [value for name, value in pairs_of(req.query_string) if name == "hash"]
+        body = ",".join(values).replace("\n", " ").replace(",", "\n").encode()
+        if not body.strip():
+            raise field_error("hash", "Selectors or topics, separated by commas, please.")
+        resp.set_header("Cache-Control", "no-cache")  # an unknown text may be POSTed a second later
+        self._answer(req, resp, Hashes.of(body, "text/plain"))
+
+    on_head = on_get
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        is_list = is_list_wanted(req.env.get("HTTP_ACCEPT", ""), format_of(req.query_string))
         body = read_body(req, self._max_body)
-        hashes = Hashes.of(body, req.content_type or "")
-        found = Found.of(self._reader.current(), hashes)
+        self._answer(req, resp, Hashes.of(body, req.content_type or ""))
+
+    def _answer(self, req: falcon.Request, resp: falcon.Response, hashes: Hashes) -> None:
+        is_list = is_list_wanted(req.env.get("HTTP_ACCEPT", ""), format_of(req.query_string))
+        view = self._reader.current()
+        if dict(pairs_of(req.query_string)).get("full", "") in ("", "0", "false"):
+            found = Found.of(view, hashes, self._names)
+            lines, size = found.lines(), found.size
+        else:
+            body = full_lines(view, hashes, self._names)
+            lines, size = iter([body]), len(body)
         resp.set_header("Vary", "Accept")
         resp.content_type = JSON if is_list else NDJSON
-        self._streams.send(req, resp, as_list(found.lines()) if is_list else found.lines(), found.size)
+        self._streams.send(req, resp, as_list(lines) if is_list else lines, size)
 
 
 # Reading.
@@ -236,12 +270,14 @@ class _Candidates:
 class Found:
     """What a view has for the hashes of a request. ``ends[n]`` is the most bytes that the first ``n + 1`` lines take."""
 
+    view: View
+    names: Names
     hashes: Hashes
     parts: list[_Candidates]
     ends: Array
 
     @classmethod
-    def of(cls, view: View, hashes: Hashes) -> Found:
+    def of(cls, view: View, hashes: Hashes, names: Names) -> Found:
         """Look the hashes up; raises HttpError, 413, if the answer could be longer than MAX_ANSWER."""
         parts = []
         echoes = 6 * np.minimum(hashes.ends - hashes.starts, _MAX_ECHO)
@@ -259,7 +295,7 @@ class Found:
                     part = _Candidates(segment, wanted[some], order, first[some], last[some])
                     parts.append(part)
                     sizes[part.wanted] += _bytes_of_texts(part.order, part.first, part.last, segment.offsets)
-        found = cls(hashes, parts, np.cumsum(sizes))
+        found = cls(view, names, hashes, parts, np.cumsum(sizes))
         if found.size > MAX_ANSWER:
             raise detail(
                 413, f"The texts of these hashes could take more than {MAX_ANSWER} bytes; ask for fewer at once."
@@ -271,15 +307,91 @@ class Found:
         return int(self.ends[-1]) if len(self.ends) else 0
 
     def lines(self) -> Iterator[bytes]:
-        """The lines of the answer, in pieces. The standard's text of a hash is the first, the others are oldest first."""
+        """The lines of the answer, in pieces. The texts of a hash are in the order of their rank."""
         cuts = np.searchsorted(self.ends, np.arange(_PIECE, self.size, _PIECE), side="right").tolist()
         for start, stop in pairwise(sorted({0, *cuts, len(self.ends)})):
-            yield _piece(self.hashes, self.parts, start, stop)
+            yield self._piece(start, stop)
+
+    def _piece(self, first: int, last: int) -> bytes:
+        """The lines ``first`` up to ``last``, exclusive."""
+        hashes = self.hashes
+        wanted, rows, starts, pools, of_part = [NO_ROWS], [NO_ROWS], [NO_ROWS], [_NOTHING], [NO_ROWS]
+        pooled = 0
+        for number, part in enumerate(self.parts):
+            a, b = np.searchsorted(part.wanted, (first, last)).tolist()
+            if a < b:
+                segment = part.segment
+                theirs, numbers, begins, pool = _texts(
+                    part.wanted[a:b], part.order, part.first[a:b], part.last[a:b], hashes.digests,
+                    segment.hash, segment.offsets, segment.text,
+                )  # fmt: skip
+                wanted.append(theirs)
+                rows.append(numbers)
+                starts.append(begins + pooled)
+                pools.append(pool)
+                of_part.append(np.full(len(theirs), number))
+                pooled += len(pool)
+        of = np.concatenate(wanted)
+        begins, pool = np.concatenate(starts), np.concatenate(pools)
+        order = np.argsort(of, kind="stable")
+        has_another = np.diff(of[order]) == 0
+        if has_another.any():
+            shared = order[np.append(has_another, False) | np.insert(has_another, 0, False)]
+            places = np.zeros(len(of), np.int64)
+            places[shared] = self._places(of[shared], np.concatenate(of_part)[shared], np.concatenate(rows)[shared])
+            order = np.lexsort((places, of))
+        lines: bytes = _lines(
+            hashes.data, hashes.starts, hashes.ends, hashes.kinds, hashes.digests, first, last,
+            of[order], begins[order], pool,
+        ).tobytes()  # fmt: skip
+        return lines
+
+    def _places(self, of: Array, parts: Array, rows: Array) -> list[int]:
+        """The place by rank, among the texts of its hash, of each row of a part; ``of`` has their hashes' numbers."""
+        known: dict[
+            tuple[int, bytes], dict[tuple[int, int], int]
+        ] = {}  # the same hash may be asked for again and again
+        places = []
+        for number, part, row in zip(of.tolist(), parts.tolist(), rows.tolist(), strict=True):
+            collection = COLLECTIONS[self.hashes.kinds[number]]
+            digest = self.hashes.digests[number, : collection.hash_bytes].tobytes()
+            ranked = known.get((collection.code, digest))
+            if ranked is None:
+                found = ranked_rows(self.view, collection, digest, self.names)
+                ranked = known[collection.code, digest] = {(id(one.segment), one.row): k for k, one in enumerate(found)}
+            places.append(ranked[id(self.parts[part].segment), row])
+        return places
+
+
+def full_lines(view: View, hashes: Hashes, names: Names) -> bytes:
+    """The lines of the answer with each text's summary; raises HttpError, 413."""
+    if len(hashes.kinds) > MAX_FULL_HASHES:
+        raise detail(413, f"More than {MAX_FULL_HASHES} hashes with full=1.")
+    texts: dict[bytes, list[dict[str, Any]]] = {}
+    for kind, collection in enumerate(COLLECTIONS):
+        rows = hashes.digests[hashes.kinds == kind, : collection.hash_bytes]
+        digests = list(dict.fromkeys(row.tobytes() for row in rows))
+        if sum(len(found) for digest in digests for _, found in view.with_hash(collection, digest)) > MAX_FULL_TEXTS:
+            raise detail(413, f"These hashes have more than {MAX_FULL_TEXTS} texts; ask for fewer with full=1.")
+        explained = explained_texts(view, collection, digests, names)
+        texts |= {
+            digest: [summary_document(text) for text in found] for digest, found in zip(digests, explained, strict=True)
+        }
+    return b"".join(json_bytes(_full_line(hashes, number, texts)) + b"\n" for number in range(len(hashes.kinds)))
+
+
+def _full_line(hashes: Hashes, number: int, texts: Mapping[bytes, list[dict[str, Any]]]) -> dict[str, Any]:
+    kind = int(hashes.kinds[number])
+    if kind == _NEITHER:
+        sent = hashes.data[hashes.starts[number] : hashes.ends[number]][:_MAX_ECHO].tobytes()
+        return {"hash": "".join(chr(byte) if byte < 0x7F else "?" for byte in sent), "error": NEITHER}
+    digest = hashes.digests[number, : _WIDTHS[kind]].tobytes()
+    return {"hash": f"0x{digest.hex()}", "texts": texts[digest]}
 
 
 def resolved(view: View, hashes: Hashes) -> Iterator[bytes]:
     """The lines of the answer, in pieces; raises HttpError, 413."""
-    return Found.of(view, hashes).lines()
+    return Found.of(view, hashes, Names()).lines()
 
 
 @kernel(nogil=True)
@@ -302,56 +414,14 @@ def as_list(lines: Iterator[bytes]) -> Iterator[bytes]:
     yield b"[]\n" if start == b"[" else b"]\n"
 
 
-def _piece(hashes: Hashes, found: list[_Candidates], first: int, last: int) -> bytes:
-    """The lines ``first`` up to ``last``, exclusive."""
-    wanted, starts, pools = [NO_ROWS], [NO_ROWS], [_NOTHING]
-    pooled = 0
-    for part in found:
-        a, b = np.searchsorted(part.wanted, (first, last)).tolist()
-        if a < b:
-            segment = part.segment
-            theirs, begins, pool = _texts(
-                part.wanted[a:b], part.order, part.first[a:b], part.last[a:b], hashes.digests,
-                segment.hash, segment.offsets, segment.text,
-            )  # fmt: skip
-            wanted.append(theirs)
-            starts.append(begins + pooled)
-            pools.append(pool)
-            pooled += len(pool)
-    of = np.concatenate(wanted)
-    begins, pool = np.concatenate(starts), np.concatenate(pools)
-    order = np.argsort(of, kind="stable")  # the texts of one hash stay in the order of the segments
-    if (np.diff(of[order]) == 0).any():
-        order = np.lexsort((_ranks(hashes.digests[of, :4], begins, pool), of))
-    lines: bytes = _lines(
-        hashes.data, hashes.starts, hashes.ends, hashes.kinds, hashes.digests, first, last,
-        of[order], begins[order], pool,
-    ).tobytes()  # fmt: skip
-    return lines
-
-
-def _ranks(selectors: Array, begins: Array, pool: Array) -> Array:
-    """0 for each text that a standard gives to its selector, 1 for any other."""
-    ranks = np.ones(len(begins), np.uint8)
-    numbers = np.ascontiguousarray(selectors).view(">u4").reshape(-1)
-    for number in np.unique(numbers).tolist():
-        standard = canonical().get(number.to_bytes(4))
-        if standard is not None:
-            rows = np.flatnonzero(numbers == number)
-            wanted = np.frombuffer(f'"{standard}"\0'.encode(), np.uint8)
-            places = np.minimum(begins[rows, None] + np.arange(len(wanted)), len(pool) - 1)
-            ranks[rows[(pool[places] == wanted).all(axis=1)]] = 0
-    return ranks
-
-
 _NOTHING = np.empty(0, np.uint8)
 
 
 @kernel(nogil=True)
 def _texts(
     wanted: Array, order: Array, first: Array, last: Array, digests: Array, hash: Array, offsets: Array, text: Array
-) -> tuple[Array, Array, Array]:
-    """The texts of a segment's rows as JSON strings: the hash number of each, its start, and all bytes.
+) -> tuple[Array, Array, Array, Array]:
+    """The texts of a segment's rows as JSON strings: the hash number and the row of each, its start, and all bytes.
 
     A zero byte ends each string.
     """
@@ -362,7 +432,8 @@ def _texts(
             if _is_same(hash, row, digests, wanted[n]):
                 rows += 1
                 size += 3 + 6 * (offsets[row + 1] - offsets[row])
-    theirs, begins, out = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(size, np.uint8)
+    theirs, numbers, begins = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
+    out = np.empty(size, np.uint8)
     at = np.uint64(0)
     one = np.uint64(1)
     count = 0
@@ -370,7 +441,7 @@ def _texts(
         for k in range(first[n], last[n]):
             row = np.int64(order[k] & np.uint64(0xFFFF_FFFF))
             if _is_same(hash, row, digests, wanted[n]):
-                theirs[count], begins[count] = wanted[n], at
+                theirs[count], numbers[count], begins[count] = wanted[n], row, at
                 count += 1
                 out[at] = 0x22
                 at += one
@@ -382,7 +453,7 @@ def _texts(
                         at += one
                 out[at], out[at + one] = 0x22, 0
                 at += one + one
-    return theirs, begins, out[:at]
+    return theirs, numbers, begins, out[:at]
 
 
 @kernel(nogil=True)

@@ -1,7 +1,7 @@
 """The trees of ethereum-lists/4bytes and topic0, as if they were files. Otterscan reads these.
 
 ``/signatures/a9059cbb`` and ``/topic0/<64 hex>`` are the texts of a hash, joined by ``;``. Readers take the first
-one, so the standard's text comes first.
+one, so the texts are in the order of their rank.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import falcon
 
 from sigdir.serve.http.conditional import not_modified, strong, token_of
 from sigdir.serve.http.errors import detail
-from sigdir.serve.lists.selection import texts_with
+from sigdir.serve.ranked import ranked_texts
 from sigdir.signatures.collections import Collection
+from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
 
 _CACHE_SECONDS = 3600
@@ -22,9 +23,9 @@ _CACHE_SECONDS = 3600
 class HashFileResource:
     """The file of one hash."""
 
-    def __init__(self, collection: Collection, reader: Reader) -> None:
+    def __init__(self, collection: Collection, reader: Reader, names: Names) -> None:
         self._collection = collection
-        self._reader = reader
+        self._reader, self._names = reader, names
         self._hash = re.compile(f"[0-9a-fA-F]{{{2 * collection.hash_bytes}}}")
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, hash: str) -> None:
@@ -42,4 +43,5 @@ class HashFileResource:
     def _texts(self, hash: str) -> list[str]:
         if not self._hash.fullmatch(hash):
             return []
-        return texts_with(self._reader.current(), self._collection, bytes.fromhex(hash))
+        view = self._reader.current()
+        return [one.text for one in ranked_texts(view, self._collection, bytes.fromhex(hash), self._names)]

@@ -24,7 +24,7 @@ from sigdir.serve.http.errors import detail, method_not_allowed
 from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.http.routing import redirect_to_slash
 from sigdir.serve.http.streams import StreamLimit
-from sigdir.serve.lists.selection import texts_with
+from sigdir.serve.ranked import RankedText, ranked_texts
 from sigdir.serve.settings import Settings
 from sigdir.serve.texts import Refused, canonical_texts, store_texts
 from sigdir.serve.writer import Writer
@@ -32,7 +32,7 @@ from sigdir.signatures.abi import abi_entries
 from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, SIGNATURES, Collection
 from sigdir.signatures.grammar import OK, GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
-from sigdir.signatures.standards import is_filtered
+from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.records import LINE_FRAME, render_lines
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
@@ -82,27 +82,27 @@ def _wants_filter(values: Mapping[str, list[str]]) -> bool:
 
 
 class LookupResource(_Resource):
-    """Hashes to texts. The query string bounds their number."""
+    """Hashes to texts, in the order of their rank. The query string bounds their number."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, names: Names) -> None:
+        self._reader, self._names = reader, names
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         values = _parameters(req)
-        _look_up(self._reader.current(), req, resp, values, _wants_filter(values))
+        _look_up(self._reader.current(), self._names, req, resp, values, _wants_filter(values))
 
     on_head = on_get
 
 
 def _look_up(
-    view: View, req: falcon.Request, resp: falcon.Response, values: Mapping[str, list[str]], filter: bool
+    view: View, shared: Names, req: falcon.Request, resp: falcon.Response, values: Mapping[str, list[str]], filter: bool
 ) -> None:
     size = 0
     result: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for kind, collection in KINDS.items():
         result[kind] = {}
         for hash in _hashes(values.get(kind, [])):
-            names = result[kind][hash] = _names(view, collection, hash, filter)
+            names = result[kind][hash] = _names(view, shared, collection, hash, filter)
             size += sum(len(name["name"]) for name in names)
             if size > _MAX_LOOKUP_BYTES:  # one hash can be spelled in a hundred ways
                 raise detail(413, f"The texts of these hashes have more than {_MAX_LOOKUP_BYTES} bytes; ask for fewer.")
@@ -124,16 +124,15 @@ def _hashes(values: Iterable[str]) -> Iterator[str]:
                 yield hash
 
 
-def _names(view: View, collection: Collection, hash: str, filter: bool) -> list[dict[str, Any]]:
-    """The texts of a hash, the standard's first, then the oldest; none for a hash of the other collection's length."""
+def _names(view: View, names: Names, collection: Collection, hash: str, filter: bool) -> list[dict[str, Any]]:
+    """The texts of a hash, the best first; none for a hash of the other collection's length."""
     digest = bytes.fromhex(hash[2:])
-    texts = texts_with(view, collection, digest) if len(digest) == collection.hash_bytes else []
-    return [name for text in texts for name in _name(digest, text, filter)]
+    texts = ranked_texts(view, collection, digest, names) if len(digest) == collection.hash_bytes else []
+    return [_name(text) for text in texts if not (filter and text.is_filtered)]
 
 
-def _name(digest: bytes, text: str, filter: bool) -> list[dict[str, Any]]:
-    filtered = is_filtered(digest, text)
-    return [] if filter and filtered else [{"name": text, "filtered": filtered}]
+def _name(text: RankedText) -> dict[str, Any]:
+    return {"name": text.text, "filtered": text.is_filtered, "hasVerifiedContract": text.has_verified_contract}
 
 
 class OlderLookup:
@@ -145,8 +144,8 @@ class OlderLookup:
 
     methods = "GET, HEAD, OPTIONS"
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, names: Names) -> None:
+        self._reader, self._names = reader, names
 
     def __call__(self, req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
         values = _parameters(req)
@@ -156,7 +155,8 @@ class OlderLookup:
         req.context.error_body = error_body
         resp.set_header("Allow", self.methods)
         if req.method in ("GET", "HEAD"):
-            _look_up(self._reader.current(), req, resp, values, values.get("all", ["false"])[-1] == "false")
+            is_filtering = values.get("all", ["false"])[-1] == "false"
+            _look_up(self._reader.current(), self._names, req, resp, values, is_filtering)
         elif req.method != "OPTIONS":
             raise method_not_allowed(req.method, self.methods)
 
@@ -164,8 +164,8 @@ class OlderLookup:
 class SearchResource(_Resource):
     """Texts that match a pattern as a whole. Case counts."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, names: Names) -> None:
+        self._reader, self._names = reader, names
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         values = _parameters(req)
@@ -176,7 +176,7 @@ class SearchResource(_Resource):
             raise detail(400, f"A query with wildcards has at most {_MAX_PATTERN} characters.")
         view = self._reader.current()
         filter = _wants_filter(values)
-        result = {kind: _matching(view, collection, pattern, filter) for kind, collection in KINDS.items()}
+        result = {kind: _matching(view, self._names, collection, pattern, filter) for kind, collection in KINDS.items()}
         _answer(req, resp, result)
 
     on_head = on_get
@@ -186,11 +186,19 @@ def _is_exact(pattern: str) -> bool:
     return "*" not in pattern and "?" not in pattern
 
 
-def _matching(view: View, collection: Collection, pattern: str, filter: bool) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+def _matching(
+    view: View, names: Names, collection: Collection, pattern: str, filter: bool
+) -> dict[str, list[dict[str, Any]]]:
+    """The oldest texts that match, by their hashes; those of one hash in the order of their rank."""
+    wanted: dict[bytes, set[str]] = {}
     for digest, text in _rows_like(view, collection, pattern):
-        for name in _name(digest, text, filter):
-            found.setdefault("0x" + digest.hex(), []).append(name)
+        wanted.setdefault(digest, set()).add(text)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for digest, texts in wanted.items():
+        ranked = ranked_texts(view, collection, digest, names)
+        shown = [_name(one) for one in ranked if one.text in texts and not (filter and one.is_filtered)]
+        if shown:
+            found["0x" + digest.hex()] = shown
     return found
 
 
@@ -198,7 +206,7 @@ def _rows_like(view: View, collection: Collection, pattern: str) -> list[tuple[b
     """Hash and text of the oldest rows that match."""
     if _is_exact(pattern):
         digest = keccak256(pattern.encode())[: collection.hash_bytes]
-        return [(digest, text) for text in texts_with(view, collection, digest) if text == pattern]
+        return [(digest, pattern)] if view.id_of_text(collection, pattern, digest) is not None else []
     found: list[tuple[bytes, str]] = []
     for segment in view.segments[collection]:
         rows = segment.like(pattern, _MAX_FOUND - len(found)).tolist()

@@ -38,8 +38,8 @@ def test_blockscout_follows_next_to_the_end(server: Server) -> None:
 def test_blockscouts_other_sources(server: Server) -> None:
     """Its OpenChain source sends filter=false; its older source sends a bare ``all``, and imports ABIs."""
     texts = [
-        {"name": "transfer(address,uint256)", "filtered": False},
-        {"name": "many_msg_babbage(bytes1)", "filtered": True},
+        {"name": "transfer(address,uint256)", "filtered": False, "hasVerifiedContract": False},
+        {"name": "many_msg_babbage(bytes1)", "filtered": True, "hasVerifiedContract": False},
     ]
     for path in (
         "/signature-database/v1/lookup?function=0xa9059cbb&filter=false",

@@ -74,7 +74,7 @@ def error(answer: Any, status: int) -> str:
 
 
 def name(text: str, filtered: bool = False) -> dict[str, Any]:
-    return {"name": text, "filtered": filtered}
+    return {"name": text, "filtered": filtered, "hasVerifiedContract": False}
 
 
 def imported(server: Server, value: Any, path: str = IMPORT) -> Any:

@@ -1,0 +1,125 @@
+"""Evidence over HTTP: what is known of a text in short, and everything that is said of it, in pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import falcon
+
+from sigdir.serve.answers import answer, etag
+from sigdir.serve.http.conditional import lookup_caching, not_modified, token_of
+from sigdir.serve.http.errors import detail, not_found
+from sigdir.serve.http.json_answer import json_bytes
+from sigdir.serve.lists.paging import InvalidPage, link, page_number
+from sigdir.serve.lists.query import parse
+from sigdir.serve.ranked import Explained, explained_texts
+from sigdir.serve.settings import Settings
+from sigdir.serve.urls import base_url
+from sigdir.signatures.collections import Collection
+from sigdir.warehouse.evidence.texts import Said
+from sigdir.warehouse.index.names import Names
+from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.index.view import Reader, View
+
+MAX_DECLARATIONS = 100
+"""Variants of a declaration that an answer has; it says how many there are."""
+_MAX_ID_DIGITS = 18
+
+
+def summary_document(text: Explained) -> dict[str, Any]:
+    """A text's place and summary as JSON values."""
+    summary, position, reasons, mined = (
+        text.ranked.summary,
+        text.ranked.position,
+        text.ranked.reasons,
+        text.ranked.mined,
+    )
+    return {
+        "text_signature": summary.text,
+        "id": summary.id,
+        "position": position,
+        "reasons": reasons,
+        "looks_mined": bool(mined),
+        "declaration": summary.declaration or None,
+        "kinds": [kind.name.lower() for kind in summary.kinds],
+        "witness": summary.witness.name.lower(),
+        "sources": summary.sources,
+        "contracts": summary.contracts,
+        "compiled": summary.compiled,
+        "verified": summary.verified,
+        "first_seen": f"{summary.first_seen:%Y-%m-%dT%H:%M:%S.%fZ}" if summary.first_seen else None,
+    }
+
+
+class EvidenceResource:
+    """Everything that is said of one text: who says so, how it was declared, in which contract."""
+
+    negotiates = True
+
+    def __init__(self, collection: Collection, settings: Settings, reader: Reader, names: Names) -> None:
+        self._collection, self._settings = collection, settings
+        self._reader, self._names = reader, names
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
+        view = self._reader.current()
+        body = json_bytes(self._document(req, view, self._text(view, id)))
+        if not not_modified(req, resp, etag(req, token_of(body)), lookup_caching(found=True)):
+            answer(req, resp, body)
+
+    on_head = on_get
+
+    def _text(self, view: View, id: str) -> tuple[Explained, bytes, int]:
+        """The text with this id, its hash, and the number of texts with that hash; raises HttpError."""
+        if not (id.isascii() and id.isdigit() and len(id) <= _MAX_ID_DIGITS):
+            raise not_found()
+        found = _row_of(view, self._collection, int(id))
+        if found is None:
+            raise not_found()
+        segment, row = found
+        digest = segment.hash[row].tobytes()
+        (texts,) = explained_texts(view, self._collection, [digest], self._names)
+        return next(text for text in texts if text.ranked.summary.id == int(id)), digest, len(texts)
+
+    def _document(self, req: falcon.Request, view: View, found: tuple[Explained, bytes, int]) -> dict[str, Any]:
+        text, digest, texts = found
+        query, said, declarations = parse(req.query_string), text.evidence.said, text.evidence.declarations
+        pages = max(1, -(-len(said) // query.page_size))
+        try:
+            number = page_number(query.page, pages)
+        except InvalidPage:
+            raise detail(404, "Invalid page.") from None
+        url, start = base_url(req, self._settings) + req.path, (number - 1) * query.page_size
+        return summary_document(text) | {
+            "hex_signature": f"0x{digest.hex()}",
+            "texts": texts,
+            "declarations": [
+                {"declaration": declaration, "count": count} for declaration, count in declarations[:MAX_DECLARATIONS]
+            ],
+            "declarations_count": len(declarations),
+            "count": len(said),
+            "next": link(url, query.pairs, number + 1) if number < pages else None,
+            "previous": link(url, query.pairs, number - 1) if number > 1 else None,
+            "results": [_sighting_document(one) for one in said[start : start + query.page_size]],
+        }
+
+
+def _row_of(view: View, collection: Collection, id: int) -> tuple[Segment, int] | None:
+    for segment in view.segments[collection]:
+        row = segment.row_of_id(id)
+        if row is not None:
+            return segment, row
+    return None
+
+
+def _sighting_document(said: Said) -> dict[str, Any]:
+    return {
+        "source": said.source.label,
+        "import_id": said.import_id,
+        "file": said.file,
+        "contract": said.contract,
+        "kind": said.kind.name.lower(),
+        "witness": said.witness.name.lower(),
+        "declaration": said.declaration,
+        "contracts": said.contracts,
+        "verified": said.verified,
+    }
