@@ -98,10 +98,11 @@ def operations(port: int) -> dict[str, Any]:
 OPERATIONS = [
     *(f"{method} {path}" for path in (SIGNATURES_PATH, EVENTS_PATH) for method in ("GET", "HEAD", "POST", "OPTIONS")),
     *(f"{method} {path}{{id}}/" for path in (SIGNATURES_PATH, EVENTS_PATH) for method in ("GET", "HEAD", "OPTIONS")),
+    *(f"{method} {path}{{id}}/evidence/" for path in (SIGNATURES_PATH, EVENTS_PATH) for method in ("GET", "HEAD")),
     *(f"{method} {path}" for path in (ABI_PATH, SOLIDITY_PATH) for method in ("POST", "OPTIONS")),
     *(f"{method} {path}" for path in ("/healthz", "/readyz", "/metrics") for method in ("GET", "HEAD")),
     *(f"{method} {path}" for path in (
-        "/api/v1/decode/", "/api/v1/changes/", "/dumps/", "/dumps/{version}/", "/dumps/{version}/{name}", "/dumps/{version}/{name}/{file}",
+        "/api/v1/decode/", "/api/v1/resolve/", "/api/v1/changes/", "/dumps/", "/dumps/{version}/", "/dumps/{version}/{name}", "/dumps/{version}/{name}/{file}",
         "/signatures/{hash}", "/topic0/{hash}", "/api/v1/signatures",
         *(f"/signature-database/v1/{name}" for name in ("lookup", "search", "stats", "export")),
     ) for method in ("GET", "HEAD")),

@@ -1,0 +1,137 @@
+"""What is said of a text, over HTTP: its place with reasons, its declaration, and who says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from falcon.testing import TestClient
+
+from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.run import Options, run_import
+from sigdir.serve.app import create_app
+from sigdir.serve.bulk.resolve import MAX_FULL_HASHES
+from sigdir.serve.settings import Settings
+from tests.serve.support import SIGNATURES_PATH, SPAM, TRANSFER, opened, selector
+
+RESOLVE, LOOKUP = "/api/v1/resolve/", "/signature-database/v1/lookup"
+A9 = selector(TRANSFER)
+DECLARED = "function transfer(address to, uint256 amount) returns (bool)"
+
+
+def entry(*names: str) -> dict[str, Any]:
+    """ERC-20's transfer as an ABI has it, with these parameter names."""
+    inputs = [{"name": name, "type": kind} for name, kind in zip(names, ("address", "uint256"), strict=True)]
+    outputs = [{"name": "", "type": "bool"}]
+    return {
+        "type": "function",
+        "name": "transfer",
+        "inputs": inputs,
+        "outputs": outputs,
+        "stateMutability": "nonpayable",
+    }
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A list has the spam first; then three contracts declare transfer, two of them with the same names."""
+    folder = tmp_path_factory.mktemp("evidence")
+    (folder / "list.txt").write_text(f"{SPAM}\n{TRANSFER}\nplain(uint256)\n")
+    (folder / "build").mkdir()
+    for number, names in enumerate((("to", "amount"), ("to", "amount"), ("recipient", "value"))):
+        artifact = {"contractName": f"Token{number}", "abi": [entry(*names)]}
+        (folder / "build" / f"Token{number}.json").write_text(json.dumps(artifact))
+    for path in ("list.txt", "build"):
+        run_import(Options([str(folder / path)], folder / "warehouse"), Reporter())
+    return folder / "warehouse"
+
+
+@pytest.fixture(scope="module")
+def client(warehouse: Path) -> Iterator[TestClient]:
+    with opened(warehouse) as storage:
+        yield TestClient(create_app(Settings(warehouse), *storage))
+
+
+def lines(client: TestClient, path: str) -> list[dict[str, Any]]:
+    answer = client.simulate_get(path)
+    assert answer.status_code == 200, answer.text
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def full(client: TestClient, *hashes: str) -> list[dict[str, Any]]:
+    return lines(client, f"{RESOLVE}?hash={','.join(hashes)}&full=1")
+
+
+def test_texts_come_with_their_place_reasons_and_declaration(client: TestClient) -> None:
+    """The standard's text is before the older spam, which looks mined."""
+    [found] = full(client, A9)
+    first, second = found["texts"]
+    assert (first["text_signature"], first["position"], first["declaration"]) == (TRANSFER, 1, DECLARED)
+    assert (first["kinds"], first["witness"], first["sources"], first["contracts"]) == (["function"], "declared", 4, 3)
+    assert first["reasons"][:3] == ["text of ERC-20", "declared in 3 contracts", "named by 4 sources"]
+    assert (second["text_signature"], second["position"], second["looks_mined"]) == (SPAM, 2, True)
+    assert (second["declaration"], second["witness"], second["kinds"]) == (None, "listed", [])
+
+
+def test_every_route_has_the_same_order(client: TestClient) -> None:
+    """Resolve by GET and POST, Otterscan's files, and the lookup, which hides what looks mined."""
+    texts = [TRANSFER, SPAM]
+    assert lines(client, f"{RESOLVE}?hash={A9}") == [{"hash": A9, "texts": texts}]
+    assert client.simulate_post(RESOLVE, body=A9).json == {"hash": A9, "texts": texts}
+    assert [one["text_signature"] for one in full(client, A9)[0]["texts"]] == texts
+    assert client.simulate_get(f"/signatures/{A9[2:]}").text == ";".join(texts)
+    shown = [
+        client.simulate_get(f"{LOOKUP}?function={A9}&filter={filter}").json["result"]["function"][A9]
+        for filter in ("true", "false")
+    ]
+    assert [[one["name"] for one in names] for names in shown] == [[TRANSFER], texts]
+
+
+def test_hashes_may_be_mixed_unknown_and_wrong(client: TestClient) -> None:
+    """Each has its line, in the order of the request; by POST too."""
+    plain = selector("plain(uint256)")
+    found = full(client, "zz", "00000000", plain)
+    assert found[0] == {"hash": "zz", "error": "neither 8 nor 64 hex digits"}
+    assert found[1] == {"hash": "0x00000000", "texts": []}
+    assert [one["reasons"][0] for one in found[2]["texts"]] == ["named by 1 source"]
+    posted = client.simulate_post(f"{RESOLVE}?full=1&format=json", body=f"zz\n00000000\n{plain}")
+    assert posted.json == found
+
+
+def test_what_a_lookup_by_get_refuses(client: TestClient) -> None:
+    """No hash, and more hashes than a full answer has."""
+    assert client.simulate_get(RESOLVE).json.keys() == {"hash"}
+    many = "\n".join(f"{number:08x}" for number in range(MAX_FULL_HASHES + 1))
+    answer = client.simulate_post(f"{RESOLVE}?full=1", body=many)
+    assert (answer.status_code, str(MAX_FULL_HASHES) in answer.json["detail"]) == (413, True)
+
+
+def test_everything_about_one_text(client: TestClient) -> None:
+    """Its summary, its declarations with their counts, and each sighting, in pages."""
+    id = full(client, A9)[0]["texts"][0]["id"]
+    path = f"{SIGNATURES_PATH}{id}/evidence/"
+    found = client.simulate_get(f"{path}?page_size=3").json
+    assert {name: found[name] for name in ("text_signature", "hex_signature", "texts", "count", "declarations_count")} == {
+        "text_signature": TRANSFER, "hex_signature": A9, "texts": 2, "count": 4, "declarations_count": 2,
+    }  # fmt: skip
+    other = DECLARED.replace("to,", "recipient,").replace("amount", "value")
+    assert found["declarations"] == [{"declaration": DECLARED, "count": 2}, {"declaration": other, "count": 1}]
+    listed, first, _ = found["results"]
+    assert (listed["source"], listed["witness"], listed["declaration"]) == ("list.txt", "listed", None)
+    assert (first["source"], first["witness"], first["kind"]) == ("build/Token0.json", "declared", "function")
+    assert (first["contract"], first["declaration"]) == ("Token0", DECLARED)
+    assert (found["previous"], "page=2&page_size=3" in found["next"]) == (None, True)
+    rest = client.simulate_get(f"{path}?page_size=3&page=2").json
+    assert [one["source"] for one in rest["results"]] == ["build/Token2.json"]
+    for wrong in (f"{path}?page=3", f"{SIGNATURES_PATH}99/evidence/", f"{SIGNATURES_PATH}x/evidence/"):
+        assert client.simulate_get(wrong).status_code == 404
+
+
+def test_a_posted_text_is_named_by_one_source(client: TestClient) -> None:
+    """Before it is folded, and after."""
+    id = client.simulate_post(SIGNATURES_PATH, json={"text_signature": "posted(bool)"}).json["id"]
+    found = client.simulate_get(f"{SIGNATURES_PATH}{id}/evidence/").json
+    assert (found["reasons"][0], found["sources"]) == ("named by 1 source", 1)
