@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sigdir.pipeline.errors import BadTarget, printable
+from sigdir.pipeline.export_abi import write_abi
 from sigdir.pipeline.export_formats import FORMATS, Format, sourcify_parquet
 from sigdir.pipeline.export_report import ExportReport
 from sigdir.pipeline.export_rows import ExportRows
@@ -22,8 +23,12 @@ from sigdir.pipeline.export_tree import write_tar, write_tree
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.signatures.collections import SIGNATURES, Collection
+from sigdir.warehouse import Warehouse
 from sigdir.warehouse.paths import existing
 from sigdir.warehouse.snapshot import read_snapshot
+
+ABI = "abi"
+"""The format of chosen signatures; those of FORMATS hold all."""
 
 OURS, SOURCIFY = COLUMNS = ("ours", "sourcify")
 
@@ -38,11 +43,18 @@ class Options:
     version: int | datetime | None = None
     collections: tuple[Collection, ...] | None = None
     columns: str = OURS
+    texts: tuple[str, ...] = ()
+    hashes: tuple[str, ...] = ()
+    """The signatures of an ABI: texts, and selectors or topics."""
 
 
 def run_export(options: Options, progress: Reporter) -> ExportReport:
     """Carry out one export. Raises BadTarget, a WarehouseError or OSError; then there is no target."""
     began = time.monotonic()
+    if (options.texts or options.hashes) and options.format != ABI:
+        raise BadTarget(options.format, "takes all rows; --text and --hashes are for abi")
+    if options.format == ABI:
+        return _run_abi(options, progress, began)
     format = FORMATS[options.format]
     snapshot = read_snapshot(existing(options.warehouse), options.version)
     collections = _choose_collections(format, options)
@@ -56,6 +68,18 @@ def run_export(options: Options, progress: Reporter) -> ExportReport:
             _choose_writer(format, options)(export, out)
         if options.target != STDOUT and os.path.isfile(options.target):
             report.bytes = os.path.getsize(options.target)
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def _run_abi(options: Options, progress: Reporter, began: float) -> ExportReport:
+    target = "standard output" if options.target == STDOUT else printable(options.target)
+    with (
+        Warehouse(options.warehouse, options.version) as warehouse,
+        open_target(options.target, packs=True) as out,
+    ):
+        report = ExportReport(ABI, target, warehouse.version)
+        report.rows.update(write_abi(warehouse, options.texts, options.hashes, out, progress))
     report.seconds = time.monotonic() - began
     return report
 

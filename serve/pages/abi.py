@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
+from sigdir.signatures.declaration import BadDeclaration, parse_declaration
 from sigdir.signatures.types import split_types
 
 _MAX_CHARACTERS = 4096
@@ -23,6 +24,17 @@ def abi_json(collection: Collection, text: str) -> str | None:
     name, _, parameters = text.partition("(")
     template = _template(collection, parameters)
     return template and template.replace(_NAME, name, 1)
+
+
+def declared_abi_json(declaration: str) -> str | None:
+    """The ABI of one declaration, with its names, as indented JSON; None if there is none or it is too long."""
+    if not declaration or len(declaration) > _MAX_CHARACTERS:
+        return None
+    try:
+        entry = parse_declaration(declaration).abi_entry()
+    except BadDeclaration:
+        return None
+    return orjson.dumps([entry], option=orjson.OPT_INDENT_2).decode()
 
 
 @lru_cache(maxsize=4096)

@@ -13,17 +13,23 @@ from markupsafe import Markup
 
 from sigdir.serve.http.errors import HttpError, detail
 from sigdir.serve.http.page_cache import PageCache
-from sigdir.serve.pages.abi import abi_json
+from sigdir.serve.pages.abi import abi_json, declared_abi_json
 from sigdir.serve.pages.page import ViewPage, rendered
-from sigdir.serve.pages.rows import HASH_NAMES, URL_NAMES, Row, row_of, with_hash
+from sigdir.serve.pages.rows import HASH_NAMES, URL_NAMES, Row, row_of
+from sigdir.serve.ranked import Explained, explained_texts
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
+from sigdir.signatures.evidence import Kind
 from sigdir.signatures.standards import sources
+from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.index.names import Names
+from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.origins import Origin, Origins
 
 _MAX_OTHERS = 50
 _MAX_NEIGHBOURS = 12
+_MAX_SAID = 20
+_MAX_VARIANTS = 5
 _SHORT = 60
 
 
@@ -49,15 +55,30 @@ class RecordPage(ViewPage):
 
     def render(self, view: View, req: falcon.Request, **parameters: str) -> bytes:
         digest = self._digest(parameters["hash"])
+        numbers = {id(segment): number for number, segment in enumerate(view.segments[self._collection])}
         places = [
-            _Place(row_of(self._collection, segment, number), index, number)
-            for index, segment, number in with_hash(view, self._collection, digest)
+            _Place(row_of(self._collection, segment, row, key=key), numbers[id(segment)], row)
+            for segment, row, key in ranked_rows(view, self._collection, digest, self._names)
         ]
         if not places:
             raise detail(404, f"No signature with the {self._hash_name} 0x{digest.hex()} is known.")
         chosen = _chosen(places, req.get_param("id"))
         others = [place.row for place in places if place is not chosen]
-        return rendered("record.html", here="/search/", **self._values(view, chosen, others))
+        explained = self._explained(view, chosen.row)
+        return rendered(
+            "record.html",
+            here="/search/",
+            **self._values(view, chosen, others),
+            **_evidence_values(chosen.row, explained),
+        )
+
+    def _explained(self, view: View, row: Row) -> Explained | None:
+        """What is said of the row; None if its evidence was vacuumed or is damaged, so that the rest is shown."""
+        try:
+            (texts,) = explained_texts(view, self._collection, [row.digest], self._names)
+        except (WarehouseError, OSError):
+            return None
+        return next((text for text in texts if text.ranked.summary.id == row.id), None)
 
     def _digest(self, hash: str) -> bytes:
         """The hash of an address; raises HttpError."""
@@ -75,12 +96,11 @@ class RecordPage(ViewPage):
         return {
             "title": f"{hex[:10]} {_short(row.text)}", "is_event": self._collection == EVENT_SIGNATURES,
             "hash_name": self._hash_name, "hex": hex, "row": row, "count": len(others) + 1, "url_name": url_name,
-            "others": sorted(others, key=lambda other: other.is_filtered)[:_MAX_OTHERS],
+            "others": others[:_MAX_OTHERS],
             "short_name": _short(row.name), "neighbours": self._neighbours(view, row),
             "all_of_name": f"/search/?q={quote(row.name + '(')}&in={url_name}",
             "defined": sources().get(row.digest) if not row.is_filtered else None,
             "origin": _origin(self._origins.of(view, self._collection, chosen.segment, chosen.number)),
-            "abi": abi_json(self._collection, row.text),
             "json": f"/api/v1/{self._collection}/?hex_signature={hex}&format=json",
         }  # fmt: skip
 
@@ -91,14 +111,37 @@ class RecordPage(ViewPage):
         return [other for other in same_name if other.id != row.id][:_MAX_NEIGHBOURS]
 
 
+def _evidence_values(row: Row, explained: Explained | None) -> dict[str, Any]:
+    """The template's values that come from what is said of the row."""
+    declaration = explained.ranked.summary.declaration if explained else ""
+    declared = declared_abi_json(declaration)
+    return {
+        "declaration": declaration, "place": explained and explained.ranked,
+        "kind": _kind_of(row, explained.ranked.summary.kinds if explained else ()),
+        "said": explained.evidence.said[:_MAX_SAID] if explained else (),
+        "said_count": len(explained.evidence.said) if explained else 0,
+        "variants": explained.evidence.declarations[1 : 1 + _MAX_VARIANTS] if explained else (),
+        "evidence": f"{row.json_address}evidence/", "is_declared": declared is not None,
+        "abi": declared or abi_json(row.collection, row.text),
+    }  # fmt: skip
+
+
+def _kind_of(row: Row, kinds: tuple[Kind, ...]) -> str:
+    """The kinds that sources state, in words."""
+    if row.collection == EVENT_SIGNATURES:
+        return "Event"
+    stated = [kind.name.lower() for kind in kinds if kind != Kind.EVENT]
+    return " and ".join(stated).capitalize() if stated else "Function or error: no source says which"
+
+
 def _chosen(places: list[_Place], id: str | None) -> _Place:
-    """The row with this id; without an id the well-known one, else the oldest."""
+    """The row with this id; without an id the first by rank."""
     if id is not None:
         for place in places:
             if str(place.row.id) == id:
                 return place
         raise detail(404, "No signature of this hash has this id.")
-    return next((place for place in places if not place.row.is_filtered), places[0])
+    return places[0]
 
 
 def _short(text: str) -> str:

@@ -20,6 +20,7 @@ _CHARACTERS_BEFORE = 40
 
 FILTERED = "a different signature is the well-known one for this selector"
 _FILTERED_TAG = '<span class="tag">not the well-known signature</span>\n'
+_MINED_TAG = '<span class="tag">looks mined to collide</span>\n'
 
 
 def soft(text: str) -> Markup:
@@ -63,6 +64,7 @@ def _listed(row: Row, dated: bool) -> str:
     return (
         f'<li>\n<a class="text" href="{row.address}">{_marked(_clipped(_parted(row.text, row.fragment)))}</a>\n'
         f'<span class="hash"><span class="hex">{_marked(_parted(hex, row.digits))}</span>{_copy(hex, "hash")}</span>\n'
+        f"{_declaration(row)}"
         f"{_tag(row)}{time(row) if dated else ''}</li>\n"
     )
 
@@ -77,8 +79,16 @@ def same_hash_listing(rows: Iterable[Row]) -> Markup:
     return Markup(f'<ol class="rows">\n{"".join(items)}</ol>\n')  # noqa: S704 - escaped
 
 
+def _declaration(row: Row) -> str:
+    return (
+        f'<span class="declared text">{_marked(_clipped((row.declaration, "", "")))}</span>\n'
+        if row.declaration
+        else ""
+    )
+
+
 def _tag(row: Row) -> str:
-    return _FILTERED_TAG if row.is_filtered else ""
+    return _MINED_TAG if row.looks_mined else _FILTERED_TAG if row.is_filtered else ""
 
 
 _Parts = tuple[str, str, str]

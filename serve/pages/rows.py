@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.rank import is_mined
 from sigdir.signatures.standards import is_filtered
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
@@ -22,7 +23,8 @@ BY_URL_NAME: dict[str, Collection] = {name: collection for collection, name in U
 class Row:
     """A row to show.
 
-    ``fragment`` is the part of the text, and ``digits`` the part of the hash, that a search looked for.
+    ``fragment`` is the part of the text, and ``digits`` the part of the hash, that a search looked for. ``declaration`` is
+    the commonest one.
     """
 
     collection: Collection
@@ -32,6 +34,8 @@ class Row:
     digest: bytes
     fragment: str = ""
     digits: str = ""
+    looks_mined: bool = False
+    declaration: str = ""
 
     @property
     def name(self) -> str:
@@ -47,8 +51,8 @@ class Row:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether the well-known signature of this hash is a different one."""
-        return is_filtered(self.digest, self.text)
+        """Whether another signature is meant by this hash."""
+        return self.looks_mined or is_filtered(self.digest, self.text)
 
     @property
     def added(self) -> str:
@@ -66,10 +70,12 @@ def minute(microseconds: int) -> str:
     return f"{at.year:04}-{at.month:02}-{at.day:02} {at.hour:02}:{at.minute:02}"
 
 
-def row_of(collection: Collection, segment: Segment, row: int, fragment: str = "", digits: str = "") -> Row:
-    """A row of a segment."""
-    text, digest = segment.text_at(row), segment.hash[row].tobytes()
-    return Row(collection, int(segment.ids[row]), int(segment.created_at[row]), text, digest, fragment, digits)
+def row_of(
+    collection: Collection, segment: Segment, row: int, fragment: str = "", digits: str = "", key: int | None = None
+) -> Row:
+    """A row of a segment; ``key`` is that of its rank, where that is known."""
+    text, digest, mined = segment.text_at(row), segment.hash[row].tobytes(), key is not None and is_mined(key)
+    return Row(collection, int(segment.ids[row]), int(segment.created_at[row]), text, digest, fragment, digits, mined)
 
 
 def newest(view: View, collection: Collection, below: int | None, count: int) -> list[Row]:

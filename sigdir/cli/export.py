@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -11,19 +12,21 @@ from sigdir.cli.errors import Command
 from sigdir.cli.options import CollectionChoice, as_of_option, json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
-from sigdir.pipeline.export import COLUMNS, OURS, Options, run_export
+from sigdir.pipeline.export import ABI, COLUMNS, OURS, Options, run_export
 from sigdir.pipeline.export_formats import FORMATS
 from sigdir.pipeline.target import STDOUT
 from sigdir.signatures.collections import Collection
 
-_FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS.values())
+_FORMATS = "; ".join(
+    [*(f"{format.name} ({format.about})" for format in FORMATS.values()), f"{ABI} (the ABI of chosen signatures)"]
+)
 
 
 @click.command(
     cls=Command, state="nothing was exported",
     epilog=f"Formats: {_FORMATS}. A target that ends with .gz or .zst is compressed.",
 )  # fmt: skip
-@click.argument("format", type=click.Choice(list(FORMATS)), metavar="FORMAT")
+@click.argument("format", type=click.Choice([*FORMATS, ABI]), metavar="FORMAT")
 @click.argument("target")
 @warehouse_option
 @as_of_option
@@ -34,17 +37,22 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS.val
 @click.option(
     "--columns", type=click.Choice(COLUMNS), default=OURS, show_default=True, help="For Parquet: whose column names."
 )
+@click.option("--text", "texts", multiple=True, help="For abi: a signature, or a declaration such as `event E(uint)`.")
+@click.option(
+    "--hashes", type=click.File(), help="For abi: a file of selectors and topics, one a line; - for standard input."
+)
 @json_option("Report as JSON.")
 @quiet_option()
 def export(
     format: str, target: str, folder: Path, version: int | datetime | None, collections: tuple[Collection, ...],
-    columns: str, as_json: bool, quiet: bool,
+    columns: str, texts: tuple[str, ...], hashes: TextIO | None, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Export signatures in the format of another program, as a file or a folder tree.
 
     TARGET is a file; for the trees, a folder that does not exist yet or a .tar; or - for standard
     output (the report then goes to standard error). The target appears when it is complete. Rows
-    are in the order of their ids.
+    are in the order of their ids. abi writes the signatures that --text and --hashes name, each as its
+    commonest declaration, with the names of its parameters.
 
     Exit status: 0 done, 2 the target or the warehouse cannot be used, 130 interrupted.
 
@@ -55,8 +63,11 @@ def export(
       sigdir export topic0 topic0.tar.zst
       sigdir export parquet functions.parquet --columns sourcify --collection signatures
       sigdir export openchain - --as-of 3 | head
+      sigdir export abi - --text "transfer(address,uint256)" --text "event Transfer(address,address,uint256)"
+      sigdir export abi proxy.json --hashes selectors.txt
     """
-    options = Options(format, target, folder, version, collections or None, columns)
+    wanted = tuple(line.strip() for line in hashes or () if line.strip())
+    options = Options(format, target, folder, version, collections or None, columns, texts, wanted)
     with reporter(quiet) as progress:
         report = run_export(options, progress)
     to_stderr = target == STDOUT

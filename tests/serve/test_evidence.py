@@ -135,3 +135,31 @@ def test_a_posted_text_is_named_by_one_source(client: TestClient) -> None:
     id = client.simulate_post(SIGNATURES_PATH, json={"text_signature": "posted(bool)"}).json["id"]
     found = client.simulate_get(f"{SIGNATURES_PATH}{id}/evidence/").json
     assert (found["reasons"][0], found["sources"]) == ("named by 1 source", 1)
+
+
+def test_the_page_of_a_text_says_who_says_so_and_why(client: TestClient) -> None:
+    """The first by rank is shown, with its declaration, its place and its sources; the other one says that it looks mined."""
+    page = client.simulate_get(f"/selector/{A9}/").text
+    words = page.replace("<wbr>", "")
+    assert f'<h1 class="signature text">{TRANSFER}</h1>' in words
+    assert f'<p class="declared text">{DECLARED} ' in words
+    assert "<dt>Kind</dt><dd>Function</dd>" in page
+    assert "1 of 2 with this selector: text of ERC-20; declared in 3 contracts; named by 4 sources" in page
+    assert "build/Token1.json" in page
+    assert "an ABI or a source declares it" in page
+    assert "&#34;name&#34;: &#34;amount&#34;" in page
+    id = full(client, A9)[0]["texts"][1]["id"]
+    other = client.simulate_get(f"/selector/{A9}/?id={id}").text
+    assert "looks mined to collide with another signature" in other
+    assert "2 of 2 with this selector: looks mined: many_msg_babbage in its name looks made up" in other
+    assert "Function or error: no source says which" in other
+
+
+def test_search_results_show_the_commonest_declaration(client: TestClient) -> None:
+    """Of a hash in the order of rank, and of a fragment."""
+    for query in (A9, "transfer"):
+        page = client.simulate_get(f"/search/?q={query}").text.replace("<wbr>", "")
+        assert f'<span class="declared text">{DECLARED}</span>' in page
+    page = client.simulate_get(f"/search/?q={A9}").text.replace("<wbr>", "")
+    assert page.index(f">{TRANSFER.replace('(', '(')}</a>") < page.index(f">{SPAM}</a>")
+    assert '<span class="tag">looks mined to collide</span>' in page

@@ -22,6 +22,9 @@ from sigdir.warehouse.files import sync
 from sigdir.warehouse.parquet import ROW_GROUP_ROWS, sha256_of
 from sigdir.warehouse.schema import SIGHTING_SCHEMA
 
+DECLARED_GROUP_ROWS = 8_192
+"""Sightings of a row group with declarations. One text's evidence is read by whole groups: 30 ms with 100,000 rows, 3 so."""
+
 FILE_ROWS = 5_000_000
 """At most so many sightings are in a file."""
 
@@ -135,7 +138,8 @@ def write_sightings(path: Path, collection: Collection, tables: Iterable[pa.Tabl
             rows += table.num_rows
             if len(words) <= WORDS_NOTED:
                 words |= _words(table)
-            writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            is_plain = table["declaration"].null_count == table.num_rows
+            writer.write_table(table, row_group_size=ROW_GROUP_ROWS if is_plain else DECLARED_GROUP_ROWS)
     finally:
         if writer is not None:
             writer.close()

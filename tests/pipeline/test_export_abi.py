@@ -1,0 +1,93 @@
+"""`sigdir export abi`: entries of chosen signatures, with the names that declarations have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sigdir.pipeline.errors import BadTarget
+from sigdir.pipeline.export import Options, run_export
+from sigdir.pipeline.progress import Reporter
+from tests.conftest import import_files
+
+TRANSFER = {
+    "type": "function", "name": "transfer",
+    "inputs": [{"name": "to", "type": "address"}, {"name": "amount", "type": "uint256"}],
+    "outputs": [{"name": "", "type": "bool"}], "stateMutability": "nonpayable",
+}  # fmt: skip
+MOVED = {
+    "type": "event", "name": "Moved", "anonymous": False,
+    "inputs": [
+        {"name": "order", "type": "tuple[]", "indexed": False, "components": [{"name": "id", "type": "uint8"}]},
+        {"name": "by", "type": "address", "indexed": True},
+    ],
+}  # fmt: skip
+BROKEN = {"type": "error", "name": "Broken", "inputs": [{"name": "why", "type": "string"}]}
+PLAIN = {
+    "type": "function", "name": "plain", "inputs": [{"name": "", "type": "uint256"}], "outputs": [],
+    "stateMutability": "nonpayable",
+}  # fmt: skip
+
+
+class Notes(Reporter):
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.texts.append(text)
+
+
+@pytest.fixture
+def stored(tmp_path: Path, warehouse: Path) -> Path:
+    """An ABI, and a list that has a text that collides with one of its functions."""
+    (tmp_path / "abi.json").write_text(json.dumps([TRANSFER, MOVED, BROKEN]))
+    (tmp_path / "list.txt").write_text("many_msg_babbage(bytes1)\nplain(uint256)\n")
+    import_files([tmp_path / "list.txt", tmp_path / "abi.json"], warehouse)
+    return warehouse
+
+
+def exported(stored: Path, notes: Reporter | None = None, **options: Any) -> Any:
+    target = stored.with_name("out.json")
+    run_export(Options("abi", str(target), stored, **options), notes or Reporter())
+    return json.loads(target.read_bytes())
+
+
+def test_entries_of_texts_have_the_names_of_their_declarations(stored: Path) -> None:
+    """A text that nobody declared has none; a declaration names its text, and a text twice is one."""
+    texts = ("transfer(address,uint256)", "event Moved((uint8)[],address)", "error Broken(string)", "plain(uint)")
+    assert exported(stored, texts=(*texts, "function transfer(address a, uint b)")) == [TRANSFER, MOVED, BROKEN, PLAIN]
+
+
+def test_a_hash_gives_the_first_of_its_texts(stored: Path) -> None:
+    """In any spelling. What is unknown is named, and the rest is written."""
+    notes = Notes()
+    topic = "0xDDF252AD1BE2C89B69C2B068FC378DAA952BA7F163C4A11628F55A4DF523B3EF"
+    assert exported(stored, notes, hashes=("a9059cbb", topic), texts=("nobody()",)) == [TRANSFER]
+    assert notes.texts == [
+        "nobody(): not in the warehouse",
+        f"{topic.lower().replace('0X', '0x')}: not in the warehouse",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "name them with --text or --hashes"),
+        ({"texts": ("f(uint7)",)}, "bad width"),
+        ({"hashes": ("0x12",)}, "neither a selector nor a topic"),
+        ({"hashes": ("zzzzzzzz",)}, "neither a selector nor a topic"),
+    ],
+)
+def test_what_is_no_signature(stored: Path, options: dict[str, Any], told: str) -> None:
+    """It is refused by name, and nothing is written."""
+    with pytest.raises(BadTarget, match=told):
+        exported(stored, **options)
+    assert not stored.with_name("out.json").exists()
+
+
+def test_other_formats_take_all_rows(stored: Path) -> None:
+    with pytest.raises(BadTarget, match="are for abi"):
+        run_export(Options("csv", str(stored.with_name("out.csv")), stored, texts=("f()",)), Reporter())
