@@ -17,6 +17,7 @@ from typing import BinaryIO
 from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.pipeline.export_abi import write_abi
 from sigdir.pipeline.export_formats import FORMATS, Format, sourcify_parquet
+from sigdir.pipeline.export_ranked import Order, ranked_order
 from sigdir.pipeline.export_report import ExportReport
 from sigdir.pipeline.export_rows import ExportRows
 from sigdir.pipeline.export_tree import write_tar, write_tree
@@ -29,6 +30,9 @@ from sigdir.warehouse.snapshot import read_snapshot
 
 ABI = "abi"
 """The format of chosen signatures; those of FORMATS hold all."""
+
+RANKED = ("4byte.json", "4bytes", "foundry")
+"""The formats that choose among the texts of a selector, or order them."""
 
 OURS, SOURCIFY = COLUMNS = ("ours", "sourcify")
 
@@ -43,6 +47,8 @@ class Options:
     version: int | datetime | None = None
     collections: tuple[Collection, ...] | None = None
     columns: str = OURS
+    ranked: bool = False
+    """Whether the texts of a selector are in the order of their rank."""
     texts: tuple[str, ...] = ()
     hashes: tuple[str, ...] = ()
     """The signatures of an ABI: texts, and selectors or topics."""
@@ -60,7 +66,8 @@ def run_export(options: Options, progress: Reporter) -> ExportReport:
     collections = _choose_collections(format, options)
     target = "standard output" if options.target == STDOUT else printable(options.target)
     report = ExportReport(options.format, target, snapshot.version)
-    export = ExportRows(snapshot, collections, report, progress)
+    order = _ranked_order(options, snapshot.version) if options.ranked else None
+    export = ExportRows(snapshot, collections, report, progress, order)
     if format.write is None and not _is_tar(options.target):
         write_tree(export, Path(options.target))
     else:
@@ -70,6 +77,13 @@ def run_export(options: Options, progress: Reporter) -> ExportReport:
             report.bytes = os.path.getsize(options.target)
     report.seconds = time.monotonic() - began
     return report
+
+
+def _ranked_order(options: Options, version: int) -> Order:
+    if options.format not in RANKED:
+        raise BadTarget(options.format, f"has all rows in the order of their ids; --ranked is for {', '.join(RANKED)}")
+    with Warehouse(options.warehouse, version if version >= 0 else None) as warehouse:
+        return ranked_order(warehouse)
 
 
 def _run_abi(options: Options, progress: Reporter, began: float) -> ExportReport:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sigdir.pipeline.export_ranked import Order
 from sigdir.pipeline.export_report import ExportReport
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
@@ -36,11 +37,14 @@ class ExportRows:
     """The rows of one export. Counts in ``report`` what was written."""
 
     def __init__(
-        self, snapshot: Snapshot, collections: Sequence[Collection], report: ExportReport, progress: Reporter
-    ) -> None:
+        self, snapshot: Snapshot, collections: Sequence[Collection], report: ExportReport, progress: Reporter,
+        order: Order | None = None,
+    ) -> None:  # fmt: skip
         self.snapshot = snapshot
         self.collections = collections
         self.report = report
+        self._order = order
+        """The order by rank of the texts that share a selector; None for the standard's text, then the oldest."""
         self._progress = progress
         progress.stage("export", sum(map(snapshot.count, collections)))
 
@@ -99,9 +103,21 @@ class ExportRows:
             return None
         by_hash = self._by_hash(collection)
         flags = _rows_flagged(by_hash, _begins_group)
+        if self._order is not None:
+            self._flag_best(collection, flags, self._order)
+            return flags
         for first, row in self._standard_rows(collection, _shared_standards(by_hash)):
             flags[first], flags[row] = False, True
         return flags
+
+    def _flag_best(self, collection: Collection, flags: Flags, order: Order) -> None:
+        """Move the flag of each selector from its oldest text to its best."""
+        ids = np.concatenate(
+            [np.empty(0, np.int64), *(batch["id"].to_numpy() for batch in self.batches(collection, ["id"]))]
+        )
+        for texts in order.values():
+            flags[ids.searchsorted(min(id for id, _ in texts))] = False
+            flags[ids.searchsorted(texts[0][0])] = True
 
     def _standard_rows(self, collection: Collection, shared: dict[int, tuple[int, str]]) -> Iterator[tuple[int, int]]:
         """The rows with the texts of standards, each after the first row of its selector.
@@ -148,7 +164,12 @@ class ExportRows:
             at += segment.rows
             self.count(collection, len(rows), segment.rows)
         for name, texts in collected.items():
-            yield name, b";".join(sorted(texts, key=partial(_is_filtered, bytes.fromhex(name))))
+            yield name, b";".join(self._in_order(bytes.fromhex(name), texts))
+
+    def _in_order(self, hash: bytes, texts: list[bytes]) -> list[bytes]:
+        if self._order is None:
+            return sorted(texts, key=partial(_is_filtered, hash))
+        return [text.encode() for _, text in self._order[hash]]
 
 
 def _is_filtered(hash: bytes, text: bytes) -> bool:

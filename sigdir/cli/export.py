@@ -37,6 +37,10 @@ _FORMATS = "; ".join(
 @click.option(
     "--columns", type=click.Choice(COLUMNS), default=OURS, show_default=True, help="For Parquet: whose column names."
 )
+@click.option(
+    "--ranked", is_flag=True,
+    help="For 4byte.json, 4bytes, foundry: order the texts of a selector by their evidence, not by age.",
+)  # fmt: skip
 @click.option("--text", "texts", multiple=True, help="For abi: a signature, or a declaration such as `event E(uint)`.")
 @click.option(
     "--hashes", type=click.File(), help="For abi: a file of selectors and topics, one a line; - for standard input."
@@ -45,7 +49,7 @@ _FORMATS = "; ".join(
 @quiet_option()
 def export(
     format: str, target: str, folder: Path, version: int | datetime | None, collections: tuple[Collection, ...],
-    columns: str, texts: tuple[str, ...], hashes: TextIO | None, as_json: bool, quiet: bool,
+    columns: str, ranked: bool, texts: tuple[str, ...], hashes: TextIO | None, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Export signatures in the format of another program, as a file or a folder tree.
 
@@ -59,6 +63,7 @@ def export(
     \b
     Examples:
       sigdir export 4byte.json 4byte.json.gz
+      sigdir export 4byte.json ranked.json --ranked
       sigdir export foundry ~/.foundry/cache/signatures
       sigdir export topic0 topic0.tar.zst
       sigdir export parquet functions.parquet --columns sourcify --collection signatures
@@ -67,7 +72,7 @@ def export(
       sigdir export abi proxy.json --hashes selectors.txt
     """
     wanted = tuple(line.strip() for line in hashes or () if line.strip())
-    options = Options(format, target, folder, version, collections or None, columns, texts, wanted)
+    options = Options(format, target, folder, version, collections or None, columns, ranked, texts, wanted)
     with reporter(quiet) as progress:
         report = run_export(options, progress)
     to_stderr = target == STDOUT

@@ -91,3 +91,23 @@ def test_what_is_no_signature(stored: Path, options: dict[str, Any], told: str) 
 def test_other_formats_take_all_rows(stored: Path) -> None:
     with pytest.raises(BadTarget, match="are for abi"):
         run_export(Options("csv", str(stored.with_name("out.csv")), stored, texts=("f()",)), Reporter())
+
+
+def test_ranked_exports_take_the_best_text_of_a_selector(tmp_path: Path, warehouse: Path) -> None:
+    """A declared text before an older one that a list names. The tree joins both in that order; other formats refuse."""
+    older, younger = "orange_beacon_planet(uint64,bytes1,bytes)", "join_engine_17f7d6e(bytes16,bool,address)"
+    (tmp_path / "list.txt").write_text(f"a()\n{older}\n")
+    inputs = [{"name": "", "type": type} for type in ("bytes16", "bool", "address")]
+    abi = [{"type": "function", "name": "join_engine_17f7d6e", "inputs": inputs, "outputs": []}]
+    (tmp_path / "abi.json").write_text(json.dumps(abi))
+    import_files([tmp_path / "list.txt"], warehouse)
+    import_files([tmp_path / "abi.json"], warehouse)
+    texts = {}
+    for ranked in (False, True):
+        run_export(Options("4byte.json", str(tmp_path / "map"), warehouse, ranked=ranked), Reporter())
+        run_export(Options("4bytes", str(tmp_path / f"tree{ranked}"), warehouse, ranked=ranked), Reporter())
+        tree = (tmp_path / f"tree{ranked}" / "signatures" / "29965a1d").read_text()
+        texts[ranked] = (json.loads((tmp_path / "map").read_bytes())["29965a1d"], tree)
+    assert texts == {False: (older, f"{older};{younger}"), True: (younger, f"{younger};{older}")}
+    with pytest.raises(BadTarget, match="--ranked is for"):
+        run_export(Options("csv", str(tmp_path / "csv"), warehouse, ranked=True), Reporter())

@@ -28,7 +28,7 @@ PATHS = [
     "/search/?q=transfre", "/search/?q=pagedRow&in=functions&page=2", "/browse/", "/browse/functions/", "/browse/events/",
     "/selector/0xa9059cbb/", "/selector/0xa9059cbb/?id=1", f"/topic/{TOPIC}/", "/submit/", "/decode/",
     f"/decode/?data={EXAMPLE}", "/decode/?data=0x12345678", "/docs/", "/statistics/", "/status/", "/dumps/", "/dumps/1/",
-    "/api/v1/signatures/", "/api/v1/event-signatures/1/",
+    "/api/v1/signatures/", "/api/v1/event-signatures/1/", "/api/v1/signatures/1/evidence/",
 ]  # fmt: skip
 """Every kind of page."""
 
