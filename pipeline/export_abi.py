@@ -22,9 +22,9 @@ from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.rank import Summary, ranked
 from sigdir.signatures.spelling import spelled
 from sigdir.warehouse import Warehouse
-from sigdir.warehouse.evidence.texts import Text, TextEvidence, evidence_of
+from sigdir.warehouse.evidence.lookup import Text, TextEvidence, texts_evidence
 
-_ROWS = "SELECT id, text_signature, epoch_us(created_at) FROM {} WHERE hex_signature = $hex ORDER BY id"
+_ROWS = "SELECT id, text_signature FROM {} WHERE hex_signature = $hex ORDER BY id"
 _SHARED = "SELECT count(*) FROM (FROM {} WHERE starts_with(text_signature, $start) LIMIT 2)"
 
 
@@ -90,7 +90,7 @@ def _best(warehouse: Warehouse, wanted: _Wanted) -> TextEvidence | None:
     texts = [Text(*row) for row in rows if wanted.text in ("", row[1])]
     if not texts:
         return None
-    found = evidence_of(warehouse.snapshot.evidence, wanted.collection, texts)
+    found = texts_evidence(warehouse.snapshot.evidence, wanted.collection, texts)
 
     def is_shared(name: str) -> bool:
         return bool(warehouse.sql(_SHARED.format(view), {"start": f"{name}("}).rows()[0][0] > 1)

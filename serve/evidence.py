@@ -16,7 +16,7 @@ from sigdir.serve.ranked import Explained, explained_texts
 from sigdir.serve.settings import Settings
 from sigdir.serve.urls import base_url
 from sigdir.signatures.collections import Collection
-from sigdir.warehouse.evidence.texts import Said
+from sigdir.warehouse.evidence.lookup import SourceWord
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
@@ -82,8 +82,8 @@ class EvidenceResource:
 
     def _document(self, req: falcon.Request, view: View, found: tuple[Explained, bytes, int]) -> dict[str, Any]:
         text, digest, texts = found
-        query, said, declarations = parse(req.query_string), text.evidence.said, text.evidence.declarations
-        pages = max(1, -(-len(said) // query.page_size))
+        query, count, declarations = parse(req.query_string), text.evidence.count, text.evidence.declarations
+        pages = max(1, -(-count // query.page_size))
         try:
             number = page_number(query.page, pages)
         except InvalidPage:
@@ -96,10 +96,10 @@ class EvidenceResource:
                 {"declaration": declaration, "count": count} for declaration, count in declarations[:MAX_DECLARATIONS]
             ],
             "declarations_count": len(declarations),
-            "count": len(said),
+            "count": count,
             "next": link(url, query.pairs, number + 1) if number < pages else None,
             "previous": link(url, query.pairs, number - 1) if number > 1 else None,
-            "results": [_sighting_document(one) for one in said[start : start + query.page_size]],
+            "results": [_sighting_document(one) for one in text.evidence.words(start, query.page_size)],
         }
 
 
@@ -111,15 +111,15 @@ def _row_of(view: View, collection: Collection, id: int) -> tuple[Segment, int] 
     return None
 
 
-def _sighting_document(said: Said) -> dict[str, Any]:
+def _sighting_document(said: SourceWord) -> dict[str, Any]:
     return {
-        "source": said.source.label,
+        "source": said.source,
         "import_id": said.import_id,
-        "file": said.file,
-        "contract": said.contract,
+        "file": said.file if said.file != said.source else None,
+        "contract": said.contract or None,
         "kind": said.kind.name.lower(),
         "witness": said.witness.name.lower(),
-        "declaration": said.declaration,
+        "declaration": said.declaration or None,
         "contracts": said.contracts,
         "verified": said.verified,
     }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import Ranked, is_mined, is_verified, ranked, witness_of
 from sigdir.signatures.standards import is_filtered
-from sigdir.warehouse.evidence.texts import Text, TextEvidence, evidence_of
+from sigdir.warehouse.evidence.lookup import Text, TextEvidence, texts_evidence
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import View
@@ -50,19 +51,26 @@ class Explained(NamedTuple):
     evidence: TextEvidence
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _time(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
 def explained_texts(
     view: View, collection: Collection, digests: Sequence[bytes], names: Names
 ) -> list[list[Explained]]:
     """The texts of each of these hashes, the best first; raises UnreadableWarehouse."""
     groups = [
         [
-            Text(int(segment.ids[row]), segment.text_at(row), int(segment.created_at[row]))
+            Text(int(segment.ids[row]), segment.text_at(row), _time(int(segment.created_at[row])))
             for segment, rows in view.with_hash(collection, digest)
             for row in rows.tolist()
         ]
         for digest in digests
     ]
-    every = evidence_of(view.snapshot.evidence, collection, [text for group in groups for text in group])
+    every = texts_evidence(view.snapshot.evidence, collection, [text for group in groups for text in group])
     of_id = {one.summary.id: one for one in every}
 
     def is_shared(name: str) -> bool:

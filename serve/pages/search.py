@@ -18,7 +18,7 @@ from sigdir.serve.pages.rows import BY_URL_NAME, HASH_NAMES, TITLES, URL_NAMES, 
 from sigdir.serve.pages.search_query import SearchQuery, parse_search
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.errors import WarehouseError
-from sigdir.warehouse.evidence.texts import declarations_of
+from sigdir.warehouse.evidence.lookup import commonest_declarations
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.similar import similar_texts
@@ -109,7 +109,7 @@ def _ranked(view: View, query: SearchQuery, group: Matches, names: Names) -> Mat
 def _declared(view: View, group: Matches) -> Matches:
     """The matches with their commonest declarations; without, where the evidence was vacuumed or is damaged."""
     try:
-        found = declarations_of(view.snapshot.evidence, group.collection, [row.id for row in group.rows])
+        found = commonest_declarations(view.snapshot.evidence, group.collection, [row.id for row in group.rows])
     except (WarehouseError, OSError):
         return group
     return replace(group, rows=[replace(row, declaration=found.get(row.id, "")) for row in group.rows])

@@ -1,18 +1,21 @@
-"""What all sources say about one text, read from the evidence files by its id: for the record page and its route.
+"""What all sources say about single texts, read from the evidence files by their ids: for pages, routes and exports.
 
 A file's ids are known to the manifest and a row group's to the file, so a text that three lists name costs three row
-groups. Nothing is cached and nothing is mapped: such a request comes once in a thousand.
+groups, and texts that are asked for together share them. Nothing but the files' footers is kept.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,6 +24,17 @@ from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import Summary
 from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.parquet import naming
+from sigdir.warehouse.schema import SIGHTING_SCHEMA
+
+Ids = npt.NDArray[np.int64]
+
+
+class Text(NamedTuple):
+    """A row of the table whose evidence is wanted."""
+
+    id: int
+    text: str
+    first_seen: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +87,75 @@ def text_evidence(
     manifest: Manifest, collection: Collection, id: int, text: str, first_seen: datetime | None = None
 ) -> TextEvidence:
     """The evidence of the text with this id; raises UnreadableWarehouse."""
-    tables = [table for file in manifest.files[collection] for table in _sightings(file, id, manifest)]
+    return texts_evidence(manifest, collection, [Text(id, text, first_seen)])[0]
+
+
+def texts_evidence(manifest: Manifest, collection: Collection, texts: Sequence[Text]) -> list[TextEvidence]:
+    """The evidence of these texts, in their order; raises UnreadableWarehouse."""
     labels = {number: source.label for number, source in manifest.sources.items()}
+    found = _by_id(manifest, collection, [text.id for text in texts], SIGHTING_SCHEMA.names)
+    return [_evidence(text, found.get(text.id, []), labels) for text in texts]
+
+
+def _evidence(text: Text, tables: list[pa.Table], labels: Mapping[int, str]) -> TextEvidence:
     declarations = _declarations(tables)
-    summary = _summary(tables, id, text, first_seen, declarations)
+    summary = _summary(tables, *text, declarations)
     parts = tuple((table, labels) for table in tables)
     return TextEvidence(summary, declarations, sum(table.num_rows for table in tables), parts)
 
 
-def _sightings(file: EvidenceFile, id: int, manifest: Manifest) -> Iterator[pa.Table]:
-    """The sightings of a text in a file that count, a table for each run of rows."""
-    if not file.first_id <= id <= file.last_id:
-        return
-    with naming(file.path), pq.ParquetFile(file.path, page_checksum_verification=True) as parquet:
-        for number in range(parquet.num_row_groups):
-            ids = parquet.metadata.row_group(number).column(0).statistics
-            if ids is not None and not ids.min <= id <= ids.max:
-                continue
-            group = parquet.read_row_group(number, columns=["id", "source", "import_id"])
-            mine = np.flatnonzero(group["id"].to_numpy() == id)
-            words = zip(
-                group["source"].to_numpy()[mine].tolist(), group["import_id"].to_numpy()[mine].tolist(), strict=True
-            )
-            rows = mine[[manifest.counts(*word) for word in words]] if len(mine) else mine
-            if len(rows):
-                yield parquet.read_row_group(number).take(rows)
+def commonest_declarations(manifest: Manifest, collection: Collection, ids: Iterable[int]) -> dict[int, str]:
+    """The commonest declaration of each of these texts that has one; raises UnreadableWarehouse."""
+    found = _by_id(manifest, collection, ids, _DECLARING)
+    declarations = {id: _declarations(tables) for id, tables in found.items()}
+    return {id: counted[0][0] for id, counted in declarations.items() if counted}
+
+
+_DECLARING = ["id", "source", "import_id", "contract_key", "declaration"]
+
+
+def _by_id(
+    manifest: Manifest, collection: Collection, ids: Iterable[int], columns: Sequence[str]
+) -> dict[int, list[pa.Table]]:
+    """The sightings of these texts that count, in tables of one text each."""
+    wanted = np.array(sorted(set(ids)), np.int64)
+    found: dict[int, list[pa.Table]] = {}
+    for file in manifest.files[collection]:
+        if _has_one(wanted, file.first_id, file.last_id):
+            for table in _sightings(file, wanted, manifest, columns):
+                theirs = table["id"].to_numpy()
+                for id in np.unique(theirs).tolist():
+                    found.setdefault(id, []).append(table.take(np.flatnonzero(theirs == id)))
+    return found
+
+
+def _has_one(wanted: Ids, first: int, last: int) -> bool:
+    """Whether one of the rising ids is from ``first`` to ``last``, both inclusive."""
+    return bool(np.searchsorted(wanted, first) < np.searchsorted(wanted, last, side="right"))
+
+
+def _sightings(file: EvidenceFile, wanted: Ids, manifest: Manifest, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The sightings of some texts in a file that count, a table for each row group that has any."""
+    with naming(file.path):
+        metadata = _metadata(file.path)
+        ranges = [metadata.row_group(number).column(0).statistics for number in range(metadata.num_row_groups)]
+        groups = [n for n, ids in enumerate(ranges) if ids is None or _has_one(wanted, ids.min, ids.max)]
+        if not groups:
+            return
+        with pq.ParquetFile(file.path, metadata=metadata, page_checksum_verification=True) as parquet:
+            for number in groups:
+                words = parquet.read_row_group(number, columns=["id", "source", "import_id"])
+                mine = np.flatnonzero(np.isin(words["id"].to_numpy(), wanted))
+                said = zip(*(words[name].to_numpy()[mine].tolist() for name in ("source", "import_id")), strict=True)
+                rows = mine[[manifest.counts(*word) for word in said]] if len(mine) else mine
+                if len(rows):
+                    yield parquet.read_row_group(number, columns=list(columns)).take(rows)
+
+
+@lru_cache(maxsize=256)
+def _metadata(path: Path) -> pq.FileMetaData:
+    """A file's footer. A file never changes, and its name is never used again."""
+    return pq.read_metadata(path)
 
 
 def _declarations(tables: list[pa.Table]) -> tuple[tuple[str, int], ...]:
