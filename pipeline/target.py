@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from backports import zstd
-
 from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.warehouse.files import replacing
 
@@ -44,6 +42,8 @@ def _packed(out: BinaryIO, ending: str) -> Iterator[BinaryIO]:
         with gzip.GzipFile("", "wb", 6, out, mtime=0) as packed:
             yield cast(BinaryIO, packed)
     elif ending == ".zst":
+        from backports import zstd  # a query to standard output does without it
+
         parameter = zstd.CompressionParameter
         options: dict[int, int] = {parameter.compression_level: 3, parameter.nb_workers: os.cpu_count() or 1}
         with zstd.ZstdFile(out, "wb", options=options) as packed:

@@ -35,7 +35,7 @@ def _error_page(req: falcon.Request, status: int, error: dict[str, Any]) -> byte
 
 
 def _json_page(req: falcon.Request, status: str, value: Any) -> bytes:
-    is_list = isinstance(value, dict) and "results" in value
+    is_list = isinstance(value, dict) and value.keys() == {"count", "next", "previous", "results"}
     listing = value if is_list else {}
     separator = "&" if req.query_string else ""
     return rendered(
