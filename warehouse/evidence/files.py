@@ -91,8 +91,7 @@ def sightings_table(
     rows = len(ids)
     if values is None or of_row is None:
         values, of_row = _LISTED, np.zeros(rows, np.int32)
-    encoded = [column.dictionary_encode() if pa.types.is_string(column.type) else column for column in values.columns]
-    said = dict(zip(VALUE_NAMES, (column.take(pa.array(of_row)) for column in encoded), strict=True))
+    said = {name: _encoded(name, values[name]).take(pa.array(of_row)) for name in VALUE_NAMES}
     columns = {
         "id": pa.array(ids, pa.int64()),
         "source": pa.array(np.full(rows, source, np.int32)),
@@ -101,6 +100,10 @@ def sightings_table(
         **said,
     }
     return pa.table([columns[name] for name in SIGHTING_SCHEMA.names], schema=SIGHTING_SCHEMA)
+
+
+def _encoded(name: str, column: pa.Array) -> pa.Array:
+    return column.dictionary_encode() if pa.types.is_dictionary(SIGHTING_SCHEMA.field(name).type) else column
 
 
 def _repeated(value: str | None, rows: int) -> pa.DictionaryArray:
