@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +12,8 @@ from sigdir.serve.writer import Writer
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise, canonicalise_one
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.columns import Rows
+from sigdir.signatures.evidence import LISTED
 from sigdir.signatures.grammar import OK, REASONS, normalise_rows
 from sigdir.signatures.keccak import keccak256, keccak256_rows
 from sigdir.warehouse.staging import NewText, StagedRow
@@ -65,6 +67,14 @@ def store_texts(writer: Writer, new: list[NewText]) -> list[StagedRow | None]:
     return stored
 
 
+def _declared(collection: Collection, rows: Rows) -> Iterator[NewText]:
+    """Accepted rows with what their source says about them."""
+    said = rows.sightings
+    for row, text in enumerate(rows.text.to_pylist()):
+        one = said.values[said.of_row[row]] if said is not None else LISTED
+        yield NewText(collection, text, keccak256(text.encode()), one.kind, one.declaration)
+
+
 def store_entries(writer: Writer, entries: Iterable[Entry]) -> dict[str, int]:
     """Canonicalise candidates and store what is new, functions before events; gives 4byte.directory's four counters."""
     processed = ignored = 0
@@ -74,7 +84,7 @@ def store_entries(writer: Writer, entries: Iterable[Entry]) -> dict[str, int]:
         processed += result.read
         ignored += len(result.rejected.text)
         for collection, rows in result.accepted.items():
-            texts[collection] += [NewText(collection, text, keccak256(text.encode())) for text in rows.text.to_pylist()]
+            texts[collection] += _declared(collection, rows)
     accepted = [new for collection in COLLECTIONS for new in texts[collection]]
     allowed = [new for new in accepted if not writer.refuses(new)]
     ignored += len(accepted) - len(allowed)

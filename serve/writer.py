@@ -5,22 +5,26 @@ Invariants
     A text that is in the snapshot or in staging is not stored again, whatever else publishes: inside the staging
     transaction we check that the snapshot we looked the text up in is still the newest.
     A suppressed text is not stored.
+    A POST of a text that is stored already leaves one sighting, written after its answer.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from queue import Empty, SimpleQueue
 
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.staging import STAGED_TOGETHER, NewText, StagedRow, Staging, Transaction
+from sigdir.warehouse.staging import STAGED_TOGETHER, NewText, PostedSighting, StagedRow, Staging, Transaction
 
 _MAX_JOBS = 64
 """Jobs that share a commit."""
+
+_MAX_NOTED = 10_000
+"""So many POSTs of texts that are stored already are remembered, so that each is noted once."""
 
 Begin = Callable[[], AbstractContextManager[Transaction]]
 
@@ -50,6 +54,7 @@ class Writer:
         self._staging = Staging(paths.staging)
         self._reader = reader
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._noted: set[NewText] = set()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
@@ -76,6 +81,7 @@ class Writer:
             self._commit(jobs)
             for job in jobs:
                 job.done.release()
+            self._note_known(jobs)
 
     def _next_job(self) -> _Job | None:
         """A job that waits already; None if there is none, or if the writer is closed."""
@@ -99,7 +105,8 @@ class Writer:
                 job.error = error
 
     def _stage(self, texts: list[NewText]) -> list[StagedRow | None]:
-        begin: Begin = self._staging.exclusive_statement if len(texts) <= STAGED_TOGETHER else self._staging.exclusive
+        is_one_statement = len(texts) <= STAGED_TOGETHER and not any(new.is_declared for new in texts)
+        begin: Begin = self._staging.exclusive_statement if is_one_statement else self._staging.exclusive
         view = self._reader.held()
         while True:
             with begin() as staging:
@@ -107,6 +114,19 @@ class Writer:
                 if not view.has_newer_version():
                     return _stage_unknown(staging, view, texts)
             view = self._reader.refreshed()
+
+    def _note_known(self, jobs: list[_Job]) -> None:
+        """Note that texts were POSTed which are stored already: after the answers, and without an fsync."""
+        known = [new for job in jobs for new, row in zip(job.texts, job.rows, strict=False) if row is None]
+        known = [new for new in known if new not in self._noted]
+        if not known:
+            return
+        view = self._reader.held()
+        with suppress(UnreadableWarehouse), self._staging.exclusive_unsynced() as staging:
+            staging.note_sightings(_sightings(staging, view, known))
+            if len(self._noted) > _MAX_NOTED:
+                self._noted.clear()
+            self._noted.update(known)
 
     def close(self) -> None:
         if not self._is_open:
@@ -122,3 +142,13 @@ def _stage_unknown(staging: Transaction, view: View, texts: list[NewText]) -> li
     unknown = [new for new, known in zip(texts, is_known, strict=True) if not known]
     staged = iter(staging.stage_all(unknown, view.snapshot.high_water))
     return [None if known else next(staged) for known in is_known]
+
+
+def _sightings(staging: Transaction, view: View, known: list[NewText]) -> Iterator[PostedSighting]:
+    """What POSTs say of texts that are stored or staged already. A suppressed text leaves nothing."""
+    for new in known:
+        if view.suppressed.hides(new.collection, new.text):
+            continue
+        id = view.id_of_text(new.collection, new.text, new.hash) or staging.id_of_text(new.collection, new.text)
+        if id is not None:
+            yield PostedSighting(new.collection, id, new.kind, new.declaration)

@@ -6,6 +6,7 @@ Invariants
     Rows stay in the order of their ids; ids, times, texts, hashes and import numbers stay as they are.
     Staging is not changed: the commit carries the watermarks of the version it replaces.
     Files are replaced, never changed. Those of older versions stay until ``warehouse/vacuum.py``.
+    Files of evidence are merged in the same version, sorted, without what no longer counts.
 
 Protocol, under the publish lock
     1. Record the run as unfinished, as a publish does: a crash from here on leaves files that no
@@ -29,6 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +40,8 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse import failpoints, log
 from sigdir.warehouse.batch import FILE_ROWS
 from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
+from sigdir.warehouse.evidence.compact import Merges, merge, with_replaced_words
+from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.files import run_name, sync, uninterrupted
 from sigdir.warehouse.log import DataFile
 from sigdir.warehouse.parquet import ROW_GROUP_ROWS, WrittenFile, naming, write_data_file
@@ -54,22 +58,27 @@ SMALL_ROWS = FILE_ROWS // GATHER
 
 _TIERS = (0, SMALL_ROWS // GATHER**2, SMALL_ROWS // GATHER, SMALL_ROWS)
 
+AnyFile = TypeVar("AnyFile", DataFile, EvidenceFile)
 Files = Sequence[DataFile]
-Choose = Callable[[Files], list[Files]]
-"""Given the files of a collection in id order, returns those to merge, each list into one."""
 
 
-def small(files: Files) -> list[Files]:
+class Choose(Protocol):
+    """Given the files of a collection in their order, returns those to merge, each list into one."""
+
+    def __call__(self, files: Sequence[AnyFile], /) -> list[Sequence[AnyFile]]: ...
+
+
+def small(files: Sequence[AnyFile]) -> list[Sequence[AnyFile]]:
     """All adjacent small files."""
     return _cut(_adjacent(files, SMALL_ROWS))
 
 
-def everything(files: Files) -> list[Files]:
+def everything(files: Sequence[AnyFile]) -> list[Sequence[AnyFile]]:
     """All adjacent files, as long as they make none of over FILE_ROWS rows."""
     return _cut([files])
 
 
-def due(files: Files) -> list[Files]:
+def due(files: Sequence[AnyFile]) -> list[Sequence[AnyFile]]:
     """The files of the highest tier that is full: what a server merges by itself."""
     for above, below in reversed(list(pairwise(_TIERS))):
         full = [run for run in _adjacent(files, below) if sum(file.rows >= above for file in run) >= GATHER]
@@ -78,14 +87,14 @@ def due(files: Files) -> list[Files]:
     return []
 
 
-def _adjacent(files: Files, below: int) -> list[Files]:
+def _adjacent(files: Sequence[AnyFile], below: int) -> list[Sequence[AnyFile]]:
     """The runs of adjacent files of fewer than ``below`` rows each."""
     return [list(run) for is_small, run in groupby(files, lambda file: file.rows < below) if is_small]
 
 
-def _cut(runs: list[Files]) -> list[Files]:
+def _cut(runs: list[Sequence[AnyFile]]) -> list[Sequence[AnyFile]]:
     """The runs in pieces of at most FILE_ROWS rows, without the pieces of a single file."""
-    pieces: list[list[DataFile]] = []
+    pieces: list[list[AnyFile]] = []
     for run in runs:
         rows = FILE_ROWS
         for file in run:
@@ -116,14 +125,13 @@ def compact(
 
     Raises Busy, and UnreadableWarehouse where a file cannot be read; then the table is as it was.
     """
-    if not _chosen(read_snapshot(paths), choose):  # most of a server's checks end here, without the lock
+    if not _has_work(read_snapshot(paths), choose):  # most of a server's checks end here, without the lock
         return None
     with Publisher(paths, threads, wait, on_wait) as publisher:
-        chosen = _chosen(publisher.snapshot, choose)  # another may have merged them while this one waited
-        if not chosen:
+        if not _has_work(publisher.snapshot, choose):  # another may have merged them while this one waited
             return None
         try:
-            return _merge(paths, publisher, chosen, threads)
+            return _merge(paths, publisher, choose, threads)
         except BaseException:
             with suppress(WarehouseError, OSError):  # at once: the new files may fill the disk
                 publisher.recover()
@@ -135,12 +143,25 @@ def _chosen(snapshot: Snapshot, choose: Choose) -> dict[Collection, list[Files]]
     return {collection: merges for collection, merges in found.items() if merges}
 
 
-def _merge(paths: Paths, publisher: Publisher, chosen: dict[Collection, list[Files]], threads: int) -> Compacted:
+def _chosen_evidence(manifest: Manifest, choose: Choose) -> Merges:
+    """The evidence files to merge, chosen by their rows as data files are; by hand also each with replaced words."""
+    merges = {collection: choose(manifest.files[collection]) for collection in COLLECTIONS}
+    merges = {collection: files for collection, files in merges.items() if files}
+    return merges if choose is due else with_replaced_words(manifest, merges)
+
+
+def _has_work(snapshot: Snapshot, choose: Choose) -> bool:
+    return bool(_chosen(snapshot, choose) or _chosen_evidence(snapshot.evidence, choose))
+
+
+def _merge(paths: Paths, publisher: Publisher, choose: Choose, threads: int) -> Compacted:
     run, base = run_name(), publisher.snapshot
+    chosen, evidence = _chosen(base, choose), _chosen_evidence(base.evidence, choose)
     with publisher.staging.exclusive() as staging:
         staging.begin_publish(run)
     failpoints.reach("compact_begun")
     files = _write(paths, run, chosen, threads)
+    manifest = merge(paths, run, base.evidence, evidence, threads) if evidence else base.manifest
     failpoints.reach("compact_written")
     build_indexes(paths, files, threads)
     build_ranks(paths, map(data_file, files), base.manifest, threads)
@@ -148,7 +169,7 @@ def _merge(paths: Paths, publisher: Publisher, chosen: dict[Collection, list[Fil
     watermarks = {collection: base.high_water[collection].id for collection in COLLECTIONS}
     replaced = [file for merges in chosen.values() for merge in merges for file in merge]
     with uninterrupted():
-        summary = {"kind": "compact", "run": run, "collections": counts, **log.evidence_entry(base.manifest)}
+        summary = {"kind": "compact", "run": run, "collections": counts, **log.evidence_entry(manifest)}
         committed = log.append(
             paths, base.version, files, watermarks, summary, replaced, chain=base.chain, data_change=False
         )

@@ -55,7 +55,7 @@ from sigdir.warehouse.log import ManifestFile
 from sigdir.warehouse.parquet import WrittenFile
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot, require_newest
-from sigdir.warehouse.staging import Range, StagedRow, Staging, Transaction
+from sigdir.warehouse.staging import PostedSighting, Range, StagedRow, Staging, Transaction
 from sigdir.warehouse.suppressed import Suppressed
 
 _LATE_ROUNDS = 3
@@ -151,6 +151,11 @@ class Publisher:
         with self.staging.reading() as staging:
             return staging.rows(collection, self.snapshot.high_water[collection].id)
 
+    def has_sightings(self) -> bool:
+        """Whether POSTs said something that is not in the evidence yet."""
+        with self.staging.reading() as staging:
+            return bool(staging.sightings())
+
     def publish(
         self,
         run: str,
@@ -176,9 +181,9 @@ class Publisher:
 
 
 def fold(paths: Paths, wait: bool = True) -> Published | None:
-    """Move the staged rows into the table; None if there are none. Raises Busy."""
+    """Move the staged rows into the table and what POSTs said into the evidence; None if there is nothing. Raises Busy."""
     with Publisher(paths, threads=1, wait=wait) as publisher:
-        if not any(publisher.staged(collection) for collection in COLLECTIONS):
+        if not publisher.has_sightings() and not any(publisher.staged(collection) for collection in COLLECTIONS):
             return None
         return publisher.publish(run_name(), {}, {}, lambda: {"kind": "fold"})
 
@@ -202,6 +207,7 @@ class _Reservation:
     import_id: int
     ranges: Mapping[Collection, Range]
     folded: Staged
+    sighted: list[PostedSighting]
     watermarks: Mapping[Collection, int]
 
 
@@ -232,7 +238,7 @@ class _Publication:
         evidence = EvidenceFiles(
             self._paths, self._run, self._snapshot.evidence, batches, self._threads, self._unchanged
         )
-        evidence.write(reserved.ranges, reserved.folded, reserved.import_id)
+        evidence.write(reserved.ranges, reserved.folded, reserved.sighted, reserved.import_id)
         failpoints.reach("evidence_written")
         if rejects is not None:
             self._keep_rejects(rejects)
@@ -259,7 +265,8 @@ class _Publication:
                     staging.reserve_from(self._run, collection, ids.first_id)
                 folded[collection] = staging.rows(collection, high_water.id, ids.first_id - 1)
                 watermarks[collection] = max(high_water.id, ids.first_id + rows - 1)
-        return _Reservation(import_id, ranges, folded, watermarks)
+            sighted = staging.sightings()
+        return _Reservation(import_id, ranges, folded, sighted, watermarks)
 
     def _keep_rejects(self, rejects: Path) -> None:
         make_folder(self._paths.rejects)
@@ -329,6 +336,7 @@ class _Publication:
     def _end(self, staging: Transaction, reserved: _Reservation, committed: tuple[int, str]) -> None:
         for collection, watermark in reserved.watermarks.items():
             staging.forget(collection, watermark)
+        staging.forget_sightings(reserved.sighted)
         staging.end_publish(self._run)
         staging.note_version(*committed)
 

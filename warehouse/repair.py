@@ -5,7 +5,8 @@ so may a table that another program has written to. Older versions keep both row
 
 Protocol, under the publish lock
     1. Find the texts that occur twice in the table, and staged rows whose text is in the table.
-    2. Write the data files that have younger rows again without them, as a compaction does.
+    2. Write the data files that have younger rows again without them, as a compaction does, and the files of evidence
+       with the ids of the older rows.
     3. Commit the old and the new files in one version, and delete the staged rows. The entry's summary counts the
        removed rows by import, so `sigdir verify` can still compare the imports with the table.
 """
@@ -27,11 +28,13 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse import failpoints, log
 from sigdir.warehouse.compact import rows_of
 from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
+from sigdir.warehouse.evidence.compact import merge
 from sigdir.warehouse.files import RunFolder, run_name, sync, uninterrupted
 from sigdir.warehouse.log import DataFile
 from sigdir.warehouse.parquet import WrittenFile, write_data_file
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher, build_indexes, build_ranks, data_file
+from sigdir.warehouse.snapshot import Snapshot
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.staging import Staging
 
@@ -142,12 +145,13 @@ def _remove(paths: Paths, publisher: Publisher, found: Duplicates, threads: int)
             staging.begin_publish(run)
         replaced = {c: _files_with(base.files[c], stored[c]) for c in COLLECTIONS}
         files = [file for c in COLLECTIONS for file in _written(paths, run, c, replaced[c], stored[c])]
+        manifest = _with_kept_ids(paths, run, base, found, threads)
         build_indexes(paths, files, threads)
-        build_ranks(paths, map(data_file, files), base.manifest, threads)
+        build_ranks(paths, map(data_file, files), manifest, threads)
         failpoints.reach("repair_written")
         removed = {c: {str(i): n for i, n in Counter(row.import_id for row in stored[c]).items()} for c in COLLECTIONS}
         watermarks = {c: base.high_water[c].id for c in COLLECTIONS}
-        summary = {"kind": "repair", "run": run, "removed": removed, **log.evidence_entry(base.manifest)}
+        summary = {"kind": "repair", "run": run, "removed": removed, **log.evidence_entry(manifest)}
         committed = (paths, base.version, files, watermarks, summary)
     with uninterrupted(), publisher.staging.exclusive() as staging:
         if committed is not None:
@@ -158,6 +162,17 @@ def _remove(paths: Paths, publisher: Publisher, found: Duplicates, threads: int)
         for collection in COLLECTIONS:
             staging.remove(collection, [row.id for row in found[collection] if row.is_staged])
     return noted[0] if committed is not None else None
+
+
+def _with_kept_ids(paths: Paths, run: str, base: Snapshot, found: Duplicates, threads: int) -> log.ManifestFile | None:
+    """The evidence with the sightings of the removed rows at the rows that are kept."""
+    kept = {c: {row.id: row.kept for row in found[c]} for c in COLLECTIONS}
+    ids = {c: np.array(sorted(kept[c]), np.int64) for c in COLLECTIONS}
+    merges = {
+        c: [[file] for file in base.evidence.files[c] if ((file.first_id <= ids[c]) & (ids[c] <= file.last_id)).any()]
+        for c in COLLECTIONS
+    }
+    return merge(paths, run, base.evidence, merges, threads, kept) if any(merges.values()) else base.manifest
 
 
 def _files_with(files: tuple[DataFile, ...], rows: list[Duplicate]) -> list[DataFile]:

@@ -2,7 +2,8 @@
 
 Invariants
     An id is given out once per collection, in order, and created_at rises with it.
-    Every change is one transaction that is on stable storage when it returns (WAL, FULL).
+    Every change is one transaction that is on stable storage when it returns (WAL, FULL); only the sighting of a
+    text that was stored already may be lost with the power.
     A row is here with an id above the snapshot's watermark, or it is in the snapshot; never
     in neither. Rows at or below the watermark were left by a crash and count as folded.
     Damage is noticed when the file is opened: each row has a checksum, SQLite checks its pages and indexes, and
@@ -23,7 +24,7 @@ import struct
 import time
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.evidence import Kind
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import file_identity, lock, make_folder, sync, unlock
 from sigdir.warehouse.identity import FORMAT, Identity, usable_identity, write_identity
@@ -81,6 +83,22 @@ CREATE TABLE IF NOT EXISTS reserved (
 
 # The digest of the log's newest entry, which no other entry has: see ``log_chain.py``.
 _NEWEST_ENTRY = "CREATE TABLE IF NOT EXISTS newest_entry (version INTEGER NOT NULL, sha256 TEXT NOT NULL)"
+
+# What POSTs say of texts beyond naming them, and that texts were POSTed which were stored already.
+_SIGHTED = """
+CREATE TABLE IF NOT EXISTS sighted (
+    collection TEXT NOT NULL,
+    id INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    declaration TEXT NOT NULL,
+    PRIMARY KEY (collection, id)
+) WITHOUT ROWID
+"""
+_NOTE_SIGHTING = """
+INSERT INTO sighted VALUES (?, ?, ?, ?) ON CONFLICT (collection, id)
+DO UPDATE SET kind = excluded.kind, declaration = excluded.declaration
+WHERE declaration = '' AND excluded.declaration != ''
+"""
 
 _ADVANCE = "UPDATE sequence SET last_id = ?, last_created_at = ? WHERE collection = ?"
 
@@ -135,12 +153,29 @@ class StagedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class PostedSighting:
+    """What a POST says of a text, which has this id; as in ``signatures/evidence.py``."""
+
+    collection: Collection
+    id: int
+    kind: int = Kind.UNKNOWN
+    declaration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NewText:
-    """A canonical text to stage; ``digest`` is all of its keccak-256."""
+    """A canonical text to stage; ``digest`` is all of its keccak-256. ``kind`` and ``declaration`` are as POSTed."""
 
     collection: Collection
     text: str
     digest: bytes
+    kind: int = Kind.UNKNOWN
+    declaration: str = ""
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the POST says more than the text."""
+        return bool(self.kind or self.declaration)
 
     @property
     def hash(self) -> bytes:
@@ -213,7 +248,34 @@ class Transaction:
         found: list[StagedRow | None] = []
         for first in range(0, len(rows), STAGED_TOGETHER):
             found += self._insert(rows[first : first + STAGED_TOGETHER], high_water)
+        self.note_sightings(
+            PostedSighting(new.collection, row.id, new.kind, new.declaration)
+            for new, row in zip(rows, found, strict=True)
+            if row is not None and new.is_declared
+        )
         return found
+
+    def note_sightings(self, sightings: Iterable[PostedSighting]) -> None:
+        """Keep what POSTs say of texts, one sighting a text: the first, or the first with a declaration."""
+        for one in sightings:
+            self._connection.execute(_NOTE_SIGHTING, (one.collection, one.id, one.kind, one.declaration))
+
+    def sightings(self) -> list[PostedSighting]:
+        """What POSTs said that is not in the evidence yet."""
+        found = self._connection.execute("SELECT collection, id, kind, declaration FROM sighted ORDER BY 1, 2")
+        return [PostedSighting(Collection.of_name(name), *row) for name, *row in found]
+
+    def forget_sightings(self, sightings: Iterable[PostedSighting]) -> None:
+        """Delete sightings that are in the evidence, as far as no later POST changed them."""
+        rows = [(one.collection, one.id, one.declaration) for one in sightings]
+        self._connection.executemany("DELETE FROM sighted WHERE collection = ? AND id = ? AND declaration = ?", rows)
+
+    def id_of_text(self, collection: Collection, text: str) -> int | None:
+        """The id of a staged row; None if the text is not staged."""
+        found = self._connection.execute(
+            "SELECT id FROM staged WHERE collection = ? AND text_signature = ?", (collection, text)
+        ).fetchone()
+        return None if found is None else int(found[0])
 
     def _insert(
         self, rows: Sequence[NewText], high_water: Mapping[Collection, HighWaterMark]
@@ -578,6 +640,7 @@ class Staging(StagingReader):
         execute(_TRIGGER)
         execute(_RESERVED)
         execute(_NEWEST_ENTRY)
+        execute(_SIGHTED)
         if not execute("SELECT 1 FROM pragma_table_info('about') WHERE name = 'warehouse'").fetchone():
             execute("ALTER TABLE about ADD COLUMN warehouse TEXT")  # a file of an earlier program version
             execute("ALTER TABLE about ADD COLUMN version INTEGER")
@@ -604,6 +667,27 @@ class Staging(StagingReader):
             except BaseException:
                 self._undo()
                 raise
+
+    @contextmanager
+    def exclusive_unsynced(self) -> Iterator[Transaction]:
+        """Like ``exclusive`` for what may be lost with the power: without an fsync, and readers are told nothing."""
+        lock(self._queue)
+        try:
+            self._require_own_files()
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield Transaction(self._connection)
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._undo()
+                raise
+            finally:
+                self._connection.execute("PRAGMA synchronous = FULL")
+        except sqlite3.Error as error:
+            raise UnreadableWarehouse(f"{self._path}: {error}") from error
+        finally:
+            unlock(self._queue)
 
     @contextmanager
     def exclusive_statement(self) -> Iterator[Transaction]:

@@ -6,8 +6,8 @@ Invariants
     The log and the rejects stay: they are the history.
     Nothing is deleted while another process publishes, so no file of a running publish is taken for an orphan.
 
-Only compaction removes files from a version, so each version back to the first compaction that is older
-than the window stays readable as well.
+Only compaction removes files from a version, and only it and a replaced word remove evidence. So each version back to
+the first of these that is older than the window stays readable as well.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from typing import Any, Literal
 
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import failpoints
-from sigdir.warehouse.errors import Busy
+from sigdir.warehouse.errors import Busy, UnreadableWarehouse
+from sigdir.warehouse.evidence.manifest import manifest_of, sources_paths
 from sigdir.warehouse.files import FileLock, dead_runs, remove, size_of
 from sigdir.warehouse.index.view import unused_indexes
-from sigdir.warehouse.log import read_entry
+from sigdir.warehouse.log import LogEntry, ManifestFile, manifest_of_entry, read_entry
 from sigdir.warehouse.paths import Paths, folder_lock, mirror_spool, mirror_state
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 
@@ -36,14 +37,14 @@ WINDOW = timedelta(days=7)
 # the age protects files where someone has deleted the lock's file.
 _ORPHAN_SECONDS = 3600.0
 
-Kind = Literal["data", "log", "run", "index", "mirror"]
+Kind = Literal["data", "evidence", "log", "run", "index", "mirror"]
 
 
 @dataclass(frozen=True, slots=True)
 class Waste:
     """A file or folder that nothing needs, and its bytes.
 
-    ``data`` is a data file that no version in the window names, ``log`` a file that a killed commit left in the
+    ``data`` is a data file that no version in the window names, ``evidence`` a file of evidence that none needs, ``log`` a file that a killed commit left in the
     log's folder, ``run`` a dead import's spill, ``index`` the index of a file not in the newest version, ``mirror``
     what a killed `sigdir mirror` left and the next one would not read.
     """
@@ -107,13 +108,16 @@ def vacuum(
 class _Survey:
     """What the log shows: the files of the versions in the window, and files that were replaced earlier.
 
-    ``oldest`` is the oldest version that is whole. Orphans older than ``orphans_before`` (seconds since 1970) go.
+    ``oldest`` is the oldest version that is whole, its evidence too. Orphans older than ``orphans_before`` (seconds
+    since 1970) go.
     """
 
     kept: set[Path]
     replaced: set[Path]
     oldest: int
     orphans_before: float
+    kept_evidence: set[Path]
+    replaced_evidence: set[Path]
 
 
 def _survey(paths: Paths, snapshot: Snapshot, keep: float) -> _Survey:
@@ -122,19 +126,69 @@ def _survey(paths: Paths, snapshot: Snapshot, keep: float) -> _Survey:
     kept = {file.path for file in snapshot.all_files()}
     replaced: set[Path] = set()
     oldest = snapshot.version
-    whole = True
+    whole = is_inside = True
+    evidence = _Evidence(paths)
     for version in range(snapshot.version, 0, -1):
         entry = read_entry(paths, version)
+        evidence.add(entry, is_inside)
         committed_at = entry.committed_at.timestamp()
         # Until this commit the version before it was the newest.
-        inside = committed_at > now - keep
+        inside = is_inside = committed_at > now - keep
         (kept if inside else replaced).update(entry.removed)
         whole = whole and all(path in kept and path.exists() for path in entry.removed)
         if whole:
             oldest = version - 1
         if not (inside or whole or committed_at > now - _ORPHAN_SECONDS):
             break
-    return _Survey(kept, replaced, oldest, now - _ORPHAN_SECONDS)
+    oldest = max(oldest, evidence.oldest_whole())
+    return _Survey(kept, replaced, oldest, now - _ORPHAN_SECONDS, evidence.kept, evidence.replaced)
+
+
+class _Evidence:
+    """The evidence of the versions of a log, which are added from the newest on."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._manifests: list[tuple[int, ManifestFile]] = []
+        self.kept: set[Path] = set()
+        """What the versions in the window need."""
+        self._is_needed = False
+
+    def add(self, entry: LogEntry, is_inside: bool) -> None:
+        """Add a version; ``is_inside`` says whether it was the newest at some moment in the window."""
+        self._is_needed |= is_inside
+        manifest = manifest_of_entry(self._paths, entry)
+        if manifest is not None:
+            self._manifests.append((entry.version, manifest))
+            if self._is_needed:
+                self.kept |= self._files_of(manifest)
+        if entry.summary is not None:  # another program's version has the evidence of the one before it
+            self._is_needed = False
+
+    def _files_of(self, manifest: ManifestFile) -> set[Path]:
+        """The manifest and what it names; none where it cannot be read."""
+        with suppress(UnreadableWarehouse):
+            evidence = manifest_of(manifest)
+            files = [file.path for file in evidence.all_files()]
+            return {manifest.path, *sources_paths(self._paths, evidence), *files}
+        return set()
+
+    def oldest_whole(self) -> int:
+        """The oldest of the versions, from the newest on, whose evidence is whole; keeps that evidence."""
+        oldest = -1
+        for version, manifest in self._manifests:
+            files = self._files_of(manifest)
+            data = {file for file in files if file.suffix == ".parquet"}
+            if not files or not all(file.exists() for file in files) or not data <= self.kept:
+                return max(oldest, version + 1)
+            self.kept |= files
+        return oldest
+
+    @property
+    def replaced(self) -> set[Path]:
+        """What the versions before the window named and no version in it needs."""
+        named = set().union(*(self._files_of(manifest) for _, manifest in self._manifests))
+        return named - self.kept
 
 
 def _waste(paths: Paths, snapshot: Snapshot, survey: _Survey) -> Iterator[tuple[Kind, Path]]:
@@ -142,6 +196,11 @@ def _waste(paths: Paths, snapshot: Snapshot, survey: _Survey) -> Iterator[tuple[
         for file in paths.partition(collection).glob("*.parquet"):
             if file not in survey.kept and (file in survey.replaced or _is_older(file, survey.orphans_before)):
                 yield "data", file
+    for file in paths.evidence_files():
+        if file not in survey.kept_evidence and (
+            file in survey.replaced_evidence or _is_older(file, survey.orphans_before)
+        ):
+            yield "evidence", file
     for file in paths.log_part_files():
         if _is_older(file, survey.orphans_before):
             yield "log", file

@@ -15,6 +15,7 @@ from sigdir.warehouse.paths import existing
 
 _TITLES = {
     "data": "data files of older versions or dead runs",
+    "evidence": "files of evidence of older versions or dead runs",
     "log": "left-overs of killed commits",
     "run": "folders of dead imports",
     "index": "indexes of files that are not in the newest version",

@@ -10,13 +10,18 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import sigdir
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.evidence import POST
 from sigdir.warehouse.files import FileLock
 from sigdir.warehouse.paths import Paths, index_name
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging import Staging
+from sigdir.warehouse.verify.evidence import check_evidence
+from sigdir.warehouse.verify.leftovers import note_leftovers
+from sigdir.warehouse.verify.report import Findings
 from tests.torture.clients import Client, client_of, look_up, rows_above
 from tests.torture.ledger import Finding, Ledger, Row, Rows, check_acknowledged, check_order
 from tests.torture.processes import Server, until
@@ -99,6 +104,7 @@ def _by_files(paths: Paths) -> None:
     missing = [file for file in named if not file.exists()]
     if missing:
         raise Finding(f"{missing[0]} is missing, and the newest version names it")
+    by_evidence(paths)
     runs = set()
     for entry in paths.log.glob("*.json"):
         for line in entry.read_text().splitlines():
@@ -114,6 +120,25 @@ def _by_files(paths: Paths) -> None:
     _check_none("unknown files in the log", [file for file in paths.log.iterdir() if not known.fullmatch(file.name)])
     if len(list(paths.root.iterdir())) > _ROOT_ENTRIES:
         raise Finding(f"{paths.root} has {sorted(file.name for file in paths.root.iterdir())}")
+
+
+def by_evidence(paths: Paths) -> None:
+    """Check that versions name all files of the evidence, and that each folded POST has its sighting. Raises Finding."""
+    findings = Findings(paths)
+    snapshot = read_snapshot(paths)
+    check_evidence(findings, snapshot)
+    note_leftovers(findings)
+    for found in [*findings.report.findings, *findings.report.notes]:
+        if found.where.startswith("evidence"):
+            raise Finding(str(found))
+    for collection in COLLECTIONS:
+        posted, seen = set(), set()
+        for file in snapshot.files[collection]:
+            posted |= set(pq.read_table(file.path, filters=[("import_id", "==", 0)])["id"].to_pylist())
+        for evidence in snapshot.evidence.files[collection]:
+            seen |= set(pq.read_table(evidence.path, filters=[("source", "==", POST)])["id"].to_pylist())
+        if not posted <= seen:
+            raise Finding(f"{len(posted - seen)} POSTed rows of {collection} have no sighting")
 
 
 def _check_none(what: str, found: Iterable[Path]) -> None:

@@ -16,7 +16,7 @@ CLIENTS = 4
 ROUNDS_PER_WAREHOUSE = 25
 """After these a new warehouse starts, so that a late round of a long run takes no longer than an early one."""
 
-_PUBLISH_POINTS = ("reserved", "written", "committed", "published")
+_PUBLISH_POINTS = ("reserved", "evidence_written", "written", "manifest_written", "committed", "published")
 POINTS = {
     "import": ("read", "locked", "deduped", *_PUBLISH_POINTS),
     "fold": _PUBLISH_POINTS,

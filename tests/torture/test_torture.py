@@ -125,6 +125,8 @@ def test_files_that_the_log_does_not_name_are_a_finding(tmp_path: Path) -> None:
     for stray in (
         paths.data_file(SIGNATURES, "run", 1),
         paths.rejects_file("run"),
+        paths.evidence_file(SIGNATURES, "run", 1),
+        paths.evidence_manifest("run"),
         paths.tmp / "run",
         paths.log / "0.json#1",
     ):

@@ -37,17 +37,21 @@ from sigdir.signatures.keccak import keccak256, keccak256_column
 from sigdir.warehouse.batch import Batch, Progress
 from sigdir.warehouse.dedupe import new_rows
 from sigdir.warehouse.errors import WarehouseError
+from sigdir.warehouse.evidence.spill import Input, TextIds, Word
 from sigdir.warehouse.files import RunFolder, make_folder
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Published, Publisher
 from sigdir.warehouse.rejects import RejectsWriter
-from sigdir.warehouse.schema import FILE_SCHEMA, REJECT_SCHEMA
+from sigdir.warehouse.schema import FILE_SCHEMA, REJECT_SCHEMA, SIGHTING_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.spill import Spill
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.staging import StagedRow, Staging
+from sigdir.warehouse.verify.evidence import check_evidence
+from sigdir.warehouse.verify.leftovers import note_leftovers
+from sigdir.warehouse.verify.report import Findings
 
 REPOSITORY = Path(__file__).parents[2]
 SAFETY_SECONDS = 120
@@ -137,8 +141,9 @@ class Run:
         staged = {c: self.publisher.staged(c) for c in COLLECTIONS}
         self.checked = {c: staged[c][-1].id if staged[c] else snapshot.high_water[c].id for c in COLLECTIONS}
         with connect(self.paths, "256MB", self.threads, self.folder) as engine:
+            self.text_ids = {c: TextIds(self.folder / f"{c}.ids", self.spills[c].rows) for c in COLLECTIONS}
             self.keep = {
-                c: new_rows(self.spills[c], snapshot, staged[c], engine, self.threads)
+                c: new_rows(self.spills[c], snapshot, staged[c], engine, self.threads, self.text_ids[c])
                 for c in COLLECTIONS
             }  # fmt: skip
 
@@ -157,7 +162,14 @@ class Run:
     def publish(self, progress: Progress = lambda _: None, rejects: Sequence[str] = ()) -> Published:
         self.rejected = len(rejects)
         file = write_rejects(self.folder / "rejects.parquet", rejects) if rejects else None
-        batches = {c: Batch(self.spills[c], self.keep[c]) for c in COLLECTIONS}
+        said = [Input("by hand", None)]
+        batches = {
+            c: Batch(
+                self.spills[c], self.keep[c],
+                Word(said, [0] * self.spills[c].batches(), self.text_ids[c], replaces=False),
+            )
+            for c in COLLECTIONS
+        }  # fmt: skip
         return self.publisher.publish(self.name, batches, self.checked, self.summary, file, progress)
 
 
@@ -312,6 +324,7 @@ def assert_clean(paths: Paths) -> None:
     rejects = {paths.rejects_file(entry["run"]) for entry in entries}
     assert set(paths.rejects.glob("*")) == rejects
     assert list(paths.tmp.glob("*")) == []
+    assert_evidence_is_whole(paths)
     staging = Staging(paths.staging)
     with staging.reading() as transaction:
         assert transaction.unfinished() == []
@@ -319,6 +332,31 @@ def assert_clean(paths: Paths) -> None:
             high_water = snapshot.high_water[collection].id
             assert transaction.rows(collection, 0) == transaction.rows(collection, high_water)
     staging.close()
+
+
+def sightings(snapshot: Snapshot, collection: Collection = SIGNATURES) -> list[dict[str, Any]]:
+    """The sightings of a version that count, in the order of the files."""
+    manifest = snapshot.evidence
+    tables = [pq.read_table(file.path).cast(SIGHTING_SCHEMA) for file in manifest.files[collection]]
+    rows = pa.concat_tables([SIGHTING_SCHEMA.empty_table(), *tables])
+    return [row for row in rows.to_pylist() if manifest.counts(row["source"], row["import_id"])]
+
+
+def assert_evidence_is_whole(paths: Paths, with_strays: bool = False) -> None:
+    """Assert that the evidence fits the table, that each row has a sighting, and that versions name every file of it.
+
+    ``with_strays`` allows files that no version names.
+    """
+    snapshot = read_snapshot(paths)
+    findings = Findings(paths)
+    check_evidence(findings, snapshot)
+    assert findings.report.findings == []
+    if not with_strays:
+        note_leftovers(findings)
+    assert [note for note in findings.report.notes if note.where.startswith("evidence")] == []
+    for collection in COLLECTIONS:
+        seen = {row["id"] for row in sightings(snapshot, collection)}
+        assert set(table_of(snapshot, collection)["id"].to_pylist()) <= seen
 
 
 # Processes.

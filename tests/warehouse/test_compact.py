@@ -35,6 +35,7 @@ from sigdir.warehouse.batch import FILE_ROWS
 from sigdir.warehouse.compact import (
     GATHER,
     SMALL_ROWS,
+    Choose,
     Files,
     compact,
     due,
@@ -225,7 +226,7 @@ def test_folds_for_days_leave_few_files_and_little_work(rows_of_a_fold: int) -> 
 
 
 @pytest.mark.parametrize("choose", [small, everything])
-def test_no_row_changes(base: Base, tmp_path: Path, choose: Callable[[Files], list[Files]]) -> None:
+def test_no_row_changes(base: Base, tmp_path: Path, choose: Choose) -> None:
     """Ids, times, texts, hashes, import numbers and order stay the same in the files, in SQL and for a server."""
     paths = base.copy(tmp_path)
     query = "SELECT * FROM {} ORDER BY id"

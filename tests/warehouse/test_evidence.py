@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import tarfile
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,13 +19,42 @@ from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.columns import Rows
+from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Sightings, Witness
+from sigdir.signatures.keccak import keccak256_column
+from sigdir.warehouse import failpoints, publish
+from sigdir.warehouse.batch import Batch
+from sigdir.warehouse.compact import compact, everything
+from sigdir.warehouse.dedupe import new_rows
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence import POST, read_manifest
+from sigdir.warehouse.evidence.compact import merge
+from sigdir.warehouse.evidence.files import sightings_table, write_sightings
+from sigdir.warehouse.evidence.manifest import manifest_of
+from sigdir.warehouse.evidence.spill import Input, TextIds, Word
+from sigdir.warehouse.files import make_folder, run_name
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.schema import SIGHTING_SCHEMA
-from sigdir.warehouse.snapshot import Snapshot, read_snapshot
-from tests.warehouse.support import content_of, fold, stage
+from sigdir.warehouse.publish import Publisher
+from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.spill import Spill
+from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.staging import NewText, PostedSighting, Staging
+from sigdir.warehouse.vacuum import vacuum
+from tests.warehouse.support import (
+    Run,
+    assert_clean,
+    assert_evidence_is_whole,
+    call_command,
+    content_of,
+    digest_of,
+    fold,
+    sightings,
+    stage,
+    staged_rows,
+)
+
+OLDER = Path(__file__).parent / "data" / "format-1.tar.gz"
+"""A warehouse of format 1 with an import of two texts, a folded POST and a staged one."""
 
 
 @pytest.fixture
@@ -39,14 +72,6 @@ def write_list(folder: Path, name: str, texts: Sequence[str]) -> Path:
 def bring(paths: Paths, *files: Path, **options: Any) -> ImportReport:
     """Import files."""
     return run_import(Options([str(file) for file in files], paths.root, **options), Reporter())
-
-
-def sightings(snapshot: Snapshot, collection: Collection = SIGNATURES) -> list[dict[str, Any]]:
-    """The sightings of a version that count, in the order of the files."""
-    manifest = snapshot.evidence
-    tables = [pq.read_table(file.path) for file in manifest.files[collection]]
-    rows = pa.concat_tables([SIGHTING_SCHEMA.empty_table(), *(table.cast(SIGHTING_SCHEMA) for table in tables)])
-    return [row for row in rows.to_pylist() if manifest.counts(row["source"], row["import_id"])]
 
 
 def who_says(paths: Paths, collection: Collection = SIGNATURES) -> set[tuple[str, str]]:
@@ -144,3 +169,310 @@ def test_rows_from_before_the_evidence_have_no_sightings(paths: Paths) -> None:
     stage(paths, SIGNATURES, "a(uint256)")
     assert list(read_snapshot(paths).evidence.sources) == [POST]
     assert not read_snapshot(paths).evidence.all_files()
+
+
+# Duplicates.
+
+
+def test_a_duplicate_leaves_a_sighting(paths: Paths, tmp_path: Path) -> None:
+    """An import whose rows are all stored, staged or repeated publishes what its source says of them."""
+    bring(paths, write_list(tmp_path, "one.txt", ["a(uint256)", "b(uint256)", "event C(bool)"]))
+    stage(paths, SIGNATURES, "d(uint256)")
+    report = bring(paths, write_list(tmp_path, "two.txt", ["b(uint256)", "d(uint256)", "b(uint)", "event C(bool)"]))
+    assert (report.published, report.total("imported"), report.sightings) == (True, 0, 3 + 1)  # and the folded POST
+    assert who_says(paths) == {
+        ("one.txt", "a(uint256)"),
+        ("one.txt", "b(uint256)"),
+        ("two.txt", "b(uint256)"),
+        ("POST", "d(uint256)"),
+        ("two.txt", "d(uint256)"),
+    }
+    assert who_says(paths, EVENT_SIGNATURES) == {("one.txt", "C(bool)"), ("two.txt", "C(bool)")}
+    assert_evidence_is_whole(paths)
+
+
+def test_a_text_of_two_files_of_an_import_has_two_sources(paths: Paths, tmp_path: Path) -> None:
+    """The second file's row is a duplicate of one that is new in the same import; a repeated line adds nothing."""
+    write_list(tmp_path, "lists/one.txt", ["x(uint256)", "a(uint256)", "a(uint256)"])
+    write_list(tmp_path, "lists/two.txt", ["a(uint256)", "b(uint256)", "a(uint)"])
+    report = bring(paths, tmp_path / "lists")
+    assert (report.total("imported"), report.total("duplicate"), report.sightings) == (3, 3, 4)
+    assert who_says(paths) == {
+        ("lists/one.txt", "x(uint256)"),
+        ("lists/one.txt", "a(uint256)"),
+        ("lists/two.txt", "a(uint256)"),
+        ("lists/two.txt", "b(uint256)"),
+    }
+
+
+def test_importing_a_source_again_replaces_its_word(paths: Paths, tmp_path: Path) -> None:
+    """What the source no longer says does not count, and its label stays one source; older versions are as they were."""
+    bring(paths, write_list(tmp_path, "list.txt", ["a(uint256)", "b(uint256)"]))
+    bring(paths, write_list(tmp_path, "other.txt", ["b(uint256)"]))
+    report = bring(paths, write_list(tmp_path, "list.txt", ["c(uint256)", "a(uint256)"]))
+    assert (report.published, report.sightings) == (True, 2)
+    assert who_says(paths) == {("list.txt", "a(uint256)"), ("list.txt", "c(uint256)"), ("other.txt", "b(uint256)")}
+    (source,) = (one for one in read_snapshot(paths).evidence.sources.values() if one.label == "list.txt")
+    assert (source.first_import, source.import_id, source.sightings) == (1, 3, 2)
+    assert len(sightings(read_snapshot(paths, 2))) == 3
+    assert len(read_snapshot(paths).evidence.files[SIGNATURES]) == 2  # no sighting of the first import counts
+
+
+def test_a_source_that_says_the_same_again_publishes_nothing(paths: Paths, tmp_path: Path) -> None:
+    """Another order of the lines in the same part is the same word only where the ids come in the same order."""
+    write_list(tmp_path, "lists/one.txt", ["a(uint256)", "a(uint256)", "event B()"])
+    write_list(tmp_path, "lists/two.txt", ["b(uint256)"])
+    assert bring(paths, tmp_path / "lists").published
+    again = bring(paths, tmp_path / "lists")
+    assert (again.published, again.sightings) == (False, 0)
+    write_list(tmp_path, "lists/two.txt", ["a(uint256)"])
+    report = bring(paths, tmp_path / "lists")
+    assert (report.published, report.sightings) == (True, 1)
+    assert ("lists/two.txt", "a(uint256)") in who_says(paths)
+    assert_evidence_is_whole_except_for(paths, "b(uint256)")
+
+
+def assert_evidence_is_whole_except_for(paths: Paths, text: str) -> None:
+    """Assert that the text is the only one of which no source says anything."""
+    seen = {text for _, text in who_says(paths)}
+    assert {row["text_signature"] for row in content_of(paths)[SIGNATURES]} - seen == {text}
+
+
+def test_a_mirror_adds_to_its_word(paths: Paths, tmp_path: Path) -> None:
+    """Each part of a directory is an import of its own; none replaces the others."""
+    for text in ("a(uint256)", "b(uint256)"):
+        bring(paths, write_list(tmp_path, "part.txt", [text]), source="https://example.org", adds=True)
+    assert who_says(paths) == {("https://example.org", "a(uint256)"), ("https://example.org", "b(uint256)")}
+    source = read_snapshot(paths).evidence.of_label("https://example.org")
+    assert source is not None
+    assert (source.import_id, source.sightings) == (1, 2)
+
+
+def test_a_broken_file_does_not_replace_what_its_source_said(paths: Paths, tmp_path: Path) -> None:
+    """What was read adds to the word: the rest of the file may say the same as before."""
+    bring(paths, write_list(tmp_path, "lists/one.txt", ["a(uint256)"]), source="ours")
+    packed = gzip.compress("".join(f"f{number}(uint256)\n" for number in range(50_000)).encode())
+    (tmp_path / "lists/one.txt").unlink()
+    (tmp_path / "lists/two.txt.gz").write_bytes(packed[: len(packed) // 2])
+    report = bring(paths, tmp_path / "lists", source="ours")
+    assert report.faults
+    assert report.published
+    assert ("ours", "a(uint256)") in who_says(paths)
+
+
+@pytest.mark.parametrize("point", ["", "reserved", "manifest_written"])
+def test_a_late_post_takes_the_sightings_of_its_text(paths: Paths, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    """A text that is POSTed while its import is published keeps the POST's id, and so does what the import says of it.
+
+    Before the ids are reserved the import folds the row; after that it stays staged.
+    """
+
+    def post(reached: str) -> None:
+        if reached == point:
+            stage(paths, SIGNATURES, "late(uint256)")
+
+    with Run(paths, [["a(uint256)", "late(uint256)", "b(uint256)"], ["late(uint256)", "c(uint256)"]]) as run:
+        post("")
+        monkeypatch.setattr(failpoints, "reach", post)
+        run.publish()
+    ids = [row["id"] for row in content_of(paths)[SIGNATURES]]
+    ids += [row.id for row in staged_rows(paths, SIGNATURES)]
+    assert {row["id"] for row in sightings(read_snapshot(paths))} == set(ids)
+    assert len(ids) == 4
+    fold(paths)
+    assert {text for label, text in who_says(paths) if label == "by hand"} == {
+        f"{n}(uint256)" for n in ("a", "late", "b", "c")
+    }
+    assert ("POST", "late(uint256)") in who_says(paths)
+    assert_clean(paths)
+
+
+def test_sightings_of_declarations_keep_everything(paths: Paths, tmp_path: Path) -> None:
+    """Kind, witness, contract, declaration and counts come back as the reader gave them, new or duplicate."""
+    key = bytes.fromhex("8000000000000001")
+    said = [
+        Sighting(Kind.FUNCTION, Witness.COMPILED, "function a(uint256 x)", Contract("A", key)),
+        Sighting(Kind.EVENT, Witness.DECLARED, contracts=7, verified=True),
+        LISTED,
+    ]
+    texts = ["a(uint256)", "b(uint256)", "c(uint256)", "a(uint256)"]
+    spill = Spill(tmp_path, SIGNATURES)
+    column = pa.array(texts, pa.string())
+    numbers = Sightings(tuple(said), np.array([0, 1, 2, 0], np.int32))
+    spill.append(Rows.of(SIGNATURES, column, keccak256_column(column), numbers))
+    spill.finish()
+    make_folder(paths.root)
+    with Publisher(paths, wait=False) as publisher, connect(paths, "256MB", 2, tmp_path) as engine:
+        ids = TextIds(tmp_path / "ids", spill.rows)
+        keep = new_rows(spill, publisher.snapshot, [], engine, 2, ids)
+        batch = Batch(spill, keep, Word([Input("abi", "A.json")], [0], ids))
+        publisher.publish(run_name(), {SIGNATURES: batch}, {SIGNATURES: 0}, lambda: {"kind": "import"})
+    found = sightings(read_snapshot(paths))
+    columns = ("id", "kind", "witness", "contracts", "verified", "file", "contract", "contract_key", "declaration")
+    assert [tuple(row[name] for name in columns) for row in found] == [
+        (1, 1, 3, 0, False, "A.json", "A", -(2**63) + 1, "function a(uint256 x)"),
+        (2, 2, 2, 7, True, "A.json", None, None, None),
+        (3, 0, 1, 0, False, "A.json", None, None, None),
+    ]
+
+
+# POSTs.
+
+
+def test_a_declared_post_keeps_its_declaration(paths: Paths) -> None:
+    """A new text's sighting has what was POSTed; a later POST of the text gives a declaration where there is none."""
+    make_folder(paths.root)
+    staging = Staging(paths.staging)
+    new = [
+        NewText(SIGNATURES, "a(uint256)", digest_of("a(uint256)"), Kind.FUNCTION, "function a(uint256 x)"),
+        NewText(SIGNATURES, "b(uint256)", digest_of("b(uint256)")),
+    ]
+    with staging.exclusive() as transaction:
+        rows = transaction.stage_all(new, read_snapshot(paths).high_water)
+    for declaration in ("function b(uint256 y)", "function b(uint256 z)"):
+        with staging.exclusive_unsynced() as transaction:
+            assert rows[1] is not None
+            transaction.note_sightings([PostedSighting(SIGNATURES, rows[1].id, Kind.FUNCTION, declaration)])
+    staging.close()
+    fold(paths)
+    found = [(row["id"], row["kind"], row["declaration"]) for row in sightings(read_snapshot(paths))]
+    assert found == [(1, 1, "function a(uint256 x)"), (2, 1, "function b(uint256 y)")]
+
+
+def test_posts_of_a_known_text_are_one_sighting(paths: Paths, tmp_path: Path) -> None:
+    """Folds move them; a text that has a POST's sighting gets another only for its first declaration."""
+    bring(paths, write_list(tmp_path, "one.txt", ["a(uint256)"]))
+    for declaration in ("", "", "function a(uint256 x)", "function a(uint256 y)", ""):
+        staging = Staging(paths.staging)
+        with staging.exclusive_unsynced() as transaction:
+            transaction.note_sightings([PostedSighting(SIGNATURES, 1, declaration=declaration)])
+        staging.close()
+        publish.fold(paths)
+        assert publish.fold(paths) is None
+    posts = [row["declaration"] for row in sightings(read_snapshot(paths)) if row["source"] == POST]
+    assert posts == [None, "function a(uint256 x)"]
+    compact(paths, everything)
+    posts = [row["declaration"] for row in sightings(read_snapshot(paths)) if row["source"] == POST]
+    assert posts == ["function a(uint256 x)"]
+
+
+# Compaction, vacuum, verify, repair.
+
+
+def test_compaction_sorts_and_drops_what_no_longer_counts(paths: Paths, tmp_path: Path) -> None:
+    """The same sightings count before and after, in one file in the order of the ids; older versions stay."""
+    texts = [f"f{number}(uint256)" for number in range(50)]
+    bring(paths, write_list(tmp_path, "one.txt", texts))
+    bring(paths, write_list(tmp_path, "two.txt", [*reversed(texts), "event E()"]))
+    write_list(tmp_path, "list/three.txt", texts[::3])
+    write_list(tmp_path, "list/four.txt", texts[::5])
+    bring(paths, tmp_path / "list")
+    bring(paths, write_list(tmp_path, "list/four.txt", texts[::7]))
+    before, version = who_says(paths), read_snapshot(paths).version
+    files = read_snapshot(paths).evidence.all_files()
+    assert compact(paths, everything) is not None
+    snapshot = read_snapshot(paths)
+    assert who_says(paths) == before
+    (file,) = snapshot.evidence.files[SIGNATURES]
+    ids = pq.read_table(file.path)["id"].to_pylist()
+    assert ids == sorted(ids)
+    assert len(ids) == len(before) == 50 + 50 + 17 + 8 + 10 - 0
+    assert compact(paths, everything) is None
+    assert_evidence_is_whole(paths)
+    assert read_snapshot(paths, version).evidence.all_files() == files
+
+
+def test_a_repeated_sighting_is_dropped_and_counted(paths: Paths, tmp_path: Path) -> None:
+    """A mirror that reads a row twice says the same of it twice; the first import's sighting stays."""
+    for _ in range(2):
+        bring(paths, write_list(tmp_path, "part.txt", ["a(uint256)", "b(uint256)"]), source="mirror", adds=True)
+        bring(paths, write_list(tmp_path, "new.txt", ["a(uint256)"]), source="mirror", adds=True)
+    before = read_snapshot(paths).evidence.of_label("mirror")
+    compact(paths, everything)
+    after = read_snapshot(paths).evidence.of_label("mirror")
+    assert before is not None
+    assert after is not None
+    assert (before.sightings, after.sightings) == (6, 3)
+    assert [(row["id"], row["import_id"]) for row in sightings(read_snapshot(paths))] == [(1, 1), (1, 2), (2, 1)]
+    assert_evidence_is_whole(paths)
+
+
+def test_vacuum_keeps_what_the_kept_versions_name(paths: Paths, tmp_path: Path) -> None:
+    """Replaced files go with the versions that need them; then those versions say that their evidence was vacuumed."""
+    for number in range(3):
+        bring(paths, write_list(tmp_path, f"{number}.txt", [f"a{number}(uint256)"]))
+    compact(paths, everything)
+    assert vacuum(paths).waste == ()
+    assert [len(sightings(read_snapshot(paths, version))) for version in range(1, 5)] == [1, 2, 3, 3]
+    done = vacuum(paths, timedelta())
+    assert {waste.kind for waste in done.waste} == {"data", "evidence"}
+    assert done.oldest == 4
+    assert_evidence_is_whole(paths)
+    assert len(sightings(read_snapshot(paths))) == 3
+    assert len(paths.evidence_files()) == 3  # one of sightings, the manifest and its sources
+    moved = Paths(tmp_path / "moved")  # this process has read the manifests in their old place
+    paths.root.rename(moved.root)
+    assert len(read_snapshot(moved).evidence.files[SIGNATURES]) == 1
+    with pytest.raises(UnreadableWarehouse, match="vacuumed"):
+        read_manifest(moved, 2)
+
+
+def test_versions_before_the_window_stay_whole_until_something_they_need_goes(paths: Paths, tmp_path: Path) -> None:
+    """Without compaction nothing is removed."""
+    for number in range(3):
+        bring(paths, write_list(tmp_path, f"{number}.txt", [f"a{number}(uint256)"]))
+    done = vacuum(paths, timedelta())
+    assert (done.oldest, done.waste) == (0, ())
+
+
+def damaged(paths: Paths) -> list[str]:
+    result = call_command("verify", "--json", "--quiet", "--warehouse", paths.root)
+    return [f"{finding['what']} {finding['why']}" for finding in json.loads(result.stdout)["findings"]]
+
+
+def test_verify_finds_damaged_evidence(paths: Paths, tmp_path: Path) -> None:
+    """A flipped bit, a lost file and a sighting of a text that is not there are findings."""
+    bring(paths, write_list(tmp_path, "one.txt", ["a(uint256)", "b(uint256)"]))
+    assert damaged(paths) == []
+    (file,) = read_snapshot(paths).evidence.files[SIGNATURES]
+    raw = bytearray(file.path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    file.path.write_bytes(raw)
+    assert any(finding.startswith("evidence") for finding in damaged(paths))
+    file.path.unlink()
+    assert damaged(paths) == ["evidence missing"]
+    written = write_sightings(file.path, SIGNATURES, [sightings_table(np.array([1, 3], np.int64), 1, 1, None)])
+    assert written is not None
+    assert "sighting of a text that is not there" in damaged(paths)
+
+
+def test_repair_gives_the_sightings_of_a_removed_row_to_the_row_that_stays(paths: Paths, tmp_path: Path) -> None:
+    """A text that is stored twice keeps what was said of both rows."""
+    bring(paths, write_list(tmp_path, "one.txt", ["a(uint256)"]))
+    merge_into = {SIGNATURES: [[file] for file in read_snapshot(paths).evidence.files[SIGNATURES]]}
+    base = read_snapshot(paths).evidence
+    found = manifest_of(merge(paths, run_name(), base, merge_into, 1, {SIGNATURES: {1: 9}}))
+    (file,) = found.files[SIGNATURES]
+    assert pq.read_table(file.path)["id"].to_pylist() == [9]
+    assert (file.first_id, file.last_id, file.rows) == (9, 9, 1)
+
+
+# Warehouses of earlier versions.
+
+
+def test_an_older_warehouse_is_upgraded_by_the_next_publish(paths: Paths, tmp_path: Path) -> None:
+    """Its rows have no sightings; an import of the same file brings them in a version of its own."""
+    with tarfile.open(OLDER) as archive:
+        archive.extractall(paths.root, filter="data")
+    with pytest.raises(UnreadableWarehouse, match="format 1; this version reads format 2"):
+        read_snapshot(paths)
+    report = bring(paths, write_list(tmp_path, "list.txt", ["a(uint256)", "b(uint256)"]))
+    assert (report.published, report.total("imported"), report.sightings) == (True, 0, 2 + 1)
+    snapshot = read_snapshot(paths)
+    assert who_says(paths) == {("list.txt", "a(uint256)"), ("list.txt", "b(uint256)"), ("POST", "staged(uint256)")}
+    assert [row["text_signature"] for row in content_of(paths)[SIGNATURES]] == [
+        "a(uint256)", "b(uint256)", "posted(uint256)", "staged(uint256)",
+    ]  # fmt: skip
+    assert not read_snapshot(paths, snapshot.version - 1).evidence.all_files()
+    assert json.loads(paths.identity.read_bytes())["format"] == 2
+    assert damaged(paths) == []

@@ -54,7 +54,7 @@ from tests.warehouse.support import (
 from tests.warehouse.test_compact import POINTS as COMPACT_POINTS
 from tests.warehouse.test_repair import POINTS as REPAIR_POINTS
 
-BEFORE_THE_COMMIT = ("read", "locked", "deduped", "reserved", "written")
+BEFORE_THE_COMMIT = ("read", "locked", "deduped", "reserved", "evidence_written", "written", "manifest_written")
 AFTER_THE_COMMIT = ("committed", "published")
 
 LARGE_ROWS = 300_000
@@ -200,7 +200,7 @@ def test_a_kill_at_a_point_loses_and_doubles_nothing(base: Base, tmp_path: Path,
     assert len(set(imports)) == len(imports) == 3
 
 
-@pytest.mark.parametrize("point", ["reserved", "written", "committed"])
+@pytest.mark.parametrize("point", ["reserved", "manifest_written", "committed"])
 def test_a_kill_of_the_first_import_leaves_a_usable_folder(base: Base, tmp_path: Path, point: str) -> None:
     """The import can be run again in a folder that had no log before."""
     paths = Paths(tmp_path / "deep" / "warehouse")
@@ -217,7 +217,7 @@ def test_a_kill_of_the_first_import_leaves_a_usable_folder(base: Base, tmp_path:
 def test_an_import_removes_the_leftovers_of_several_kills(base: Base, tmp_path: Path) -> None:
     """After several killed imports the next one succeeds and removes all their files."""
     paths = base.copy(tmp_path)
-    for point in ("reserved", "written"):
+    for point in ("reserved", "evidence_written", "manifest_written"):
         assert run_command("import", base.lines, "--warehouse", paths.root, SIGDIR_FAILPOINT=point).returncode < 0
     assert_past_is_kept(base, paths)
     import_files([base.lines], paths.root)

@@ -40,6 +40,7 @@ from tests.warehouse.power import (
 )
 from tests.warehouse.support import (
     REPOSITORY,
+    assert_evidence_is_whole,
     assert_sound,
     command,
     environment,
@@ -137,6 +138,7 @@ def assert_kept(root: Path, required: Required) -> None:
         where = places(table)
         assert required.rows[collection].items() <= where.items()
         assert required.texts[collection] <= where.keys()
+    assert_evidence_is_whole(paths, with_strays=True)
     reader = Reader(paths)
     view = reader.current()
     for collection, table in tables.items():

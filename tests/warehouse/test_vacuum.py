@@ -124,7 +124,7 @@ def test_a_dry_run_lists_what_a_real_run_removes(paths: Paths) -> None:
     gone = before - files_below(paths.root)
     assert gone == {file for waste in done.waste for file in before if file.is_relative_to(waste.path)}
     assert done.size >= 1000 + sum(w.size for w in done.waste if w.kind == "data") > 1000
-    assert {waste.kind for waste in done.waste} == {"data", "run", "index"}
+    assert {waste.kind for waste in done.waste} == {"data", "evidence", "run", "index"}
     assert visible(paths) == rows
     assert_readable(paths, contents, done)
     assert vacuum(paths, NOTHING) == Vacuumed(done.oldest, done.newest, ())
@@ -303,7 +303,8 @@ def test_the_command_reports_files_bytes_and_versions(paths: Paths) -> None:
     assert report["bytes"] == sum(entry["bytes"] for entry in report["removed"])
     assert all(Path(entry["path"]).exists() for entry in report["removed"])
     shown = call_command("vacuum", "--keep", "0s", "--dry-run", "--warehouse", paths.root).stdout
-    assert f"{len(report['removed'])} data files" in shown
+    for kind, title in (("data", "data files"), ("evidence", "files of evidence")):
+        assert f"{sum(entry['kind'] == kind for entry in report['removed'])} {title}" in shown
     assert "would be removed" in shown
     assert "versions 6 to 7 would be readable" in shown
     done = call_command("vacuum", "--keep", "0s", "--warehouse", paths.root)

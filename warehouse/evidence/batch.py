@@ -25,8 +25,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.evidence import LISTED, Kind, Sighting
 from sigdir.warehouse.batch import Batch, Staged
-from sigdir.warehouse.evidence.files import FILE_ROWS, sightings_table, sorted_by_id, write_sightings
+from sigdir.warehouse.evidence.files import (
+    FILE_ROWS,
+    posted_ids,
+    sightings_table,
+    sorted_by_id,
+    values_batch,
+    write_sightings,
+)
 from sigdir.warehouse.evidence.manifest import (
     POST,
     POST_SOURCE,
@@ -41,7 +49,7 @@ from sigdir.warehouse.evidence.spill import Ids, Said, Word, WordCount, summed
 from sigdir.warehouse.files import make_folder
 from sigdir.warehouse.log import ManifestFile
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.staging import Range, StagedRow
+from sigdir.warehouse.staging import PostedSighting, Range, StagedRow
 
 CHUNK_ROWS = 1 << 19
 """So many sightings are sorted by id and written at a time."""
@@ -81,8 +89,13 @@ class EvidenceFiles:
         self._import_id = 0
         self._numbers: dict[str, int] = {}
 
-    def write(self, reserved: Mapping[Collection, Range], folded: Staged, import_id: int) -> None:
-        """Write and sync all files. ``reserved`` has the ids of the new rows, ``folded`` the POSTed rows."""
+    def write(
+        self, reserved: Mapping[Collection, Range], folded: Staged, sighted: list[PostedSighting], import_id: int
+    ) -> None:
+        """Write and sync all files.
+
+        ``reserved`` has the ids of the new rows, ``folded`` the POSTed rows, ``sighted`` what POSTs said beyond that.
+        """
         self._import_id = import_id
         self._number_sources()
         with ThreadPoolExecutor(self._threads) as pool:
@@ -94,7 +107,8 @@ class EvidenceFiles:
             for done in work:
                 done.result()
         for collection, rows in folded.items():
-            self._write_posted(collection, rows)
+            posted = {one.id: one for one in sighted if one.collection == collection}
+            self._write_posted(collection, [row.id for row in rows], posted)
         self._sync()
 
     def take_over(self, late: Staged) -> None:
@@ -189,12 +203,19 @@ class EvidenceFiles:
             ids, _ = _distinct(np.concatenate(listed))
             yield sightings_table(ids, self._numbers[label], self._import_id, file)
 
-    def _write_posted(self, collection: Collection, rows: list[StagedRow]) -> None:
-        if not rows:
+    def _write_posted(self, collection: Collection, folded: list[int], said: Mapping[int, PostedSighting]) -> None:
+        """The sightings of POSTs: one of each folded row, and of each other text unless the evidence has as much."""
+        others = {id: one for id, one in said.items() if id not in set(folded)}
+        known = posted_ids(self._base.files[collection], others)
+        others = {id: one for id, one in others.items() if id not in known or (one.declaration and not known[id])}
+        ids = sorted([*folded, *others])
+        if not ids:
             return
-        ids = np.array([row.id for row in rows], np.int64)
+        values = [_sighting(said.get(id)) for id in ids]
+        table = sightings_table(
+            np.array(ids, np.int64), POST, 0, None, values_batch(values), np.arange(len(ids), dtype=np.int32)
+        )
         path = self._paths.evidence_file(collection, self._run, 0)
-        table = sightings_table(ids, POST, 0, None)
         self._written[collection, 0] = _Written(write_sightings(path, collection, [table]), {})
 
     def _sync(self) -> None:
@@ -202,6 +223,10 @@ class EvidenceFiles:
         if files:
             make_folder(self._paths.evidence)
             sync_folders(files)
+
+
+def _sighting(posted: PostedSighting | None) -> Sighting:
+    return LISTED if posted is None else Sighting(Kind(posted.kind), declaration=posted.declaration)
 
 
 def unchanged_sources(manifest: Manifest, batches: Mapping[Collection, Batch]) -> frozenset[str]:

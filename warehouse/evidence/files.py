@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import LISTED, Sighting, SightingColumns
-from sigdir.warehouse.evidence.manifest import WORDS_NOTED, EvidenceFile
+from sigdir.warehouse.evidence.manifest import POST, WORDS_NOTED, EvidenceFile
 from sigdir.warehouse.files import sync
-from sigdir.warehouse.parquet import ROW_GROUP_ROWS, sha256_of
+from sigdir.warehouse.parquet import ROW_GROUP_ROWS, naming, sha256_of
 from sigdir.warehouse.schema import SIGHTING_SCHEMA
 
 DECLARED_GROUP_ROWS = 8_192
@@ -159,3 +160,22 @@ def _words(table: pa.Table) -> set[tuple[int, int]]:
     starts = np.flatnonzero((source[1:] != source[:-1]) | (import_id[1:] != import_id[:-1])) + 1
     at = np.concatenate([[0], starts])
     return set(zip(source[at].tolist(), import_id[at].tolist(), strict=True))
+
+
+def posted_ids(files: Iterable[EvidenceFile], ids: Iterable[int]) -> dict[int, bool]:
+    """Which of these texts have a POST's sighting in the files, and whether one of them has a declaration.
+
+    Raises UnreadableWarehouse.
+    """
+    wanted = pa.array(sorted(ids), pa.int64())
+    found: dict[int, bool] = {}
+    for file in files if len(wanted) else ():
+        if file.words is not None and (POST, 0) not in file.words:
+            continue
+        is_wanted = (pc.field("source") == POST) & pc.field("id").isin(wanted)
+        with naming(file.path):
+            table = pq.read_table(file.path, columns=["id", "declaration"], filters=is_wanted)
+        declared = table["declaration"].is_valid().to_pylist()
+        for id, has_declaration in zip(table["id"].to_pylist(), declared, strict=True):
+            found[id] = found.get(id, False) or has_declaration
+    return found

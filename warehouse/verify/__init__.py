@@ -18,6 +18,7 @@ from sigdir.warehouse.identity import usable_identity
 from sigdir.warehouse.paths import Paths, existing
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.verify.evidence import check_evidence
 from sigdir.warehouse.verify.history import check_import_counts, check_log, check_rejects
 from sigdir.warehouse.verify.leftovers import note_leftovers
 from sigdir.warehouse.verify.report import Finding, Findings, Report
@@ -64,6 +65,8 @@ def verify(
             check_import_counts(findings, history, collection, rows)
     begin_stage("rejects", 0)
     check_rejects(findings, history)
+    begin_stage("evidence", 0)
+    check_evidence(findings, snapshot)
     note_leftovers(findings)
     report.seconds = time.monotonic() - began
     return report

@@ -1,12 +1,13 @@
-"""Files that belong to nothing: data files, rejects, indexes and run folders that a killed process left."""
+"""Files that belong to nothing: data files, rejects, evidence, indexes and run folders that a killed process left."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
 from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.evidence.manifest import manifest_of, sources_paths
 from sigdir.warehouse.files import dead_runs
-from sigdir.warehouse.log import read_entries
+from sigdir.warehouse.log import manifest_of_entry, read_entries
 from sigdir.warehouse.paths import index_name, index_of_entry
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging import open_read_only
@@ -16,7 +17,7 @@ from sigdir.warehouse.verify.report import Findings
 def note_leftovers(findings: Findings) -> None:
     """Note the files that nothing names. Lists them first and reads the log afterwards: others may publish."""
     paths = findings.paths
-    listed = [*paths.data_files(), *paths.rejects.glob("*")]
+    listed = [*paths.data_files(), *paths.rejects.glob("*"), *paths.evidence_files()]
     indexes = [path for path in paths.cache.glob("*") if path.is_dir()]
     unfinished: list[str] = []
     with suppress(UnreadableWarehouse), open_read_only(paths.staging) as staging:
@@ -29,6 +30,11 @@ def note_leftovers(findings: Findings) -> None:
     runs = {(entry.summary or {}).get("run") for entry in entries}
     named = {file.path for entry in entries for file in entry.added}
     named |= {paths.rejects_file(run) for run in runs if run}
+    for manifest in {found for entry in entries if (found := manifest_of_entry(paths, entry)) is not None}:
+        named.add(manifest.path)
+        with suppress(UnreadableWarehouse):  # vacuumed, or a finding already
+            evidence = manifest_of(manifest)
+            named |= {*sources_paths(paths, evidence), *(file.path for file in evidence.all_files())}
     for path in sorted(listed):
         if path not in named and not path.name.startswith(tuple(unfinished)) and path.exists():
             findings.note(path, "no version names it")

@@ -1,0 +1,185 @@
+"""Few sorted files of evidence instead of many, without the sightings that no longer count.
+
+Invariants
+    What counts in a version counts in the compacted one: a sighting is dropped where its source's word was replaced,
+    or where another of the same source says the same of the same text. Of a text's POSTs one stays.
+    A merged file is in the order of the ids, then of the sources.
+    Memory does not grow with the files: they are read a range of ids at a time, of about WINDOW_ROWS sightings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.evidence.files import sorted_by_id, write_sightings
+from sigdir.warehouse.evidence.manifest import POST, EvidenceFile, Manifest, sync_folders, write_manifest
+from sigdir.warehouse.log import ManifestFile
+from sigdir.warehouse.parquet import naming
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.schema import SIGHTING_SCHEMA
+
+WINDOW_ROWS = 1 << 20
+"""About so many sightings are in memory at a time, in each thread."""
+
+_BUCKETS = 1 << 16
+
+Files = Sequence[EvidenceFile]
+Merges = Mapping[Collection, Sequence[Files]]
+
+
+def with_replaced_words(manifest: Manifest, merges: Merges) -> Merges:
+    """The merges, and each other file alone that has sightings which no longer count."""
+    found = {}
+    for collection in COLLECTIONS:
+        chosen = {file.path for files in merges.get(collection, ()) for file in files}
+        alone = [
+            [file]
+            for file in manifest.files[collection]
+            if file.path not in chosen and not all(manifest.counts(*word) for word in file.words or ())
+        ]
+        found[collection] = [*merges.get(collection, ()), *alone]
+    return {collection: files for collection, files in found.items() if files}
+
+
+def merge(
+    paths: Paths, run: str, base: Manifest, merges: Merges, threads: int,
+    renamed: Mapping[Collection, Mapping[int, int]] | None = None,
+) -> ManifestFile:  # fmt: skip
+    """Write and sync each list of files as one, and a manifest that names them; raises UnreadableWarehouse.
+
+    ``renamed`` has new ids of texts by their old ones.
+    """
+    numbered = [(c, n, files) for c, lists in merges.items() for n, files in enumerate(lists, 1)]
+    with ThreadPoolExecutor(threads) as pool:
+        work = [
+            pool.submit(_Merge(base, files, (renamed or {}).get(c, {})).write, paths, run, c, n)
+            for c, n, files in numbered
+        ]
+        done = [one.result() for one in work]
+    dropped: Counter[int] = Counter()
+    named = {collection: list(base.files[collection]) for collection in COLLECTIONS}
+    for (collection, _, files), (written, repeated) in zip(numbered, done, strict=True):
+        dropped.update(repeated)
+        at = named[collection].index(files[0])
+        gone = {file.path for file in files}
+        named[collection][at:at] = [written] if written is not None else []
+        named[collection] = [file for file in named[collection] if file.path not in gone]
+    sync_folders(written for written, _ in done if written is not None)
+    sources = {
+        number: replace(source, sightings=source.sightings - dropped[number]) if dropped[number] else source
+        for number, source in base.sources.items()
+    }
+    manifest = Manifest(sources, {c: tuple(files) for c, files in named.items()}, base.sources_file)
+    return write_manifest(paths, run, manifest, base)
+
+
+class _Merge:
+    """The merge of some files into one."""
+
+    def __init__(self, manifest: Manifest, files: Files, renamed: Mapping[int, int]) -> None:
+        self._files = files
+        self._since = np.zeros(max(manifest.sources, default=0) + 1, np.int64)
+        for number, source in manifest.sources.items():
+            self._since[number] = source.import_id
+        self._renamed = renamed
+        self._repeated: Counter[int] = Counter()
+
+    def write(
+        self, paths: Paths, run: str, collection: Collection, number: int
+    ) -> tuple[EvidenceFile | None, Counter[int]]:
+        """The new file, None if nothing is left, and how many sightings of each source said the same as another."""
+        path = paths.evidence_file(collection, run, number)
+        return write_sightings(path, collection, self._tables()), self._repeated
+
+    def _tables(self) -> Iterator[pa.Table]:
+        for first, last in self._windows():
+            tables = [table for file in self._files for table in self._read(file, first, last)]
+            yield self._distinct(sorted_by_id(tables))
+
+    def _windows(self) -> Iterator[tuple[int, int]]:
+        """Ranges of ids, the last ones exclusive, each with about WINDOW_ROWS sightings."""
+        lowest, highest = min(file.first_id for file in self._files), max(file.last_id for file in self._files)
+        width = (highest - lowest) // _BUCKETS + 1
+        counts = np.zeros(_BUCKETS + 1, np.int64)
+        for file in self._files:
+            with naming(file.path), pq.ParquetFile(file.path, page_checksum_verification=True) as parquet:
+                for batch in parquet.iter_batches(WINDOW_ROWS, columns=["id"]):
+                    ids = (batch.column(0).to_numpy() - lowest) // width
+                    counts += np.bincount(ids, minlength=_BUCKETS + 1)
+        window = np.cumsum(counts) // WINDOW_ROWS
+        starts = np.flatnonzero(np.concatenate([[True], window[1:] != window[:-1]])) * width + lowest
+        yield from pairwise([*starts.tolist(), highest + 1])
+
+    def _read(self, file: EvidenceFile, first: int, last: int) -> Iterator[pa.Table]:
+        """The sightings of a file in a range of ids that count."""
+        if file.last_id < first or file.first_id >= last:
+            return
+        is_inside = (pc.field("id") >= first) & (pc.field("id") < last)
+        with naming(file.path):
+            table = pq.read_table(file.path, filters=is_inside, page_checksum_verification=True)
+        counts = table["import_id"].to_numpy() >= self._since[table["source"].to_numpy()]
+        table = (table if counts.all() else table.filter(pa.array(counts))).cast(SIGHTING_SCHEMA)
+        yield self._with_new_ids(table)
+
+    def _with_new_ids(self, table: pa.Table) -> pa.Table:
+        if not self._renamed:
+            return table
+        ids = [self._renamed.get(id, id) for id in table["id"].to_pylist()]
+        return table.set_column(0, SIGHTING_SCHEMA.field("id"), pa.array(ids, pa.int64()))
+
+    def _distinct(self, table: pa.Table) -> pa.Table:
+        """The sightings that differ in more than their import, in the order of ids and sources."""
+        ids, sources = table["id"].to_numpy(), table["source"].to_numpy()
+        order = np.lexsort((sources, ids))
+        same = (ids[order][1:] == ids[order][:-1]) & (sources[order][1:] == sources[order][:-1])
+        if not same.any():
+            return table.take(pa.array(order))
+        order = np.lexsort((*(_numbers(table, name) for name in _LEAST), sources, ids))
+        table = table.take(pa.array(order))
+        repeats = np.zeros(len(ids), np.bool_)
+        repeats[1:] = True
+        for name in ("id", "source", *_SAID):
+            column = _numbers(table, name)
+            repeats[1:] &= column[1:] == column[:-1]
+        repeats[1:] |= _is_second_post(table)
+        self._repeated.update(table["source"].to_numpy()[repeats & (table["source"].to_numpy() != POST)].tolist())
+        return table.filter(pa.array(~repeats))
+
+
+_SAID = tuple(name for name in SIGHTING_SCHEMA.names if name not in ("id", "source", "import_id"))
+_LEAST = ("import_id", *_SAID)
+"""The columns after id and source by which sightings are ordered, the least important first: declaration is the last."""
+
+
+def _is_second_post(table: pa.Table) -> npt.NDArray[np.bool_]:
+    """For each sighting but the first, whether the one in front of it is a POST of the same text.
+
+    Those with a declaration come first: a null is ordered last.
+    """
+    ids, sources = table["id"].to_numpy(), table["source"].to_numpy()
+    found: npt.NDArray[np.bool_] = (ids[1:] == ids[:-1]) & (sources[1:] == POST) & (sources[:-1] == POST)
+    return found
+
+
+def _numbers(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
+    """A column as numbers that are equal where its values are; null is the highest."""
+    column = table[name].combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+    if pa.types.is_dictionary(column.type):
+        column = column.indices
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    numbers: npt.NDArray[np.int64] = column.cast(pa.int64()).fill_null(np.iinfo(np.int64).max).to_numpy()
+    return numbers
