@@ -105,7 +105,7 @@ def _last_line(report: ImportReport) -> str:
     if not report.published:
         return f"{speed}; nothing new, version {max(report.version, 0)} stays"
     rejects = f"; rejects: sigdir rejects --import {report.rejects_in}" if report.rejects_in else ""
-    return f"{speed}; version {report.version} published{rejects}"
+    return f"{speed}; {report.sightings:,} sightings; version {report.version} published{rejects}"
 
 
 def _shortened(path: str) -> str:

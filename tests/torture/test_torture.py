@@ -13,6 +13,7 @@ import pytest
 
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.keccak import keccak256
+from sigdir.warehouse.identity import FORMAT, Identity, write_identity
 from sigdir.warehouse.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.torture.checks import by_files
@@ -122,6 +123,7 @@ def test_answers_that_contradict_each_other_are_a_finding() -> None:
 def test_files_that_the_log_does_not_name_are_a_finding(tmp_path: Path) -> None:
     """A data file, a rejects file, a run's folder, a file in the log."""
     paths = Paths(tmp_path)
+    write_identity(paths, Identity(FORMAT, "00"))
     for stray in (
         paths.data_file(SIGNATURES, "run", 1),
         paths.rejects_file("run"),

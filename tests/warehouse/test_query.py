@@ -62,6 +62,7 @@ VIEWS = {
         ("imported", "BIGINT"),
         ("duplicate", "BIGINT"),
         ("rejected", "BIGINT"),
+        ("sightings", "BIGINT"),
         ("seconds", "DOUBLE"),
         ("sources", SOURCE),
     ],

@@ -177,6 +177,8 @@ def _numbers(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
     column = table[name].combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+    if pa.types.is_string(column.type):
+        column = column.dictionary_encode()
     if pa.types.is_dictionary(column.type):
         column = column.indices
     if pa.types.is_boolean(column.type):

@@ -7,6 +7,7 @@ and the ids of a sorted file are small differences: 0.1 bytes a sighting where a
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,6 @@ def values_batch(sightings: Iterable[Sighting]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=VALUES_SCHEMA)
 
 
-_LISTED = values_batch([LISTED])
-
-
 def sightings_table(
     ids: npt.NDArray[np.int64],
     source: int,
@@ -91,7 +89,7 @@ def sightings_table(
     """The sightings of one input: row ``i`` has ``values[of_row[i]]``, or is LISTED where there are none."""
     rows = len(ids)
     if values is None or of_row is None:
-        values, of_row = _LISTED, np.zeros(rows, np.int32)
+        return pa.table([pa.array(ids, pa.int64()), *_listed(rows, source, import_id, file)], schema=SIGHTING_SCHEMA)
     said = {name: _encoded(name, values[name]).take(pa.array(of_row)) for name in VALUE_NAMES}
     columns = {
         "id": pa.array(ids, pa.int64()),
@@ -107,6 +105,14 @@ def _encoded(name: str, column: pa.Array) -> pa.Array:
     return column.dictionary_encode() if pa.types.is_dictionary(SIGHTING_SCHEMA.field(name).type) else column
 
 
+@lru_cache(maxsize=8)
+def _listed(rows: int, source: int, import_id: int, file: str | None) -> list[pa.Array]:
+    """The columns after the id where each row is LISTED. The chunks of a list have the same ones."""
+    one = sightings_table(np.zeros(1, np.int64), source, import_id, file, values_batch([LISTED]), np.zeros(1, np.int32))
+    at = pa.array(np.zeros(rows, np.int32))
+    return [column.combine_chunks().take(at) for column in one.columns[1:]]
+
+
 def _repeated(value: str | None, rows: int) -> pa.DictionaryArray:
     """A dictionary column of one value."""
     if value is None:
@@ -116,7 +122,9 @@ def _repeated(value: str | None, rows: int) -> pa.DictionaryArray:
 
 def sorted_by_id(tables: Iterable[pa.Table]) -> pa.Table:
     """One table of several, in the order of its ids; sightings of one text keep their order."""
-    table = pa.concat_tables([SIGHTING_SCHEMA.empty_table(), *tables]).unify_dictionaries().combine_chunks()
+    parts = list(tables)
+    table = parts[0] if len(parts) == 1 else pa.concat_tables([SIGHTING_SCHEMA.empty_table(), *parts])
+    table = table.unify_dictionaries().combine_chunks()
     ids = table["id"].to_numpy()
     if len(ids) < 2 or (ids[1:] >= ids[:-1]).all():
         return table

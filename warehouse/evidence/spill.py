@@ -6,6 +6,7 @@ with a number for each row. The ids are written by ``dedupe``, eight bytes a row
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +90,9 @@ class TextIds:
         if self._path is None or not len(numbers):
             return
         if self._ids is None:
-            self._ids = np.memmap(self._path, np.int64, "w+", shape=(self._rows,))
+            with self._path.open("wb") as file:  # on a full disk this is an error, writing to a hole is a SIGBUS
+                os.posix_fallocate(file.fileno(), 0, self._rows * np.dtype(np.int64).itemsize)
+            self._ids = np.memmap(self._path, np.int64, "r+", shape=(self._rows,))
         self._ids[numbers] = ids
 
     def of(self, rows: slice) -> Ids:

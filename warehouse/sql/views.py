@@ -47,6 +47,7 @@ IMPORTS_SCHEMA = pa.schema(
         ("imported", pa.int64()),
         ("duplicate", pa.int64()),
         ("rejected", pa.int64()),
+        ("sightings", pa.int64()),
         ("seconds", pa.float64()),
         ("sources", pa.list_(_SOURCE_TYPE)),
     ]
@@ -242,6 +243,7 @@ def imports_table(entries: Sequence[dict[str, Any]]) -> pa.Table:
             "source": entry.get("source"),
             "files": len(entry["sources"]),
             **{name: entry["totals"][name] for name in ("read", "imported", "duplicate", "rejected")},
+            "sightings": entry.get("evidence", {}).get("sightings", 0),
             "seconds": entry["seconds"],
             "sources": entry["sources"],
         }

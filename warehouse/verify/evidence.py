@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -91,15 +92,18 @@ class _Texts:
 
     def __init__(self, paths: Paths, snapshot: Snapshot, collection: Collection) -> None:
         self._paths, self._collection = paths, collection
+        self._is_complete = True
         self._read(snapshot)
 
     def unknown(self, ids: Ids) -> Ids:
-        """Those of the ids that no text has."""
+        """Those of the ids that no text has; none where staging cannot be read."""
         left = ids[~self._are_known(ids)]
-        if len(left):  # a text may have been POSTed, or folded, since the files and staging were read
+        if (
+            len(left) and self._is_complete
+        ):  # a text may have been POSTed, or folded, since the files and staging were read
             self._read(None)
             left = left[~self._are_known(left)]
-        return left
+        return left if self._is_complete else left[:0]
 
     def _read(self, snapshot: Snapshot | None) -> None:
         self._staged = np.sort(np.array(self._staged_ids(), np.int64))  # read before the log: they may be folded
@@ -113,8 +117,10 @@ class _Texts:
     def _staged_ids(self) -> list[int]:
         if not self._paths.staging.exists():
             return []
-        with open_read_only(self._paths.staging) as staging:
+        with suppress(UnreadableWarehouse), open_read_only(self._paths.staging) as staging:
             return [row.id for row in staging.rows(self._collection, 0)]
+        self._is_complete = False  # staging is damaged, which is a finding already
+        return []
 
     def _are_known(self, ids: Ids) -> npt.NDArray[np.bool_]:
         known = np.isin(ids, self._staged)
