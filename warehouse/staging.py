@@ -33,7 +33,6 @@ from types import MappingProxyType
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.signatures.evidence import Kind
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import file_identity, lock, make_folder, sync, unlock
 from sigdir.warehouse.identity import FORMAT, Identity, usable_identity, write_identity
@@ -158,7 +157,7 @@ class PostedSighting:
 
     collection: Collection
     id: int
-    kind: int = Kind.UNKNOWN
+    kind: int = 0
     declaration: str = ""
 
 
@@ -169,7 +168,7 @@ class NewText:
     collection: Collection
     text: str
     digest: bytes
-    kind: int = Kind.UNKNOWN
+    kind: int = 0
     declaration: str = ""
 
     @property
@@ -608,7 +607,7 @@ class Staging(StagingReader):
                 self._connection.execute("PRAGMA synchronous = FULL")
                 with self.exclusive():
                     id = self._prepare(path, identity)
-            except sqlite3.DatabaseError as error:
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # a damaged name may be in SQLite's message
                 raise UnreadableWarehouse(f"{path}: {error}") from error
             # After the transaction: if we crash here, the next process adopts the id.
             if not identity.id:
