@@ -164,7 +164,7 @@ def _merge(paths: Paths, publisher: Publisher, choose: Choose, threads: int) -> 
     manifest = merge(paths, run, base.evidence, evidence, threads) if evidence else base.manifest
     failpoints.reach("compact_written")
     build_indexes(paths, files, threads)
-    build_ranks(paths, map(data_file, files), base.manifest, threads)
+    build_ranks(paths, map(data_file, files), manifest, threads)
     counts = {collection: _counts(base, collection, chosen.get(collection, [])) for collection in COLLECTIONS}
     watermarks = {collection: base.high_water[collection].id for collection in COLLECTIONS}
     replaced = [file for merges in chosen.values() for merge in merges for file in merge]
