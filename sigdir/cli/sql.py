@@ -73,7 +73,7 @@ def sql(
     Functions: selector(text), topic0(text), canonical(text), keccak256(text), which are NULL if
     the text is not a signature; signature_name, parameter_list and parameter_types of a
     canonical text; hex_of(hash), the 0x text of a hash in any spelling: text with or without 0x,
-    bytes, integers. docs/cookbook.md has 23 questions and their SQL.
+    bytes, integers; decode_calldata(blob) and decode_log(topics, data), the API's answer as JSON. docs/cookbook.md has 23 questions and their SQL.
 
     A table shows the columns that fit the terminal, without bytes, and the first and last rows; the
     other formats have everything. Ctrl-C ends the query, a second Ctrl-C does so at once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -119,3 +120,23 @@ def test_long_columns_with_nulls(samples: Path) -> None:
         text = f"f{number}(uint256)"
         assert value == (None if number % 3 == 1 or number % 7 == 2 else hashed(text)[:10]), number
     assert sum(value is None for _, value in found) == sum(i % 3 == 1 or i % 7 == 2 for i in range(20000))
+
+
+def test_calldata_and_logs_are_decoded(samples: Path) -> None:
+    """Blobs, hex and NULL; a call inside a call; an answer as the API's, and NULL for what cannot be read."""
+    warehouse = sigdir.open(samples)
+    word = "00" * 12 + "ab" * 20
+    calldata = f"0xa9059cbb{word}{1000:064x}"
+    [(blob, text, bad, none)] = warehouse.sql(
+        "SELECT decode_calldata(unhex($1)), decode_calldata($2::BLOB), decode_calldata('0xzz'::BLOB), decode_calldata(NULL)",
+        [calldata[2:], calldata],
+    ).rows()
+    assert (blob, bad, none) == (text, None, None)
+    first = json.loads(blob)["candidates"][0]
+    assert (first["text_signature"], first["parameters"][1]["value"]) == ("transfer(address,uint256)", "1000")
+    [(log,)] = warehouse.sql(
+        "SELECT decode_log([$1, $2, $2], unhex($3))", [TRANSFER_TOPIC, "0x" + word, f"{5:064x}"]
+    ).rows()
+    assert [one["indexed"] for one in json.loads(log)["candidates"][0]["parameters"]] == [True, True, False]
+    many = warehouse.sql("SELECT count(decode_calldata(unhex($1))) FROM range(5000)", [calldata[2:]]).rows()
+    assert many == [(5000,)]

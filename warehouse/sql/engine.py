@@ -29,6 +29,7 @@ from sigdir.warehouse.files import RunFolder, remove_dead_runs
 from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.sql.decoding import register
 from sigdir.warehouse.sql.evidence import create_evidence_views
 from sigdir.warehouse.sql.functions import FUNCTIONS
 from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_views, quoted
@@ -212,6 +213,7 @@ class Database:
                 name, function, ["VARCHAR"], "VARCHAR",
                 type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
             )  # fmt: skip
+        register(self._connection)
         read = [file for name, given in (files or {}).items() if (file := self._add_table(name, given))]
         if not unsafe:
             evidence = [str(file.path) for file in snapshot.evidence.all_files()]
