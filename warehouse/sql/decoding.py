@@ -27,7 +27,8 @@ _REMEMBERED = 100_000
 def register(connection: duckdb.DuckDBPyConnection) -> None:
     """Add both functions to a connection that has the views."""
     texts = _Texts(weakref.ref(connection))
-    of_log = ["VARCHAR[]", "BLOB"]
+    of_call: list[Any] = ["BLOB"]
+    of_log: list[Any] = ["VARCHAR[]", "BLOB"]
 
     def decode_calldata(data: pa.ChunkedArray) -> pa.StringArray:
         return texts.documents([_input("auto", one) for one in data.to_pylist()])
@@ -36,7 +37,7 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         pairs = zip(topics.to_pylist(), data.to_pylist(), strict=True)
         return texts.documents([_input("log", one, words) for words, one in pairs])
 
-    for function, types in ((decode_calldata, ["BLOB"]), (decode_log, of_log)):
+    for function, types in ((decode_calldata, of_call), (decode_log, of_log)):
         connection.create_function(
             function.__name__, function, types, "VARCHAR", type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
