@@ -16,7 +16,7 @@ import sigdir
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.evidence import POST
 from sigdir.warehouse.files import FileLock
-from sigdir.warehouse.paths import Paths, index_name
+from sigdir.warehouse.paths import Paths, index_name, index_of_entry
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging import Staging
 from sigdir.warehouse.verify.evidence import check_evidence
@@ -153,7 +153,7 @@ def by_cache(paths: Paths) -> None:
     def is_clean() -> bool:
         files = read_snapshot(paths).files
         used = {index_name(collection, file.path) for collection in files for file in files[collection]}
-        return all(entry.name.removesuffix(".lock") in {*used, "warm"} for entry in paths.cache.iterdir())
+        return all(index_of_entry(entry) in {*used, "warm"} for entry in paths.cache.iterdir())
 
     until(is_clean, f"{paths.cache} to have no unused index")
 

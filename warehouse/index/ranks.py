@@ -98,7 +98,7 @@ def build_ranks(cache: Path, file: DataFile, segment: Segment, manifest: Manifes
         try:
             np.save(building / _COLUMN, keys_of_segment(file, segment, manifest))
             (building / _CHECKSUM).write_text(checksum_of(building / _COLUMN))
-            for written in building.iterdir():
+            for written in (*building.iterdir(), building):
                 sync(written)
             for old in cache.glob(ranks_name(index.name, "*")):
                 shutil.rmtree(old, ignore_errors=True)
