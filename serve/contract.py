@@ -28,7 +28,7 @@ from sigdir.signatures.contract import ContractCode, ContractInterface, codes_of
 from sigdir.signatures.contract_json import document
 from sigdir.signatures.dispatcher import CodeFunction, decoded_functions
 from sigdir.signatures.errors import SigdirError
-from sigdir.warehouse.index.known import known_texts
+from sigdir.warehouse.index.known import texts_of_hashes
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader, View
 
@@ -110,7 +110,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def explain(view: View, code: ContractCode, names: Names) -> ContractInterface:
     """The interface of code by the texts of a view. ``names`` are the server's."""
-    return interface_of(code, {hash: known_texts(view, hash, names) for hash in code.hashes})
+    return interface_of(code, texts_of_hashes(view, code.hashes, names))
 
 
 class ContractResource:

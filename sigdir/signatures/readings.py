@@ -24,6 +24,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from sigdir.signatures.abi_decoder import Budget, attempt, layout_of
+from sigdir.signatures.declaration import BadDeclaration, Parameter, parse_declaration
 from sigdir.signatures.decode_attempt import SELECTOR_BYTES, UTF8, DecodeAttempt
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.inner_calls import Inner, Path, inner_calls
@@ -83,6 +84,28 @@ class Known(NamedTuple):
     declaration: str = ""
     names: tuple[Any, ...] = ()
     split: Split | None = None
+
+    def declared_as(self, declaration: str) -> Known:
+        """The same text with what a declaration of it says; as it is where that declares another text."""
+        try:
+            parsed = parse_declaration(declaration)
+        except BadDeclaration:
+            return self
+        if parsed.text != self.text:
+            return self
+        split = tuple(number for number, indexed in enumerate(parsed.indexed) if indexed)
+        return self._replace(
+            declaration=declaration,
+            names=tuple(map(_names, parsed.inputs)),
+            split=split if parsed.kind is Kind.EVENT else None,
+        )
+
+
+def _names(parameter: Parameter) -> Any:
+    """A parameter's name; a tuple's with the names of its members."""
+    if parameter.components is None:
+        return parameter.name
+    return parameter.name, tuple(map(_names, parameter.components))
 
 
 class Confidence(StrEnum):

@@ -44,8 +44,8 @@ def test_calldata_is_decoded_as_it_is_pasted(page_of: Open) -> None:
     expect(page.get_by_role("heading", name="transfer(address,uint256)")).to_be_visible()
     expect(page.get_by_text("decodes exactly")).to_be_visible()
     assert page.locator(".decoded tbody tr").all_inner_texts() == [
-        "0\taddress\t0x742d35Cc6634C0532925a3b844Bc454e4438f44e",
-        f"1\tuint256\t{10**18} 1 with 18 decimals",
+        "0\taddress to\t0x742d35Cc6634C0532925a3b844Bc454e4438f44e",
+        f"1\tuint256 value\t{10**18} 1 with 18 decimals",
     ]  # fmt: skip
     expect(page.get_by_role("region", name="Signatures that do not decode")).to_contain_text(COLLIDING)
     assert page.url.endswith(f"/decode/?data={EXAMPLE}")

@@ -6,6 +6,7 @@ groups, and texts that are asked for together share them. Nothing but the files'
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,6 +111,33 @@ def commonest_declarations(manifest: Manifest, collection: Collection, ids: Iter
     declarations = {id: _declarations(tables) for id, tables in found.items()}
     return {id: counted[0][0] for id, counted in declarations.items() if counted}
 
+
+class Declarations:
+    """The commonest declarations of texts, kept for the manifest that was asked last. Safe for threads.
+
+    Reading one from its file takes 2 ms, and decoding asks for the same few texts again and again.
+    """
+
+    def __init__(self) -> None:
+        self._manifest: Manifest | None = None
+        self._known: dict[tuple[Collection, int], str] = {}
+        self._lock = threading.Lock()
+
+    def of(self, manifest: Manifest, collection: Collection, ids: Iterable[int]) -> dict[int, str]:
+        """What ``commonest_declarations`` gives, and "" for a text without one; raises UnreadableWarehouse."""
+        wanted = list(dict.fromkeys(ids))
+        with self._lock:
+            if manifest is not self._manifest or len(self._known) > _KEPT:
+                self._manifest, self._known = manifest, {}
+            known = self._known  # another manifest's answers go into another dictionary
+        missing = [id for id in wanted if (collection, id) not in known]
+        if missing:
+            found = commonest_declarations(manifest, collection, missing)
+            known.update(((collection, id), found.get(id, "")) for id in missing)
+        return {id: known[collection, id] for id in wanted}
+
+
+_KEPT = 1 << 14
 
 _DECLARING = ["id", "source", "import_id", "contract_key", "declaration"]
 
