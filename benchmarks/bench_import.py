@@ -60,10 +60,13 @@ def _duckdb(path: Path) -> float:
     return python(_DUCKDB, str(path), str(target), str(os.cpu_count() or 1)).seconds
 
 
-def _import(path: Path, warehouse: Path, imported: int | None = None, fresh: bool = False) -> Run:
+def _import(
+    path: Path, warehouse: Path, imported: int | None = None, fresh: bool = False, source: str | None = None
+) -> Run:
     if fresh:
         shutil.rmtree(warehouse, ignore_errors=True)
-    run = run_sigdir("import", str(path), "--warehouse", str(warehouse), "--quiet", "--json")
+    label = ["--source", source] if source else []
+    run = run_sigdir("import", str(path), "--warehouse", str(warehouse), "--quiet", "--json", *label)
     totals = json.loads(run.output)["totals"]
     assert totals["read"] == totals["imported"] + totals["duplicate"] + totals["rejected"]
     assert imported is None or totals["imported"] == imported, f"{totals['imported']} imported, not {imported}"
@@ -119,6 +122,16 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
             rounds,
         )
     )
+    found.append(
+        compared(
+            "the same file as another source, a sighting a line",
+            lambda k: _import(lines, warehouse, imported=0, source=f"another {k}").seconds,
+            lambda: _duckdb(lines),
+            2.2,
+            rounds,
+        )
+    )
+    found.append(_at_rest(warehouse, rows, sources=rounds + 1))
     more = [corpus.lines(_NEW_ROWS, first=rows + k * _NEW_ROWS) for k in range(rounds)]
     found.append(
         compared(
@@ -160,6 +173,17 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     found.append(_memory(rows, fresh, warehouse))
     found.append(_tree(rounds, warehouse))
     return found
+
+
+def _at_rest(warehouse: Path, rows: int, sources: int) -> Figure:
+    """The bytes of the evidence after compaction, for each text and source."""
+    run_sigdir("compact", "--all", "--warehouse", str(warehouse))
+    opened = sigdir.open(warehouse)
+    [(sightings,)] = opened.sql("SELECT count(*) FROM sightings").rows()
+    assert sightings == rows * sources, f"{sightings:,} sightings, not {rows * sources:,}"
+    files = opened.snapshot.evidence.all_files()
+    size = sum(file.size for file in files) / sightings
+    return Figure("evidence of a list at rest", f"{size:.3f} bytes", "", 0, "<= 2 bytes a line", size <= 2)
 
 
 def _tree(rounds: int, warehouse: Path) -> Figure:
