@@ -12,6 +12,7 @@ import falcon
 
 from sigdir.serve.answers import add_error_handlers
 from sigdir.serve.bulk import changes, dumps, resolve
+from sigdir.serve.code_reader import CodeReader
 from sigdir.serve.contract import ContractResource
 from sigdir.serve.decode import DecodeResource
 from sigdir.serve.dialects import openchain
@@ -71,6 +72,7 @@ def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | 
     streams = StreamLimit(settings.threads)
     versions = dumps.Versions(paths, reader)
     cache, names, origins = PageCache(CACHE_BYTES, counts.count_cached), Names(), Origins(paths)
+    codes = CodeReader()
     # fmt: off
     return [
         # 4byte.directory's API.
@@ -83,8 +85,8 @@ def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | 
         Route("/api/v1/import-abi/", AbiImportResource(settings, writer), "POST, OPTIONS"),
         Route("/api/v1/import-solidity/", SolidityImportResource(settings, writer), "POST, OPTIONS"),
         # Decoding and bulk.
-        Route("/api/v1/decode/", DecodeResource(reader, names), "GET, HEAD, POST"),
-        Route("/api/v1/contract/", ContractResource(reader, names), "POST"),
+        Route("/api/v1/decode/", DecodeResource(reader, names, codes), "GET, HEAD, POST"),
+        Route("/api/v1/contract/", ContractResource(reader, names, codes), "POST"),
         Route("/api/v1/resolve/", resolve.ResolveResource(settings, reader, streams, names), "GET, HEAD, POST"),
         Route("/api/v1/changes/", changes.ChangesResource(reader, streams), "GET, HEAD"),
         Route("/dumps/", dumps.VersionsResource(versions), "GET, HEAD, OPTIONS"),

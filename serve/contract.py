@@ -1,123 +1,26 @@
-"""A contract's bytecode to its interface, by the texts of the directory. ``sigdir.signatures.contract`` finds it.
-
-The functions of code are read in a child process: that holds the GIL and cannot be interrupted, hostile code takes
-seconds, and no request of others may wait for it.
-"""
+"""The route that takes a contract's bytecode and gives its interface."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import threading
-import time
-import weakref
-from selectors import EVENT_READ, DefaultSelector
-from typing import Any
-
 import falcon
 
+from sigdir.serve.code_reader import CodeReader, SlowCode, explain
 from sigdir.serve.decode import BODY_BYTES
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import field_error
 from sigdir.serve.http.json_answer import json_bytes, send_json
-from sigdir.signatures import dispatcher
 from sigdir.signatures.bytecode import BadBytecode
 from sigdir.signatures.calldata import MAX_BYTES
-from sigdir.signatures.contract import ContractCode, ContractInterface, codes_of, contract_code, interface_of
 from sigdir.signatures.contract_json import document
-from sigdir.signatures.dispatcher import CodeFunction, decoded_functions
-from sigdir.signatures.errors import SigdirError
-from sigdir.warehouse.index.known import texts_of_hashes
 from sigdir.warehouse.index.names import Names
-from sigdir.warehouse.index.view import Reader, View
-
-_SECONDS = 1.0
-_START_SECONDS = 10.0
-
-
-class SlowCode(SigdirError):
-    """Code whose functions are not found in time."""
-
-
-class CodeReader:
-    """Reads the functions of code in a child process, which is started when it is needed and replaced when it is late."""
-
-    def __init__(self, seconds: float = _SECONDS) -> None:
-        """``seconds`` is how long one code may take."""
-        self._seconds = seconds
-        self._lock = threading.Lock()
-        self._stop: weakref.finalize[Any, CodeReader] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def read(self, text: str) -> ContractCode:
-        """Hex digits of runtime or creation code. Raises BadBytecode and SlowCode."""
-        codes, libraries = codes_of(text)
-        for code in codes:
-            functions = self._functions_of(code)
-            if functions:
-                break
-        return contract_code(code, functions, libraries, is_creation=code is not codes[0])
-
-    def close(self) -> None:
-        """End the child process."""
-        if self._stop is not None:
-            self._stop()
-        self._process = None
-
-    def _functions_of(self, code: bytes) -> tuple[CodeFunction, ...]:
-        with self._lock:
-            process = self._running()
-            assert process.stdin is not None
-            try:
-                process.stdin.write(len(code).to_bytes(4) + code)
-                process.stdin.flush()
-                line = _line(process, self._seconds)
-            except BrokenPipeError:
-                line = b""
-            if not line.endswith(b"\n"):
-                self.close()
-                raise SlowCode(f"its functions cannot be read, or not within {self._seconds:g} s")
-        return decoded_functions(line)
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            command = [sys.executable, "-I", dispatcher.__file__]
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            self._stop = weakref.finalize(self, _end, self._process)
-            _line(self._process, _START_SECONDS)  # an empty one: it is ready
-        return self._process
-
-
-def _line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
-    """The line that a child writes, or what there is of it in time."""
-    assert process.stdout is not None
-    until, line = time.monotonic() + seconds, b""
-    with DefaultSelector() as selector:
-        selector.register(process.stdout, EVENT_READ)
-        while not line.endswith(b"\n") and selector.select(max(0.0, until - time.monotonic())):
-            piece = os.read(process.stdout.fileno(), 1 << 16)
-            if not piece:
-                break
-            line += piece
-    return line
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.communicate()
-
-
-def explain(view: View, code: ContractCode, names: Names) -> ContractInterface:
-    """The interface of code by the texts of a view. ``names`` are the server's."""
-    return interface_of(code, texts_of_hashes(view, code.hashes, names))
+from sigdir.warehouse.index.view import Reader
 
 
 class ContractResource:
     """POST takes ``code``: hex digits of runtime or creation code."""
 
-    def __init__(self, reader: Reader, names: Names) -> None:
-        self._reader, self._names, self._codes = reader, names, CodeReader()
+    def __init__(self, reader: Reader, names: Names, codes: CodeReader) -> None:
+        self._reader, self._names, self._codes = reader, names, codes
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         text = bodies.text_field(bodies.fields_of(req, BODY_BYTES), "code")

@@ -1,4 +1,4 @@
-"""What bytes mean, by the texts of the directory: calldata, logs and reverts as trees of readings.
+"""What bytes mean, by the texts of the directory: calldata, logs and reverts as trees of readings, code as an interface.
 
 ``sigdir.signatures.readings`` builds the trees, ``sigdir.warehouse.index.known`` looks the texts up.
 """
@@ -10,13 +10,16 @@ from typing import Any
 
 import falcon
 
+from sigdir.serve.code_reader import CodeReader, SlowCode, explain
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, field_error
 from sigdir.serve.http.json_answer import json_bytes, send_json
+from sigdir.signatures.bytecode import BadBytecode
 from sigdir.signatures.calldata import MAX_BYTES
-from sigdir.signatures.decode_input import BadInput, inputs_of_fields, inputs_of_text, whole
+from sigdir.signatures.contract_json import document as contract_document
+from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_fields, inputs_of_text, whole
 from sigdir.signatures.reading_json import document
-from sigdir.signatures.readings import Input
+from sigdir.signatures.readings import Form, Input
 from sigdir.warehouse.index.known import read_alternatives
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader, View
@@ -27,16 +30,15 @@ MAX_INPUTS = 1000
 BODY_BYTES = 3 * MAX_BYTES  # two digits a byte, line ends, and the field's name
 
 
-def document_of(view: View, alternatives: list[Input], names: Names) -> dict[str, Any]:
-    """The answer for one input."""
-    return document(read_alternatives(view, alternatives, names))
+MAX_CODES = 8
+"""In one list: a code may take a second."""
 
 
 class DecodeResource:
     """GET takes ``data`` in the query. POST takes an input's fields, or a list of inputs of any kinds."""
 
-    def __init__(self, reader: Reader, names: Names) -> None:
-        self._reader, self._names = reader, names
+    def __init__(self, reader: Reader, names: Names, codes: CodeReader) -> None:
+        self._reader, self._names, self._codes = reader, names, codes
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         self._answer(req, resp, self._one({"data": req.get_param("data", default="")}))
@@ -57,20 +59,33 @@ class DecodeResource:
 
     def _one(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            return document_of(self._reader.current(), inputs_of(fields), self._names)
+            return self._document(self._reader.current(), inputs_of(fields))
         except BadInput as error:
             raise _refused(error) from None
+
+    def _document(self, view: View, alternatives: list[Input]) -> dict[str, Any]:
+        """The answer for one input; raises BadInput for code whose functions cannot be read."""
+        if alternatives[0].form is not Form.CODE:
+            return document(read_alternatives(view, alternatives, self._names))
+        try:
+            code = self._codes.read(alternatives[0].data.hex())
+        except (BadBytecode, SlowCode) as error:
+            raise BadInput(str(error)) from None
+        return contract_document(explain(view, code, self._names))
 
     def _list(self, given: list[Any]) -> list[dict[str, Any]]:
         """An answer for each input; one that cannot be read has its error, and the others are read."""
         if len(given) > MAX_INPUTS:
             raise field_error("inputs", f"{len(given)} inputs; at most {MAX_INPUTS} in one request.")
-        view, answers = self._reader.current(), []
+        view, answers, codes = self._reader.current(), [], 0
         for one in given:
             try:
-                answers.append(document_of(view, inputs_of(one), self._names))
+                alternatives = inputs_of(one)
+                codes += alternatives[0].form is Form.CODE
+                too_many = _error("code", f"more than {MAX_CODES} codes in one list")
+                answers.append(self._document(view, alternatives) if codes <= MAX_CODES else too_many)
             except BadInput as error:
-                answers.append({"kind": "error", "field": error.field, "detail": error.problem})
+                answers.append(_error(error.field, error.problem))
         return answers
 
 
@@ -80,10 +95,17 @@ def inputs_of(given: Any) -> list[Input]:
         return whole(inputs_of_text(given))
     if not isinstance(given, Mapping):
         raise BadInput("an input is a text of hex digits or an object")
+    if isinstance(given.get("code"), str):
+        return [Input(Form.CODE, hex_bytes(given["code"], "code"))]
     data = given.get("data")
     if isinstance(data, str) and not data.strip() and not given.keys() & {"topics", "topic0", "as"}:
         raise BadInput("This field may not be blank.")
     return whole(inputs_of_fields(given))
+
+
+def _error(field: str, problem: str) -> dict[str, Any]:
+    """The answer for an input of a list that cannot be read."""
+    return {"kind": "error", "field": field, "detail": problem}
 
 
 def _refused(error: BadInput) -> HttpError:

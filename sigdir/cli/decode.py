@@ -12,7 +12,7 @@ from typing import Any
 import click
 import orjson
 
-from sigdir.cli.decode_contract import contract
+from sigdir.cli.decode_contract import contract, explain_code
 from sigdir.cli.errors import Command
 from sigdir.cli.options import json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json
@@ -105,7 +105,10 @@ def auto(
         _decode_file(source, output, folder, workers, quiet, as_json)
         return
     assert data is not None
-    _explain(whole(inputs_of_text(_entered(data))), folder, as_json)
+    alternatives = whole(inputs_of_text(_entered(data)))
+    if alternatives[0].form is Form.CODE:
+        explain_code(alternatives[0].data.hex(), None, folder, as_json)
+    _explain(alternatives, folder, as_json)
 
 
 @decode.command(cls=Command)

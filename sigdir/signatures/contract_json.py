@@ -13,6 +13,7 @@ def document(contract: ContractInterface) -> dict[str, Any]:
     """Everything that was found, with the ABI and the Solidity interface."""
     code = contract.code
     return {
+        "kind": "contract",
         "code_hash": _hex(code.code_hash),
         "bytes": len(code.runtime.code),
         "is_creation": code.is_creation,

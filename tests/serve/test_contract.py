@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sigdir.serve.contract import CodeReader, SlowCode
+from sigdir.serve.code_reader import CodeReader, SlowCode
 from sigdir.signatures.calldata import MAX_BYTES
 from tests.conftest import Sigdir
 from tests.serve.support import FORM, SPAM, TRANSFER, Server, multipart, post, request, selector
@@ -46,6 +46,21 @@ def test_creation_code_forms_and_uploads(server: Server) -> None:
     body, headers = multipart({"code": CODE})
     assert request(server.port, "POST", PATH, body, headers).json() == wanted
     assert request(server.port, "POST", PATH, f"code={CODE}".encode(), FORM).json() == wanted
+
+
+def test_code_beside_other_inputs(server: Server) -> None:
+    """The decode route takes code too: by its field, by its first bytes, and up to eight of them in a list."""
+    wanted = explained(server, CODE)
+    assert post(server.port, "/api/v1/decode/", {"code": CODE}).json() == wanted
+    calldata = selector(TRANSFER) + f"{1:064x}{2:064x}"
+    mixed = post(
+        server.port, "/api/v1/decode/", [calldata, "0x6080604052" + "00" * 40, {"code": CODE}, {"code": "0xz"}]
+    )
+    assert [one["kind"] for one in mixed.json()] == ["calldata", "contract", "contract", "error"]
+    assert mixed.json()[2] == wanted
+    many = post(server.port, "/api/v1/decode/", [{"code": CODE}] * 9).json()
+    assert [one["kind"] for one in many] == ["contract"] * 8 + ["error"]
+    assert many[8]["detail"] == "more than 8 codes in one list"
 
 
 @pytest.mark.parametrize(

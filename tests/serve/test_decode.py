@@ -135,7 +135,7 @@ def test_a_list_of_mixed_inputs_is_answered_in_its_order(server: Server) -> None
         assert (log["kind"], log["candidates"][0]["text_signature"]) == ("log", "Transfer(address,address,uint256)")
         assert [one["indexed"] for one in log["candidates"][0]["parameters"]] == [True, True, False]
         assert panic["candidates"][0]["note"].startswith("panic 0x11: arithmetic overflow")
-        assert contract["kind"] == "code"
+        assert contract["kind"] == "contract"
         assert (bad["kind"], bad["field"]) == ("error", "data")
         assert number["kind"] == "error"
 
