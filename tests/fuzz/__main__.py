@@ -18,6 +18,8 @@ WITH_KERNELS = [
     "sigdir.signatures.grammar",
     "sigdir.signatures.keccak",
     "sigdir.signatures.canonicalise",
+    "sigdir.signatures.push_constants",
+    "sigdir.signatures.spelling",
     "sigdir.pipeline.formats.text",
     "sigdir.pipeline.formats.solidity.outline",
     "sigdir.serve.bulk.resolve",

@@ -53,6 +53,7 @@ STORING: dict[str, dict[str, Any]] = {
 
 READING: dict[str, dict[str, Any]] = {
     "/api/v1/decode/": {"json": {"data": "0xa9059cbb"}},
+    "/api/v1/contract/": {"json": {"code": "0x5f3560e01c8063a9059cbb14610014575f5ffd005b00"}},
     "/api/v1/resolve/": {"json": ["0xa9059cbb"]},
     "/submit/": {"body": "text=function+stored()"},
     "/decode/": {"body": "data=0xa9059cbb"},
