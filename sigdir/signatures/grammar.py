@@ -189,8 +189,8 @@ def _is_integer_width(value: int) -> bool:
 
 
 @register_jitable
-def _append(out: Any, at: int, word: int) -> int:
-    """Append a packed word to ``out[:at]``; returns the new length."""
+def append(out: Any, at: int, word: int) -> int:
+    """Append a packed word to ``out[:at]``, a leading space too; returns the new length."""
     shift = 56
     while shift >= 0:
         byte = (word >> shift) & 0xFF
@@ -219,11 +219,11 @@ def elementary(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int
         if kind == _ADDRESS or kind == _BOOL or kind == _STRING or kind == _BYTES or kind == _FUNCTION:
             return OK, length
         if kind == _UINT or kind == _INT:
-            return OK, _append(out, length, _SUFFIX_256)
+            return OK, append(out, length, _SUFFIX_256)
         if kind == _BYTE:
-            return OK, _append(out, length, _SUFFIX_S1)
+            return OK, append(out, length, _SUFFIX_S1)
         if kind == _FIXED or kind == _UFIXED:
-            return OK, _append(out, length, _SUFFIX_128X18)
+            return OK, append(out, length, _SUFFIX_128X18)
         return UNKNOWN_TYPE, length
     digits = stem
     while digits < end and _is_digit(text[digits]):

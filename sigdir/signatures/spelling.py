@@ -46,6 +46,7 @@ from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import (
     MAX_TEXT_BYTES,
     OK,
+    append,
     arrays,
     elementary,
     function_type_tail,
@@ -86,19 +87,6 @@ _SPACE, _OPEN, _CLOSE, _COMMA, _LEFT = 0x20, 0x28, 0x29, 0x2C, 0x5B
 
 
 @register_jitable
-def _put(out: Any, length: int, word: int) -> int:
-    """Append a packed word, a leading space too."""
-    shift = 56
-    while shift >= 0:
-        byte = (word >> shift) & 0xFF
-        if byte != 0:
-            out[length] = byte
-            length += 1
-        shift -= 8
-    return length
-
-
-@register_jitable
 def _copy(text: Any, at: int, end: int, out: Any, length: int) -> int:
     for place in range(at, end):
         out[length] = text[place]
@@ -127,7 +115,7 @@ def _parameter_words(text: Any, at: int, end: int, with_indexed: bool, out: Any,
     says_more = False
     if indexed and with_indexed:
         out[length] = _SPACE
-        length = _put(out, length + 1, _INDEXED)
+        length = append(out, length + 1, _INDEXED)
         says_more = True
     if 0 < name_end - name <= MAX_NAME_BYTES:
         out[length] = _SPACE
@@ -295,11 +283,11 @@ def _spell(text: Any, start: int, end: int, kind: int, out: Any, length: int) ->
     elif kind == _UNKNOWN or kind == FUNCTION_OR_ERROR:
         kind = _FUNCTION if is_function else _UNKNOWN
     if kind == _FUNCTION:
-        length = _put(out, length, _FUNCTION_WORD)
+        length = append(out, length, _FUNCTION_WORD)
     elif kind == _EVENT:
-        length = _put(out, length, _EVENT_WORD)
+        length = append(out, length, _EVENT_WORD)
     elif kind == _ERROR:
-        length = _put(out, length, _ERROR_WORD)
+        length = append(out, length, _ERROR_WORD)
     if kind != _UNKNOWN:
         out[length] = _SPACE
         length += 1
@@ -310,12 +298,12 @@ def _spell(text: Any, start: int, end: int, kind: int, out: Any, length: int) ->
         return kind, first
     says_more = says_more or named or is_function
     if kind == _EVENT and anonymous:
-        length = _put(out, _put(out, length, _ANONYMOUS_START), _ANONYMOUS_REST)
+        length = append(out, append(out, length, _ANONYMOUS_START), _ANONYMOUS_REST)
         says_more = True
     elif kind == _FUNCTION:
         if mutability:
             out[length] = _SPACE
-            length = _put(out, length + 1, mutability)
+            length = append(out, length + 1, mutability)
         if returns >= 0:
             length = _returns(text, returns, end, out, length)
     if not says_more or length - first > MAX_DECLARATION_BYTES:
@@ -328,7 +316,7 @@ def _returns(text: Any, at: int, end: int, out: Any, length: int) -> int:
     """Append the list of returns; the length stays where it is empty or cannot be read."""
     first = length
     out[length] = _SPACE
-    length = _put(out, length + 1, _RETURNS)
+    length = append(out, length + 1, _RETURNS)
     out[length] = _SPACE
     out[length + 1] = _OPEN
     begin = length + 2
