@@ -1,20 +1,13 @@
 """The index of a data file: built once, mapped by every process.
 
-Each Parquet file has a folder in the cache, derived from it alone: one uncompressed file per column, and
-``hashes``, the order of its hashes. ``checksums.json`` has the checksum of each file. The first process that needs it builds it, under a lock. It can be deleted
-at any time and is built again.
-
-Invariants
-    A folder has its final name only when it is complete: it is built under another name and renamed.
-    It never changes. A data file's name is never reused, so neither is the folder's.
-    A process maps it only if each file has its checksum; otherwise it is built again from the data file.
+Each Parquet file has a folder in the cache, derived from it alone (``derived.py``): one uncompressed file per column,
+and ``hashes``, the order of its hashes. The first process that needs it builds it, under a lock. It can be deleted at any
+time and is built again. A data file's name is never reused, so neither is the folder's.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -28,8 +21,9 @@ import pyarrow.parquet as pq
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import FileLock, make_folder, sync
-from sigdir.warehouse.index.checks import checksum_of, is_in_bounds
+from sigdir.warehouse.files import FileLock, make_folder
+from sigdir.warehouse.index.checks import is_in_bounds
+from sigdir.warehouse.index.derived import CHECKSUMS, building, require_written, write_checksums
 from sigdir.warehouse.index.hash_order import sorted_hashes
 from sigdir.warehouse.index.scan import hashes_of
 from sigdir.warehouse.index.segment import Segment
@@ -43,7 +37,6 @@ Array = npt.NDArray[Any]
 _BATCH_ROWS = 1 << 17
 _COLUMNS = ("ids", "created_at", "offsets", "hash", "hashes")
 _FILES = (*(f"{name}.npy" for name in _COLUMNS), "text")
-_CHECKSUMS = "checksums.json"
 
 
 def segment_of(
@@ -69,26 +62,15 @@ def build_index(
 ) -> None:
     """Make the folder of a data file's columns unless another process was faster; raises UnreadableWarehouse."""
     folder = cache / index_name(collection, file)
-    building = index_part(folder)
+    part = index_part(folder)
     make_folder(cache)
     with FileLock(index_lock(folder)):
         with suppress(OSError, ValueError, EOFError):
             open_index(folder, rows)
             return
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(building, ignore_errors=True)  # left by a process that was killed: we hold the lock
-        building.mkdir()
-        try:
-            _write_columns(building, collection, file, rows, tick)
-            checksums = {name: checksum_of(building / name) for name in _FILES}
-            (building / _CHECKSUMS).write_text(json.dumps(checksums))
-            # Without this a power loss could leave columns of the right size without their bytes, unnoticed.
-            for column in building.iterdir():
-                sync(column)
-            sync(building)
-            building.rename(folder)
-        finally:
-            shutil.rmtree(building, ignore_errors=True)
+        with building(folder, part):
+            _write_columns(part, collection, file, rows, tick)
+            write_checksums(part, _FILES)
 
 
 def build_trigrams(cache: Path, collection: Collection, file: Path, rows: int) -> None:
@@ -103,7 +85,7 @@ def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
 
     Every byte is read and compared with its checksum: see ``checks.py`` for what that costs.
     """
-    _require_written(folder)
+    require_written(folder, _FILES)
     ids, created_at, offsets, hash, hashes = mapped = [
         np.load(folder / f"{name}.npy", mmap_mode="r") for name in _COLUMNS
     ]
@@ -121,15 +103,7 @@ def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
 
 def has_checksums(folder: Path) -> bool:
     """Whether an index is there and not of an earlier program version, which wrote no checksums."""
-    return (folder / _CHECKSUMS).exists()
-
-
-def _require_written(folder: Path) -> None:
-    """Raise ValueError or OSError where a file is not as it was written."""
-    checksums = json.loads((folder / _CHECKSUMS).read_bytes())
-    for name in _FILES:
-        if not isinstance(checksums, dict) or checksums.get(name) != checksum_of(folder / name):
-            raise ValueError(f"{folder / name} is not as it was written")
+    return (folder / CHECKSUMS).exists()
 
 
 def unused(cache: Path, used: set[str]) -> list[Path]:

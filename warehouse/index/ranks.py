@@ -30,8 +30,9 @@ from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import as_standard, keys_of
 from sigdir.signatures.standards import canonical
 from sigdir.warehouse.evidence import EvidenceFile, Manifest
-from sigdir.warehouse.files import FileLock, make_folder, sync
+from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.index.checks import checksum_of
+from sigdir.warehouse.index.derived import building
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.log import DataFile
 from sigdir.warehouse.parquet import naming
@@ -87,24 +88,17 @@ def build_ranks(cache: Path, file: DataFile, segment: Segment, manifest: Manifes
     that needs it again builds it.
     """
     folder, index = cache / column_name(file, manifest), cache / index_name(file.collection, file.path)
-    building = index_part(cache / ranks_name(index.name, "new"))
+    part = index_part(cache / ranks_name(index.name, "new"))
     make_folder(cache)
     with FileLock(index_lock(index)):
         with suppress(OSError, ValueError, EOFError):
             open_ranks(cache, file, manifest)
             return
-        shutil.rmtree(building, ignore_errors=True)  # left by a process that was killed: we hold the lock
-        building.mkdir()
-        try:
-            np.save(building / _COLUMN, keys_of_segment(file, segment, manifest))
-            (building / _CHECKSUM).write_text(checksum_of(building / _COLUMN))
-            for written in (*building.iterdir(), building):
-                sync(written)
+        with building(folder, part):
+            np.save(part / _COLUMN, keys_of_segment(file, segment, manifest))
+            (part / _CHECKSUM).write_text(checksum_of(part / _COLUMN))
             for old in cache.glob(ranks_name(index.name, "*")):
                 shutil.rmtree(old, ignore_errors=True)
-            building.rename(folder)
-        finally:
-            shutil.rmtree(building, ignore_errors=True)
 
 
 def open_ranks(cache: Path, file: DataFile, manifest: Manifest) -> Array:

@@ -2,17 +2,10 @@
 
 Publishers build it with the index. Where it is missing, as after an upgrade, the first search starts to build it, in
 a thread that holds no lock of Python's: 0.5 s for a million rows. Until then every byte is scanned.
-
-Invariants
-    The folder has its final name only when it is complete, and it never changes.
-    A process maps it only if each file has its checksum; otherwise it is built again.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import threading
 import time
 from contextlib import suppress
@@ -24,8 +17,8 @@ import numpy.typing as npt
 
 from sigdir.signatures.columns import as_readonly
 from sigdir.warehouse.errors import Busy
-from sigdir.warehouse.files import FileLock, sync
-from sigdir.warehouse.index.checks import checksum_of
+from sigdir.warehouse.files import FileLock
+from sigdir.warehouse.index.derived import building, require_written, write_checksums
 from sigdir.warehouse.index.trigrams import Trigrams, build
 from sigdir.warehouse.paths import index_lock, trigrams_folder, trigrams_part
 
@@ -33,7 +26,6 @@ Array = npt.NDArray[Any]
 
 _FEW_ROWS = 1 << 14  # are scanned in 0.1 ms
 _FILES = ("starts.npy", "lists")
-_CHECKSUMS = "checksums.json"
 _LOOK_SECONDS = 2.0
 
 
@@ -78,30 +70,17 @@ def write_trigrams(index: Path, text: Array, offsets: Array, rows: int, wait: bo
         with suppress(OSError, ValueError, EOFError):
             _open(index, rows)
             return
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed: we hold the lock
-        part.mkdir()
-        try:
+        with building(folder, part):
             trigrams = build(text, offsets, rows)
             np.save(part / _FILES[0], trigrams.starts)
             trigrams.lists.tofile(part / _FILES[1])
-            checksums = {name: checksum_of(part / name) for name in _FILES}
-            (part / _CHECKSUMS).write_text(json.dumps(checksums))
-            for file in part.iterdir():
-                sync(file)
-            sync(part)
-            os.rename(part, folder)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+            write_checksums(part, _FILES)
 
 
 def _open(index: Path, rows: int) -> Trigrams:
     """Map the folder; raises OSError, ValueError or EOFError where it is missing or not as it was written."""
     folder = trigrams_folder(index)
-    checksums = json.loads((folder / _CHECKSUMS).read_bytes())
-    for name in _FILES:
-        if not isinstance(checksums, dict) or checksums.get(name) != checksum_of(folder / name):
-            raise ValueError(f"{folder / name} is not as it was written")
+    require_written(folder, _FILES)
     starts = np.load(folder / _FILES[0], mmap_mode="r")
     lists = np.memmap(folder / _FILES[1], np.uint8, "r")
     return Trigrams(as_readonly(np.asarray(starts)), as_readonly(np.asarray(lists)), rows)
