@@ -20,6 +20,7 @@ OWNERS = {
     "duckdb": ("sigdir/warehouse/",),
     "evmole": ("sigdir/signatures/dispatcher.py",),
     "falcon": ("sigdir/serve/",),
+    "obstore": ("sigdir/warehouse/stores.py",),
     "granian": ("sigdir/serve/servers/",),
     "prometheus_client": ("sigdir/serve/metrics/",),
     "waitress": ("sigdir/serve/servers/",),

@@ -1,0 +1,219 @@
+"""The seam to object stores: a folder, memory, and S3 by a real server on loopback."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from sigdir.warehouse.stores import (
+    MissingObject,
+    ObjectExists,
+    Store,
+    StoreError,
+    is_url,
+    objects_at,
+    open_store,
+)
+from tests.conftest import ROOT
+from tests.faulty_store import BUCKET, KEY, S3, SECRET, Fault, s3_server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3]:
+    with s3_server() as running:
+        yield running
+
+
+@pytest.fixture
+def s3(server: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
+    """The server without faults, and the environment of its users."""
+    for name, value in server.variables.items():
+        monkeypatch.setenv(name, value)
+    server.faults.clear()
+    server.requests.clear()
+    yield server
+    server.faults.clear()
+
+
+@pytest.fixture(params=["file", "memory", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """A store of each kind, empty."""
+    if request.param == "file":
+        return Store(f"file://{tmp_path}/in%20a%20folder")
+    if request.param == "memory":
+        return Store("memory:///")
+    request.getfixturevalue("s3")
+    return Store(f"s3://{BUCKET}/{tmp_path.name}")
+
+
+def test_what_is_written_is_read_back(store: Store, tmp_path: Path) -> None:
+    """Bytes and files of any size, whole, in pieces, in ranges and as files."""
+    large = bytes(range(256)) * (6 << 12)  # more than one part of an upload
+    (tmp_path / "large").write_bytes(large)
+    store.put("a/small", b"small")
+    store.put("a/b/large", tmp_path / "large")
+    store.put("a/empty", b"")
+    assert store.read("a/small") == b"small"
+    assert store.read("a/empty") == b""
+    assert b"".join(store.pieces("a/b/large")) == large
+    assert store.read_range("a/b/large", 1000, 7) == large[1000:1007]
+    assert store.download("a/b/large", tmp_path / "copy") == (len(large), hashlib.sha256(large).hexdigest())
+    assert (tmp_path / "copy").read_bytes() == large
+    assert [(each.name, each.size) for each in store.list()] == [
+        ("a/b/large", len(large)),
+        ("a/empty", 0),
+        ("a/small", 5),
+    ]
+    assert [each.name for each in store.list("a", after="a/c")] == ["a/empty", "a/small"]
+    assert store.list("a/s") == []
+    found = store.find("a/small")
+    assert found is not None
+    assert found.size == 5
+
+
+def test_missing_objects(store: Store) -> None:
+    """A store without objects, or without one of them, says which one is missing."""
+    for read in (store.read, lambda name: next(store.pieces(name)), lambda name: store.read_range(name, 0, 1)):
+        with pytest.raises(MissingObject, match="no/such"):
+            read("no/such")
+    assert store.find("no/such") is None
+    assert store.list("no") == []
+    store.put("there", b"1")
+    store.delete(["no/such", "there", "no/other"])
+    assert store.list() == []
+
+
+def test_one_of_many_creates(store: Store) -> None:
+    """Of sixteen callers that create one name, each with other bytes, one wins and the others are told so."""
+
+    def create(number: int) -> int | None:
+        try:
+            store.create("log/1.json", b"%d" % number)
+        except ObjectExists:
+            return None
+        return number
+
+    with ThreadPoolExecutor(16) as pool:
+        winners = [number for number in pool.map(create, range(16)) if number is not None]
+    assert len(winners) == 1
+    assert store.read("log/1.json") == b"%d" % winners[0]
+
+
+def test_a_lost_answer_is_no_conflict(s3: S3) -> None:
+    """The store made the object and the connection broke: the caller is the one that made it."""
+    store = Store(f"s3://{BUCKET}/lost")
+    s3.faults.append(Fault("lost answer", "PUT", "entry", times=1))
+    store.create("entry", b"ours")
+    with pytest.raises(ObjectExists):
+        store.create("entry", b"theirs")
+    assert store.read("entry") == b"ours"
+
+
+@pytest.mark.parametrize("kind", ["500", "truncated", "slow"])
+def test_a_short_failure_is_survived(s3: S3, kind: str) -> None:
+    """One failed request is asked again."""
+    store = Store(f"s3://{BUCKET}/short-{kind}")
+    data = b"x" * 100_000
+    store.put("name", data)
+    s3.faults.append(Fault(kind, "GET", "name", times=1))  # type: ignore[arg-type]
+    assert b"".join(store.pieces("name")) == data
+
+
+def test_a_lasting_failure_is_named(s3: S3, tmp_path: Path) -> None:
+    """The error says which object and why, in one line, and has no credentials in it."""
+    store = Store(f"s3://{BUCKET}/lasting")
+    store.put("name", b"1" * 1000)
+    for kind, reason in (("500", "InternalError"), ("expired", "ExpiredToken"), ("404", "NoSuchKey")):
+        s3.faults[:] = [Fault(kind, "GET", "name")]  # type: ignore[arg-type]
+        with pytest.raises(StoreError) as raised:
+            store.download("name", tmp_path / "copy")
+        text = str(raised.value)
+        assert text.startswith(f"s3://{BUCKET}/lasting/name: ")
+        assert reason in text
+        assert "\n" not in text
+        assert KEY not in text
+        assert SECRET not in text
+
+
+def test_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch, s3: S3) -> None:
+    """Nothing listens there: an error that names the object."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    with pytest.raises(StoreError, match=f"s3://{BUCKET}/away/name: "):
+        Store(f"s3://{BUCKET}/away").read("name")
+
+
+def test_profiles_have_credentials(s3: S3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without keys in the environment those of the profile are used; a missing profile is named."""
+    (tmp_path / "credentials").write_text(f"[own]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_PROFILE", "own")
+    store = Store(f"s3://{BUCKET}/profile")
+    store.put("name", b"1")
+    assert store.read("name") == b"1"
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(StoreError, match="nobody"):
+        Store(f"s3://{BUCKET}/profile").read("name")
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        (f"s3://{KEY}:{SECRET}@bucket/prefix", "environment"),
+        (f"s3://{SECRET}@bucket", "environment"),
+        (f"s3://bucket/prefix?X-Amz-Signature={SECRET}", "environment"),
+        (f"s3://bucket/prefix#{SECRET}", "environment"),
+        ("s3:///prefix", "names no bucket"),
+        ("https://bucket/prefix", "begin with s3://"),
+        ("file://host/folder", "file:///absolute/path"),
+        ("s3://bucket/a/../b", "no . and .."),
+        ("s3://[bucket", "cannot be parsed"),
+    ],
+)
+def test_urls_that_are_refused(url: str, reason: str) -> None:
+    """The reason is named; what may be a password is not."""
+    with pytest.raises(StoreError) as raised:
+        open_store(url)
+    assert reason in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
+def test_what_a_url_names(tmp_path: Path) -> None:
+    """An object, or all that are below it in the order of their names."""
+    store = open_store(f"file://{tmp_path}")
+    for name in ("lists/b.txt", "lists/a.txt", "lists-too.txt"):
+        store.put(name, name.encode())
+    _, found = objects_at(f"file://{tmp_path}/lists")
+    assert [each.name for each in found] == ["a.txt", "b.txt"]
+    folder, found = objects_at(f"file://{tmp_path}/lists/b.txt")
+    assert [folder.read(each.name) for each in found] == [b"lists/b.txt"]
+    assert objects_at(f"file://{tmp_path}/nothing")[1] == []
+
+
+def test_what_is_a_url() -> None:
+    """Local paths are none, whatever they contain."""
+    assert is_url("s3://bucket")
+    assert is_url("memory:///")
+    assert not is_url("data")
+    assert not is_url("./s3:/bucket")
+    assert not is_url("https://www.4byte.directory")
+
+
+def test_without_the_library() -> None:
+    """A process without obstore is told how to install it; nothing of it is imported before."""
+    code = (
+        "import sys; sys.modules['obstore'] = None\n"
+        "from sigdir.warehouse.stores import open_store, StoreError\n"
+        "try: open_store('s3://bucket')\n"
+        "except StoreError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "pip install 'signature-directory[store]'" in done.stdout
