@@ -48,10 +48,10 @@ run: install ## import the bundled sample and serve it (PORT=8000, Ctrl-C ends i
 # so a module's server and warehouse are made once.
 PYTEST = $(BIN)/python -m pytest -n 4 --dist loadfile
 
-test: dev ## run the tests (5 minutes)
+test: dev ## run the tests: with a quarter of the examples, without the longest (5 minutes)
 	$(PYTEST) -m "not long"
 
-test-all: dev ## also the tests that kill at every moment, read the real corpora and install foreign clients (as CI does)
+test-all: dev ## all tests, as CI does: also those that kill at every moment, fill memory, read the real corpora
 	$(PYTEST)
 
 test-quick: dev ## run the tests that need no browser and start no process (a minute)

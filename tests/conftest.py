@@ -17,6 +17,7 @@ from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options, run_import
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging import make_warehouse
+from tests.examples import draw_fewer
 
 # A shell starts what runs in the background with Ctrl-C ignored, and children inherit that: they would never end.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -51,6 +52,11 @@ def _place(path: Path) -> int:
     if name in SLOW:
         return SLOW.index(name)
     return len(SLOW) + (name.partition("/")[0] not in SLOW_FOLDERS)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.markexpr in ("not long", "not slow"):
+        draw_fewer()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

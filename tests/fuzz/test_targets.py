@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
+from tests.examples import examples
 from tests.fuzz.__main__ import WITH_KERNELS
 from tests.fuzz.targets import TARGETS, seeds
 from tests.pipeline.support import COMPRESSORS
@@ -26,7 +27,7 @@ FOUND: list[tuple[str, bytes]] = [
 """Inputs that once broke a target, each with the defect that it showed."""
 
 thorough = settings(
-    deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None, max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

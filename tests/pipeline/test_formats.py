@@ -34,6 +34,7 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, FUNCTIONS, SIGNATURE
 from sigdir.signatures.evidence import LISTED
 from sigdir.signatures.grammar import REASONS
 from tests.conftest import import_files
+from tests.examples import examples
 from tests.pipeline.support import COMPRESSORS, keccak256, parquet_bytes
 
 
@@ -1438,7 +1439,7 @@ _USUAL = b'{"selector": "0xa9059cbb", "abi": {"name": "transfer", "type": "funct
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(data=dumps())
 def test_columns_equal_rows(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     """Reading a dump by columns gives the same entries in the same order as reading it line by line."""
@@ -1482,7 +1483,7 @@ def test_columns_equal_rows_over_blocks(tmp_path: Path) -> None:
 # All readers.
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 @given(name=st.sampled_from(list(SAMPLES)), cut=st.data())
 def test_damaged_input_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, name: str, cut: st.DataObject

@@ -141,6 +141,7 @@ def test_a_bomb_of_zeros_is_one_reject(tmp_path: Path, bounded: Import, packer: 
     assert outcome.report["reasons"] == {"too_long": 1}
 
 
+@pytest.mark.long
 def test_a_frame_of_a_gigabyte_is_one_reject(tmp_path: Path, bounded: Import) -> None:
     """One zstd frame of a gigabyte (128 KiB compress to 4 bytes) is decompressed piece by piece."""
     path = tmp_path / "zeros.txt.zst"
@@ -168,6 +169,7 @@ def test_a_bomb_without_an_end_is_refused(tmp_path: Path, imported: Import) -> N
     imported(path).assert_refused(f"{path}: after ", "it unpacks to over 1,000 times its size")
 
 
+@pytest.mark.long
 def test_a_bomb_of_json_is_refused(tmp_path: Path, bounded: Import) -> None:
     """A document that is too large or has too many values is refused before Python objects are made."""
     large, dense = tmp_path / "large.json.gz", tmp_path / "dense.json.gz"
@@ -221,6 +223,7 @@ def test_a_line_of_50_mb_is_one_reject(tmp_path: Path, imported: Import) -> None
     assert outcome.totals == (3, 2, 0, 1)
 
 
+@pytest.mark.long
 def test_a_header_of_a_million_columns_is_read(tmp_path: Path, imported: Import) -> None:
     """The text column is found near the start of the header; far beyond it, one line says that it is missing."""
     near, far = tmp_path / "near.csv", tmp_path / "far.csv"
@@ -237,6 +240,7 @@ def test_a_header_of_very_many_columns_is_refused(tmp_path: Path, bounded: Impor
     bounded(path).assert_refused(f"{path}: line 1: no column is named")
 
 
+@pytest.mark.long
 def test_a_row_without_an_end_is_refused(tmp_path: Path, bounded: Import) -> None:
     """Quoted fields may contain line breaks, so a row without end is possible; its length is bounded."""
     path = tmp_path / "endless.csv.zst"
@@ -346,6 +350,7 @@ def _parquet(path: Path, columns: dict[str, Any], **options: Any) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_repeated_value_stays_one_value_in_memory(tmp_path: Path, bounded: Import) -> None:
     """3,000 rows that refer to one value of 1 MiB are a file of a few kB and do not take 3 GB of memory."""
     rows = pa.DictionaryArray.from_arrays(pa.array([0] * 3_000, pa.int32()), pa.array([b"f" * MIB]))
@@ -356,6 +361,7 @@ def test_a_repeated_value_stays_one_value_in_memory(tmp_path: Path, bounded: Imp
     assert outcome.totals == (3_000, 0, 0, 3_000)
 
 
+@pytest.mark.long
 def test_a_value_of_500_mb_is_refused(tmp_path: Path, bounded: Import) -> None:
     """A value that would fill the memory is refused by the size of its page, before it is read."""
     half = pa.array([b"f" * (GIGABYTE // 4)])
@@ -368,6 +374,7 @@ def test_a_value_of_500_mb_is_refused(tmp_path: Path, bounded: Import) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_value_that_occurs_too_often_is_refused(tmp_path: Path, bounded: Import) -> None:
     """2 million rows of one text of 60 kB would be 120 GB of texts; the import ends after the first few."""
     rows = pa.DictionaryArray.from_arrays(pa.array([0] * 2_000_000, pa.int32()), pa.array([b"f" * 60_000]))
@@ -375,6 +382,7 @@ def test_a_value_that_occurs_too_often_is_refused(tmp_path: Path, bounded: Impor
     bounded(path).assert_refused(f"{path}: row ", "its texts have over 1,000 times its size")
 
 
+@pytest.mark.long
 def test_large_rows_are_read_in_small_batches(tmp_path: Path, bounded: Import) -> None:
     """A row group of 1,000 rows of 1 MiB each, in a file of less than 1 MiB, stays within the memory limit."""
     rows = pa.array([b"%07d" % number + b"f" * MIB for number in range(50)])
@@ -421,6 +429,7 @@ def test_a_column_name_with_line_breaks_is_shown_in_one_line(tmp_path: Path, imp
 # Folders and names.
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path, bounded: Import) -> None:
     """100 documents that take 18 MiB each once they are parsed stay within the memory limit: one is held at a time."""
     document = json.dumps({"abi": [{"type": "function", "name": "f"}], "metadata": [[]] * 240_000})

@@ -164,6 +164,7 @@ def test_killed_at_any_step_it_goes_on(original: Server, way: Way, warehouse: Pa
         assert texts(warehouse, collection) == served(original, collection)
 
 
+@pytest.mark.long
 def test_the_server_is_killed_and_comes_back(
     way: Way, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +212,7 @@ def spooled(warehouse: Path) -> list[bytes]:
     return [line for file in warehouse.glob("mirrors/*/signatures.ndjson") for line in file.read_bytes().splitlines()]
 
 
+@pytest.mark.long
 def test_what_a_mirror_left_is_checked_and_cleared(warehouse: Path) -> None:
     """`sigdir verify` reads each state and its spool; `sigdir vacuum` takes what nothing goes on from."""
     rows = [row(number, f"f{number}()") for number in range(5, 0, -1)]

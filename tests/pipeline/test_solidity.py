@@ -705,6 +705,7 @@ def test_nesting_has_no_limit(middle: str) -> None:
     list(declarations(f"contract C {{ function a() {{}} {middle}".encode()))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_many_functions() -> None:
     """A hundred thousand functions on one line are all found."""

@@ -30,6 +30,7 @@ from sigdir.serve.servers.measured import MeasuredApp
 from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir
+from tests.examples import examples
 from tests.serve.support import (
     ABI_PATH,
     EVENT,
@@ -1344,7 +1345,9 @@ json_values = st.recursive(
 fields = st.sampled_from(["text_signature", "contract_abi", "source_code", "source_file", "other"])
 post_paths = st.sampled_from([SIGNATURES_PATH, EVENTS_PATH, ABI_PATH, SOLIDITY_PATH])
 thorough = settings(
-    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 
 

@@ -176,6 +176,7 @@ def test_the_slash_may_be_left_out(server: Server) -> None:
 # The command.
 
 
+@pytest.mark.long
 def test_each_kind_has_its_command(server: Server, run_sigdir: Sigdir) -> None:
     """calldata, log, revert and auto give what the server answers; a tree is indented."""
     post_text(server.port, MULTICALL)

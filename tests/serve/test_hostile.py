@@ -140,6 +140,7 @@ def head(method: str, path: str, *lines: str) -> bytes:
 # Slow ones.
 
 
+@pytest.mark.long
 def test_clients_that_send_a_byte_at_a_time_hold_nobody_up(server: Server) -> None:
     """Four times as many slow clients as threads, in the middle of the headers and of the body; each gets
     its answer in the end."""
@@ -346,6 +347,7 @@ def test_a_worker_ends_with_its_supervisor(tmp_path: Path, server: str) -> None:
         assert worker.wait(SAFETY_SECONDS) != 0
 
 
+@pytest.mark.long
 def test_idle_connections_make_room(tmp_path: Path) -> None:
     """waitress: close to its limit the connections that are idle for longest are closed, long before their 60 seconds."""
     limited = "import sigdir.serve.servers.waitress_worker as m; m._CONNECTIONS = 40; "
@@ -413,6 +415,7 @@ def test_a_body_that_never_ends_is_refused(tmp_path: Path) -> None:
         assert until(lambda: _is_hung_up_on(connection), "the server to hang up")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("server", "module"), [("waitress", "waitress_channel"), ("granian", "rsgi")])
 def test_a_stream_that_nobody_reads_gives_its_permit_back(tmp_path: Path, server: str, module: str) -> None:
     """A client has a time to take a piece of an answer in. On granian it stays connected and never sees an end; waitress

@@ -622,6 +622,7 @@ def _rows_in_sql(warehouse: Path, collection: str, wanted: int) -> list[Record] 
     return [row | {"bytes_signature": bytes.fromhex(row["hex_signature"][2:]).decode("latin-1")} for row in rows]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["waitress", "granian"])
 def test_killing_the_parent_ends_the_server(tmp_path: Path, name: str) -> None:
     """Workers that went on by themselves would keep the port, and nobody would replace them."""
@@ -660,6 +661,7 @@ HOSTILE = "import os, pathlib\npathlib.Path(os.environ['MARK']).write_text(__fil
 """A module that leaves a mark when it is executed."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["waitress", "granian"])
 def test_no_code_of_the_folder_it_starts_in_is_executed(tmp_path: Path, name: str) -> None:
     """Modules named as ours, as our dependencies and as Python's own lie where ``sigdir serve`` starts: it serves, and fold

@@ -111,6 +111,7 @@ def test_streams_that_nobody_reads_use_up_one_number_of_permits(server: Server) 
     assert until(lambda: get(server.port, LIST).status == 200, "a permit")
 
 
+@pytest.mark.long
 def test_readers_of_a_data_file_that_read_nothing_stop_nobody(server: Server) -> None:
     """A hundred of them: a file needs neither a thread nor a permit."""
     files = get(server.port, "/dumps/").json()["latest"]["files"]

@@ -40,6 +40,7 @@ from sigdir.signatures.decode_attempt import REASONS
 from sigdir.signatures.decode_input import FORMS
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
 from tests.conftest import ROOT, import_files
+from tests.examples import examples
 from tests.serve.support import (
     ABI_PATH,
     EVENT,
@@ -60,7 +61,7 @@ from tests.serve.support import (
 )
 
 DOCUMENT = "/api/v1/openapi.json"
-EXAMPLES = 12
+EXAMPLES = examples(12)
 """Of each operation and mode."""
 CHECKS = [
     schemathesis.checks.not_a_server_error,

@@ -21,6 +21,7 @@ from sigdir.serve.lists.paging import InvalidPage, link, page_number, page_of
 from sigdir.serve.lists.query import Filter, parse, parse_time
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.index.segment import Segment
+from tests.examples import examples
 from tests.serve.support import Row, segment_of, view_of
 
 URL = "http://a.test/api/v1/signatures/"
@@ -139,7 +140,7 @@ def test_any_page_is_its_slice(data: st.DataObject, size: int, number: int) -> N
 
 
 @given(rows=st.integers(0, 3000), size=st.one_of(st.integers(1, 2000), st.just(None)))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_pages_are_counted_with_at_most_a_thousand_rows(rows: int, size: int | None) -> None:
     """A page has 100 rows by default and at most 1000."""
     segment = segment_of([Row(number + 1, NOON_US + number, "f()", b"abcd") for number in range(rows)])
@@ -476,7 +477,7 @@ def passes(row: Row, given_: dict[str, str]) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("collection", [SIGNATURES, EVENT_SIGNATURES])
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(data=st.data(), given_=filters(), oldest_first=st.booleans())
 def test_filters_pass_what_a_plain_predicate_passes(
     collection: Collection, data: st.DataObject, given_: dict[str, str], oldest_first: bool
@@ -497,7 +498,7 @@ def rows_with(segment: Segment, fragment: str) -> list[int]:
     return rows
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(texts, max_size=60), st.one_of(fragments.filter(str.isascii), texts), st.integers(0, 3))
 def test_a_fragment_is_found_as_str_finds_it(held: list[str], fragment: str, slack: int) -> None:
     """with_text gives the rows whose lower-case text has the lower-case fragment, each once, rising."""
@@ -598,7 +599,7 @@ def test_more_matches_than_one_turn_of_the_scan_takes() -> None:
     assert rows_with(segment, "9(a") == [number - 1 for number in range(1, 20_001) if number % 10 == 9]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(hashes(4), max_size=40), st.text("0123456789abcdef", min_size=1, max_size=8))
 @example([b"\x12\x34\x56\x78"], "2345")
 def test_hex_digits_are_found_across_bytes(held: list[bytes], digits: str) -> None:

@@ -173,6 +173,7 @@ def test_no_folder_of_the_machine_is_shown(samples: Path, made: bytes) -> None:
     assert str(ROOT).encode() not in made
 
 
+@pytest.mark.long
 def test_the_same_warehouse_gives_the_same_page(samples: Path, made: bytes) -> None:
     """No creation time and no random ids, so pages can be compared."""
     assert report(samples, "-", "--quiet").stdout == made

@@ -79,6 +79,7 @@ def test_a_full_disk_refuses_posts_and_no_more(tmp_path: Path) -> None:
             assert_no_traceback(server)
 
 
+@pytest.mark.long
 def test_a_new_file_that_is_damaged_is_named_and_read_once_it_is_mended(tmp_path: Path) -> None:
     """Requests are refused: no answer may lack the rows of that file."""
     warehouse = tmp_path / "warehouse"
@@ -178,6 +179,7 @@ def made_unlockable(lock: Path) -> bool:
     return lock.is_dir()
 
 
+@pytest.mark.long
 def test_readyz_names_since_when_folding_fails(tmp_path: Path) -> None:
     """Where it never worked, the start of the worker; else the last success. Without a fold of its own it says nothing."""
     paths = Paths(tmp_path / "warehouse")

@@ -208,6 +208,7 @@ def test_pages_have_no_holes(served: Served) -> None:
     assert sum(file["rows"] for file in version["files"]) == OTHERS + 2
 
 
+@pytest.mark.long
 def test_what_is_stored_stays(served: Served, run_sigdir: Sigdir) -> None:
     """Export, SQL and verify have the rows."""
     served.suppress(*(f"{kind} {text}" for kind, text in KINDS))

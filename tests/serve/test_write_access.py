@@ -184,6 +184,7 @@ def test_a_public_url_that_is_no_origin_is_an_error(monkeypatch: pytest.MonkeyPa
     assert Settings.from_environment().public_url == "https://a.test:8443"
 
 
+@pytest.mark.long
 def test_another_wsgi_server_says_where_it_makes_a_warehouse(tmp_path: Path) -> None:
     """As ``sigdir serve`` does: a mistyped folder would look like an empty directory."""
     code = (

@@ -28,6 +28,7 @@ from sigdir.signatures.bytecode import (
 from sigdir.signatures.dispatcher import functions_of, without_metadata
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.keccak import keccak256
+from tests.examples import examples
 from tests.pipeline.support import CORPORA
 from tests.signatures.assembly import (
     SHL,
@@ -267,7 +268,7 @@ def test_functions_have_their_arguments_and_mutability() -> None:
     assert (transfer.arguments, transfer.mutability) == ("address,uint256,uint256", "nonpayable")
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=400))
 def test_any_bytes_are_read(code: bytes) -> None:
     """Nothing in code raises, and all that is found has the length of a hash."""

@@ -104,6 +104,7 @@ def test_building_an_index_on_a_full_disk_kills_no_process(tmp_path: Path, paths
         assert process.exitcode == 0
 
 
+@pytest.mark.long
 def test_an_import_beside_a_server_on_a_full_disk_fails_in_one_line(tmp_path: Path) -> None:
     """The import builds the server's index too; if only the index fails, the import still succeeds."""
     lines = tmp_path / "lines.txt"

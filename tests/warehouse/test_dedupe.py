@@ -33,6 +33,7 @@ from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.spill import Spill
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.staging import StagedRow
+from tests.examples import examples
 from tests.warehouse.support import (
     Digest,
     cut,
@@ -103,7 +104,7 @@ def first_of_each(batch: Sequence[int], known: set[int]) -> list[bool]:
 
 @pytest.mark.parametrize("map_rows", MAPS)
 @pytest.mark.parametrize("collection", COLLECTIONS)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     places=st.lists(st.integers(NEW, STAGED), min_size=30, max_size=30),
     batch=st.lists(st.integers(0, 29), max_size=150),
@@ -258,6 +259,7 @@ def large_snapshot(large_folder: Path, digests: npt.NDArray[np.uint8]) -> Snapsh
     return Snapshot(1, {SIGNATURES: tuple(files), EVENT_SIGNATURES: ()})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("map_rows", MAPS)
 def test_a_batch_that_does_not_fit_memory_is_deduped_on_disk(
     tmp_path: Path,

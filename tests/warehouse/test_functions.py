@@ -21,6 +21,7 @@ from sigdir.warehouse.sql.functions import (
     topic0,
 )
 from tests.conftest import import_files
+from tests.examples import examples
 from tests.signatures.strategies import broken, valid
 
 TEXTS = st.one_of(valid().map(lambda v: v.written), broken().map(lambda b: b.written), st.text(max_size=40))
@@ -46,7 +47,7 @@ def canonical_of(text: str | None) -> str | None:
         return None
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.none() | TEXTS, min_size=1, max_size=30))
 def test_a_column_gives_the_values_of_its_texts(texts: list[str | None]) -> None:
     """Each row has the value of its own text, whatever its neighbours and nulls are."""

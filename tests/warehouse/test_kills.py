@@ -214,6 +214,7 @@ def test_a_kill_of_the_first_import_leaves_a_usable_folder(base: Base, tmp_path:
     assert_clean(paths)
 
 
+@pytest.mark.long
 def test_an_import_removes_the_leftovers_of_several_kills(base: Base, tmp_path: Path) -> None:
     """After several killed imports the next one succeeds and removes all their files."""
     paths = base.copy(tmp_path)
@@ -356,6 +357,7 @@ def stage_unless_known(paths: Paths, text: str) -> list[StagedRow]:
 # A full disk.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mebibytes", "stages"), [(4, ["read"]), (16, ["read", "dedupe", "write"])])
 def test_a_full_disk_leaves_the_earlier_version(
     base: Base, large: Path, disk: Disk, mebibytes: int, stages: list[str]

@@ -501,6 +501,7 @@ def test_every_reading_statement_is_allowed(filled: Paths, query: str) -> None:
     assert sigdir.open(filled.root).sql(query).rows()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_import_keeps_the_spilled_files_of_a_query(own: Paths) -> None:
     """Removing dead runs keeps the files that a running query has spilled.

@@ -27,6 +27,7 @@ from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import Database
 from sigdir.warehouse.sql.views import MACROS, VIEWS
 from tests.conftest import empty_warehouse
+from tests.examples import examples
 from tests.warehouse.support import Run, digest_of, publish, remove_digests
 
 SIGNATURES = ["a1(uint256)", "b1()", "a2()", "c()", "b2(bool,(address,uint8[2])[],string)", "a3()", "b2()"]
@@ -103,7 +104,7 @@ TYPES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.lists(TYPES, max_size=5), min_size=1, max_size=20))
 def test_parameter_types_splits_what_was_joined(lists: list[list[str]]) -> None:
     """parameter_types gives the types that a text was composed from, however deep its tuples are."""

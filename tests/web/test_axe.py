@@ -1,6 +1,8 @@
-"""axe-core, with all of its rules, finds no barrier in any page: light on a desktop and dark on a phone."""
+"""axe-core, with all of its rules, finds no barrier in any page: light on a desktop, and dark on a phone."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page
@@ -8,24 +10,29 @@ from playwright.sync_api import Page
 from tests.conftest import SAFETY_SECONDS
 from tests.web.conftest import DESKTOP, PATHS, PHONE, Open
 
+LIGHT_DESKTOP = ("light", DESKTOP)
+DARK_PHONE = ("dark", PHONE)
+"""Each colour scheme and each window once: no rule depends on both."""
 
-def assert_no_findings(page: Page) -> None:
-    """Each colour scheme and each window once: no rule depends on both."""
+
+def assert_no_findings(page: Page, *looks: Any) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    page.emulate_media(color_scheme="light")
-    for window in (DESKTOP, PHONE):
+    for scheme, window in looks or (LIGHT_DESKTOP, DARK_PHONE):
+        page.emulate_media(color_scheme=scheme)
         page.set_viewport_size(window["viewport"])
         report = axe.run(page)
-        assert report.violations_count == 0, (window, report.generate_report())
-        page.emulate_media(color_scheme="dark")
+        assert report.violations_count == 0, (scheme, window, report.generate_report())
 
 
+@pytest.mark.parametrize(
+    "look", [pytest.param(LIGHT_DESKTOP, id="light"), pytest.param(DARK_PHONE, id="dark", marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("path", PATHS)
-def test_a_page_has_no_findings(page_of: Open, path: str) -> None:
+def test_a_page_has_no_findings(page_of: Open, path: str, look: Any) -> None:
     page = page_of(path)
     if path == "/statistics/":  # until the charts are there, it reloads by itself
         page.locator("figure").last.wait_for(timeout=SAFETY_SECONDS * 1000)
-    assert_no_findings(page)
+    assert_no_findings(page, look)
 
 
 @pytest.mark.parametrize(
