@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from sigdir.pipeline.errors import BadTarget, printable
@@ -22,11 +23,12 @@ from sigdir.pipeline.export_report import ExportReport
 from sigdir.pipeline.export_rows import ExportRows
 from sigdir.pipeline.export_tree import write_tar, write_tree
 from sigdir.pipeline.progress import Reporter
-from sigdir.pipeline.target import STDOUT, open_target
+from sigdir.pipeline.target import STDOUT, open_target, put_tree
 from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.paths import existing
 from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.stores import is_url
 
 ABI = "abi"
 """The format of chosen signatures; those of FORMATS hold all."""
@@ -69,7 +71,7 @@ def run_export(options: Options, progress: Reporter) -> ExportReport:
     order = _ranked_order(options, snapshot.version) if options.ranked else None
     export = ExportRows(snapshot, collections, report, progress, order)
     if format.write is None and not _is_tar(options.target):
-        write_tree(export, Path(options.target))
+        _write_tree(export, options.target)
     else:
         with open_target(options.target, format.packs) as out:
             _choose_writer(format, options)(export, out)
@@ -77,6 +79,15 @@ def run_export(options: Options, progress: Reporter) -> ExportReport:
             report.bytes = os.path.getsize(options.target)
     report.seconds = time.monotonic() - began
     return report
+
+
+def _write_tree(export: ExportRows, target: str) -> None:
+    if not is_url(target):
+        write_tree(export, Path(target))
+        return
+    with TemporaryDirectory(prefix="sigdir-") as scratch:
+        write_tree(export, Path(scratch) / "tree")
+        put_tree(Path(scratch) / "tree", target)
 
 
 def _ranked_order(options: Options, version: int) -> Order:

@@ -13,11 +13,13 @@ from sigdir.pipeline.formats import tree
 from sigdir.pipeline.hash_named import folder_source, is_hash_named
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.source import STDIN, Source
+from sigdir.pipeline.store_inputs import store_member, store_sources
 from sigdir.pipeline.unread import DANGLING_LINK, HIDDEN, LINK, REPEATED_FOLDER, SPECIAL, UnreadInputs
+from sigdir.warehouse.stores import is_url
 
 
 def find(paths: Iterable[str], unread: UnreadInputs | None = None, follow_links: bool = False) -> list[Source]:
-    """The inputs that the paths name; raises BadInput.
+    """The inputs that the paths name; raises BadInput, and StoreError for those in a store.
 
     Folders are searched in name order. Hidden files and folders are skipped, and so are links in folders,
     unless ``follow_links``. The hash-named files of a folder are one input, at the position of the first of
@@ -28,6 +30,8 @@ def find(paths: Iterable[str], unread: UnreadInputs | None = None, follow_links:
     for path in paths:
         if path == STDIN:
             found.append(Source(path, explicit=True))
+        elif is_url(path):
+            found += store_sources(path, unread)
         elif os.path.isdir(path):
             found += _Search(path, unread, follow_links).sources()
         elif os.path.exists(path):
@@ -52,13 +56,17 @@ def open_each(
             if is_archive(source):
                 yield from open_members(source, format, unread)
             elif source.file_names is not None and not _is_tree(source, format):
-                files = [
-                    Source(posixpath.join(source.path, name), explicit=False, below=f"{source.below}/{printable(name)}")
-                    for name in source.file_names
-                ]
+                files = [_member(source, name) for name in source.file_names]
                 yield from open_each(files, advance, format, unread)
             else:
                 yield source
+
+
+def _member(source: Source, name: str) -> Source:
+    """One file of a folder of hash-named files, as an input of its own."""
+    if is_url(source.path):
+        return store_member(source, name)
+    return Source(posixpath.join(source.path, name), explicit=False, below=f"{source.below}/{printable(name)}")
 
 
 def _raising() -> UnreadInputs:

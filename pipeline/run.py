@@ -46,8 +46,10 @@ from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.dedupe import new_rows
+from sigdir.warehouse.errors import CommitConflict
 from sigdir.warehouse.evidence.batch import unchanged_sources
-from sigdir.warehouse.files import RunFolder
+from sigdir.warehouse.files import RunFolder, run_name
+from sigdir.warehouse.home import store_of
 from sigdir.warehouse.log import history
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.paths import Paths
@@ -56,6 +58,9 @@ from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
 from sigdir.warehouse.staging import StagedRow, make_warehouse
+
+COMMIT_TRIES = 20
+"""Attempts to commit to a store. Each one lost is a commit of another process."""
 
 Staged = dict[Collection, list[StagedRow]]
 
@@ -252,7 +257,25 @@ def _canonicalise_task(task: ReadTask, default: int) -> list[BatchResult]:
 
 
 def _publish(run: _Run) -> None:
-    """Publish the new rows and the rejects as one version, unless there is nothing new."""
+    """Publish the new rows and the rejects as one version, unless there is nothing new.
+
+    A warehouse in a store has no lock: where another import commits first, ours is compared with its rows and
+    committed again, as a run of its own.
+    """
+    for attempt in range(1, COMMIT_TRIES + 1):
+        try:
+            _publish_once(run)
+            return
+        except CommitConflict:
+            if attempt == COMMIT_TRIES or store_of(run.paths) is None:
+                raise
+            run.progress.note("another process has committed first: comparing with what it brought, and trying again")
+            run.name = run_name()
+            run.state.forget_ids()
+
+
+def _publish_once(run: _Run) -> None:
+    """One attempt; raises CommitConflict, and then nothing is published."""
     options, state, report = run.options, run.state, run.report
     with Publisher(run.paths, options.threads, options.wait, run.progress.note) as publisher:
         failpoints.reach("locked")

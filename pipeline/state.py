@@ -40,6 +40,7 @@ class ImportState(AbstractContextManager["ImportState"]):
         self._open_files = ExitStack()
         self._inputs: dict[int, FileReport] = {}
         self._text_ids: dict[Collection, TextIds] = {}
+        self._compared = 0
         self._segments: dict[Collection, list[tuple[int, int]]] = {c: [] for c in COLLECTIONS}
         """For each result the number of its input and its accepted rows."""
         self._of_batch: dict[Collection, list[int]] = {c: [] for c in COLLECTIONS}
@@ -101,11 +102,20 @@ class ImportState(AbstractContextManager["ImportState"]):
 
     def finish_reading(self) -> None:
         """Complete the spill files and the rejects file; from here on they are read."""
-        for collection, spill in self.spills.items():
+        for spill in self.spills.values():
             spill.finish()
-            self._text_ids[collection] = TextIds(self.folder / f"{collection}.ids", spill.rows)
+        self._make_text_ids()
         self.rejects_digest = self._rejects.finish()
         self.report.files = list(self._inputs.values())
+
+    def forget_ids(self) -> None:
+        """Compare anew: the warehouse has another version than the one that the rows were compared with."""
+        self._compared += 1
+        self._make_text_ids()
+
+    def _make_text_ids(self) -> None:
+        for collection, spill in self.spills.items():
+            self._text_ids[collection] = TextIds(self.folder / f"{collection}.{self._compared}.ids", spill.rows)
 
     def set_new_rows(self, is_new: dict[Collection, npt.NDArray[np.bool_]]) -> None:
         """Take a flag for each spilled row: whether the warehouse lacks it. A publisher may clear flags later."""

@@ -1,4 +1,4 @@
-"""Where rows are written to: a file that appears when it is complete, a device, or standard output."""
+"""Where rows are written to: a file or an object that appears when it is complete, a device, or standard output."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import gzip
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO, cast
 
 from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.warehouse.files import replacing
+from sigdir.warehouse.stores import is_url, open_store
 
 STDOUT = "-"
+_REQUESTS = 16
 
 
 @contextmanager
@@ -22,6 +26,10 @@ def open_target(target: str, packs: bool) -> Iterator[BinaryIO]:
     if target == STDOUT:
         yield sys.stdout.buffer
         sys.stdout.flush()
+        return
+    if is_url(target):
+        with _object(target, packs) as out:
+            yield out
         return
     path = Path(os.path.realpath(target))  # replaces the file that a link points to, not the link
     ending = path.suffix if packs else ""
@@ -33,6 +41,30 @@ def open_target(target: str, packs: bool) -> Iterator[BinaryIO]:
         return
     with replacing(path) as out, _packed(out, ending) as packed:
         yield packed
+
+
+@contextmanager
+def _object(url: str, packs: bool) -> Iterator[BinaryIO]:
+    """An object of a store, written as a file first. Raises StoreError."""
+    folder, _, name = url.rpartition("/")
+    if not name or folder.endswith("/"):
+        raise BadTarget(printable(url), "names no object; write s3://bucket/name")
+    store = open_store(folder)
+    with TemporaryDirectory(prefix="sigdir-") as scratch:
+        file = Path(scratch) / name
+        with open_target(str(file), packs) as out:
+            yield out
+        store.put(name, file)
+
+
+def put_tree(folder: Path, url: str) -> None:
+    """Write the files of a folder into a store; raises BadTarget where there are objects already, StoreError."""
+    store = open_store(url)
+    if store.list():
+        raise BadTarget(printable(url), "has objects already; name a new prefix")
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        list(pool.map(lambda file: store.put(file.relative_to(folder).as_posix(), file), files))
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def open(
     path: str | Path, as_of: int | datetime | None = None, *, unsafe: bool = False,
     files: Mapping[str, Any] | None = None, memory_limit: str = "1GB",
 ) -> Warehouse:  # fmt: skip
-    """Open the warehouse in a folder; see ``sigdir.warehouse.Warehouse``.
+    """Open the warehouse in a folder, or in a store by its URL; see ``sigdir.warehouse.Warehouse``.
 
     ``as_of`` opens an older version as it was, by its number or a time. ``files`` are tables of your own, by the
     names that SQL finds them under: paths, DataFrames, Arrow tables. ``unsafe`` lets SQL do whatever the engine can;
@@ -38,5 +38,13 @@ def open(
             warehouse.sql("FROM mine JOIN signatures ON hex_signature = hex_of(mine.selector)").pl()
     """
     from sigdir.warehouse import Warehouse  # pyarrow and deltalake take 0.3 s to load
+    from sigdir.warehouse.stores import is_url
 
+    if isinstance(path, str) and is_url(path):
+        from sigdir.warehouse.home import working_copy
+        from sigdir.warehouse.working_copy import pull
+
+        copy = working_copy(path)
+        pull(copy, as_of)
+        path = copy.root
     return Warehouse(path, as_of, unsafe=unsafe, files=files, memory_limit=memory_limit)

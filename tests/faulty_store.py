@@ -10,6 +10,7 @@ from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Literal
+from urllib.parse import unquote
 
 from moto.server import ThreadedMotoServer
 
@@ -112,8 +113,8 @@ def _handler(server: S3, moto: int) -> type[BaseHTTPRequestHandler]:
             body = self._body()
             with lock:
                 server.requests.append((self.command, self.path))
-                fault = server.fault(self.command, self.path)
-            server.before(self.command, self.path)
+                fault = server.fault(self.command, unquote(self.path))
+            server.before(self.command, unquote(self.path))
             if fault is not None and fault.kind in _ERRORS:
                 status, text = _ERRORS[fault.kind]
                 self._answer(status, [], text.encode())

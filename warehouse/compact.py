@@ -43,10 +43,12 @@ from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.evidence.compact import Merges, merge, with_replaced_words
 from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.files import run_name, sync, uninterrupted
-from sigdir.warehouse.log import DataFile
+from sigdir.warehouse.home import upload, upload_checkpoint
+from sigdir.warehouse.index.prebuild import build_indexes, build_ranks
+from sigdir.warehouse.log import DataFile, data_file
 from sigdir.warehouse.parquet import ROW_GROUP_ROWS, WrittenFile, naming, write_data_file
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import Publisher, build_indexes, build_ranks, data_file
+from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.schema import FILE_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 
@@ -163,7 +165,8 @@ def _merge(paths: Paths, publisher: Publisher, choose: Choose, threads: int) -> 
     files = _write(paths, run, chosen, threads)
     manifest = merge(paths, run, base.evidence, evidence, threads) if evidence else base.manifest
     failpoints.reach("compact_written")
-    build_indexes(paths, files, threads)
+    upload(paths, run)
+    build_indexes(paths, map(data_file, files), threads)
     build_ranks(paths, map(data_file, files), manifest, threads)
     counts = {collection: _counts(base, collection, chosen.get(collection, [])) for collection in COLLECTIONS}
     watermarks = {collection: base.high_water[collection].id for collection in COLLECTIONS}
@@ -178,6 +181,7 @@ def _merge(paths: Paths, publisher: Publisher, choose: Choose, threads: int) -> 
             staging.end_publish(run)
             staging.note_version(*committed)
     log.write_checkpoint(paths, committed[0])
+    upload_checkpoint(paths, committed[0])
     snapshot = read_snapshot(paths)
     return Compacted(snapshot, counts)
 

@@ -1,8 +1,9 @@
-"""When folding last succeeded: the modification time of an empty file, which any process can read."""
+"""When folding, or pulling from a store, last succeeded: an empty file's modification time, which any process can read."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 from sigdir.warehouse.paths import Paths
 
@@ -13,9 +14,23 @@ def mark_fold(paths: Paths) -> None:
         paths.last_fold.touch()
 
 
+def mark_pull(paths: Paths) -> None:
+    """Note that the working copy is as its store is now."""
+    paths.last_pull.touch()
+
+
 def last_fold(paths: Paths) -> float | None:
-    """Seconds since 1970 of the last success; None if there was none."""
+    """Seconds since 1970 of the last fold; None if there was none."""
+    return _time_of(paths.last_fold)
+
+
+def last_pull(paths: Paths) -> float | None:
+    """Seconds since 1970 of the last pull; None if there was none."""
+    return _time_of(paths.last_pull)
+
+
+def _time_of(mark: Path) -> float | None:
     try:
-        return paths.last_fold.stat().st_mtime
+        return mark.stat().st_mtime
     except FileNotFoundError:
         return None

@@ -42,8 +42,9 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.errors import CommitConflict, UnreadableWarehouse
+from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import make_folder, run_name, sync
+from sigdir.warehouse.home import place_entry
 from sigdir.warehouse.identity import usable_identity
 from sigdir.warehouse.log_chain import (
     FIELD,
@@ -566,6 +567,11 @@ def _microseconds(moment: datetime) -> int:
 # Writing.
 
 
+def data_file(file: WrittenFile) -> DataFile:
+    """The file as the log describes it after the commit."""
+    return DataFile(file.path, file.collection, file.rows, file.size, file.first_id, file.last_id, file.last_created_at)
+
+
 def append(
     paths: Paths,
     base: int,
@@ -615,7 +621,7 @@ def append(
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
         )
         version = max(base, 0) + 1
-        return version, _link_newest_entry(scratch, paths, version, digests_field)
+        return version, _link_newest_entry(scratch, paths, version, digests_field, summary.get("run", ""))
     except (DeltaError, OSError) as error:
         raise UnreadableWarehouse(
             f"{paths.table}: the commit cannot be written: {' '.join(str(error).split())}"
@@ -662,8 +668,8 @@ def _new_table(scratch: Paths, digests_field: str) -> DeltaTable:
     )
 
 
-def _link_newest_entry(scratch: Paths, paths: Paths, version: int, digests_field: str) -> str:
-    """Seal and sync a scratch table's newest entry and link it into the log; returns the digest of its file.
+def _link_newest_entry(scratch: Paths, paths: Paths, version: int, digests_field: str, run: str = "") -> str:
+    """Seal and sync a scratch table's newest entry and commit it; returns the digest of its file.
 
     Raises CommitConflict if the version is taken.
     """
@@ -671,11 +677,7 @@ def _link_newest_entry(scratch: Paths, paths: Paths, version: int, digests_field
     raw = sealed(entry.read_bytes(), digests_field)
     entry.write_bytes(raw)
     sync(entry)
-    try:
-        os.link(entry, paths.log_entry(version))
-    except FileExistsError:
-        raise CommitConflict(f"{paths.table} has a version {version} already") from None
-    sync(paths.log)
+    place_entry(paths, version, entry, run)
     return sha256_of_entry(raw)
 
 

@@ -23,6 +23,12 @@
     visible/<list>/                 data files without the rows that this list hides, and their indexes; can be deleted
     mirrors/<directory>/            the progress of `sigdir mirror` and the rows that are not imported yet
     tmp/<run>/                      a running import's spill; its lock file shows whether the import still runs
+    store.json                      in a working copy only: the URL of the store that the warehouse is in
+    pull.lock                       in a working copy only: held by the process that brings it up to date
+    last-pull                       empty; its modification time is when a server last found the copy up to date
+
+In a store a warehouse has ``warehouse.json``, ``table/``, ``rejects/``, ``evidence/`` and ``suppressed.txt``, by the same
+names; see ``warehouse/home.py``.
 """
 
 from __future__ import annotations
@@ -64,6 +70,22 @@ class Paths:
     @property
     def lock(self) -> Path:
         return self.root / "publish.lock"
+
+    @property
+    def store(self) -> Path:
+        return self.root / "store.json"
+
+    @property
+    def pull_lock(self) -> Path:
+        return self.root / "pull.lock"
+
+    @property
+    def last_pull(self) -> Path:
+        return self.root / "last-pull"
+
+    def name(self, file: Path) -> str:
+        """A file's name below the warehouse, which is its name in a store."""
+        return file.relative_to(self.root).as_posix()
 
     @property
     def last_fold(self) -> Path:

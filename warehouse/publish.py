@@ -26,37 +26,38 @@ Protocol
 
     A crash at any point leaves files that no commit names, staged rows at or below the watermark,
     or neither; ``Publisher.recover`` removes both at the next publish.
+
+A warehouse in a store is published into its working copy, by the same steps: the newest version is fetched first, the
+files are uploaded before step 3, and the commit is that of ``warehouse/home.py``. Publishers on other machines hold no
+lock that we see, so the commit may be lost to one of them: CommitConflict.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Collection as AnyOf
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse import failpoints, log, suppressed
+from sigdir.warehouse import failpoints, log
 from sigdir.warehouse.batch import Batch, BatchFiles, Progress, Staged
-from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
+from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.batch import EvidenceFiles
-from sigdir.warehouse.evidence.manifest import manifest_of
 from sigdir.warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
+from sigdir.warehouse.home import store_of, upload, upload_checkpoint
 from sigdir.warehouse.identity import STEPS, read_identity, upgrade
-from sigdir.warehouse.index.build import build_index, build_trigrams, segment_of
-from sigdir.warehouse.index.ranks import has_ranks, ranks_of
-from sigdir.warehouse.index.visible import Visible
-from sigdir.warehouse.log import ManifestFile
-from sigdir.warehouse.parquet import WrittenFile
+from sigdir.warehouse.index.prebuild import build_indexes, build_ranks
+from sigdir.warehouse.log import ManifestFile, data_file
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.staging import PostedSighting, Range, StagedRow, Staging, Transaction
-from sigdir.warehouse.suppressed import Suppressed
+from sigdir.warehouse.stores import StoreError
+from sigdir.warehouse.working_copy import pull, sweep
 
 _LATE_ROUNDS = 3
 """Rounds that remove late rows' texts while POST goes on. POST waits for the round after them."""
@@ -102,6 +103,8 @@ class Publisher:
         self._lock.acquire(self._wait, self._on_wait)
         with ExitStack() as undo:
             undo.callback(self._lock.release)
+            if store_of(self._paths) is not None:
+                pull(self._paths, make=True, threads=self._threads)
             upgrade(self._paths)
             self.staging = Staging(self._paths.staging)
             undo.callback(self.staging.close)
@@ -175,7 +178,11 @@ class Publisher:
         """
         publication = _Publication(self._paths, self.staging, self.snapshot, run, self._threads, unchanged)
         import_id, sightings = publication.run_to_commit(batches, checked, summary, rejects, progress)
-        log.write_checkpoint(self._paths, max(self.snapshot.version, 0) + 1)
+        version = max(self.snapshot.version, 0) + 1
+        log.write_checkpoint(self._paths, version)
+        upload_checkpoint(self._paths, version)
+        with suppress(StoreError):  # the version is published; the next run sweeps
+            sweep(self._paths)
         self.snapshot = read_snapshot(self._paths)  # after the checkpoint, whose digest the next entry records
         return Published(self.snapshot, import_id, sightings)
 
@@ -243,7 +250,8 @@ class _Publication:
         if rejects is not None:
             self._keep_rejects(rejects)
         failpoints.reach("written")
-        build_indexes(self._paths, files.written(), self._threads)
+        build_indexes(self._paths, map(data_file, files.written()), self._threads)
+        upload(self._paths, self._run)
         self._commit(batches, dict(checked), files, evidence, reserved, summary)
         failpoints.reach("published")
         return reserved.import_id, evidence.sightings()
@@ -271,7 +279,7 @@ class _Publication:
     def _keep_rejects(self, rejects: Path) -> None:
         make_folder(self._paths.rejects)
         sync(rejects)
-        rejects.replace(self._paths.rejects_file(self._run))
+        self._paths.rejects_file(self._run).hardlink_to(rejects)  # the run keeps its own for another attempt
         sync(self._paths.rejects)
 
     def _commit(
@@ -347,61 +355,3 @@ def _late_rows(staging: Transaction, batches: Mapping[Collection, Batch], checke
         collection: staging.rows(collection, checked[collection]) for collection, batch in batches.items() if batch.rows
     }
     return {collection: rows for collection, rows in late.items() if rows}
-
-
-def build_indexes(paths: Paths, files: Iterable[WrittenFile], threads: int) -> None:
-    """Build the files' indexes before the commit, so that no request waits for them.
-
-    Nothing is done unless a server has made the cache folder. Servers build the index of a file that is rewritten
-    for a late row, and of a file whose index fails here: the publish succeeds without it.
-    """
-    if not paths.cache.is_dir():
-        return
-    visible = Visible(paths, _suppressed(paths))
-
-    def build(file: WrittenFile) -> None:
-        shown = visible.file(data_file(file))
-        if shown is not None:
-            cache = paths.index_cache(shown.path)
-            build_index(cache, shown.collection, shown.path, shown.rows)
-            build_trigrams(cache, shown.collection, shown.path, shown.rows)
-
-    with ThreadPoolExecutor(threads) as pool:
-        for file in files:
-            pool.submit(build, file)
-
-
-def build_ranks(paths: Paths, files: Iterable[log.DataFile], manifest: ManifestFile | None, threads: int) -> None:
-    """Build the rank columns of a version's files before it is committed, where they are not there yet.
-
-    As with the indexes: only for servers, and a column that fails here is built by them.
-    """
-    if manifest is None or not paths.cache.is_dir():
-        return
-    evidence, visible = manifest_of(manifest), Visible(paths, _suppressed(paths))
-
-    def build(file: log.DataFile) -> None:
-        shown = visible.file(file)
-        if shown is not None:
-            cache = paths.index_cache(shown.path)
-            if not has_ranks(cache, shown, evidence):
-                ranks_of(cache, shown, segment_of(cache, shown.collection, shown.path, shown.rows), evidence)
-
-    with ThreadPoolExecutor(threads) as pool:
-        for file in files:
-            pool.submit(build, file)
-
-
-def _suppressed(paths: Paths) -> Suppressed:
-    """The suppress list; empty if it cannot be read, because then servers use the one that they have read last."""
-    try:
-        return suppressed.read(paths)
-    except WarehouseError:
-        return suppressed.NONE
-
-
-def data_file(file: WrittenFile) -> log.DataFile:
-    """The file as the log describes it after the commit."""
-    return log.DataFile(
-        file.path, file.collection, file.rows, file.size, file.first_id, file.last_id, file.last_created_at
-    )

@@ -30,10 +30,11 @@ from sigdir.warehouse.compact import rows_of
 from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.evidence.compact import merge
 from sigdir.warehouse.files import RunFolder, run_name, sync, uninterrupted
-from sigdir.warehouse.log import DataFile
+from sigdir.warehouse.index.prebuild import build_indexes, build_ranks
+from sigdir.warehouse.log import DataFile, data_file
 from sigdir.warehouse.parquet import WrittenFile, write_data_file
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import Publisher, build_indexes, build_ranks, data_file
+from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import Snapshot
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.staging import Staging
@@ -146,7 +147,7 @@ def _remove(paths: Paths, publisher: Publisher, found: Duplicates, threads: int)
         replaced = {c: _files_with(base.files[c], stored[c]) for c in COLLECTIONS}
         files = [file for c in COLLECTIONS for file in _written(paths, run, c, replaced[c], stored[c])]
         manifest = _with_kept_ids(paths, run, base, found, threads)
-        build_indexes(paths, files, threads)
+        build_indexes(paths, map(data_file, files), threads)
         build_ranks(paths, map(data_file, files), manifest, threads)
         failpoints.reach("repair_written")
         removed = {c: {str(i): n for i, n in Counter(row.import_id for row in stored[c]).items()} for c in COLLECTIONS}

@@ -201,22 +201,27 @@ class Store:
         may be our own. S3 also answers 409 where two requests meet and neither wins. So the object is read back.
         """
         import obstore
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
 
+        problem: StoreError | None = None
         for _ in range(_CREATE_TRIES):
-            with self._naming(name):
-                try:
-                    obstore.put(self._store_to_write(), name, content, mode="create", use_multipart=False)
-                    return
-                except (AlreadyExistsError, PreconditionError):
-                    pass
             try:
-                if self.read(name) == content:
-                    return
+                with self._naming(name):
+                    obstore.put(self._store_to_write(), name, content, mode="create", use_multipart=False)
+                return
+            except StoreError as error:
+                problem = error
+            try:
+                found = self.read(name)
             except MissingObject:
-                continue
-            raise ObjectExists(f"{self.where(name)}: exists already")
-        raise StoreError(f"{self.where(name)}: the store refused {_CREATE_TRIES} times to create it")
+                if _is_conflict(problem):
+                    continue
+                raise problem from None
+            except StoreError:
+                raise problem from None
+            if found == content:
+                return
+            raise ObjectExists(f"{self.where(name)}: exists already") from None
+        raise StoreError(f"{self.where(name)}: the store refused {_CREATE_TRIES} times to create it") from problem
 
     def find(self, name: str) -> Object | None:
         """The object of this name; None if there is none."""
@@ -322,6 +327,13 @@ def _aws_profile() -> dict[str, Any]:
         if "AWS_PROFILE" not in os.environ:
             return {}  # a file without keys; obstore looks for the machine's role
         raise StoreError(f"AWS profile {os.environ.get('AWS_PROFILE', 'default')!r}: {_one_line(error)}") from None
+
+
+def _is_conflict(error: StoreError) -> bool:
+    """Whether the store says that the object exists, or that another request for it is in work."""
+    from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+    return isinstance(error.__cause__, AlreadyExistsError | PreconditionError)
 
 
 _XML = re.compile(r"<Code>([^<]{1,100})</Code>(?:\s*<Message>([^<]{0,300})</Message>)?")

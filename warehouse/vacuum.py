@@ -25,10 +25,13 @@ from sigdir.warehouse import failpoints
 from sigdir.warehouse.errors import Busy, UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import manifest_of, sources_paths
 from sigdir.warehouse.files import FileLock, dead_runs, remove, size_of
+from sigdir.warehouse.home import store_of
 from sigdir.warehouse.index.view import unused_indexes
 from sigdir.warehouse.log import LogEntry, ManifestFile, manifest_of_entry, read_entry
 from sigdir.warehouse.paths import Paths, folder_lock, mirror_spool, mirror_state
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.stores import Store
+from sigdir.warehouse.working_copy import fetch_manifests, orphans, pull
 
 WINDOW = timedelta(days=7)
 """Folds every minute and their compactions leave 20 MB a day, 140 MB a week."""
@@ -88,6 +91,9 @@ def vacuum(
     """
     if not paths.root.is_dir():
         return Vacuumed(-1, -1, ())
+    store = store_of(paths)
+    if store is not None:
+        return _vacuum_store(paths, store, keep, dry_run)
     lock = FileLock(paths.lock)
     lock.acquire(wait, on_wait)
     try:
@@ -102,6 +108,29 @@ def vacuum(
     finally:
         lock.release()
     return Vacuumed(survey.oldest, snapshot.version, tuple(sorted(found, key=lambda waste: waste.path)))
+
+
+def _vacuum_store(paths: Paths, store: Store, keep: timedelta, dry_run: bool) -> Vacuumed:
+    """The same for a warehouse in a store, whose working copy is given; the copy itself is tidied by pulls.
+
+    No lock shows whether a run elsewhere is alive: what no version names goes at the age of ``orphans``.
+    """
+    pull(paths)
+    fetch_manifests(paths)
+    folders = [paths.partition(collection) for collection in COLLECTIONS]
+    data = {paths.root / each.name: each for folder in folders for each in store.list(paths.name(folder))}
+    evidence = {paths.root / each.name: each for each in store.list(paths.name(paths.evidence))}
+    snapshot = read_snapshot(paths)
+    survey = _survey(paths, snapshot, keep.total_seconds(), (data | evidence).__contains__)
+    left = {paths.root / each.name for each in orphans(paths, store)}
+    found: list[Waste] = []
+    unneeded = (survey.replaced - survey.kept) | left
+    found += [Waste("data", path, data[path].size) for path in sorted(data) if path in unneeded]
+    unneeded = survey.replaced_evidence | left
+    found += [Waste("evidence", path, evidence[path].size) for path in sorted(evidence) if path in unneeded]
+    if not dry_run:
+        store.delete(paths.name(waste.path) for waste in found)
+    return Vacuumed(survey.oldest, snapshot.version, tuple(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +149,14 @@ class _Survey:
     replaced_evidence: set[Path]
 
 
-def _survey(paths: Paths, snapshot: Snapshot, keep: float) -> _Survey:
+def _survey(paths: Paths, snapshot: Snapshot, keep: float, exists: Callable[[Path], bool] = Path.exists) -> _Survey:
     """Walk the log from its end: version N - 1 has the files of N, and those that the commit of N removed."""
     now = time.time()
     kept = {file.path for file in snapshot.all_files()}
     replaced: set[Path] = set()
     oldest = snapshot.version
     whole = is_inside = True
-    evidence = _Evidence(paths)
+    evidence = _Evidence(paths, exists)
     for version in range(snapshot.version, 0, -1):
         entry = read_entry(paths, version)
         evidence.add(entry, is_inside)
@@ -135,7 +164,7 @@ def _survey(paths: Paths, snapshot: Snapshot, keep: float) -> _Survey:
         # Until this commit the version before it was the newest.
         inside = is_inside = committed_at > now - keep
         (kept if inside else replaced).update(entry.removed)
-        whole = whole and all(path in kept and path.exists() for path in entry.removed)
+        whole = whole and all(path in kept and exists(path) for path in entry.removed)
         if whole:
             oldest = version - 1
         if not (inside or whole or committed_at > now - _ORPHAN_SECONDS):
@@ -147,8 +176,8 @@ def _survey(paths: Paths, snapshot: Snapshot, keep: float) -> _Survey:
 class _Evidence:
     """The evidence of the versions of a log, which are added from the newest on."""
 
-    def __init__(self, paths: Paths) -> None:
-        self._paths = paths
+    def __init__(self, paths: Paths, exists: Callable[[Path], bool]) -> None:
+        self._paths, self._exists = paths, exists
         self._manifests: list[tuple[int, ManifestFile]] = []
         self.kept: set[Path] = set()
         """What the versions in the window need."""
@@ -179,7 +208,7 @@ class _Evidence:
         for version, manifest in self._manifests:
             files = self._files_of(manifest)
             data = {file for file in files if file.suffix == ".parquet"}
-            if not files or not all(file.exists() for file in files) or not data <= self.kept:
+            if not files or not all(map(self._exists, files)) or not data <= self.kept:
                 return max(oldest, version + 1)
             self.kept |= files
         return oldest

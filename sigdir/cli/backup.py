@@ -8,22 +8,24 @@ from pathlib import Path
 import click
 
 from sigdir.cli.errors import Command, Failure
-from sigdir.cli.options import json_option, quiet_option, warehouse_option
+from sigdir.cli.options import Place, json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
+from sigdir.cli.store import StoreUrl
 from sigdir.warehouse import backup as copying
 from sigdir.warehouse.errors import Busy
 from sigdir.warehouse.paths import Paths, existing
+from sigdir.warehouse.push import PushReport, push
 
 _LINE_SECONDS = 5.0
 
 
 @click.command(cls=Command, state="an older backup in DEST is still good; run it again to go on")
-@click.argument("dest", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("dest", type=Place(), metavar="DEST")
 @warehouse_option
 @click.option("--link", is_flag=True, help="Make hard links instead of copies, if DEST is on the same file system.")
 @json_option()
 @quiet_option()
-def backup(dest: Path, folder: Path, link: bool, as_json: bool, quiet: bool) -> None:
+def backup(dest: Path | StoreUrl, folder: Path, link: bool, as_json: bool, quiet: bool) -> None:
     """Copy the warehouse into DEST, as it is now, while it is in use.
 
     Files that DEST already has are not copied again, so the next backup copies only what is new.
@@ -32,6 +34,9 @@ def backup(dest: Path, folder: Path, link: bool, as_json: bool, quiet: bool) -> 
     no space, but it is the same data on the same disk: it protects against deletion, not against
     a failing disk.
 
+    DEST may be a store, as s3://bucket/prefix, from where `sigdir serve --follow-store` serves replicas. It gets the
+    published versions; POSTed rows come with the next fold.
+
     Exit status: 0 done, 2 not done (an older backup in DEST is still good), 130 interrupted.
 
     \b
@@ -39,7 +44,11 @@ def backup(dest: Path, folder: Path, link: bool, as_json: bool, quiet: bool) -> 
       sigdir backup /backups/signatures
       sigdir backup --link ../signatures.today
       sigdir verify --warehouse /backups/signatures
+      sigdir backup s3://signatures/main
     """
+    if isinstance(dest, StoreUrl):
+        _push(existing(folder), dest.url, link, as_json, quiet)
+        return
     try:
         report = copying.backup(existing(folder), Paths(dest.absolute()), link, _Progress(quiet))
     except Busy as error:  # another backup writes DEST; the warehouse itself is never waited for
@@ -54,6 +63,21 @@ def backup(dest: Path, folder: Path, link: bool, as_json: bool, quiet: bool) -> 
     )
 
 
+def _push(source: Paths, url: str, link: bool, as_json: bool, quiet: bool) -> None:
+    """Bring a store up to date."""
+    if link:
+        raise click.UsageError("--link makes hard links, which a store has not")
+    report = push(source, url, _Progress(quiet))
+    if as_json:
+        write_json(report.to_dict())
+        return
+    click.echo(
+        f"{url}: version {report.version}, {report.rows:,} rows; {report.staged:,} POSTed rows wait for the next fold\n"
+        f"{report.copied:,} files copied ({report.bytes / 1e6:,.1f} MB), {report.present:,} there already;"
+        f" {report.log_entries:,} new log entries; {report.seconds:.1f} s"
+    )
+
+
 class _Progress:
     """Writes a line every few seconds with what is copied so far."""
 
@@ -61,8 +85,8 @@ class _Progress:
         self._quiet = quiet
         self._next = time.monotonic() + _LINE_SECONDS
 
-    def __call__(self, report: copying.Report) -> None:
+    def __call__(self, report: copying.Report | PushReport) -> None:
         if not self._quiet and time.monotonic() > self._next:
             self._next = time.monotonic() + _LINE_SECONDS
-            files = report.copied + report.linked + report.present
+            files = report.copied + report.present + getattr(report, "linked", 0)
             write_line(f"backup: {files:,} files, {report.bytes / 1e6:,.1f} MB copied")

@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 
 import click
 
+from sigdir.cli.store import StoreUrl, local_folder
 from sigdir.signatures.errors import SigdirError
 
 INTERRUPTED_STATUS = 130
@@ -45,14 +46,24 @@ class BusyFailure(Failure):
 
 
 class Command(click.Command):
-    """A command that ends as the table above says. ``state`` is, for example, "nothing was published"."""
+    """A command that ends as the table above says. ``state`` is, for example, "nothing was published".
 
-    def __init__(self, *arguments: Any, state: str = "", **options: Any) -> None:
+    Where --warehouse names a store, the command gets the folder of its working copy. ``makes`` says that the command
+    makes a warehouse where there is none, ``opens_stores`` that it opens stores itself.
+    """
+
+    def __init__(
+        self, *arguments: Any, state: str = "", makes: bool = False, opens_stores: bool = False, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
-        self._state = state
+        self._state, self._makes, self._opens_stores = state, makes, opens_stores
 
     def invoke(self, ctx: click.Context) -> Any:
         with _interrupted_by_sigterm(), _errors_to_statuses(self._state):
+            place = ctx.params.get("folder")
+            if isinstance(place, StoreUrl) and not self._opens_stores:
+                makes = self._makes and not ctx.params.get("dry_run")
+                ctx.params["folder"] = local_folder(place, ctx.params.get("version"), makes)
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result

@@ -54,7 +54,7 @@ def export(
     """Export signatures in the format of another program, as a file or a folder tree.
 
     TARGET is a file; for the trees, a folder that does not exist yet or a .tar; or - for standard
-    output (the report then goes to standard error). The target appears when it is complete. Rows
+    output (the report then goes to standard error); or an object: s3://bucket/name. The target appears when it is complete. Rows
     are in the order of their ids. abi writes the signatures that --text and --hashes name, each as its
     commonest declaration, with the names of its parameters.
 
@@ -70,6 +70,7 @@ def export(
       sigdir export openchain - --as-of 3 | head
       sigdir export abi - --text "transfer(address,uint256)" --text "event Transfer(address,address,uint256)"
       sigdir export abi proxy.json --hashes selectors.txt
+      sigdir export parquet s3://exports/functions.parquet --warehouse s3://signatures/main
     """
     wanted = tuple(line.strip() for line in hashes or () if line.strip())
     options = Options(format, target, folder, version, collections or None, columns, ranked, texts, wanted)

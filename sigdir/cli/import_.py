@@ -31,7 +31,7 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
 
 
 @click.command(
-    "import", cls=Command, state="nothing was published",
+    "import", cls=Command, state="nothing was published", makes=True,
     epilog=f"Formats: {_FORMATS}. Each may be plain or packed by gzip, xz, zstd or bzip2, in folders, zip or tar files.",
 )  # fmt: skip
 @click.argument("paths", nargs=-1)
@@ -64,7 +64,8 @@ def import_(
 
     Candidates are canonicalised, hashed, deduplicated and published in one new version, or none
     of them is. Rejected candidates are counted and kept: see `sigdir rejects`. A broken file of a
-    folder or an archive is listed, and the files beside it are imported.
+    folder or an archive is listed, and the files beside it are imported. PATH may be an object or
+    a prefix in a store: s3://bucket/prefix.
 
     Exit status: 0 done (also if nothing was new), 1 done, but a file of a folder or an archive is
     broken, or everything in a file was rejected, 2 an input or the warehouse cannot be used and
@@ -77,6 +78,7 @@ def import_(
       sigdir import topics.txt --collection event-signatures
       sigdir import 4bytes-master.zip contracts/ build-output.tar.gz
       sigdir import node_modules/@dex/core --follow-links --strict
+      sigdir import s3://lists/2026/ --warehouse s3://signatures/main
       curl -s https://example.org/list.txt | sigdir import - --dry-run
     """
     if samples:

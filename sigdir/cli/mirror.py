@@ -15,7 +15,7 @@ from sigdir.pipeline.mirror import MAX_ROWS, Options, Way, run_mirror
 from sigdir.signatures.collections import COLLECTIONS, Collection
 
 
-@click.command(cls=Command, state="run it again to go on")
+@click.command(cls=Command, state="run it again to go on", makes=True)
 @click.argument("url")
 @warehouse_option
 @click.option(

@@ -11,13 +11,29 @@ from typing import Any, TypeVar
 
 import click
 
+from sigdir.cli.store import StoreUrl
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.stores import is_url
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+
+class Place(click.Path):
+    """A folder, or a store by its URL; gives a Path or a StoreUrl, which ``Command`` replaces by a Path."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and is_url(value):
+            return StoreUrl(value)
+        return value if isinstance(value, StoreUrl) else super().convert(value, param, ctx)
+
+
 warehouse_option = click.option(
-    "--warehouse", "folder", type=click.Path(file_okay=False, path_type=Path), default="data",
-    show_default=True, envvar="SIGDIR_WAREHOUSE", show_envvar=True, help="Folder of the warehouse.",
+    "--warehouse", "folder", type=Place(), default="data", metavar="DIR|URL",
+    show_default=True, envvar="SIGDIR_WAREHOUSE", show_envvar=True,
+    help="Folder of the warehouse, or a store: s3://bucket/prefix.",
 )  # fmt: skip
 no_wait_option = click.option(
     "--no-wait", is_flag=True, help="End with status 3 if another process is publishing, instead of waiting."

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, make_folder, sync, write_file
+from sigdir.warehouse.home import put_document
 from sigdir.warehouse.index.build import build_index
 from sigdir.warehouse.index.scan import batches
 from sigdir.warehouse.log import DataFile
@@ -155,6 +156,7 @@ def change_list(
         if paths.cache.is_dir():
             for file in snapshot.all_files():
                 build_index(paths.index_cache(file.path), file.collection, file.path, file.rows)
+        put_document(paths, paths.suppressed, text.encode())
         write_file(paths.suppressed, text.encode())
     finally:
         lock.release()

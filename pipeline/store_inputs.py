@@ -1,0 +1,107 @@
+"""Inputs that lie in an object store: each object is an input like a file in a folder, in the order of a folder's files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from sigdir.pipeline.errors import BadInput, printable
+from sigdir.pipeline.hash_named import is_hash_named, joined_source
+from sigdir.pipeline.source import Source
+from sigdir.pipeline.streams import PieceStream
+from sigdir.pipeline.unread import HIDDEN, UnreadInputs
+from sigdir.warehouse.parallel import ordered_map
+from sigdir.warehouse.stores import Object, Store, StoreError, objects_at, open_store
+
+_REQUESTS = 16
+"""Small objects that are fetched at the same time."""
+
+
+def store_sources(url: str, unread: UnreadInputs) -> list[Source]:
+    """The inputs that a URL names: one object, or all below a prefix. Raises BadInput, StoreError."""
+    store, found = objects_at(url)
+    top = url.rstrip("/").rpartition("/")[2]
+    if not found:
+        raise BadInput(printable(url), "no such object, and none below this prefix")
+    if store.url != url.rstrip("/"):
+        return [_source(store, found[0], explicit=True, below=top)]
+    sources: list[Source] = []
+    for folder, objects in _by_folder(found):
+        hash_named = [each for each in objects if is_hash_named(_base(each.name), each.size)]
+        for each in objects:
+            if any(part.startswith(".") for part in each.name.split("/")):
+                unread.skip(printable(store.where(each.name)), HIDDEN)
+            elif each not in hash_named:
+                sources.append(_source(store, each, explicit=False, below=f"{top}/{each.name}"))
+            elif each is hash_named[0]:
+                sources.append(_hash_named(store, folder, hash_named, unread, f"{top}/{folder}".rstrip("/")))
+    return sources
+
+
+def store_member(source: Source, name: str) -> Source:
+    """One file of a source of hash-named files, as an input of its own; raises StoreError."""
+    store = open_store(source.path)
+    found = store.find(name)
+    size = found.size if found is not None else 0
+    return Source(
+        store.where(name),
+        False,
+        size=size,
+        stream=partial(_open, store, name),
+        below=f"{source.below}/{printable(name)}",
+    )
+
+
+def _by_folder(objects: Sequence[Object]) -> Iterator[tuple[str, list[Object]]]:
+    """The objects of each folder, in the order in which a folder on disk is searched: its files, then its folders."""
+    folders: dict[str, list[Object]] = {}
+    for each in objects:
+        if not each.name.endswith("/"):  # some tools make such an object for a folder
+            folders.setdefault(each.name.rpartition("/")[0], []).append(each)
+    for folder in sorted(folders, key=lambda folder: folder.split("/") if folder else []):
+        yield folder, folders[folder]
+
+
+def _base(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _source(store: Store, found: Object, explicit: bool, below: str) -> Source:
+    return Source(
+        store.where(found.name), explicit, size=found.size, stream=partial(_open, store, found.name),
+        below=printable(below),
+    )  # fmt: skip
+
+
+def _open(store: Store, name: str) -> PieceStream:
+    return PieceStream(_pieces(store, name))
+
+
+def _pieces(store: Store, name: str) -> Iterator[bytes]:
+    """An object's bytes. A failure is an error of reading, as it would be for a file."""
+    try:
+        yield from store.pieces(name)
+    except StoreError as error:
+        raise OSError(str(error).removeprefix(f"{store.where(name)}: ")) from error
+
+
+def _hash_named(store: Store, folder: str, objects: Sequence[Object], unread: UnreadInputs, below: str) -> Source:
+    where = store.where(folder) if folder else store.url
+    names = [_base(each.name) for each in objects]
+    size = sum(each.size for each in objects)
+    return joined_source(where, printable(where), names, _contents(where, names, unread), size, below)
+
+
+def _contents(folder: str, names: Sequence[str], unread: UnreadInputs) -> Iterator[tuple[str, bytes]]:
+    store = open_store(folder)
+
+    def read(name: str) -> tuple[str, bytes]:
+        try:
+            return name, store.read(name)
+        except StoreError as error:
+            unread.add_fault(BadInput(printable(store.where(name)), str(error)))
+            return name, b""  # the line stays, because the lines are numbered as the names are
+
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        yield from ordered_map(pool, read, names, ahead=4 * _REQUESTS)

@@ -1,0 +1,571 @@
+"""A warehouse in a store: published into, read, pushed, swept, and failing, through its working copies."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+import sigdir
+from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.run import Options, run_import
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
+from sigdir.warehouse import working_copy as copies
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.home import SWEEP_AGE, working_copy
+from sigdir.warehouse.log import history
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.push import push
+from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.staging import make_warehouse
+from sigdir.warehouse.stores import StoreError, open_store
+from sigdir.warehouse.working_copy import pull
+from tests.conftest import import_files
+from tests.faulty_store import BUCKET, KEY, S3, SECRET, Fault, s3_server
+from tests.warehouse.support import (
+    assert_clean,
+    assert_fails_in_one_line,
+    assert_sound,
+    call_command,
+    content_of,
+    names,
+    publish,
+    run_command,
+    sightings,
+    stage,
+    table_of,
+    texts,
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Working copies lie in a folder of the test."""
+    monkeypatch.setenv("SIGDIR_STORE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder that is the store."""
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def url(folder: Path) -> str:
+    return f"file://{folder}"
+
+
+def copy_in(url: str, folder: Path) -> Paths:
+    """A working copy as another machine would have it, brought up to date; it makes the warehouse."""
+    paths = working_copy(url, folder)
+    pull(paths, make=True)
+    return paths
+
+
+def rows_of(url: str) -> dict[Any, list[str]]:
+    """The texts of a store's newest version, as a machine sees them that has no copy yet."""
+    fresh = working_copy(url, Path(os.environ["SIGDIR_STORE_CACHE"]) / f"fresh-{time.monotonic_ns()}")
+    pull(fresh)
+    for collection in COLLECTIONS:
+        assert_sound(table_of(read_snapshot(fresh), collection))
+    return {c: texts(table_of(read_snapshot(fresh), c)) for c in COLLECTIONS}
+
+
+def test_an_import_into_a_store_is_the_local_one(tmp_path: Path, url: str) -> None:
+    """Rows, ids, evidence, rejects and counts are those of the same imports into a folder."""
+    (tmp_path / "a.txt").write_text("f(uint)\nf(uint256)\nevent E(uint)\nbad(\ng(address to)\n")
+    (tmp_path / "b.txt").write_text("g(address)\nh()\nbad)\n")
+    local, copy = tmp_path / "local", copy_in(url, tmp_path / "one")
+    for file in (tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "b.txt"):
+        reports = [import_files([file], root).to_dict() for root in (local, copy.root)]
+        for report in reports:
+            del report["seconds"], report["stages"], report["rows_per_second"]
+        assert reports[0] == reports[1]
+    fresh = copy_in(url, tmp_path / "two")
+    for collection in COLLECTIONS:
+        wanted, found = content_of(Paths(local))[collection], content_of(fresh)[collection]
+        assert [row | {"created_at": 0} for row in wanted] == [row | {"created_at": 0} for row in found]
+        assert sightings(read_snapshot(Paths(local)), collection) == sightings(read_snapshot(fresh), collection)
+    query = "SELECT text, reason, file, line FROM rejects ORDER BY ALL"
+    assert sigdir.open(local).sql(query).rows() == sigdir.open(url).sql(query).rows()
+    assert_clean(fresh)
+
+
+def test_every_command_reads_a_store(tmp_path: Path, url: str) -> None:
+    """The commands bring the copy up to date and answer as for a folder; a store without a warehouse is named."""
+    assert_fails_in_one_line(call_command("stats", "--warehouse", url))
+    copy = copy_in(url, tmp_path / "one")
+    for number in range(3):
+        publish(copy, names(f"n{number}x", 3), rejects=["bad("] if number == 0 else ())
+    for command in (
+        ["stats"], ["history"], ["rejects"], ["verify", "-q"], ["sql", "FROM signatures"],
+        ["export", "4byte.json", str(tmp_path / "out.json"), "-q"], ["report", str(tmp_path / "out.html"), "-q"],
+        ["suppress", "function n0x1(uint256)"], ["suppress"], ["backup", str(tmp_path / "backup"), "-q"],
+        ["decode", "calldata", "0xa9059cbb"], ["vacuum", "--dry-run"], ["repair"], ["fold"],
+    ):  # fmt: skip
+        result = call_command(*command, "--warehouse", url)
+        assert result.exit_code == 0, (command, result.output, result.exception)
+    assert "n0x1" in open_store(url).read("suppressed.txt").decode()
+    assert content_of(Paths(tmp_path / "backup"))[SIGNATURES] == content_of(copy)[SIGNATURES]
+    result = call_command("sql", "SELECT count(*) AS n FROM signatures", "--warehouse", url, "--as-of", "1", "--json")
+    assert json.loads(result.stdout) == [{"n": 3}]
+
+
+def test_compacting_is_a_commit_and_old_versions_are_fetched(tmp_path: Path, url: str) -> None:
+    """A version whose files were replaced is read by a machine that never had them."""
+    copy = copy_in(url, tmp_path / "one")
+    for number in range(3):
+        publish(copy, names(f"n{number}x", 3))
+    before = content_of(copy)[SIGNATURES]
+    assert call_command("compact", "--warehouse", url).exit_code == 0
+    other = copy_in(url, tmp_path / "two")
+    assert read_snapshot(other).version == 4
+    assert len(other.data_files()) == 1
+    assert content_of(other)[SIGNATURES] == before
+    pull(other, as_of=2)
+    assert len(content_of(other, 2)[SIGNATURES]) == 6
+
+
+def test_vacuum_removes_what_was_replaced(tmp_path: Path, url: str) -> None:
+    """In the store, after the window, data and evidence alike; the newest version and what others may commit stay."""
+    copy = copy_in(url, tmp_path / "one")
+    for number in range(3):
+        publish(copy, names(f"n{number}x", 3))
+    assert call_command("compact", "--warehouse", url).exit_code == 0
+    before = content_of(copy_in(url, tmp_path / "two"))
+    stray = "table/collection=signatures/0000000000000001-abcdef01-0001.parquet"
+    store = open_store(url)
+    store.put(stray, b"of a run that is uploading")
+    kept = {each.name for each in store.list()}
+    dry = call_command("vacuum", "--keep", "0s", "--dry-run", "--json", "--warehouse", url)
+    assert {each.name for each in store.list()} == kept
+    done = call_command("vacuum", "--keep", "0s", "--json", "--warehouse", url)
+    report = json.loads(done.stdout)
+    assert report["removed"] == json.loads(dry.stdout)["removed"]
+    assert [waste["kind"] for waste in report["removed"]].count("data") == 3
+    assert {waste["kind"] for waste in report["removed"]} == {"data", "evidence"}
+    assert (report["oldest_version"], report["newest_version"]) == (4, 4)
+    fresh = copy_in(url, tmp_path / "three")
+    assert content_of(fresh) == before
+    assert_clean(fresh)
+    named = {file.path for file in read_snapshot(fresh).all_files()} | {fresh.root / stray}
+    assert {fresh.root / each.name for each in store.list("table") if each.name.endswith(".parquet")} == named
+    assert call_command("vacuum", "--keep", "0s", "--json", "--warehouse", url).exit_code == 0
+    pull(fresh, as_of=1)
+    with pytest.raises(UnreadableWarehouse, match="vacuumed"):
+        read_snapshot(fresh, 1)
+
+
+def test_two_importers_at_once(tmp_path: Path, s3: S3) -> None:
+    """While one has compared its rows and is about to commit, another commits: the first strikes out what it brought."""
+    url = f"s3://{BUCKET}/{tmp_path.name}"
+    ours, theirs = copy_in(url, tmp_path / "ours"), copy_in(url, tmp_path / "theirs")
+    publish(ours, ["known(uint256)"])
+    (tmp_path / "ours.txt").write_text("a(uint)\nb(uint)\nknown(uint)\nbad(\n")
+    (tmp_path / "theirs.txt").write_text("b(uint)\nc(uint)\n")
+    entered: list[str] = []
+
+    def before(method: str, path: str) -> None:
+        if method == "PUT" and path.endswith("00002.json") and not entered:
+            entered.append(path)
+            other = Thread(target=import_files, args=([tmp_path / "theirs.txt"], theirs.root))
+            other.start()
+            other.join()
+
+    s3.before = before
+    report = import_files([tmp_path / "ours.txt"], ours.root)
+    assert entered
+    assert report.totals() == {"read": 4, "imported": 1, "duplicate": 2, "rejected": 1}
+    assert rows_of(url)[SIGNATURES] == ["known(uint256)", "b(uint256)", "c(uint256)", "a(uint256)"]
+    fresh = copy_in(url, tmp_path / "fresh")
+    assert [summary["rows"]["signatures"] for summary in history(fresh)] == [1, 2, 1]
+    assert [summary["import"] for summary in history(fresh)] == [1, 2, 3]
+    seen = sorted((row["id"], row["import_id"]) for row in sightings(read_snapshot(fresh)))
+    ids = {row["text_signature"]: row["id"] for row in content_of(fresh)[SIGNATURES]}
+    assert (ids["b(uint256)"], 2) in seen
+    assert (ids["b(uint256)"], 3) in seen
+    named = {fresh.name(file.path) for file in read_snapshot(fresh).all_files()}
+    stored = {each.name for each in open_store(url).list("table") if each.name.endswith(".parquet")}
+    assert stored == named, "the lost attempt has left its files"
+    assert_clean(fresh)
+    assert_clean(ours)
+
+
+def test_many_importers_lose_nothing(tmp_path: Path, url: str) -> None:
+    """Four machines import overlapping lists at once: each text is there once, every import is in the history."""
+    roots = [copy_in(url, tmp_path / f"machine{number}").root for number in range(4)]
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_text("\n".join(f"t{n}()" for n in range(number * 10, number * 10 + 20)))
+    threads = [
+        Thread(target=import_files, args=([tmp_path / f"{number}.txt"], root)) for number, root in enumerate(roots)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(rows_of(url)[SIGNATURES]) == sorted(f"t{n}()" for n in range(50))
+    assert len(history(copy_in(url, tmp_path / "fresh"))) == 4
+
+
+def test_two_make_a_warehouse_at_once(tmp_path: Path, url: str) -> None:
+    """Both take the id of the one that was first."""
+    copies_ = [working_copy(url, tmp_path / name) for name in "ab"]
+    threads = [Thread(target=pull, args=(paths,), kwargs={"make": True}) for paths in copies_]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    identities = {json.loads(paths.identity.read_bytes())["id"] for paths in copies_}
+    assert len(identities) == 1
+
+
+@pytest.mark.parametrize("point", ["uploading", "uploaded", "created"])
+def test_an_import_is_killed(tmp_path: Path, folder: Path, url: str, point: str) -> None:
+    """Nothing is visible unless the entry is there; the next import, here or elsewhere, finds whole versions."""
+    publish(copy_in(url, tmp_path / "one"), ["known(uint256)"])
+    (tmp_path / "in.txt").write_text("a(uint)\nb(uint)\n")
+    arguments = ("import", tmp_path / "in.txt", "--warehouse", url, "-q")
+    cache = str(tmp_path / "cache")
+    killed = run_command(*arguments, SIGDIR_FAILPOINT=point, SIGDIR_STORE_CACHE=cache)
+    assert killed.returncode == -9, killed.stderr
+    expected = ["known(uint256)", "a(uint256)", "b(uint256)"]
+    assert rows_of(url)[SIGNATURES] == (expected if point == "created" else expected[:1])
+    again = run_command(*arguments, SIGDIR_STORE_CACHE=cache)
+    assert again.returncode == 0, again.stderr
+    assert rows_of(url)[SIGNATURES] == expected
+    copy = working_copy(url)
+    assert_clean(copy)
+    # What the dead run left is swept once it is a day old; what a version names is not.
+    long_ago = time.time() - SWEEP_AGE.total_seconds() - 60
+    for file in folder.rglob("*"):
+        os.utime(file, (long_ago, long_ago))
+    publish(copy, ["later()"])
+    named = {copy.name(file.path) for file in read_snapshot(copy).all_files()}
+    assert {each.name for each in open_store(url).list("table") if each.name.endswith(".parquet")} == named
+    assert_clean(copy_in(url, tmp_path / "fresh"))
+
+
+def test_a_young_run_is_not_swept(tmp_path: Path, folder: Path, url: str) -> None:
+    """Another machine may be about to commit it."""
+    copy = copy_in(url, tmp_path / "one")
+    publish(copy, ["a()"])
+    stray = folder / "table/collection=signatures/0000000000000001-abcdef01-0001.parquet"
+    stray.write_bytes(b"of a run that is uploading")
+    publish(copy, ["b()"])
+    assert stray.exists()
+
+
+def test_a_pull_is_killed(tmp_path: Path, url: str) -> None:
+    """The copy opens at the version before, or is marked as unfinished; the next pull completes it."""
+    publish(copy_in(url, tmp_path / "one"), ["a()"])
+    cache = str(tmp_path / "cache")
+    killed = run_command("stats", "--warehouse", url, SIGDIR_FAILPOINT="pulled", SIGDIR_STORE_CACHE=cache)
+    assert killed.returncode == -9
+    copy = working_copy(url)
+    with pytest.raises(UnreadableWarehouse):
+        read_snapshot(copy)
+    assert call_command("stats", "--warehouse", url).exit_code == 0
+    publish(copy_in(url, tmp_path / "one"), ["b()"])
+    killed = run_command("stats", "--warehouse", url, SIGDIR_FAILPOINT="pulled", SIGDIR_STORE_CACHE=cache)
+    assert killed.returncode == -9
+    assert texts(table_of(read_snapshot(copy), SIGNATURES)) == ["a()"]
+    pull(copy)
+    assert texts(table_of(read_snapshot(copy), SIGNATURES)) == ["a()", "b()"]
+    assert_clean(copy)
+
+
+@pytest.mark.parametrize("kind", ["table", "evidence"])
+def test_damage_in_the_store_stays_there(tmp_path: Path, folder: Path, url: str, kind: str) -> None:
+    """A file that is not what was written is refused by name, and the copy stays as it was."""
+    one = copy_in(url, tmp_path / "one")
+    publish(one, ["a()"])
+    other = copy_in(url, tmp_path / "two")
+    publish(one, ["b()"])
+    newest = max((folder / kind).rglob("*.parquet"), key=lambda file: file.name)
+    raw = bytearray(newest.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    newest.write_bytes(raw)
+    with pytest.raises(StoreError, match=newest.name):
+        pull(other)
+    assert texts(table_of(read_snapshot(other), SIGNATURES)) == ["a()"]
+    assert list(other.tmp.glob("*")) == []
+
+
+def test_a_log_that_does_not_continue_is_refused(tmp_path: Path, folder: Path, url: str) -> None:
+    """An entry that was replaced is found before anything of it is put in place; so is another warehouse."""
+    one = copy_in(url, tmp_path / "one")
+    publish(one, ["a()"])
+    other = copy_in(url, tmp_path / "two")
+    publish(one, ["b()"])
+    entry = folder / "table/_delta_log" / one.log_entry(2).name
+    raw = entry.read_bytes()
+    entry.write_bytes(raw.replace(b"import", b"impart", 1))
+    with pytest.raises(UnreadableWarehouse, match="damaged"):
+        pull(other)
+    entry.write_bytes(raw)
+    pull(other)
+    (folder / "warehouse.json").write_text('{"format": 2, "id": "another"}')
+    with pytest.raises(UnreadableWarehouse, match="another warehouse"):
+        pull(other)
+    assert read_snapshot(other).version == 2
+
+
+def test_a_copy_is_bounded(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that is larger than the copy may be is refused before it is fetched; what is old leaves the copy."""
+    copy = copy_in(url, tmp_path / "one")
+    for number in range(3):
+        publish(copy, names(f"n{number}x", 3))
+    other = copy_in(url, tmp_path / "two")
+    monkeypatch.setenv("SIGDIR_STORE_CACHE_GIB", "0.000001")
+    with pytest.raises(UnreadableWarehouse, match="SIGDIR_STORE_CACHE_GIB"):
+        copy_in(url, tmp_path / "three")
+    monkeypatch.delenv("SIGDIR_STORE_CACHE_GIB")
+    assert call_command("compact", "--warehouse", url).exit_code == 0
+    pull(other)
+    assert len(other.data_files()) == 4, "a reader of the version before may still be at work"
+    monkeypatch.setattr(copies, "_KEPT", copies._KEPT * 0)
+    publish(copy_in(url, tmp_path / "one"), ["later()"])
+    pull(other)
+    assert len(other.data_files()) == 2
+    assert_clean(other)
+
+
+# Push.
+
+
+def test_a_push_brings_what_is_new(tmp_path: Path, url: str) -> None:
+    """A local warehouse's versions, each file once; the copy of the store is the warehouse."""
+    local = Paths(tmp_path / "local")
+    publish(local, names("a", 5), ["E(uint256)"], rejects=["bad("])
+    first = push(local, url)
+    assert (first.version, first.rows, first.staged, first.log_entries, first.present) == (1, 6, 0, 2, 0)
+    stage(local, SIGNATURES, "posted()")
+    publish(local, names("b", 5))
+    stage(local, SIGNATURES, "waits()")
+    second = push(local, url)
+    assert (second.version, second.staged, second.log_entries) == (2, 1, 1)
+    assert second.copied < first.copied + 3
+    third = push(local, url)
+    assert (third.copied, third.bytes, third.log_entries) == (0, 0, 0)
+    copy = copy_in(url, tmp_path / "copy")
+    assert content_of(copy) == content_of(local)
+    for version in (0, 1, 2):
+        assert copy.log_entry(version).read_bytes() == local.log_entry(version).read_bytes()
+    assert call_command("verify", "-q", "--warehouse", url).exit_code == 0
+
+
+def test_a_push_refuses_another_history(tmp_path: Path, url: str) -> None:
+    """Another warehouse, and a store that somebody imported into, are left as they are."""
+    local, stranger = Paths(tmp_path / "local"), Paths(tmp_path / "stranger")
+    publish(local, ["a()"])
+    push(local, url)
+    publish(stranger, ["s()"])
+    with pytest.raises(UnreadableWarehouse, match="another warehouse"):
+        push(stranger, url)
+    publish(copy_in(url, tmp_path / "one"), ["b()"])
+    with pytest.raises(UnreadableWarehouse, match="history of its own"):
+        push(local, url)
+    publish(local, ["c()"])
+    with pytest.raises(UnreadableWarehouse, match="history of its own"):
+        push(local, url)
+    assert rows_of(url)[SIGNATURES] == ["a()", "b()"]
+
+
+def test_a_push_is_killed(tmp_path: Path, url: str) -> None:
+    """Nothing is visible before the entries; the next push completes it."""
+    local = tmp_path / "local"
+    publish(Paths(local), ["a()"])
+    push(Paths(local), url)
+    publish(Paths(local), ["b()"])
+    arguments = ("backup", url, "--warehouse", local, "-q")
+    assert run_command(*arguments, SIGDIR_FAILPOINT="pushed").returncode == -9
+    assert rows_of(url)[SIGNATURES] == ["a()"]
+    assert run_command(*arguments).returncode == 0
+    assert rows_of(url)[SIGNATURES] == ["a()", "b()"]
+
+
+def test_a_copy_stays_apart(tmp_path: Path, url: str) -> None:
+    """A folder with a warehouse of its own is no place for a copy, and a copy follows one store."""
+    make_warehouse(Paths(tmp_path / "own"))
+    with pytest.raises(UnreadableWarehouse, match="of its own"):
+        working_copy(url, tmp_path / "own")
+    copy = copy_in(url, tmp_path / "copy")
+    with pytest.raises(UnreadableWarehouse, match="is a copy of"):
+        working_copy(f"{url}-other", tmp_path / "copy")
+    with pytest.raises(UnreadableWarehouse, match="push the warehouse itself"):
+        push(copy, f"{url}-other")
+
+
+# A store that fails.
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3]:
+    with s3_server() as running:
+        yield running
+
+
+@pytest.fixture
+def s3(server: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
+    """A real S3 server, which fails as the test says."""
+    for name, value in server.variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    server.faults.clear()
+    yield server
+    server.faults.clear()
+    server.before = lambda *_: None
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (Fault("500", "PUT", "collection=signatures"), "InternalError"),
+        (Fault("expired", "PUT", "evidence"), "ExpiredToken"),
+        (Fault("500", "PUT", "_delta_log"), "run the command again"),
+        (Fault("404", "GET", "collection=signatures"), "NoSuchKey"),
+    ],
+    ids=["no data", "expired in the middle", "no entry", "gone after the listing"],
+)
+def test_a_failing_store(tmp_path: Path, s3: S3, fault: Fault, reason: str) -> None:
+    """The import ends with one line that names the object; nothing is visible, and it can be run again."""
+    url = f"s3://{BUCKET}/{tmp_path.name}"
+    publish(copy_in(url, tmp_path / "one"), ["known(uint256)"])
+    (tmp_path / "in.txt").write_text("a(uint)\n")
+    s3.faults.append(fault)
+    result = call_command("import", tmp_path / "in.txt", "--warehouse", url, "-q")
+    assert_fails_in_one_line(result)
+    assert f"s3://{BUCKET}/{tmp_path.name}/" in result.stderr
+    assert reason in result.stderr
+    s3.faults.clear()
+    assert rows_of(url)[SIGNATURES] == ["known(uint256)"]
+    assert call_command("import", tmp_path / "in.txt", "--warehouse", url, "-q").exit_code == 0
+    assert rows_of(url)[SIGNATURES] == ["known(uint256)", "a(uint256)"]
+
+
+def test_a_commit_whose_answer_was_lost(tmp_path: Path, s3: S3) -> None:
+    """The entry was created and the connection broke: the import has succeeded, once."""
+    url = f"s3://{BUCKET}/{tmp_path.name}"
+    copy = copy_in(url, tmp_path / "one")
+    s3.faults.append(Fault("lost answer", "PUT", "00001.json", times=1))
+    assert publish(copy, ["a()"]).snapshot.version == 1
+    assert rows_of(url)[SIGNATURES] == ["a()"]
+
+
+def test_credentials_stay_secret(tmp_path: Path, s3: S3) -> None:
+    """No output, log, history or file of the warehouse has them, and no URL takes them."""
+    url = f"s3://{BUCKET}/{tmp_path.name}"
+    (tmp_path / "in.txt").write_text("a(uint)\nbad(\n")
+    open_store(f"s3://{BUCKET}/inputs-{tmp_path.name}").put("in.txt", b"b(uint)\n")
+    outputs = []
+    for command in (
+        ["import", tmp_path / "in.txt", f"s3://{BUCKET}/inputs-{tmp_path.name}/"], ["history", "--sources", "--json"],
+        ["sql", "FROM imports"], ["verify"],
+    ):  # fmt: skip
+        result = call_command(*command, "--warehouse", url)
+        assert result.exit_code == 0, result.output
+        outputs.append(result.output)
+    s3.faults.append(Fault("expired", "GET", ""))
+    outputs.append(call_command("stats", "--warehouse", url).output)
+    s3.faults.clear()
+    outputs.append(call_command("stats", "--warehouse", f"s3://{KEY}:{SECRET}@{BUCKET}/x").output)
+    outputs += [file.read_bytes().decode("latin-1") for file in (tmp_path / "cache").rglob("*") if file.is_file()]
+    outputs += [open_store(url).read(each.name).decode("latin-1") for each in open_store(url).list()]
+    assert not any(KEY in output or SECRET in output for output in outputs)
+
+
+# Readers that are not ours, and inputs.
+
+
+@pytest.mark.long
+def test_others_read_the_table(tmp_path: Path, s3: S3) -> None:
+    """deltalake and polars read the table where it is."""
+    polars = pytest.importorskip("polars")
+    from deltalake import DeltaTable
+
+    url = f"s3://{BUCKET}/{tmp_path.name}"
+    copy = copy_in(url, tmp_path / "one")
+    publish(copy, names("a", 3))
+    publish(copy, names("b", 3), ["E(uint256)"])
+    wanted = sorted([*names("a", 3), *names("b", 3), "E(uint256)"])
+    options = {**s3.variables, "AWS_ALLOW_HTTP": "true", "conditional_put": "etag"}
+    table = DeltaTable(f"{url}/table", storage_options=options)
+    assert sorted(table.to_pyarrow_table(columns=["text_signature"])["text_signature"].to_pylist()) == wanted
+    frame = polars.scan_delta(f"{url}/table", storage_options=options).select("text_signature").collect()
+    assert sorted(frame["text_signature"].to_list()) == wanted
+
+
+def test_duckdb_reads_the_table(tmp_path: Path, s3: S3) -> None:
+    """Over a Python filesystem, the files that the log names."""
+    duckdb = pytest.importorskip("duckdb")
+    pytest.importorskip("fsspec")
+    from obstore.fsspec import FsspecStore
+
+    url = f"s3://{BUCKET}/{tmp_path.name}"
+    copy = copy_in(url, tmp_path / "one")
+    publish(copy, names("a", 3))
+    with duckdb.connect() as connection:
+        connection.register_filesystem(FsspecStore("s3", client_options={"allow_http": True}, region="us-east-1"))
+        files = [f"{url}/{copy.name(file.path)}" for file in read_snapshot(copy).all_files()]
+        found = connection.execute("SELECT text_signature FROM read_parquet($1)", [files]).fetchall()
+    assert sorted(text for (text,) in found) == sorted(names("a", 3))
+
+
+def test_inputs_in_a_store_are_those_of_a_folder(tmp_path: Path, s3: S3) -> None:
+    """The same files give the same rows, ids, rejects, evidence and report, packed, in archives, hash-named or not."""
+    files = tmp_path / "lists"
+    (files / "deep" / "er").mkdir(parents=True)
+    (files / "b.txt").write_text("f(uint)\nbad(\n")
+    (files / "deep" / "a.txt").write_text("g(uint)\n")
+    (files / "deep" / "er" / "z.json").write_text('[{"type":"function","name":"h","inputs":[]}]')
+    (files / "deep" / "a9059cbb").write_text("transfer(address,uint256)")
+    (files / "deep" / "095ea7b3").write_text("approve(address,uint256)")
+    (files / ".hidden").write_text("hidden()\n")
+    (files / "zz.bin").write_bytes(bytes(range(256)))
+    shutil.make_archive(str(files / "c"), "zip", files / "deep")
+    store = open_store(f"s3://{BUCKET}/in/{tmp_path.name}/lists")
+    for file in files.rglob("*"):
+        if file.is_file():
+            store.put(file.relative_to(files).as_posix(), file)
+    reports = []
+    for name, given in (("disk", str(files)), ("store", store.url)):
+        report = run_import(Options([given], tmp_path / name), Reporter()).to_dict()
+        reports.append(json.loads(json.dumps(report).replace(str(files), store.url)))
+        for timed in ("seconds", "stages", "rows_per_second"):
+            del reports[-1][timed]
+    assert reports[0] == reports[1]
+    for collection in COLLECTIONS:
+        wanted, found = (content_of(Paths(tmp_path / name))[collection] for name in ("disk", "store"))
+        assert [row | {"created_at": 0} for row in wanted] == [row | {"created_at": 0} for row in found]
+    one = run_import(Options([f"{store.url}/b.txt"], tmp_path / "one"), Reporter())
+    assert one.totals()["imported"] == 1
+    s3.faults.append(Fault("404", "GET", "deep/a.txt"))
+    broken = run_import(Options([store.url], tmp_path / "broken"), Reporter())
+    assert [fault.path for fault in broken.faults] == [f"{store.url}/deep/a.txt"]
+    s3.faults.clear()
+    with pytest.raises(Exception, match="no such object"):
+        run_import(Options([f"{store.url}/nothing"], tmp_path / "none"), Reporter())
+
+
+def test_exports_into_a_store(tmp_path: Path, url: str) -> None:
+    """A file and a tree are the objects that they would be on disk; a tree is not written over another."""
+    copy = copy_in(url, tmp_path / "one")
+    publish(copy, names("a", 3))
+    for format, name in (("4byte.json", "lists/out.json"), ("4bytes", "tree"), ("parquet", "out.parquet")):
+        for target in (f"{url}-exports/{name}", tmp_path / "exports" / name):
+            (tmp_path / "exports" / "lists").mkdir(parents=True, exist_ok=True)
+            result = call_command("export", format, target, "--warehouse", url, "-q")
+            assert result.exit_code == 0, (result.output, result.exception)
+    store, disk = open_store(f"{url}-exports"), tmp_path / "exports"
+    assert {each.name: store.read(each.name) for each in store.list()} == {
+        file.relative_to(disk).as_posix(): file.read_bytes() for file in disk.rglob("*") if file.is_file()
+    }
+    assert_fails_in_one_line(call_command("export", "4bytes", f"{url}-exports/tree", "--warehouse", url, "-q"))
