@@ -57,7 +57,8 @@ def create_app(settings: Settings, reader: Reader, writer: Writer, counts: Count
     table = routes(settings, reader, writer, counts)
     counts.lay_out([route.path for route in table])
     app: Any = falcon.App()
-    access = WriteAccess(settings.read_only, settings.write_token)
+    is_replica = bool(settings.follow_store)
+    access = WriteAccess(settings.read_only, settings.write_token, is_replica, settings.primary_url)
     app.add_middleware([Negotiation(table, access), AnswerHeaders()])
     app.req_options.strip_url_path_trailing_slash = False
     add_error_handlers(app)

@@ -10,11 +10,12 @@ import falcon
 
 from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.settings import Settings
-from sigdir.warehouse.fold_mark import last_fold
+from sigdir.warehouse.fold_mark import last_fold, last_pull
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 
 _MISSED_PERIODS = 3
+_AWAY_SECONDS = 10.0
 
 
 class LiveResource:
@@ -27,9 +28,9 @@ class LiveResource:
 
 
 class ReadyResource:
-    """The process can read its warehouse. ``fold`` is there while folding fails.
+    """The process can read its warehouse. ``fold`` is there while folding fails, ``store`` while a replica's store is away.
 
-    A failing fold does not change the status: the worker answers and takes POSTs all the same, and restarting it
+    Neither changes the status: the worker answers and takes POSTs all the same, and restarting it
     or taking its traffic away would help nobody.
     """
 
@@ -37,6 +38,7 @@ class ReadyResource:
         self._reader = reader
         self._paths = Paths(settings.warehouse.absolute())
         self._fold_every = settings.fold_every
+        self._is_replica = bool(settings.follow_store)
         self._started = time.time()
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -48,8 +50,10 @@ class ReadyResource:
         }
         failing_since = self._fold_failing_since()
         if failing_since is not None:
-            at = datetime.fromtimestamp(failing_since, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-            state["fold"] = f"failing since {at}"
+            state["fold"] = f"failing since {_iso(failing_since)}"
+        away_since = self._store_away_since()
+        if away_since is not None:
+            state["store"] = f"away since {_iso(away_since)}"
         send_json(req, resp, json_bytes(state))
 
     on_head = on_get
@@ -63,3 +67,14 @@ class ReadyResource:
             return None
         since = max(last_fold(self._paths) or 0.0, self._started)
         return since if time.time() - since > _MISSED_PERIODS * self._fold_every else None
+
+    def _store_away_since(self) -> float | None:
+        """The time at which a replica last found its store as its copy is, once it is ten seconds ago; else None."""
+        if not self._is_replica:
+            return None
+        since = last_pull(self._paths) or self._started
+        return since if time.time() - since > _AWAY_SECONDS else None
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -44,6 +44,10 @@ class Settings:
     write_token: str = field(default="", repr=False)
     cache: Path | None = None
     """Where a server over a read-only warehouse keeps what it derives; a temporary folder if it is None."""
+    follow_store: str = ""
+    """The URL of a store. The warehouse is then the working copy of the one in the store, and the server a replica."""
+    primary_url: str = ""
+    """Scheme and host of the server that takes the POSTs which a replica refuses."""
 
     @property
     def on_read_only_media(self) -> bool:
@@ -51,8 +55,10 @@ class Settings:
         return is_read_only(self.warehouse)
 
     def as_the_medium_allows(self) -> Settings:
-        """The same settings; on read-only media without POST and without folding."""
-        return replace(self, read_only=True, fold_every=0.0) if self.on_read_only_media else self
+        """The same settings; on read-only media and for a replica without POST and without folding."""
+        if not self.on_read_only_media and not self.follow_store:
+            return self
+        return replace(self, read_only=True, fold_every=0.0)
 
     def environment(self) -> dict[str, str]:
         """The settings as variables, for the worker processes; a token or cache that is not set is left out."""
@@ -71,10 +77,9 @@ class Settings:
                 kind = kinds[each.name]
                 given[each.name] = _READERS.get(kind, kind)(value)
         settings = cls(**given | {"write_token": write_token()})
-        if settings.public_url and not is_origin(settings.public_url):
-            raise ValueError(
-                f"SIGDIR_PUBLIC_URL: {settings.public_url!r} is not a scheme and a host, as https://example.org"
-            )
+        for name, url in (("SIGDIR_PUBLIC_URL", settings.public_url), ("SIGDIR_PRIMARY_URL", settings.primary_url)):
+            if url and not is_origin(url):
+                raise ValueError(f"{name}: {url!r} is not a scheme and a host, as https://example.org")
         return settings
 
 

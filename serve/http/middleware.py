@@ -46,7 +46,8 @@ class Negotiation:
             raise method_not_allowed(req.method, allow)
         if req.method == "POST" and getattr(resource, "stores", False):
             is_page = getattr(resource, "kind", JSON) == HTML
-            self._access.require(req.get_header("Authorization") or "", is_page=is_page)
+            authorization = req.get_header("Authorization") or ""
+            self._access.require(authorization, is_page=is_page, path=req.path, allow=allow)
 
     def _negotiate(self, req: falcon.Request) -> None:
         if len(req.query_string) > _MAX_QUERY_BYTES:

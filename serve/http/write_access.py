@@ -1,4 +1,4 @@
-"""Who may store: nobody on a read-only server, holders of the token if one is set, otherwise everybody.
+"""Who may store: nobody on a read-only server or a replica, holders of the token if one is set, otherwise everybody.
 
 ``Negotiation`` checks this before a POST of any resource that ``stores`` marks.
 """
@@ -16,18 +16,26 @@ _REALM = "signature directory"
 
 @dataclass(frozen=True, slots=True)
 class WriteAccess:
-    """An empty ``token`` means that storing needs none."""
+    """An empty ``token`` means that storing needs none. ``primary_url`` is where a replica sends writers, if known."""
 
     read_only: bool = False
     token: str = field(default="", repr=False)
+    is_replica: bool = False
+    primary_url: str = ""
 
-    def require(self, authorization: str, *, is_page: bool) -> None:
-        """Raise HttpError, 403 or 401, unless a request with this Authorization header may store.
+    def require(self, authorization: str, *, is_page: bool, path: str = "", allow: str = "") -> None:
+        """Raise HttpError, 403, 405 or 401, unless a request with this Authorization header may store.
+
+        ``path`` is the request's, ``allow`` has the methods of its route, both for the answer of a replica.
 
         The API takes ``Bearer TOKEN``. A page also takes Basic credentials with the token as password, which a
         browser asks its user for. The API does not take those: a browser adds them to forms of other sites, and
         only the pages refuse such forms.
         """
+        if self.is_replica:
+            where = f": POST to {self.primary_url}{path}" if self.primary_url else ""
+            methods = ", ".join(method for method in allow.split(", ") if method != "POST")
+            raise reject(405, {"detail": f"This server is a read replica{where}."}, "replica", {"Allow": methods})
         if self.read_only:
             raise reject(403, {"detail": "This directory is read-only."}, "read_only")
         if self.token and not self._is_held(authorization, is_page):

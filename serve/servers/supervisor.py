@@ -1,4 +1,4 @@
-"""The parent process of a server: starts workers and the process that folds, and replaces each that ends.
+"""The parent process of a server: starts workers and the process that folds or follows a store, and replaces each that ends.
 
 Both servers run the same way: each worker is a child process, and the supervisor holds the port. The parent imports
 none of the engines, so it is small and starts at once. Children start with ``-P``: they never import from the
@@ -29,6 +29,7 @@ from sigdir.serve.servers import probe
 from sigdir.serve.servers.registry import SERVERS
 from sigdir.serve.settings import Settings
 from sigdir.signatures.errors import SigdirError
+from sigdir.warehouse.identity import read_identity
 from sigdir.warehouse.paths import Paths, existing
 from sigdir.warehouse.staging import make_warehouse
 
@@ -85,7 +86,12 @@ def _run(settings: Settings, server: str, ready: Callable[[Settings, str], None]
             return False
         return True
 
+    if settings.follow_store:
+        spawners.append(partial(_start, _follower(), environment))
+
     with bound, lock, os.fdopen(life), os.fdopen(ours):
+        if settings.follow_store:
+            first_pull(settings, environment)
         ensure_warehouse(settings)
         return _keep(spawners, starting, lambda: check(environment), bound.close)
 
@@ -101,6 +107,20 @@ def ensure_warehouse(settings: Settings) -> None:
     paths = Paths(settings.warehouse.absolute())
     if make_warehouse(paths):
         print(f"new warehouse at {paths.root}", file=sys.stderr, flush=True)
+
+
+def first_pull(settings: Settings, environment: dict[str, str]) -> None:
+    """Fetch the newest version; where that fails, serve the one that is there. Raises StartError if there is none."""
+    if subprocess.run([*_follower(), "once"], env=environment, check=False).returncode == 0:
+        return
+    paths = Paths(settings.warehouse.absolute())
+    if not paths.log.is_dir() or read_identity(paths).unfinished:
+        raise StartError("there is no version to serve: the line above says why the store cannot be followed")
+    print("serving the version that is there until the store answers", file=sys.stderr, flush=True)
+
+
+def _follower() -> list[str]:
+    return [sys.executable, "-P", "-m", "sigdir.serve.servers.follower"]
 
 
 def _worker(argument: str) -> list[str]:

@@ -6,13 +6,16 @@ import sys
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from sigdir.cli.errors import Command
 from sigdir.cli.options import warehouse_option
 from sigdir.cli.output import write_line
+from sigdir.cli.store import StoreUrl
 from sigdir.serve.servers.registry import SERVERS
 from sigdir.serve.servers.supervisor import run
 from sigdir.serve.settings import Settings, is_origin, write_token
+from sigdir.warehouse.home import working_copy
 
 _DEFAULTS = Settings()
 
@@ -23,7 +26,7 @@ def _origin(_context: click.Context, _option: click.Parameter, value: str) -> st
     return value
 
 
-@click.command(cls=Command, context_settings={"auto_envvar_prefix": "SIGDIR", "show_default": True})
+@click.command(cls=Command, opens_stores=True, context_settings={"auto_envvar_prefix": "SIGDIR", "show_default": True})
 @warehouse_option
 @click.option("--host", default=_DEFAULTS.host, show_envvar=True, help="Address to listen on.")
 @click.option(
@@ -69,15 +72,28 @@ def _origin(_context: click.Context, _option: click.Parameter, value: str) -> st
     "--cache", type=click.Path(file_okay=False, path_type=Path), show_envvar=True, show_default="a temporary folder",
     help="Folder for indexes where the warehouse is on read-only media.",
 )  # fmt: skip
+@click.option(
+    "--follow-store", default="", show_envvar=True, metavar="URL",
+    help="Serve the warehouse of a store, as s3://bucket/prefix, as a read replica; --warehouse is then where its copy is.",
+)  # fmt: skip
+@click.option(
+    "--primary-url", default="", show_envvar=True, metavar="ORIGIN", callback=_origin,
+    help="Where a replica sends those who POST, as https://example.org.",
+)  # fmt: skip
+@click.pass_context
 def serve(
-    folder: Path, host: str, port: int, workers: int, threads: int, max_body: int, max_import_body: int,
+    context: click.Context, folder: Path | StoreUrl, host: str, port: int, workers: int, threads: int, max_body: int, max_import_body: int,
     fold_every: float, trust_proxy: bool, public_url: str, log_requests: bool, server: str, read_only: bool,
-    cache: Path | None,
+    cache: Path | None, follow_store: str, primary_url: str,
 ) -> None:  # fmt: skip
     """Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does.
 
     Anybody who reaches the server may POST. With a token in the variable SIGDIR_WRITE_TOKEN only clients that send
     it in the header "Authorization: Bearer TOKEN" may. --read-only refuses all. Decoding and looking up stay open.
+
+    A warehouse in a store is served as a read replica: its files are fetched into a copy, each is checked, and a new
+    version is shown within seconds of its commit. While the store is away the version that is there is served. A POST
+    is answered with 405, and with the address of --primary-url.
 
     Exit status: 0 stopped by SIGTERM or Ctrl-C, 2 the server cannot start.
 
@@ -87,14 +103,26 @@ def serve(
       sigdir serve --port 80 --host 0.0.0.0 --workers 4
       SIGDIR_WAREHOUSE=/srv/signatures sigdir serve --server granian
       SIGDIR_WRITE_TOKEN=$(cat token.txt) sigdir serve
+      sigdir serve --warehouse s3://signatures/main --primary-url https://signatures.example.org
+      sigdir serve --follow-store s3://signatures/main --warehouse /var/cache/signatures
     """
     try:
         token = write_token()
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    is_default = context.get_parameter_source("folder") is ParameterSource.DEFAULT
+    if isinstance(folder, StoreUrl):
+        if follow_store:
+            raise click.UsageError(
+                "--warehouse names a store already; with --follow-store it is the folder of the copy"
+            )
+        follow_store, is_default = folder.url, True
+    if follow_store:
+        folder = working_copy(follow_store, None if is_default else Path(str(folder))).root
+    assert isinstance(folder, Path)
     settings = Settings(
         folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, public_url,
-        log_requests, read_only, token, cache,
+        log_requests, read_only, token, cache, follow_store, primary_url,
     )  # fmt: skip
     sys.exit(run(settings, server, _write_address))
 

@@ -1,0 +1,58 @@
+"""The process of a replica that follows its store: every second it brings the working copy up to date.
+
+Started by the supervisor as ``python -P -m sigdir.serve.servers.follower``, with the settings in SIGDIR_ variables.
+With the argument ``once`` it ends after the first time, with status 2 where that fails. The workers see a new version
+as they see any commit into the folder. While the store is away they serve the version that they have.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from sigdir.serve.settings import Settings
+from sigdir.signatures.errors import SigdirError
+from sigdir.warehouse.fold_mark import mark_pull
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.working_copy import pull
+
+PULL_SECONDS = 1.0
+
+
+def main(arguments: list[str]) -> int:
+    paths = Paths(Settings.from_environment().warehouse.absolute())
+    if arguments == ["once"]:
+        try:
+            pull(paths)
+        except (SigdirError, OSError) as error:
+            _write(f"Error: {error}")
+            return 2
+        mark_pull(paths)
+        return 0
+    follow(paths)
+    return 0
+
+
+def follow(paths: Paths) -> None:
+    """Pull until the process is ended. A failure is reported once, and so is its end."""
+    problem = ""
+    while True:
+        try:
+            pull(paths, threads=1)
+            mark_pull(paths)
+            if problem:
+                _write("follow: the store answers again")
+            problem = ""
+        except (SigdirError, OSError) as error:
+            if not problem:
+                _write(f"follow: {error}; the version that is there is served on")
+            problem = str(error)
+        time.sleep(PULL_SECONDS)
+
+
+def _write(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,201 @@
+"""A server that follows a store as a read replica: by a real server, a store that is a folder, and S3 on loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from sigdir.warehouse.home import working_copy
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.push import push
+from sigdir.warehouse.working_copy import pull
+from tests.conftest import import_files
+from tests.faulty_store import BUCKET, SECRET, s3_server
+from tests.serve.support import (
+    EVENT,
+    SIGNATURES_PATH,
+    SPAM,
+    TOPIC,
+    TRANSFER,
+    Server,
+    children_of,
+    found,
+    get,
+    post_text,
+    request,
+    serving,
+    until,
+)
+from tests.warehouse.support import publish
+
+PUBLIC = "https://signatures.example.org"
+PRIMARY = "https://primary.example.org"
+
+PATHS = [
+    "/api/v1/signatures/", "/api/v1/signatures/?page_size=2&ordering=created_at", "/api/v1/signatures/1/",
+    "/api/v1/signatures/?hex_signature=0xa9059cbb", "/api/v1/signatures/?text_signature=er",
+    "/api/v1/signatures/1/evidence/", f"/api/v1/event-signatures/?hex_signature=0x{TOPIC}",
+    "/api/v1/resolve/?hash=0xa9059cbb&full=1", "/api/v1/changes/", "/signature-database/v1/lookup?function=0xa9059cbb",
+    "/signature-database/v1/search?query=trans*", "/signatures/a9059cbb", f"/topic0/{TOPIC}", "/", "/selector/0xa9059cbb/",
+    "/search/?q=transfer", "/browse/", "/api/v1/openapi.json",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def primary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The warehouse of a primary, with two imports."""
+    folder = tmp_path_factory.mktemp("primary")
+    (folder / "one.txt").write_text(f"{SPAM}\n{TRANSFER}\nerror Broken(uint256)\n")
+    (folder / "two.txt").write_text(f"function transfer(address to, uint256 value)\nevent {EVENT}\nunder_score()\n")
+    for name in ("one.txt", "two.txt"):
+        import_files([folder / name], folder / "warehouse")
+    return folder / "warehouse"
+
+
+@pytest.fixture(scope="module")
+def store(primary: Path) -> Path:
+    """The folder that is the store."""
+    return primary.with_name("store")
+
+
+@pytest.fixture(scope="module")
+def replica(primary: Path, store: Path) -> Iterator[Server]:
+    """A replica of what the primary has pushed."""
+    url = f"file://{store}"
+    push(Paths(primary), url)
+    variables = {"AWS_SECRET_ACCESS_KEY": SECRET}
+    options = ["--follow-store", url, "--primary-url", PRIMARY, "--public-url", PUBLIC]
+    with serving(primary.with_name("replica"), *options, workers=1, variables=variables) as running:
+        yield running
+
+
+def test_answers_are_the_primary_s(primary: Path, replica: Server) -> None:
+    """Byte for byte, with their ETags, for the same version and public address."""
+    with serving(primary, "--public-url", PUBLIC, workers=1) as server:
+        for path in PATHS:
+            wanted, answer = get(server.port, path), get(replica.port, path)
+            assert (answer.status, answer.body) == (wanted.status, wanted.body), path
+            assert answer.header("ETag") == wanted.header("ETag"), path
+            assert wanted.status == 200, path
+
+
+def test_posts_are_sent_to_the_primary(replica: Server) -> None:
+    """405, without POST in Allow, and with the address to POST to; decoding and resolving stay open."""
+    answer = post_text(replica.port, "hello()")
+    assert answer.status == 405
+    assert answer.header("Allow") == "GET, HEAD, OPTIONS"
+    assert answer.json() == {"detail": f"This server is a read replica: POST to {PRIMARY}{SIGNATURES_PATH}."}
+    assert answer.header("Reject-Reason") == "replica"
+    for path in ("/api/v1/import-abi/", "/api/v1/import-solidity/", "/signature-database/v1/import"):
+        assert request(replica.port, "POST", path, b"{}", {"Content-Type": "application/json"}).status == 405
+    assert found(replica.port, "hello") == []
+    body = b'["0xa9059cbb"]'
+    assert request(replica.port, "POST", "/api/v1/resolve/", body, {"Content-Type": "application/json"}).status == 200
+
+
+def test_a_pushed_version_is_shown(primary: Path, store: Path, replica: Server) -> None:
+    """A new version, and a text that the primary hides, without a restart."""
+    publish(Paths(primary), ["pushedLater(uint256)"])
+    push(Paths(primary), f"file://{store}")
+    until(lambda: found(replica.port, "pushedLater"), "the new version")
+    (primary / "suppressed.txt").write_text("function pushedLater(uint256)\n")
+    push(Paths(primary), f"file://{store}")
+    until(lambda: not found(replica.port, "pushedLater"), "the suppress list")
+    (primary / "suppressed.txt").unlink()
+    push(Paths(primary), f"file://{store}")
+    until(lambda: found(replica.port, "pushedLater"), "the list to be empty")
+
+
+def test_a_store_that_is_away(primary: Path, store: Path, replica: Server) -> None:
+    """The version that is there is served on, after a restart too; when the store is back its news are shown."""
+    before = get(replica.port, PATHS[0]).body
+    away = store.with_name("away")
+    store.rename(away)
+    try:
+        until(lambda: "is served on" in replica.stderr(), "the report that the store is away")
+        assert get(replica.port, PATHS[0]).body == before
+        with serving(
+            replica.folder, "--follow-store", f"file://{store}", "--public-url", PUBLIC, workers=1
+        ) as restarted:
+            assert get(restarted.port, PATHS[0]).body == before
+    finally:
+        away.rename(store)
+    publish(Paths(primary), ["afterwards(uint256)"])
+    push(Paths(primary), f"file://{store}")
+    until(lambda: found(replica.port, "afterwards"), "the new version")
+    assert replica.errors() == []
+
+
+def test_a_follower_that_is_killed_is_replaced(primary: Path, store: Path, replica: Server) -> None:
+    """The next one goes on where it was."""
+    for pid, command in children_of(replica.process.pid):
+        if "follower" in command:
+            os.kill(pid, signal.SIGKILL)
+    publish(Paths(primary), ["afterTheKill(uint256)"])
+    push(Paths(primary), f"file://{store}")
+    until(lambda: found(replica.port, "afterTheKill"), "the new version")
+
+
+def test_no_request_fails_during_publishes(primary: Path, store: Path, replica: Server) -> None:
+    """Versions come as fast as they can while a client asks: every answer is whole, counts never fall."""
+    stop, failed = Event(), []
+    counts = [0]
+
+    def ask() -> None:
+        while not stop.is_set():
+            answer = get(replica.port, PATHS[0])
+            count = answer.json()["count"] if answer.status == 200 else -1
+            if count < counts[-1]:
+                failed.append((answer.status, count))
+            counts.append(count)
+
+    client = Thread(target=ask)
+    client.start()
+    try:
+        for number in range(10):
+            publish(Paths(primary), [f"during{number}(uint256)"])
+            push(Paths(primary), f"file://{store}")
+        until(lambda: found(replica.port, "during9("), "the last version")
+    finally:
+        stop.set()
+        client.join()
+    assert failed == []
+    assert len(set(counts)) > 2
+
+
+def test_the_process_list_has_no_credentials(replica: Server) -> None:
+    """They are in the environment alone."""
+    assert not any(SECRET in command for _, command in children_of(replica.process.pid))
+
+
+def test_a_replica_of_s3_by_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--warehouse s3://...` is a replica too, with its copy in the user's cache; an import into the store is shown."""
+    monkeypatch.setenv("SIGDIR_STORE_CACHE", str(tmp_path / "importer"))
+    with s3_server() as s3:
+        for name, value in s3.variables.items():
+            monkeypatch.setenv(name, value)
+        url = f"s3://{BUCKET}/replica"
+        copy = working_copy(url)
+        pull(copy, make=True)
+        publish(copy, [TRANSFER])
+        variables = {"SIGDIR_STORE_CACHE": str(tmp_path / "cache"), "SIGDIR_WAREHOUSE": url}
+        with serving(tmp_path / "none", "--warehouse", url, workers=1, variables=variables) as server:
+            assert [row["text_signature"] for row in found(server.port, "transfer")] == [TRANSFER]
+            publish(copy, ["new(uint256)"])
+            until(lambda: found(server.port, "new("), "the import into the store")
+            assert post_text(server.port, "hello()").json() == {"detail": "This server is a read replica."}
+
+
+def test_a_replica_needs_a_version(tmp_path: Path) -> None:
+    """A store without a warehouse, and no copy: the server ends and says why."""
+    (tmp_path / "empty").mkdir()
+    with (
+        pytest.raises(AssertionError, match="no warehouse"),
+        serving(tmp_path / "copy", "--follow-store", f"file://{tmp_path}/empty"),
+    ):
+        pass
