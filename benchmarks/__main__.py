@@ -19,6 +19,7 @@ from benchmarks import (
     bench_search,
     bench_serve,
     bench_sql,
+    bench_store,
     bench_upkeep,
     bench_web,
     servers,
@@ -50,7 +51,9 @@ def _markdown(figures: list[Figure]) -> str:
 @click.option("--rounds", default=3, show_default=True, help="Runs of each pair; the best counts.")
 @click.option(
     "--only",
-    type=click.Choice(["hash", "search", "import", "evidence", "sql", "upkeep", "serve", "live", "bulk", "web"]),
+    type=click.Choice(
+        ["hash", "search", "import", "evidence", "sql", "upkeep", "store", "serve", "live", "bulk", "web"]
+    ),
     multiple=True,
     help="Measure only this part.  [default: all]",
 )
@@ -80,6 +83,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "evidence": lambda: bench_evidence.figures(rounds, present),
         "sql": lambda: bench_sql.figures(rows, rounds, present),
         "upkeep": lambda: bench_upkeep.figures(rows, rounds),
+        "store": lambda: bench_store.figures(rows, rounds),
         "serve": lambda: [f for server in servers.installed() for f in bench_serve.figures(rows, rounds, server)],
         "live": lambda: [f for server in servers.installed() for f in bench_live.figures(rows, server)],
         "bulk": lambda: [f for server in servers.installed() for f in bench_bulk.figures(rows, rounds, server)],

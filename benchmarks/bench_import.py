@@ -60,9 +60,10 @@ def _duckdb(path: Path) -> float:
     return python(_DUCKDB, str(path), str(target), str(os.cpu_count() or 1)).seconds
 
 
-def _import(
+def import_lines(
     path: Path, warehouse: Path, imported: int | None = None, fresh: bool = False, source: str | None = None
 ) -> Run:
+    """Import into a warehouse, a new one if ``fresh``, and check that so many rows are new."""
     if fresh:
         shutil.rmtree(warehouse, ignore_errors=True)
     label = ["--source", source] if source else []
@@ -102,12 +103,12 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     found = []
     lines, warehouse = corpus.lines(rows), _folder("warehouse")
 
-    fresh = _import(lines, warehouse, imported=rows, fresh=True)
+    fresh = import_lines(lines, warehouse, imported=rows, fresh=True)
     _check_sample(lines, warehouse)
     found.append(
         compared(
             f"import {rows:,} distinct lines into an empty warehouse",
-            lambda _: _import(lines, warehouse, imported=rows, fresh=True).seconds,
+            lambda _: import_lines(lines, warehouse, imported=rows, fresh=True).seconds,
             lambda: _duckdb(lines),
             2.5,
             rounds,
@@ -116,7 +117,7 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     found.append(
         compared(
             "the same file again, all duplicates",
-            lambda _: _import(lines, warehouse, imported=0).seconds,
+            lambda _: import_lines(lines, warehouse, imported=0).seconds,
             lambda: _duckdb(lines),
             2.0,
             rounds,
@@ -125,7 +126,7 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     found.append(
         compared(
             "the same file as another source, a sighting a line",
-            lambda k: _import(lines, warehouse, imported=0, source=f"another {k}").seconds,
+            lambda k: import_lines(lines, warehouse, imported=0, source=f"another {k}").seconds,
             lambda: _duckdb(lines),
             2.2,
             rounds,
@@ -136,7 +137,7 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     found.append(
         compared(
             f"{_NEW_ROWS:,} new rows into that warehouse",
-            lambda k: _import(more[k], warehouse, imported=_NEW_ROWS).seconds,
+            lambda k: import_lines(more[k], warehouse, imported=_NEW_ROWS).seconds,
             lambda: _duckdb(lines),
             1.0,
             rounds,
@@ -145,12 +146,12 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     shutil.rmtree(warehouse)
 
     raw = corpus.declarations(rows)
-    _import(raw, warehouse, imported=rows, fresh=True)
+    import_lines(raw, warehouse, imported=rows, fresh=True)
     _check_sample(raw, warehouse)
     found.append(
         compared(
             f"import {rows:,} raw declarations",
-            lambda _: _import(raw, warehouse, imported=rows, fresh=True).seconds,
+            lambda _: import_lines(raw, warehouse, imported=rows, fresh=True).seconds,
             lambda: _duckdb(raw),
             5.0,
             rounds,
@@ -163,7 +164,7 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
         found.append(
             compared(
                 "import the Panoramix dump (xz), beside unpacking it",
-                lambda _: _import(dump, warehouse, fresh=True).seconds,
+                lambda _: import_lines(dump, warehouse, fresh=True).seconds,
                 lambda: python(_UNPACK, str(dump)).seconds,
                 3.0,
                 rounds,
@@ -199,7 +200,7 @@ def _tree(rounds: int, warehouse: Path) -> Figure:
     mine, theirs = [], []
     for _ in range(rounds):
         theirs.append(python(_READ_FILES, str(folder)).seconds)
-        mine.append(_import(folder, warehouse, imported=_FILES, fresh=True).seconds)
+        mine.append(import_lines(folder, warehouse, imported=_FILES, fresh=True).seconds)
     shutil.rmtree(warehouse)
     ours, yardstick = len(texts) / min(mine), len(texts) / min(theirs)
     return Figure(
@@ -216,7 +217,7 @@ def _tree(rounds: int, warehouse: Path) -> Figure:
 
 def _memory(rows: int, single: Run, warehouse: Path) -> Figure:
     """Peak memory of an import, compared with one of a third of the rows."""
-    triple = _import(corpus.lines(3 * rows), warehouse, imported=3 * rows, fresh=True)
+    triple = import_lines(corpus.lines(3 * rows), warehouse, imported=3 * rows, fresh=True)
     shutil.rmtree(warehouse)
     return Figure(
         f"peak memory, {3 * rows:,} rows beside {rows:,}",

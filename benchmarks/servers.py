@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -75,10 +75,10 @@ def installed() -> list[str]:
 
 
 @contextmanager
-def ours(warehouse: Path, server: str, workers: int = 1) -> Iterator[Server]:
+def ours(warehouse: Path, server: str, workers: int = 1, options: Sequence[str] = ()) -> Iterator[Server]:
     port = _free_port()
     command = [sys.executable, "-P", "-m", "sigdir", "serve", "--warehouse", str(warehouse), "--port", str(port)]
-    command += ["--workers", str(workers), "--no-log-requests", "--fold-every", "0", "--server", server]
+    command += ["--workers", str(workers), "--no-log-requests", "--fold-every", "0", "--server", server, *options]
     with _running(command, port, "/readyz", {}) as running:
         yield running
 
