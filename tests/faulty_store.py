@@ -12,8 +12,6 @@ from threading import Lock, Thread
 from typing import Literal
 from urllib.parse import unquote
 
-from moto.server import ThreadedMotoServer
-
 HOST = "127.0.0.1"
 BUCKET = "signatures"
 SECRET = "c2VjcmV0LW9mLXRoZS10ZXN0cw"  # noqa: S105 - moto takes any
@@ -61,6 +59,8 @@ class S3:
 @contextmanager
 def s3_server() -> Iterator[S3]:
     """moto's server behind the proxy, with the bucket BUCKET."""
+    from moto.server import ThreadedMotoServer  # takes a second to load, and most tests do without it
+
     moto = ThreadedMotoServer(HOST, 0, verbose=False)
     moto.start()
     proxy = None

@@ -14,12 +14,11 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import failpoints
+from sigdir.warehouse.backup import Report
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import manifest_of, sources_paths
 from sigdir.warehouse.home import REQUESTS, store_of
@@ -31,24 +30,7 @@ from sigdir.warehouse.staging import open_read_only
 from sigdir.warehouse.stores import ObjectExists, Store, open_store
 
 
-@dataclass
-class PushReport:
-    """What a push did. ``staged`` rows are in no version yet; ``present`` files were there already."""
-
-    version: int = -1
-    rows: int = 0
-    staged: int = 0
-    copied: int = 0
-    present: int = 0
-    log_entries: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"seconds": round(self.seconds, 3)}
-
-
-def push(source: Paths, url: str, progress: Callable[[PushReport], None] = lambda _: None) -> PushReport:
+def push(source: Paths, url: str, progress: Callable[[Report], None] = lambda _: None) -> Report:
     """Bring the store up to date with a warehouse in use; ``progress`` is called after every file.
 
     Raises StoreError, UnreadableWarehouse; the store is then at the version it had, or at one in between.
@@ -66,9 +48,9 @@ def push(source: Paths, url: str, progress: Callable[[PushReport], None] = lambd
 class _Push:
     """One push, step by step."""
 
-    def __init__(self, source: Paths, store: Store, progress: Callable[[PushReport], None]) -> None:
+    def __init__(self, source: Paths, store: Store, progress: Callable[[Report], None]) -> None:
         self.source, self.store, self.progress = source, store, progress
-        self.report = PushReport()
+        self.report = Report()
         self.there: dict[str, int] = {}
         """The sizes of the files that the store has."""
 

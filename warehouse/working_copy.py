@@ -45,12 +45,16 @@ _LIMIT = "SIGDIR_STORE_CACHE_GIB"
 
 @dataclass(slots=True)
 class Pulled:
-    """What a pull did: the newest version (-1 for none), new log entries, fetched files and their bytes."""
+    """What a pull did: the newest version (-1 for none), new log entries, fetched files and their bytes.
+
+    ``made`` says that the store held no warehouse and has one now.
+    """
 
     version: int = -1
     entries: int = 0
     files: int = 0
     bytes: int = 0
+    made: bool = False
 
 
 def pull(paths: Paths, as_of: int | datetime | None = None, *, make: bool = False, threads: int = 2) -> Pulled:
@@ -127,6 +131,7 @@ class _Pull:
             raw = json.dumps({"format": FORMAT, "id": uuid.uuid4().hex}).encode() + b"\n"
             try:
                 self.store.create(name, raw)
+                self.pulled.made = True
             except ObjectExists:  # another process makes it at the same time
                 raw = self.store.read(name)
         self.scratch.identity.write_bytes(raw)

@@ -14,7 +14,7 @@ from sigdir.cli.store import StoreUrl
 from sigdir.warehouse import backup as copying
 from sigdir.warehouse.errors import Busy
 from sigdir.warehouse.paths import Paths, existing
-from sigdir.warehouse.push import PushReport, push
+from sigdir.warehouse.push import push
 
 _LINE_SECONDS = 5.0
 
@@ -85,8 +85,8 @@ class _Progress:
         self._quiet = quiet
         self._next = time.monotonic() + _LINE_SECONDS
 
-    def __call__(self, report: copying.Report | PushReport) -> None:
+    def __call__(self, report: copying.Report) -> None:
         if not self._quiet and time.monotonic() > self._next:
             self._next = time.monotonic() + _LINE_SECONDS
-            files = report.copied + report.present + getattr(report, "linked", 0)
+            files = report.copied + report.linked + report.present
             write_line(f"backup: {files:,} files, {report.bytes / 1e6:,.1f} MB copied")

@@ -13,6 +13,7 @@ from sigdir.cli.errors import Command
 from sigdir.cli.options import as_of_option, json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
 from sigdir.cli.progress import reporter
+from sigdir.cli.store import shown
 from sigdir.serve.statistics.report import page
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.files import write_file
@@ -57,7 +58,7 @@ def report(out: Path | None, folder: Path, version: int | datetime | None, as_js
     if as_json:
         write_json(numbers)
     if not quiet:
-        _write_summary(folder, out, numbers, time.monotonic() - began)
+        _write_summary(shown(folder), out, numbers, time.monotonic() - began)
 
 
 def _write_page(out: Path, html: bytes) -> None:
@@ -68,7 +69,7 @@ def _write_page(out: Path, html: bytes) -> None:
         write_file(out.absolute(), html)
 
 
-def _write_summary(folder: Path, out: Path | None, numbers: Statistics, seconds: float) -> None:
+def _write_summary(folder: str, out: Path | None, numbers: Statistics, seconds: float) -> None:
     state = f"version {numbers.version}, {numbers.total:,} rows" if numbers.version >= 0 else "nothing imported yet"
     file = f": {out}, {out.stat().st_size / 1e3:,.0f} kB" if out and out != _STDOUT else ""
     write_line(f"{folder}: {state}, {seconds:.1f} s{file}")

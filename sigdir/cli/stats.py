@@ -11,6 +11,7 @@ import click
 from sigdir.cli.errors import Command
 from sigdir.cli.options import as_of_option, json_option, warehouse_option
 from sigdir.cli.output import write_json
+from sigdir.cli.store import shown
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.snapshot import Snapshot
@@ -34,7 +35,7 @@ def stats(as_json: bool, folder: Path, version: int | datetime | None) -> None:
     if as_json:
         write_json(_document(snapshot))
     else:
-        _print(folder, snapshot)
+        _print(shown(folder), snapshot)
 
 
 def _document(snapshot: Snapshot) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def _document(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _print(folder: Path, snapshot: Snapshot) -> None:
+def _print(folder: str, snapshot: Snapshot) -> None:
     click.echo(f"{folder}: version {snapshot.version}" if snapshot.version >= 0 else f"{folder}: nothing imported yet")
     for collection, numbers in _document(snapshot)["collections"].items():
         click.echo(

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from sigdir.cli.output import write_line
+from sigdir.warehouse.paths import Paths
+
 
 @dataclass(frozen=True, slots=True)
 class StoreUrl:
@@ -23,5 +26,14 @@ def local_folder(place: StoreUrl, as_of: int | datetime | None, make: bool) -> P
     from sigdir.warehouse.working_copy import pull  # the engines, which --help does without
 
     paths = working_copy(place.url)
-    pull(paths, as_of, make=make)
+    if pull(paths, as_of, make=make).made:
+        write_line(f"new warehouse at {place.url}")
     return paths.root
+
+
+def shown(folder: Path) -> str:
+    """How messages name a warehouse: by the store's URL where the folder is a working copy."""
+    from sigdir.warehouse.home import store_of
+
+    store = store_of(Paths(folder))
+    return str(folder) if store is None else store.url

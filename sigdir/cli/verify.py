@@ -11,6 +11,7 @@ from sigdir.cli.errors import Command
 from sigdir.cli.options import json_option, memory_limit_option, quiet_option, threads_option, warehouse_option
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
+from sigdir.cli.store import shown
 from sigdir.pipeline.mirror_state import problems_of_states
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import COLLECTIONS
@@ -44,7 +45,7 @@ def verify(folder: Path, as_json: bool, quiet: bool, threads: int, memory_limit:
     if as_json:
         write_json(report.to_dict())
     else:
-        _print(report, folder)
+        _print(report, shown(folder))
     sys.exit(1 if report.findings else 0)
 
 
@@ -55,7 +56,7 @@ def _check(paths: Paths, threads: int, memory_limit: str, progress: Reporter) ->
     return report
 
 
-def _print(report: checking.Report, folder: Path) -> None:
+def _print(report: checking.Report, folder: str) -> None:
     for finding in report.findings:
         click.echo(str(finding))
     for note in report.notes:

@@ -141,7 +141,8 @@ def test_a_follower_that_is_killed_is_replaced(primary: Path, store: Path, repli
     until(lambda: found(replica.port, "afterTheKill"), "the new version")
 
 
-def test_no_request_fails_during_publishes(primary: Path, store: Path, replica: Server) -> None:
+@pytest.mark.parametrize("publishes", [5, pytest.param(50, marks=pytest.mark.long)])
+def test_no_request_fails_during_publishes(primary: Path, store: Path, replica: Server, publishes: int) -> None:
     """Versions come as fast as they can while a client asks: every answer is whole, counts never fall."""
     stop, failed = Event(), []
     counts = [0]
@@ -157,10 +158,10 @@ def test_no_request_fails_during_publishes(primary: Path, store: Path, replica: 
     client = Thread(target=ask)
     client.start()
     try:
-        for number in range(10):
-            publish(Paths(primary), [f"during{number}(uint256)"])
+        for number in range(publishes):
+            publish(Paths(primary), [f"during{number}of{publishes}(uint256)"])
             push(Paths(primary), f"file://{store}")
-        until(lambda: found(replica.port, "during9("), "the last version")
+        until(lambda: found(replica.port, f"during{publishes - 1}of{publishes}("), "the last version")
     finally:
         stop.set()
         client.join()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,24 +20,7 @@ from sigdir.warehouse.stores import (
     open_store,
 )
 from tests.conftest import ROOT
-from tests.faulty_store import BUCKET, KEY, S3, SECRET, Fault, s3_server
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3]:
-    with s3_server() as running:
-        yield running
-
-
-@pytest.fixture
-def s3(server: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
-    """The server without faults, and the environment of its users."""
-    for name, value in server.variables.items():
-        monkeypatch.setenv(name, value)
-    server.faults.clear()
-    server.requests.clear()
-    yield server
-    server.faults.clear()
+from tests.faulty_store import BUCKET, KEY, S3, SECRET, Fault
 
 
 @pytest.fixture(params=["file", "memory", "s3"])
