@@ -289,10 +289,17 @@ def of_compiled(rows: Rows, answer: Answer) -> None:
     assert answer == sorted(expected, key=lambda row: (-row[2], row[0], row[1]))
 
 
+def with_piece(rows: Rows, answer: Answer) -> None:
+    found = [("event-signatures", text, "0x" + keccak256(text.encode()).hex()) for text in rows.events]
+    found += [("signatures", text, selector(text)) for text in rows.texts]
+    assert answer == [row for row in found if "balanceof" in row[1].lower()][:20]
+    assert answer
+
+
 ORACLES: list[Callable[[Rows, Answer], None]] = [
     same_selector, most_texts, by_chance, look_alikes, case_only, lists, types, zeros, coverage, growth,
     lacking, tuples, longest, how_many, overloads, both_kinds, refused, styles, origin, passing_for,
-    shared, of_one_source, of_compiled,
+    shared, of_one_source, of_compiled, with_piece,
 ]  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from sigdir.cli.table import draw
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.errors import WarehouseError
+from sigdir.warehouse.sql.search import NAME as SEARCH
 
 _HELP = """\
 A statement ends with ; and may have several lines. Tab completes, Ctrl-R searches the history,
@@ -190,6 +191,7 @@ class SqlCompleter(Completer):
         tables = list(self._words.columns)
         if _TABLE_FOLLOWS.search(before):
             yield from ((table, "table") for table in tables)
+            yield SEARCH, "function"
             return
         named = {word.lower() for word in re.findall(r"\w+", text)}
         for table in [table for table in tables if table in named] or tables:

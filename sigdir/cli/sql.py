@@ -70,10 +70,12 @@ def sql(
     Views: signatures, event_signatures (id, text_signature, hex_signature, created_at, import_id,
     hash, bytes_signature), sightings (who says so), evidence (what all say together), declarations,
     ranked (each text's place and reasons), collisions, names, parameters, imports, rejects.
+    FROM search('fragment'): the rows whose text has the fragment in any case; with * and ? a pattern
+    that the whole text fits.
     Functions: selector(text), topic0(text), canonical(text), keccak256(text), which are NULL if
     the text is not a signature; signature_name, parameter_list and parameter_types of a
     canonical text; hex_of(hash), the 0x text of a hash in any spelling: text with or without 0x,
-    bytes, integers; decode_calldata(blob) and decode_log(topics, data), the API's answer as JSON. docs/cookbook.md has 23 questions and their SQL.
+    bytes, integers; decode_calldata(blob) and decode_log(topics, data), the API's answer as JSON. docs/cookbook.md has 24 questions and their SQL.
 
     A table shows the columns that fit the terminal, without bytes, and the first and last rows; the
     other formats have everything. Ctrl-C ends the query, a second Ctrl-C does so at once.
@@ -93,6 +95,7 @@ def sql(
       sigdir sql "SELECT count(*) FROM signatures"
       sigdir sql "FROM collisions ORDER BY texts DESC LIMIT 10" --json
       sigdir sql "FROM signatures WHERE hex_signature = selector(?)" "transfer(address,uint)"
+      sigdir sql "SELECT count(*) FROM search('balanceOf')"
       sigdir sql "FROM event_signatures WHERE id > \\$since" --param since=1000 --output new.parquet
       sigdir sql --timeout 10s "SELECT count(DISTINCT hash) FROM signatures"
       sigdir sql --as-of 1 "SELECT max(id) FROM signatures"

@@ -134,11 +134,11 @@ def completed(completer: SqlCompleter, text: str, after: str = "") -> list[str]:
 
 
 def test_tables_follow_from_and_join(completer: SqlCompleter) -> None:
-    """Completion offers all of them, and nothing else."""
+    """Completion offers all of them and search, and nothing else."""
     for begun in VIEWS:
         assert begun in completed(completer, f"select * from {begun[:3]}")
     assert completed(completer, "SELECT 1 FROM signatures JOIN ev") == ["event_signatures", "evidence"]
-    assert completed(completer, "FROM se") == []
+    assert completed(completer, "FROM se") == ["search"]
 
 
 def test_columns_of_the_named_tables_come_first(completer: SqlCompleter) -> None:

@@ -32,15 +32,15 @@ _LOOK_SECONDS = 2.0
 class TrigramFile:
     """The trigrams of one data file, opened when they are first searched. Safe for threads."""
 
-    def __init__(self, index: Path, rows: int) -> None:
-        """``index`` is the folder of the data file's index."""
-        self._index, self._rows = index, rows
+    def __init__(self, index: Path, rows: int, builds: bool = True) -> None:
+        """``index`` is the folder of the data file's index; with ``builds`` a search builds what is missing."""
+        self._index, self._rows, self._builds = index, rows, builds
         self._trigrams: Trigrams | None = None
         self._next_look = 0.0
         self._lock = threading.Lock()
 
     def opened(self, text: Array, offsets: Array) -> Trigrams | None:
-        """The trigrams; None while they are missing, which starts to build them from these columns."""
+        """The trigrams; None while they are missing, which may start to build them from these columns."""
         if self._trigrams is None and self._rows >= _FEW_ROWS and time.monotonic() >= self._next_look:
             with self._lock:
                 if self._trigrams is None and time.monotonic() >= self._next_look:
@@ -52,8 +52,9 @@ class TrigramFile:
         try:
             self._trigrams = _open(self._index, self._rows)
         except (OSError, ValueError, EOFError):
-            builder = threading.Thread(target=self._build_if_possible, args=(text, offsets), daemon=True)
-            builder.start()
+            if self._builds:
+                builder = threading.Thread(target=self._build_if_possible, args=(text, offsets), daemon=True)
+                builder.start()
 
     def _build_if_possible(self, text: Array, offsets: Array) -> None:
         # Another process may be building; a read-only folder or a full disk leaves the search as slow as it is.

@@ -33,6 +33,7 @@ from sigdir.warehouse.snapshot import Snapshot
 from sigdir.warehouse.sql.decoding import register
 from sigdir.warehouse.sql.evidence import create_evidence_views
 from sigdir.warehouse.sql.functions import FUNCTIONS
+from sigdir.warehouse.sql.search import NAME, create_search
 from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_views, quoted
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ TABLE_FUNCTIONS = frozenset({
     "duckdb_columns", "duckdb_functions", "duckdb_keywords", "duckdb_memory", "duckdb_settings", "duckdb_tables",
     "duckdb_types", "duckdb_views", "generate_series", "icu_calendar_names", "json_each", "json_tree", "pg_timezone_names",
     "pragma_collations", "pragma_platform", "pragma_show", "pragma_table_info", "pragma_version", "range", "repeat",
-    "repeat_row", "summary", "unnest",
+    "repeat_row", "summary", "unnest", NAME,
 })  # fmt: skip
 
 
@@ -201,6 +202,9 @@ class Database:
         self._log = LazyLog(paths, snapshot.version)
         self._evidence: Manifest | None = snapshot.evidence
         """What the views over the evidence read; None once they are there."""
+        self._searched: Snapshot | None = snapshot
+        """What ``search`` reads; None once it is there."""
+        self._paths = paths
         self._connection = connect(paths, memory_limit, threads or os.cpu_count() or 1)
         # The engine prints a complaint at exit about functions that are still registered.
         weakref.finalize(self, self._connection.close)
@@ -259,6 +263,9 @@ class Database:
                 raise QueryError(refusal)
             if _LISTS_VIEWS.search(query):
                 self._create_evidence_views()
+            if self._searched is not None and _SEARCHES.search(query):
+                create_search(self._connection, self._paths, self._searched)
+                self._searched = None
             try:
                 return Result(self, self._connection.sql(query, params=parameters or None))
             except duckdb.CatalogException:  # the query may name one of these views
@@ -318,6 +325,8 @@ _LISTS_VIEWS = re.compile(
     r"\b(?:show|describe|summarize|pragma|information_schema|duckdb_\w+|sqlite_master|pg_\w+)\b", re.IGNORECASE
 )
 """Statements that list views instead of naming them."""
+_SEARCHES = re.compile(rf"\b{NAME}\b", re.IGNORECASE)
+"""Statements that may call ``search``. Its index loads numba and is compared with its checksums: 0.6 s."""
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _JSON = (".json", ".jsonl", ".ndjson")

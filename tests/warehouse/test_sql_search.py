@@ -1,0 +1,150 @@
+"""SQL's search(fragment): the rows that the API's lists and OpenChain's search find."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sigdir
+from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
+from sigdir.warehouse import QueryError, Warehouse
+from sigdir.warehouse.index.view import Reader, View
+from sigdir.warehouse.paths import Paths, index_name
+from tests.conftest import import_files
+from tests.warehouse.support import Run
+
+ROWS = 1 << 14  # have trigrams
+SIGNATURES_OF = [
+    [*(f"name{number:x}(uint256)" for number in range(ROWS)), "balanceOf(address)", "getBalanceOf(address,uint8[2])"],
+    ["BALANCEOF()", "a$_1(bool[])", "transfer(address,uint256)"],
+]
+EVENTS_OF = [["BalanceOf(address)", "Transfer(address,address,uint256)"], []]
+FRAGMENTS = [
+    "balanceof", " balanceOf ", "name3ff", "(address", "uint8[2]", "bool[", "$_", "f", "E1", "", "nothing like it", "é", "a\0", "_",
+]  # fmt: skip
+PATTERNS = [
+    "balanceOf*",
+    "*balanceOf*",
+    "*BalanceOf(*)",
+    "?ransfer(*",
+    "*[]",
+    "*[?]*",
+    "name??(uint256)",
+    "*",
+    "**?",
+    "x*",
+]
+
+
+@pytest.fixture(scope="module")
+def view(tmp_path_factory: pytest.TempPathFactory) -> tuple[Paths, View]:
+    """A warehouse of two versions whose index a server has made, and what that server reads. Tests do not change it."""
+    paths = Paths(tmp_path_factory.mktemp("searched") / "warehouse")
+    for signatures, events in zip(SIGNATURES_OF, EVENTS_OF, strict=True):
+        with Run(paths, [signatures], [events] if events else []) as run:
+            run.publish()
+    reader = Reader(paths)
+    reader.close()
+    return paths, reader.held()
+
+
+@pytest.fixture(scope="module", params=["mapped", "scanned", "both"])
+def warehouse(
+    request: pytest.FixtureRequest, view: tuple[Paths, View], tmp_path_factory: pytest.TempPathFactory
+) -> Warehouse:
+    """The warehouse with all indexes, none, or those of some files."""
+    folder = tmp_path_factory.mktemp("copy") / "warehouse"
+    shutil.copytree(view[0].root, folder)
+    opened = sigdir.open(folder)
+    if request.param == "scanned":
+        shutil.rmtree(opened.paths.cache)
+    elif request.param == "both":
+        file = opened.snapshot.files[SIGNATURES][0]
+        (opened.paths.cache / index_name(SIGNATURES, file.path) / "text").write_bytes(b"damaged")
+    return opened
+
+
+def served(view: View, fragment: str) -> list[tuple[str, int, str, str]]:
+    """Collection, id, text and hash of the rows that servers find."""
+    found = []
+    for collection in COLLECTIONS:
+        for segment in view.segments[collection]:
+            if "*" in fragment or "?" in fragment:
+                rows = segment.like(fragment, segment.rows)
+            else:
+                rows = segment.with_text(fragment.strip())
+            for row in rows.tolist():
+                hex = "0x" + segment.hash[row].tobytes().hex()
+                found.append((str(collection), int(segment.ids[row]), segment.text_at(row), hex))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("fragment", [*FRAGMENTS, *PATTERNS])
+def test_sql_finds_what_servers_find(warehouse: Warehouse, view: tuple[Paths, View], fragment: str) -> None:
+    """Whether the index of a file is there, missing or damaged."""
+    columns = "collection, id, text_signature, hex_signature"
+    found = warehouse.sql(f"SELECT {columns} FROM search(?) ORDER BY collection, id", [fragment]).rows()
+    assert found == served(view[1], fragment)
+    counts = warehouse.sql("SELECT count(*) FROM search(?)", [fragment]).rows()
+    assert counts == [(len(found),)]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.text(alphabet="aeBn0(1,$_*?[]u", max_size=6))
+def test_any_fragment_or_pattern(view: tuple[Paths, View], fragment: str) -> None:
+    opened = sigdir.open(view[0].root)
+    found = opened.sql("SELECT collection, id, text_signature, hex_signature FROM search(?)", [fragment]).rows()
+    assert sorted(found) == served(view[1], fragment)
+
+
+def test_the_columns_are_those_of_the_views(warehouse: Warehouse) -> None:
+    """Also where the engine asks for rows in another order than theirs."""
+    columns = "id, text_signature, hex_signature, created_at, hash"
+    for collection in COLLECTIONS:
+        query = f"SELECT {columns} FROM search('o') WHERE collection = ? ORDER BY text_signature DESC LIMIT 5"
+        expected = f"SELECT {columns} FROM {collection.view_name} WHERE text_signature ILIKE '%o%' ORDER BY text_signature DESC LIMIT 5"
+        assert warehouse.sql(query, [str(collection)]).arrow() == warehouse.sql(expected).arrow()
+
+
+def test_it_joins_and_takes_columns(warehouse: Warehouse) -> None:
+    """A fragment may come from another table; NULL finds nothing."""
+    assert warehouse.sql("SELECT count(*) FROM search(NULL)").rows() == [(0,)]
+    fragments = "(VALUES ('balanceof'), ('nothing like it'), (NULL), ('Transfer*')) AS given(fragment)"
+    found = warehouse.sql(
+        f"SELECT fragment, count(*) FROM {fragments}, search(fragment) GROUP BY ALL ORDER BY 1"
+    ).rows()
+    assert found == [("Transfer*", 1), ("balanceof", 4)]
+    query = "SELECT import_id FROM search('getBalanceOf') JOIN signatures USING (id, text_signature)"
+    assert warehouse.sql(query).rows() == [(1,)]
+
+
+def test_an_older_version_is_searched(view: tuple[Paths, View]) -> None:
+    newest = sigdir.open(view[0].root)
+    older = sigdir.open(view[0].root, as_of=newest.version - 1)
+    counts = [opened.sql("SELECT count(*) FROM search('balanceof')").rows() for opened in (older, newest)]
+    assert counts == [[(3,)], [(4,)]]
+
+
+def test_search_writes_nothing(tmp_path: Path) -> None:
+    """Also where trigrams are missing, which a server would build."""
+    file = tmp_path / "list.txt"
+    file.write_text("".join(f"name{number:x}(uint256)\n" for number in range(ROWS)))
+    folder = tmp_path / "warehouse"
+    import_files([file], folder)
+    Reader(Paths(folder)).close()
+    before = sorted(folder.rglob("*"))
+    assert sigdir.open(folder).sql("SELECT text_signature FROM search('NAME3fff')").rows() == [("name3fff(uint256)",)]
+    assert sorted(folder.rglob("*")) == before
+    assert not any(path.name == "trigrams" for path in before)
+
+
+def test_a_row_that_is_not_there_is_an_error(warehouse: Warehouse) -> None:
+    """The functions below search may be called by anyone."""
+    warehouse.sql("FROM search('x')").rows()
+    for number in (-1, 1 << 40):
+        with pytest.raises(QueryError):
+            warehouse.sql(f"SELECT _search_text_signature({number})").rows()

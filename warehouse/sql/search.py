@@ -1,0 +1,183 @@
+"""The table function search(fragment): the rows that the API's ``text_signature=`` finds, from the same index.
+
+::
+
+    sigdir sql "FROM search('balanceOf')"
+
+A fragment is found in any case. With ``*`` or ``?``, which no text has, it is a pattern that the whole text fits, and case
+counts, as in OpenChain's search. Files whose index nobody has built are scanned by the engine; nothing is built or written.
+
+Theory. The engine has no table functions in Python. So ``_search_rows`` gives the numbers of all rows as one list, which
+the macro unnests, and each column is a function of such a number: it is called for 2,048 rows at a time, and only
+for columns that the query uses. So a count takes 8 bytes a match, and LIMIT ends early.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
+
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.log import DataFile
+from sigdir.warehouse.paths import Paths, index_name
+from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.sql.views import read_parquet
+
+if TYPE_CHECKING:  # the index loads numba, 0.5 s, and most queries search nothing
+    from sigdir.warehouse.index.segment import Segment
+
+Array = npt.NDArray[Any]
+
+NAME = "search"
+
+_COLUMNS = {
+    "collection": "VARCHAR", "id": "BIGINT", "text_signature": "VARCHAR", "created_at": "TIMESTAMPTZ", "hash": "BLOB",
+}  # fmt: skip
+
+
+def create_search(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
+    """Add ``search`` to a connection, over the files of one version."""
+    segments: list[tuple[Collection, Segment]] = []
+    parts: list[str] = []
+    for collection in COLLECTIONS:
+        scanned = []
+        for file in snapshot.files[collection]:
+            segment = _mapped(paths, file)
+            if segment is None:
+                scanned.append(str(file.path))
+            else:
+                segments.append((collection, segment))
+        if scanned:
+            parts.append(_scan(collection, scanned))
+    _register(connection, _Indexed(segments))
+    columns = ", ".join(f"_search_{name}(place) AS {name}" for name in _COLUMNS)
+    parts.append(f"SELECT {columns} FROM (SELECT unnest(_search_rows(fragment::VARCHAR)) AS place)")
+    connection.execute(
+        f"CREATE MACRO {NAME}(fragment) AS TABLE"
+        " SELECT collection, id, text_signature, '0x' || lower(hex(hash)) AS hex_signature, created_at, hash"
+        f" FROM ({' UNION ALL '.join(parts)})"
+    )
+
+
+def _mapped(paths: Paths, file: DataFile) -> Segment | None:
+    """A data file's index; None where it is missing or damaged."""
+    from sigdir.warehouse.index.build import open_index
+    from sigdir.warehouse.index.trigram_file import TrigramFile
+
+    for cache in (paths.index_cache(file.path), paths.kept_cache):
+        folder = cache / index_name(file.collection, file.path)
+        with suppress(OSError, ValueError, EOFError):
+            return replace(open_index(folder, file.rows), trigrams=TrigramFile(folder, file.rows, builds=False))
+    return None
+
+
+def _scan(collection: Collection, files: Sequence[str]) -> str:
+    return (
+        f"SELECT '{collection}' AS collection, {', '.join([*_COLUMNS][1:])} FROM {read_parquet(files)}"
+        " WHERE regexp_matches(text_signature, _search_pattern(fragment::VARCHAR))"
+    )
+
+
+def _register(connection: duckdb.DuckDBPyConnection, indexed: _Indexed) -> None:
+    # As a constant of the plan a list of ten million rows would take the engine a gigabyte. A volatile function is none.
+    connection.create_function(
+        "_search_rows", indexed.rows, ["VARCHAR"], "BIGINT[]", type=PythonUDFType.ARROW,
+        null_handling=FunctionNullHandling.SPECIAL, side_effects=True,
+    )  # fmt: skip
+    for name, kind in _COLUMNS.items():
+        connection.create_function(
+            f"_search_{name}", partial(indexed.column, name), ["BIGINT"], kind, type=PythonUDFType.ARROW
+        )
+    connection.create_function(
+        "_search_pattern", _pattern_of, ["VARCHAR"], "VARCHAR", type=PythonUDFType.ARROW,
+        null_handling=FunctionNullHandling.SPECIAL,
+    )  # fmt: skip
+
+
+def _wanted(fragment: str | None) -> str | None:
+    """A fragment as the API takes it; None where no text has it."""
+    fragment = fragment.strip() if fragment is not None else None
+    return fragment if fragment is not None and fragment.isascii() and "\0" not in fragment else None
+
+
+def _has_wildcards(fragment: str) -> bool:
+    return "*" in fragment or "?" in fragment
+
+
+def _pattern_of(fragments: pa.ChunkedArray) -> pa.Array:
+    """The regular expression of each fragment."""
+    return pa.array([_regex(_wanted(fragment)) for fragment in fragments.to_pylist()], pa.string())
+
+
+def _regex(fragment: str | None) -> str | None:
+    if fragment is None or not _has_wildcards(fragment):
+        return None if fragment is None else f"(?i){re.escape(fragment)}"
+    pieces = {"*": ".*", "?": "."}
+    return f"^{''.join(pieces.get(character, re.escape(character)) for character in fragment)}$"
+
+
+class _Indexed:
+    """The rows of mapped files, numbered from 0, file after file."""
+
+    def __init__(self, segments: Sequence[tuple[Collection, Segment]]) -> None:
+        self._segments = [segment for _, segment in segments]
+        self._firsts = np.cumsum([0, *(segment.rows for segment in self._segments)])
+        self._names = pa.array([str(collection) for collection, _ in segments], pa.string())
+        tables = [_columns(segment) for segment in self._segments]
+        self._columns = {name: [table[name] for table in tables] for name in _COLUMNS if name != "collection"}
+
+    def rows(self, fragments: pa.ChunkedArray) -> pa.Array:
+        """The rows that each fragment finds, a list a fragment."""
+        found = [self._with(fragment) for fragment in fragments.to_pylist()]
+        ends = np.cumsum([0, *map(len, found)])
+        return pa.LargeListArray.from_arrays(pa.array(ends), pa.array(np.concatenate([np.empty(0, np.int64), *found])))
+
+    def _with(self, entered: str | None) -> Array:
+        fragment = _wanted(entered)
+        if fragment is None:
+            return np.empty(0, np.int64)
+        found = [np.empty(0, np.int64)]
+        for segment, first in zip(self._segments, self._firsts[:-1].tolist(), strict=True):
+            has_wildcards = _has_wildcards(fragment)
+            rows = segment.like(fragment, segment.rows) if has_wildcards else segment.with_text(fragment)
+            found.append(rows + first)
+        return np.concatenate(found)
+
+    def column(self, name: str, rows: pa.ChunkedArray) -> pa.Array:
+        """One column's values of these rows, in their order."""
+        numbers = rows.to_numpy()
+        where = self._firsts.searchsorted(numbers, side="right") - 1
+        if name == "collection":
+            return self._names.take(pa.array(where))
+        order = np.argsort(where, kind="stable")
+        pieces = []
+        for segment in np.unique(where).tolist():
+            here = order[np.searchsorted(where[order], segment) : np.searchsorted(where[order], segment, side="right")]
+            values = self._columns[name][segment].take(pa.array(numbers[here] - self._firsts[segment]))
+            pieces.append(values.cast(pa.binary()) if name == "hash" else values)
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        return pa.concat_arrays(pieces).take(pa.array(places))
+
+
+def _columns(segment: Segment) -> dict[str, pa.Array]:
+    """The columns of a segment as Arrow arrays over the mapped bytes."""
+    rows, width = segment.rows, segment.hash.shape[1]
+    hashes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), rows, [None, pa.py_buffer(segment.hash[:rows])])
+    texts = pa.LargeStringArray.from_buffers(rows, pa.py_buffer(segment.offsets), pa.py_buffer(segment.text))
+    return {
+        "id": pa.array(segment.ids[:rows]),
+        "text_signature": texts,
+        "created_at": pa.array(segment.created_at[:rows]).view(pa.timestamp("us", "UTC")),
+        "hash": hashes,
+    }
