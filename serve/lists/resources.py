@@ -8,7 +8,15 @@ import numpy as np
 from sigdir.serve.answers import answer, etag
 from sigdir.serve.cursors import InvalidCursor
 from sigdir.serve.http import bodies, options
-from sigdir.serve.http.conditional import is_current, lookup_caching, not_modified, set_validators, token_of
+from sigdir.serve.http.conditional import (
+    has_any,
+    is_current,
+    lookup_caching,
+    not_modified,
+    set_validators,
+    token_at,
+    token_of,
+)
 from sigdir.serve.http.errors import detail, field_error, not_found, reject
 from sigdir.serve.http.negotiate import HTML, JSON
 from sigdir.serve.http.page_cache import PageCache
@@ -81,11 +89,11 @@ class ListResource:
             answer(req, resp, body)
 
     def _list(self, req: falcon.Request, resp: falcon.Response, view: View, query: Query) -> None:
-        tag = etag(req, view.token)
+        tag = self._tag(req, view)
         page = None
-        if is_current(req, tag):
+        if has_any(req):
             check_page(view, self._collection, query)
-        else:
+        elif not is_current(req, tag):
             page = self._page(view, query, self._address(req), req.query_string)
         if isinstance(page, Page):
             self._send_long(req, resp, view, page)
@@ -102,7 +110,11 @@ class ListResource:
             raise detail(413, "This page is too long to show. Ask for fewer rows with page_size, or for JSON.")
         self._streams.send(req, resp, page.chunks(), FAR)
         resp.content_type = JSON
-        set_validators(resp, etag(req, view.token))
+        set_validators(resp, self._tag(req, view))
+
+    @staticmethod
+    def _tag(req: falcon.Request, view: View) -> str:
+        return etag(req, token_at(view.token, f"{req.path}?{req.query_string}"))
 
     def _address(self, req: falcon.Request) -> str:
         return base_url(req, self._settings) + req.path

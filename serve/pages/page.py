@@ -17,7 +17,7 @@ import falcon
 import jinja2
 
 from sigdir.serve.http.codings import packed
-from sigdir.serve.http.conditional import not_modified, weak
+from sigdir.serve.http.conditional import has_any, is_current, not_modified, token_at, weak
 from sigdir.serve.http.negotiate import HTML
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages import assets, row_markup
@@ -104,11 +104,18 @@ class ViewPage:
     def on_get(self, req: falcon.Request, resp: falcon.Response, **parameters: str) -> None:
         view = self._reader.current()
         address = f"{req.path}?{req.query_string}"
+        tag = weak(f"{token_at(view.token, address)}-{build()}")
+        page = b""
+        if has_any(req) or not is_current(req, tag):
+            page = self._page(view, req, address, **parameters)  # only rendering shows whether there is such a page
+        if not not_modified(req, resp, tag):
+            send(req, resp, page)
+
+    def _page(self, view: View, req: falcon.Request, address: str, **parameters: str) -> bytes:
         page = self._cache.get(view.token, address)
-        if page is None:  # before the ETag is compared: only rendering shows whether there is such a page
+        if page is None:
             page = self.render(view, req, **parameters)
             self._cache.put(view.token, address, page)
-        if not not_modified(req, resp, weak(f"{view.token}-{build()}")):
-            send(req, resp, page)
+        return page
 
     on_head = on_get

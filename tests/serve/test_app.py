@@ -25,6 +25,7 @@ from sigdir.serve.app import create_app, routes
 from sigdir.serve.http.routing import Route
 from sigdir.serve.lists import paging, resources
 from sigdir.serve.metrics.counts import Counts
+from sigdir.serve.pages.page import ViewPage
 from sigdir.serve.servers import probe
 from sigdir.serve.servers.measured import MeasuredApp
 from sigdir.serve.settings import Settings
@@ -518,17 +519,33 @@ def test_what_is_not_there_is_not_unmodified(port: int, path: str) -> None:
 def test_an_unmodified_page_is_not_rendered(
     make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
-    """The ETag is compared first; only a page number needs the rows to be counted."""
+    """The ETag is compared first. It names the address, so no row is looked for or counted."""
     client = falcon.testing.TestClient(make_app())
     for text in ("unmodified1()", "unmodified2()"):
         client.simulate_post(SIGNATURES_PATH, json={"text_signature": text})
     full = client.simulate_get(SIGNATURES_PATH, query_string=query)
     assert full.status_code == 200
     monkeypatch.setattr(resources, "page_of", None)
-    if "page=2" not in query:
-        monkeypatch.setattr(paging, "selections_of", None)
+    monkeypatch.setattr(paging, "selections_of", None)
     again = client.simulate_get(SIGNATURES_PATH, query_string=query, headers={"If-None-Match": full.headers["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
+
+
+def test_an_unmodified_html_page_is_not_rendered(make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is looked for either; ``*`` needs the page."""
+    client = falcon.testing.TestClient(make_app())
+    client.simulate_post(SIGNATURES_PATH, json={"text_signature": "unmodifiedPage()"})
+    paths = [f"/selector/{selector('unmodifiedPage()')}/", "/search/?q=unmodifiedPage", "/browse/functions/", "/"]
+    tags = [client.simulate_get(path).headers["ETag"] for path in paths]
+    assert len(set(tags)) == len(tags)
+    with monkeypatch.context() as patch:
+        patch.setattr(ViewPage, "_page", None)
+        for path, tag in zip(paths, tags, strict=True):
+            answer = client.simulate_get(path, headers={"If-None-Match": tag})
+            assert (answer.status_code, answer.content) == (304, b""), path
+    for known in (*tags, "*"):
+        assert client.simulate_get("/selector/0x00000000/", headers={"If-None-Match": known}).status_code == 404
+    assert client.simulate_get(paths[0], headers={"If-None-Match": "*"}).status_code == 304
 
 
 def test_a_long_answer_is_compressed_for_clients_that_accept_it(port: int) -> None:
