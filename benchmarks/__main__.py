@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.markdown import Markdown
 from rich.table import Table
 
 from benchmarks import (
@@ -22,27 +24,30 @@ from benchmarks import (
     bench_store,
     bench_upkeep,
     bench_web,
+    bounds,
+    corpus,
     servers,
 )
-from benchmarks.measure import ROOT, Figure, machine, save, saved
+from benchmarks.measure import ROOT, Figure, machine, save, saved, sigdir
 
 
 def _table(figures: list[Figure]) -> Table:
     table = Table("what", title=f"{machine()['cpu']}, {machine()['cores']} cores")
-    for name in ("ours", "yardstick", "ratio", "wanted"):
+    for name in ("ours", "spread", "yardstick", "ratio", "wanted"):
         table.add_column(name, justify="right")
     table.add_column("")
     for figure in figures:
         mark = "holds" if figure.holds else "MISSED"
-        table.add_row(figure.name, figure.ours, figure.yardstick, f"{figure.ratio:.2f}x", figure.wanted, mark)
+        ratio, spread = f"{figure.ratio:.2f}x", bounds.spread_of(figure)
+        table.add_row(figure.name, figure.ours, spread, figure.yardstick, ratio, figure.wanted, mark)
     return table
 
 
 def _markdown(figures: list[Figure]) -> str:
-    lines = ["| what | ours | yardstick | ratio | wanted |", "|---|--:|--:|--:|--:|"]
+    lines = ["| what | ours | spread | yardstick | ratio | wanted |", "|---|--:|--:|--:|--:|--:|"]
     for f in figures:
-        mark = "" if f.holds else " **missed**"
-        lines.append(f"| {f.name} | {f.ours} | {f.yardstick} | {f.ratio:.2f}x | {f.wanted}{mark} |")
+        mark, spread = "" if f.holds else " **missed**", bounds.spread_of(f)
+        lines.append(f"| {f.name} | {f.ours} | {spread} | {f.yardstick} | {f.ratio:.2f}x | {f.wanted}{mark} |")
     return "\n".join(lines)
 
 
@@ -65,20 +70,25 @@ def _markdown(figures: list[Figure]) -> str:
     help="Folder of the real corpora.",
 )
 def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Path) -> None:
-    """Measure, print the table and save it in benchmarks/results.
+    """Warm the kernels, measure, print the table and what is bound by what, and save all in benchmarks/results.
 
     Exit status: 0 every figure is reached, 1 some are missed.
     """
+    cores = os.cpu_count() or 1
     if show:
-        click.echo(_markdown(saved(rows)))
+        figures, limits = saved(rows)
+        click.echo("\n".join([_markdown(figures), "", *bounds.page(figures, limits, cores)]))
         return
+    sigdir("compile")
+    corpus.CACHE.mkdir(exist_ok=True)
+    limits = bounds.limits(corpus.CACHE)
     console = Console(width=None if sys.stdout.isatty() else 130)
     present = corpora if corpora.is_dir() else None
     if present is None:
         console.print("The real corpora are missing; measurements on them are left out.")
     parts: dict[str, Callable[[], list[Figure]]] = {
         "hash": bench_hash.figures,
-        "search": lambda: bench_search.figures(present),
+        "search": lambda: bench_search.figures(rows, rounds, present),
         "import": lambda: bench_import.figures(rows, rounds, present),
         "evidence": lambda: bench_evidence.figures(rounds, present),
         "sql": lambda: bench_sql.figures(rows, rounds, present),
@@ -89,13 +99,14 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "bulk": lambda: [f for server in servers.installed() for f in bench_bulk.figures(rows, rounds, server)],
         "web": lambda: [f for server in servers.installed() for f in bench_web.figures(rows, rounds, server)],
     }
-    figures: list[Figure] = []
+    figures = []
     for name, measured in parts.items():
         if not only or name in only:
             found = measured()
             console.print(_table(found))
-            console.print(f"saved in {save(found, rows).relative_to(ROOT)}")
+            console.print(f"saved in {save(found, rows, limits).relative_to(ROOT)}")
             figures += found
+    console.print(Markdown("\n".join(bounds.page(figures, limits, cores))))
     sys.exit(0 if all(figure.holds for figure in figures) else 1)
 
 

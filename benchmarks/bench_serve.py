@@ -79,14 +79,14 @@ def figures(rows: int, rounds: int, server: str) -> list[Figure]:
                 found.append(
                     _beside(
                         f"{server}: {case.name}", mine, partial(ask, ceiling, _get(f'"{case.ceiling}"')),
-                        case.wanted(server), rounds,
+                        case.wanted(server), rounds, large,
                     )
                 )  # fmt: skip
                 if case.name != "page 1":  # the same bytes from the cache, whatever the size
                     title = f"{server}: {case.name}, {rows:,} rows beside {_SMALL_ROWS:,}"
                     theirs = partial(ask, little, in_little.script)
-                    found.append(_beside(title, mine, theirs, _BESIDE_SMALL, rounds, by_pairs=True))
-            found.append(_ranked(server, partial(ask, large), known, rounds))
+                    found.append(_beside(title, mine, theirs, _BESIDE_SMALL, rounds, large, by_pairs=True))
+            found.append(_ranked(server, partial(ask, large), known, rounds, large))
             found.append(_posts(server, large, ceiling, rounds, folder))
     sigdir("fold", "--warehouse", str(warehouse))
     sigdir("compact", "--warehouse", str(warehouse))  # otherwise each run leaves one more segment to search
@@ -158,33 +158,35 @@ def _wrk(folder: Path, server: Server, script: str, answered: list[int] | None =
 
 def _beside(
     name: str, mine: Callable[[], float], theirs: Callable[[], float], wanted: float, rounds: int,
-    by_pairs: bool = False,
+    server: Server, by_pairs: bool = False,
 ) -> Figure:  # fmt: skip
-    """Run both alternately and compare the best of each, because machines are noisy.
+    """Run both alternately and compare the best of each, because machines are noisy. ``server`` is ours.
 
     That is too coarse for a difference of 15 %: for the same two servers the bests gave 0.79 and 1.07 in two runs
     within ten minutes, the medians 0.98 and 1.01. With ``by_pairs`` the ratio is the median over pairs of runs, two
     seconds apart, and the figure shows the medians.
     """
-    ours, yardstick = [], []
+    ours, yardstick, cores = [], [], []
     for _ in range(rounds * _RUNS):
         yardstick.append(theirs())
+        before, began = server.processor_seconds(), time.perf_counter()
         ours.append(mine())
+        cores.append((server.processor_seconds() - before) / (time.perf_counter() - began))
     of = median if by_pairs else max
     ratio = median(map(truediv, ours, yardstick)) if by_pairs else max(ours) / max(yardstick)
     return Figure(
         name, f"{of(ours):,.0f}/s", f"{of(yardstick):,.0f}/s", ratio, f">= {wanted:g}x", ratio >= wanted,
-        ours, yardstick,
+        ours, yardstick, median(cores),
     )  # fmt: skip
 
 
-def _ranked(server: str, ask: Callable[[str], float], known: list[str], rounds: int) -> Figure:
+def _ranked(server: str, ask: Callable[[str], float], known: list[str], rounds: int, large: Server) -> Figure:
     """Lookups whose texts are ranked, in OpenChain's dialect, beside those of 4byte.directory's list, which are not."""
     hits = _RANDOM + f"local known = {_lua_list(known)}\n"
     ranked = hits + _get('"/signature-database/v1/lookup?filter=false&function=0x" .. known[math.random(#known)]')
     listed = hits + _get(f'"{_LISTS}?hex_signature=0x" .. known[math.random(#known)]')
     name = f"{server}: ranked hex lookups, beside unranked ones"
-    return _beside(name, partial(ask, ranked), partial(ask, listed), 0.95, rounds, by_pairs=True)
+    return _beside(name, partial(ask, ranked), partial(ask, listed), 0.95, rounds, large, by_pairs=True)
 
 
 def _lua_list(values: list[str]) -> str:
@@ -200,7 +202,7 @@ def _posts(server: str, large: Server, ceiling: Server, rounds: int, folder: Pat
         name, wanted, yardstick = "beside empty POSTs", 0.35, partial(_wrk, folder, ceiling, _post("/200"))
     figure = _beside(
         f"{server}: durable POSTs of new rows, {name}", lambda: _wrk(folder, large, _post(_LISTS), answered), yardstick,
-        wanted, rounds,
+        wanted, rounds, large,
     )  # fmt: skip
     stored = large.count() - before
     # wrk leaves at most one request a connection unanswered.

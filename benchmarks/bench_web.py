@@ -60,7 +60,7 @@ def figures(rows: int, rounds: int, server: str) -> list[Figure]:
             return [
                 _beside(
                     f"{server}: page: {title}", partial(_wrk, folder, ours, script),
-                    partial(_wrk, folder, ceiling, _get(f'"/{sizes[title]}"')), _WANTED, rounds,
+                    partial(_wrk, folder, ceiling, _get(f'"/{sizes[title]}"')), _WANTED, rounds, ours,
                 )
                 for title, (_, script) in paths.items()
             ]  # fmt: skip

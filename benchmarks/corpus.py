@@ -6,6 +6,7 @@ them: keywords, parameter names, aliases, data locations, tuples, trailing parts
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,19 @@ def lines(rows: int, first: int = 0) -> Path:
 def declarations(rows: int) -> Path:
     """A file of declarations with distinct canonical texts, made if it is missing."""
     return _made(f"declarations-{rows}.txt", rows, 0, _declaration_chunk)
+
+
+def real_names(texts: pa.StringArray, rows: int) -> Iterator[pa.StringArray]:
+    """So many signatures with the names of real ones, a file's rows at a time: first as they are, then with other lists."""
+    parts = pc.split_pattern(texts, "(", max_splits=1)
+    names, lists = pc.list_element(parts, 0), pc.list_element(parts, 1)
+    different, numbers = pc.unique(lists), np.arange(len(texts), dtype=np.int64)
+    made = 0
+    while made < rows:
+        yield texts.slice(0, rows - made)
+        made += len(texts)
+        others = different.take(pa.array((numbers * 7919 + made) % len(different)))
+        texts = pc.binary_join_element_wise(names, others, "(")
 
 
 def _made(name: str, rows: int, first: int, chunk: Any) -> Path:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
@@ -51,7 +52,10 @@ def python(code: str, *arguments: str) -> Run:
 
 @dataclass
 class Figure:
-    """One line of the table. ``ratio`` compares ours with the reference, in the direction of ``wanted``."""
+    """One line of the table. ``ratio`` compares ours with the reference, in the direction of ``wanted``.
+
+    ``seconds`` are those of each run of ours, or its requests a second. ``cores`` is how many processors the runs kept busy.
+    """
 
     name: str
     ours: str
@@ -61,6 +65,13 @@ class Figure:
     holds: bool
     seconds: list[float] = field(default_factory=list)
     yardstick_seconds: list[float] = field(default_factory=list)
+    cores: float = 0.0
+
+    @property
+    def spread(self) -> float | None:
+        """How far apart the slowest and the fastest of our runs are, beside the fastest; None for a single run."""
+        runs = self.seconds
+        return max(runs) / min(runs) - 1 if len(runs) > 1 and min(runs) > 0 else None
 
 
 def compared(
@@ -73,13 +84,23 @@ def compared(
     """Run ours and the reference alternately. The best of each counts, because the machines are noisy."""
     mine: list[float] = []
     theirs: list[float] = []
+    cores: list[float] = []
     for number in range(rounds):
         theirs.append(yardstick())
+        before, began = processor_seconds(), time.perf_counter()
         mine.append(ours(number))
+        cores.append((processor_seconds() - before) / (time.perf_counter() - began))
     ratio = min(mine) / min(theirs)
     return Figure(
-        name, f"{min(mine):.2f} s", f"{min(theirs):.2f} s", ratio, f"<= {at_most:g}x", ratio <= at_most, mine, theirs
-    )
+        name, f"{min(mine):.2f} s", f"{min(theirs):.2f} s", ratio, f"<= {at_most:g}x", ratio <= at_most, mine, theirs,
+        median(cores),
+    )  # fmt: skip
+
+
+def processor_seconds() -> float:
+    """What this process and its finished children have used of the processors so far."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 def machine() -> dict[str, Any]:
@@ -108,9 +129,9 @@ def _cpuinfo() -> list[str]:
 _RESULTS = Path(__file__).parent / "results"
 
 
-def save(figures: list[Figure], rows: int) -> Path:
-    """Save figures in benchmarks/results, in one file per day and size."""
-    document = machine()
+def save(figures: list[Figure], rows: int, limits: dict[str, float]) -> Path:
+    """Save figures and the machine's limits in benchmarks/results, in one file per day and size."""
+    document = machine() | {"limits": limits}
     path = _RESULTS / f"{document['when'][:10]}-{rows}.json"
     path.parent.mkdir(exist_ok=True)
     by_name = {figure.name: asdict(figure) for figure in figures}
@@ -120,7 +141,7 @@ def save(figures: list[Figure], rows: int) -> Path:
     return path
 
 
-def saved(rows: int) -> list[Figure]:
-    """The figures of the last day on which this size was measured."""
-    newest = max(_RESULTS.glob(f"*-{rows}.json"))
-    return [Figure(**figure) for figure in json.loads(newest.read_text())["figures"]]
+def saved(rows: int) -> tuple[list[Figure], dict[str, float]]:
+    """The figures of the last day on which this size was measured, and the machine's limits."""
+    document = json.loads(max(_RESULTS.glob(f"*-{rows}.json")).read_text())
+    return [Figure(**figure) for figure in document["figures"]], document["machine"].get("limits", {})

@@ -65,6 +65,10 @@ class Server:
     def count(self) -> int:
         return int(self.json("/api/v1/signatures/?page_size=1")["count"])
 
+    def processor_seconds(self) -> float:
+        """What its processes have used of the processors so far."""
+        return sum(map(_processor_ticks, family(self.pid))) / os.sysconf("SC_CLK_TCK")
+
     def private_mib(self) -> float:
         """The private memory of its largest process: what is no file's, and so in nobody's cache."""
         return max(_private_kib(pid) for pid in family(self.pid)) / 1024
@@ -143,6 +147,11 @@ def family(pid: int) -> list[int]:
         for task in Path(f"/proc/{parent}/task").glob("*/children"):
             family += [int(child) for child in task.read_text().split()]
     return family
+
+
+def _processor_ticks(pid: int) -> int:
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(after_name[11]) + int(after_name[12])
 
 
 def _private_kib(pid: int) -> int:
