@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index import trigram_file
-from sigdir.warehouse.index.search import rows_among, rows_with_text
+from sigdir.warehouse.index.search import fixed_pieces, rows_among, rows_with_text
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.trigrams import build, trigrams_of
 from sigdir.warehouse.index.view import Reader
@@ -48,6 +48,20 @@ def test_any_fragment_is_found_as_a_scan_finds_it(texts: list[str], fragment: st
     if candidates is not None:
         found = rows_among(segment.text, segment.offsets, candidates, fragment)
         assert found.tolist() == scanned(segment, fragment)
+
+
+def test_all_pieces_of_a_pattern_are_looked_up() -> None:
+    """Also where the longest piece may stand in a list of types, which the index cannot tell."""
+    texts = ["transfer(address,uint256)", "transferAll(address,uint256)", "send(address,uint256)", "transfer(bool)"]
+    segment = segment_of(texts)
+    trigrams = build(segment.text, segment.offsets, segment.rows)
+    found = trigrams.candidates(*fixed_pieces("transfer*(address,*)"))
+    assert found is not None
+    assert found.tolist() == [0, 1, 3]
+    found = trigrams.candidates(*fixed_pieces("*sfer*All*address*"))
+    assert found is not None
+    assert found.tolist() == [1]
+    assert trigrams.candidates(*fixed_pieces("??*(address,*)")) is None
 
 
 def test_long_texts_of_one_letter_are_compared_in_linear_time() -> None:

@@ -70,9 +70,9 @@ def rows_among(text: Array, offsets: Array, candidates: Array, fragment: str) ->
     return found[: _keep_with(text, offsets, candidates, needle.wanted, needle.masks, needle.first, borders, found)]
 
 
-def fixed_piece(pattern: str) -> str:
-    """The longest piece of a pattern without wildcards: each text that fits has it."""
-    return max(re.split(r"[*?]", pattern), key=len)
+def fixed_pieces(pattern: str) -> list[str]:
+    """The pieces of a pattern between its wildcards: each text that fits has all of them."""
+    return re.split(r"[*?]", pattern)
 
 
 def rows_like(
@@ -84,7 +84,8 @@ def rows_like(
     """
     automaton = _Automaton.of(pattern)
     found, count = np.empty(limit, np.int64), 0
-    pieces = [candidates] if candidates is not None else rows_with_text(text, offsets, rows, fixed_piece(pattern))
+    longest = max(fixed_pieces(pattern), key=len)
+    pieces = [candidates] if candidates is not None else rows_with_text(text, offsets, rows, longest)
     for piece in pieces:
         count = _keep_like(text, offsets, piece, automaton.fits, automaton.stays, automaton.size, found, count)
         if count == limit:

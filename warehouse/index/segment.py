@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from sigdir.signatures.columns import as_readonly
 from sigdir.warehouse.index.hash_order import ROW_MASK, prefix_range, prefix_ranges
-from sigdir.warehouse.index.search import fixed_piece, rows_among, rows_like, rows_with_hex, rows_with_text
+from sigdir.warehouse.index.search import fixed_pieces, rows_among, rows_like, rows_with_hex, rows_with_text
 from sigdir.warehouse.index.trigram_file import TrigramFile
 
 Array = npt.NDArray[Any]
@@ -131,12 +131,12 @@ class Segment:
 
         In a pattern ``*`` is any run of characters, ``?`` is one.
         """
-        return rows_like(self.text, self.offsets, self.rows, pattern, limit, self._candidates(fixed_piece(pattern)))
+        return rows_like(self.text, self.offsets, self.rows, pattern, limit, self._candidates(*fixed_pieces(pattern)))
 
-    def _candidates(self, fragment: str) -> Array | None:
-        """The rows among which are all that have the fragment; None where they must be scanned."""
+    def _candidates(self, *fragments: str) -> Array | None:
+        """The rows among which are all that have the fragments; None where they must be scanned."""
         trigrams = self.trigrams.opened(self.text, self.offsets) if self.trigrams is not None else None
-        return trigrams.candidates(fragment) if trigrams is not None else None
+        return trigrams.candidates(*fragments) if trigrams is not None else None
 
 
 def rows_with_hash(segments: Iterable[Segment], digest: bytes) -> list[tuple[Segment, Array]]:

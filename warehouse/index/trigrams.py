@@ -54,14 +54,15 @@ class Trigrams:
     lists: Array  # uint8
     rows: int
 
-    def candidates(self, fragment: str) -> Array | None:
-        """The rows that may have the fragment, rising, int64. All that have it are among them.
+    def candidates(self, *fragments: str) -> Array | None:
+        """The rows that may have all fragments, rising, int64. All that have them are among these.
 
         None where this index cannot tell.
         """
-        wanted = trigrams_of(fragment)
-        if wanted is None:
+        found = [numbers for fragment in fragments if (numbers := trigrams_of(fragment)) is not None]
+        if not found:
             return None
+        wanted = np.unique(np.concatenate(found))
         sizes = self.starts[wanted + 1] - self.starts[wanted]
         order = wanted[np.argsort(sizes)]
         found = np.empty(int(sizes.min()), np.int64)  # a list has at most as many rows as bytes
@@ -77,7 +78,7 @@ def trigrams_of(fragment: str) -> Array | None:
     symbols = _SYMBOL_OF[np.frombuffer(raw, np.uint8)].astype(np.int64)
     if len(symbols) < 3 or not symbols.all():
         return None
-    return np.unique((symbols[:-2] * _SYMBOLS + symbols[1:-1]) * _SYMBOLS + symbols[2:])
+    return (symbols[:-2] * _SYMBOLS + symbols[1:-1]) * _SYMBOLS + symbols[2:]
 
 
 _TYPE_WORDS = ("address", "bool", "string", "function", "bytes", "uint", "ufixed")
