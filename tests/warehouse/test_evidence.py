@@ -30,6 +30,7 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence import POST, read_manifest
 from sigdir.warehouse.evidence.compact import merge
 from sigdir.warehouse.evidence.files import sightings_table, write_sightings
+from sigdir.warehouse.evidence.lookup import text_evidence
 from sigdir.warehouse.evidence.manifest import manifest_of
 from sigdir.warehouse.evidence.spill import Input, TextIds, Word
 from sigdir.warehouse.files import make_folder, run_name
@@ -97,6 +98,28 @@ def test_an_import_leaves_a_sighting_for_each_new_row(paths: Paths, tmp_path: Pa
     assert (source.label, source.import_id, source.first_import, source.sightings) == ("list.txt", 1, 1, 3)
     (found,) = snapshot.evidence.files[SIGNATURES]
     assert (found.rows, found.first_id, found.last_id, found.size) == (2, 1, 2, found.path.stat().st_size)
+
+
+def test_a_lists_sightings_are_read_once(paths: Paths, tmp_path: Path) -> None:
+    """A row group that only lists new texts is known by its first sighting; others are read for each lookup."""
+    texts = [f"f{number}(uint256)" for number in range(40)]
+    bring(paths, write_list(tmp_path, "list.txt", texts))
+    bring(paths, write_list(tmp_path, "some.txt", texts[::3]))
+    bring(paths, write_list(tmp_path, "declared.txt", ["function f50(uint256 a)", "function f51(uint256 b)"]))
+    manifest = read_snapshot(paths).evidence
+    found = [text_evidence(manifest, SIGNATURES, id, "") for id in range(1, 43)]
+    says = [{word.source: (word.witness, word.declaration) for word in one.words(0, 9)} for one in found]
+    listed = (Witness.LISTED, "")
+    of_lists = [{"list.txt": listed} | ({"some.txt": listed} if row % 3 == 0 else {}) for row in range(40)]
+    assert says[:40] == of_lists
+    assert [one["declared.txt"][1] for one in says[40:]] == ["function f50(uint256 a)", "function f51(uint256 b)"]
+    of_list, *others = sorted(manifest.files[SIGNATURES], key=lambda file: -file.rows)
+    of_list.path.unlink()
+    assert text_evidence(manifest, SIGNATURES, 2, "").count == 1
+    for file in others:
+        file.path.unlink()
+    with pytest.raises(UnreadableWarehouse):
+        text_evidence(manifest, SIGNATURES, 1, "")
 
 
 def test_the_evidence_of_an_older_version_is_what_it_was(paths: Paths, tmp_path: Path) -> None:
