@@ -52,11 +52,11 @@ def bound_by(figure: Figure, cores: int) -> str:
     busy = figure.cores
     if not busy:
         return ""
-    if busy >= 0.85 * cores:
+    if busy >= 0.8 * cores:
         return "the processors: all cores work"
     if busy >= 1.15:
         return "partly one thread: the others wait for it"
-    if busy >= 0.85:
+    if busy >= 0.8:
         return "one core: one thread does the work"
     return "waiting: for the disk, a lock or the client"
 

@@ -96,7 +96,7 @@ def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | 
         Route("/dumps/{version}/{name}/{file}", dumps.FileResource(versions), "GET, HEAD"),
         # Other dialects.
         Route("/signature-database/v1/lookup", openchain.LookupResource(reader, names), "GET, HEAD"),
-        Route("/signature-database/v1/search", openchain.SearchResource(reader, names), "GET, HEAD"),
+        Route("/signature-database/v1/search", openchain.SearchResource(reader, names, cache), "GET, HEAD"),
         Route("/signature-database/v1/import", openchain.ImportResource(settings, writer), "POST"),
         Route("/signature-database/v1/stats", openchain.StatsResource(reader), "GET, HEAD"),
         Route("/signature-database/v1/export", openchain.ExportResource(reader, streams), "GET, HEAD"),

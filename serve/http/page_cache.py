@@ -6,9 +6,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
+_ENTRY_BYTES = 300
+"""What the cache itself takes for a page."""
+
 
 class PageCache:
-    """The pages rendered last, as many as fit ``limit`` bytes. The oldest leaves first.
+    """The pages rendered last, as many as fit ``limit`` bytes with their addresses. The oldest leaves first.
 
     A page is kept under the token of its view and its address. Pages over a sixteenth of the limit are not kept.
     ``count`` gets, for each look, whether the page was there.
@@ -26,10 +29,18 @@ class PageCache:
         return page
 
     def put(self, token: str, address: str, page: bytes) -> None:
-        if len(page) > self._limit // 16:
+        size = _size(address, page)
+        if size > self._limit // 16:
             return
         with self._lock:
-            self._size += len(page) - len(self._pages.pop((token, address), b""))
+            known = self._pages.pop((token, address), None)
             self._pages[token, address] = page
+            self._size += size if known is None else size - _size(address, known)
             while self._size > self._limit:
-                self._size -= len(self._pages.popitem(last=False)[1])
+                (_, oldest), body = self._pages.popitem(last=False)
+                self._size -= _size(oldest, body)
+
+
+def _size(address: str, page: bytes) -> int:
+    """What a page takes. An answer without rows has 50 bytes, and its address may have 60,000."""
+    return len(page) + len(address) + _ENTRY_BYTES
