@@ -11,16 +11,16 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import Collection
@@ -72,19 +72,39 @@ class TextEvidence:
     declarations: tuple[tuple[str, int], ...]
     count: int
     """The number of sightings."""
-    _parts: tuple[tuple[pa.Table, Mapping[int, str]], ...]
+    _parts: tuple[_Part, ...]
+    _labels: Mapping[int, str]
 
     def words(self, start: int, size: int) -> list[SourceWord]:
         """The sightings ``start`` to ``start + size``, in the order in which they were published."""
         found: list[SourceWord] = []
-        for table, labels in self._parts:
-            if start < table.num_rows:
-                piece = table.slice(start, size - len(found))
-                found += [_word(row, labels) for row in piece.to_pylist()]
-            start = max(start - table.num_rows, 0)
+        for part in self._parts:
+            found += [_word(row, self._labels) for row in part.slice(start, size - len(found))]
+            start = max(start - part.rows, 0)
             if len(found) == size:
                 break
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Sightings of one text: those of a table, or one whose values are at hand."""
+
+    table: pa.Table | None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return 1 if self.table is None else self.table.num_rows
+
+    def column(self, name: str) -> list[Any]:
+        values: list[Any] = [self.values[name]] if self.table is None else self.table[name].to_pylist()
+        return values
+
+    def slice(self, start: int, size: int) -> list[Mapping[str, Any]]:
+        if start >= self.rows or size <= 0:
+            return []
+        return [self.values] if self.table is None else self.table.slice(start, size).to_pylist()
 
 
 def text_evidence(
@@ -101,17 +121,16 @@ def texts_evidence(manifest: Manifest, collection: Collection, texts: Sequence[T
     return [_evidence(text, found.get(text.id, []), labels) for text in texts]
 
 
-def _evidence(text: Text, tables: list[pa.Table], labels: Mapping[int, str]) -> TextEvidence:
-    declarations = _declarations(tables)
-    summary = _summary(tables, *text, declarations)
-    parts = tuple((table, labels) for table in tables)
-    return TextEvidence(summary, declarations, sum(table.num_rows for table in tables), parts)
+def _evidence(text: Text, parts: list[_Part], labels: Mapping[int, str]) -> TextEvidence:
+    declarations = _declarations(parts)
+    summary = _summary(parts, *text, declarations)
+    return TextEvidence(summary, declarations, sum(part.rows for part in parts), tuple(parts), labels)
 
 
 def commonest_declarations(manifest: Manifest, collection: Collection, ids: Iterable[int]) -> dict[int, str]:
     """The commonest declaration of each of these texts that has one; raises UnreadableWarehouse."""
     found = _by_id(manifest, collection, ids, _DECLARING)
-    declarations = {id: _declarations(tables) for id, tables in found.items()}
+    declarations = {id: _declarations(parts) for id, parts in found.items()}
     return {id: counted[0][0] for id, counted in declarations.items() if counted}
 
 
@@ -147,39 +166,32 @@ _DECLARING = ["id", "source", "import_id", "contract_key", "declaration"]
 
 def _by_id(
     manifest: Manifest, collection: Collection, ids: Iterable[int], columns: Sequence[str]
-) -> dict[int, list[pa.Table]]:
-    """The sightings of these texts that count, in tables of one text each."""
+) -> dict[int, list[_Part]]:
+    """The sightings of these texts that count, in the order in which they were published."""
     wanted = np.array(sorted(set(ids)), np.int64)
-    found: dict[int, list[pa.Table]] = {}
-    for file in manifest.files[collection]:
-        if _has_one(wanted, file.first_id, file.last_id):
-            for table in _sightings(file, wanted, manifest, columns):
-                theirs = table["id"].to_numpy()
-                ids = np.unique(theirs).tolist()
-                for id in ids:
-                    own = table if len(ids) == 1 else table.take(np.flatnonzero(theirs == id))
-                    found.setdefault(id, []).append(own)
+    found: dict[int, list[_Part]] = {}
+    for file in manifest.files[collection] if len(wanted) else ():
+        if file.last_id < wanted[0] or wanted[-1] < file.first_id:
+            continue
+        for id, part in _sightings(file, wanted, manifest, columns):
+            found.setdefault(id, []).append(part)
     return found
 
 
-def _has_one(wanted: Ids, first: int, last: int) -> bool:
-    """Whether one of the rising ids is from ``first`` to ``last``, both inclusive."""
-    return bool(np.searchsorted(wanted, first) < np.searchsorted(wanted, last, side="right"))
-
-
-def _sightings(file: EvidenceFile, wanted: Ids, manifest: Manifest, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The sightings of some texts in a file that count, a table for each row group that has any."""
+def _sightings(
+    file: EvidenceFile, wanted: Ids, manifest: Manifest, columns: Sequence[str]
+) -> Iterator[tuple[int, _Part]]:
+    """The ids of some texts and their sightings that count, row group by row group."""
     with naming(file.path), ExitStack() as stack:
         parquet: pq.ParquetFile | None = None
-        for number, (first, last) in enumerate(_id_ranges(file.path)):
-            if not _has_one(wanted, first, last):
-                continue
+        firsts, lasts = _id_ranges(file.path)
+        has_one = wanted.searchsorted(firsts) < wanted.searchsorted(lasts, side="right")
+        for number in np.flatnonzero(has_one).tolist():
             uniform = _uniform(file.path, number)
             if uniform is not None:
-                if manifest.counts(*(uniform[name][0].as_py() for name in ("source", "import_id"))):
-                    ids = wanted[(first <= wanted) & (wanted <= last)]
-                    table = uniform.take(np.zeros(len(ids), np.int64)).set_column(0, _ID, pa.array(ids))
-                    yield table.select(columns)
+                if manifest.counts(uniform["source"], uniform["import_id"]):
+                    first, end = wanted.searchsorted(firsts[number]), wanted.searchsorted(lasts[number], side="right")
+                    yield from ((id, _Part(None, uniform)) for id in wanted[first:end].tolist())
                 continue
             parquet = parquet or stack.enter_context(_opened(file.path))
             words = parquet.read_row_group(number, columns=["id", "source", "import_id"])
@@ -187,7 +199,9 @@ def _sightings(file: EvidenceFile, wanted: Ids, manifest: Manifest, columns: Seq
             said = zip(*(words[name].to_numpy()[mine].tolist() for name in ("source", "import_id")), strict=True)
             rows = mine[[manifest.counts(*word) for word in said]] if len(mine) else mine
             if len(rows):
-                yield parquet.read_row_group(number, columns=list(columns)).take(rows)
+                table = parquet.read_row_group(number, columns=list(columns)).take(rows)
+                theirs = table["id"].to_numpy()
+                yield from ((id, _Part(table.take(np.flatnonzero(theirs == id)))) for id in np.unique(theirs).tolist())
 
 
 def _opened(path: Path) -> pq.ParquetFile:
@@ -195,32 +209,36 @@ def _opened(path: Path) -> pq.ParquetFile:
 
 
 @lru_cache(maxsize=256)
-def _id_ranges(path: Path) -> list[tuple[int, int]]:
+def _id_ranges(path: Path) -> tuple[Ids, Ids]:
     """The lowest and the highest id of each row group."""
     metadata = _metadata(path)
     ids = [metadata.row_group(number).column(0).statistics for number in range(metadata.num_row_groups)]
-    return [(0, 2**63 - 1) if one is None else (one.min, one.max) for one in ids]
+    ranges = [(0, 2**63 - 1) if one is None else (one.min, one.max) for one in ids]
+    firsts, lasts = np.array(ranges, np.int64).reshape(-1, 2).T
+    return firsts, lasts
 
 
 @lru_cache(maxsize=4096)
-def _uniform(path: Path, number: int) -> pa.Table | None:
+def _uniform(path: Path, number: int) -> Mapping[str, Any] | None:
     """One sighting of a row group whose sightings have all ids of its range and differ in nothing else; None for others.
 
-    A list of new texts makes such row groups. Reading one takes 3 ms, this table no more than a kilobyte.
+    A list of new texts makes such row groups. Reading one takes 3 ms, these values a kilobyte.
     """
     group = _metadata(path).row_group(number)
-    first, last = _id_ranges(path)[number]
-    if last - first + 1 != group.num_rows or not all(map(_is_one_value, map(group.column, range(1, _NOTED)))):
+    firsts, lasts = _id_ranges(path)
+    if lasts[number] - firsts[number] + 1 != group.num_rows:
+        return None
+    if not all(map(_is_one_value, map(group.column, range(1, _NOTED)))):
         return None
     with _opened(path) as parquet:
-        table = parquet.read_row_group(number)
+        table = parquet.read_row_group(number).unify_dictionaries()
     ids, others = table["id"].to_numpy(), table.column_names[1:]
-    if (np.diff(ids) != 1).any() or any(pc.count_distinct(table[name], mode="all").as_py() > 1 for name in others):
+    if (np.diff(ids) != 1).any() or any(len(table[name].unique()) > 1 for name in others):
         return None
-    return table.take([0])
+    values: dict[str, Any] = table.slice(0, 1).to_pylist()[0]
+    return MappingProxyType(values)
 
 
-_ID = SIGHTING_SCHEMA.field("id")
 _NOTED = 5
 """The first columns of a sighting, which have statistics."""
 
@@ -235,10 +253,10 @@ def _metadata(path: Path) -> pq.FileMetaData:
     return pq.read_metadata(path)
 
 
-def _declarations(tables: list[pa.Table]) -> tuple[tuple[str, int], ...]:
+def _declarations(parts: list[_Part]) -> tuple[tuple[str, int], ...]:
     found = set()
-    for table in tables:
-        columns = (table[name].to_pylist() for name in ("declaration", "contract_key", "source"))
+    for part in parts:
+        columns = map(part.column, ("declaration", "contract_key", "source"))
         for declaration, contract, source in zip(*columns, strict=True):
             if declaration is not None:
                 found.add((declaration, contract is None, source if contract is None else contract))
@@ -247,11 +265,11 @@ def _declarations(tables: list[pa.Table]) -> tuple[tuple[str, int], ...]:
 
 
 def _summary(
-    tables: list[pa.Table], id: int, text: str, first_seen: datetime | None, declarations: tuple[tuple[str, int], ...]
+    parts: list[_Part], id: int, text: str, first_seen: datetime | None, declarations: tuple[tuple[str, int], ...]
 ) -> Summary:
-    if not tables:
+    if not parts:
         return Summary(id, text, first_seen=first_seen)
-    column = {name: [v for table in tables for v in table[name].to_pylist()] for name in _RANKING}
+    column = {name: [value for part in parts for value in part.column(name)] for name in _RANKING}
     named = {key for key in column["contract_key"] if key is not None}
     compiled = {
         key for key, witness in zip(column["contract_key"], column["witness"], strict=True)
@@ -267,7 +285,7 @@ def _summary(
 _RANKING = ("source", "kind", "witness", "contracts", "verified", "contract_key")
 
 
-def _word(row: dict[str, Any], labels: Mapping[int, str]) -> SourceWord:
+def _word(row: Mapping[str, Any], labels: Mapping[int, str]) -> SourceWord:
     label = labels[row["source"]]
     return SourceWord(
         label, row["import_id"], row["file"] or label, Kind(row["kind"]), Witness(row["witness"]), row["contract"] or "",

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,7 @@ class _Automaton:
     size: int
 
     @classmethod
+    @lru_cache(maxsize=8)  # each file of a view is asked for the same pattern
     def of(cls, pattern: str) -> _Automaton:
         characters = pattern.replace("*", "").encode()
         words = len(characters) // 64 + 1

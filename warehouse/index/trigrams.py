@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -59,16 +60,17 @@ class Trigrams:
 
         None where this index cannot tell.
         """
-        found = [numbers for fragment in fragments if (numbers := trigrams_of(fragment)) is not None]
-        if not found:
+        known = [numbers for fragment in fragments if (numbers := trigrams_of(fragment)) is not None]
+        if not known:
             return None
-        wanted = np.unique(np.concatenate(found))
+        wanted = np.unique(np.concatenate(known))
         sizes = self.starts[wanted + 1] - self.starts[wanted]
         order = wanted[np.argsort(sizes)]
         found = np.empty(int(sizes.min()), np.int64)  # a list has at most as many rows as bytes
         return found[: _intersect(self.lists, self.starts, order, self.rows, found)]
 
 
+@lru_cache(maxsize=16)  # each file of a view is asked for the same fragment
 def trigrams_of(fragment: str) -> Array | None:
     """The numbers of the trigrams of the fragment's part that can only stand in a name; None if there is none."""
     name, parenthesis, _ = fragment.lower().partition("(")
