@@ -70,7 +70,7 @@ def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | 
     """Every route: its path, its resource, its methods."""
     counts = counts or Counts()
     paths = reader.paths
-    streams = StreamLimit(settings.threads)
+    streams = StreamLimit(settings.threads, limits_addresses=settings.limits_addresses)
     versions = dumps.Versions(paths, reader)
     cache, names, origins = PageCache(CACHE_BYTES, counts.count_cached), Names(), Origins(paths)
     codes = CodeReader()

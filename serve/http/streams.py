@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import falcon
 
+from sigdir.serve.http.addresses import AddressShares
 from sigdir.serve.http.errors import unavailable
 
 WHOLE_BYTES = 1 << 20
@@ -17,17 +19,27 @@ class StreamLimit:
     """Permits for streaming answers: on waitress a client that reads slowly holds a thread of the worker.
 
     One object serves all streaming routes, on both servers. It has half of the threads, so slow clients leave the
-    other half to short requests.
+    other half to short requests. Where addresses are limited, one client address has at most half of the permits.
     """
 
-    def __init__(self, threads: int) -> None:
-        self._permits = threading.BoundedSemaphore(max(1, threads // 2))
+    def __init__(self, threads: int, *, limits_addresses: bool = False) -> None:
+        permits = max(1, threads // 2)
+        self._permits = threading.BoundedSemaphore(permits)
+        self._shares: AddressShares[None] = AddressShares(max(1, permits // 2) if limits_addresses else 0)
 
-    def stream(self, chunks: Iterator[bytes]) -> Stream:
+    def stream(self, req: falcon.Request, chunks: Iterator[bytes]) -> Stream:
         """The chunks as an answer that holds a permit until it ends or is closed; raises HttpError, 503."""
+        address = req.remote_addr
+        if not self._shares.take(address):
+            raise unavailable("Too many downloads at once from your address.")
         if not self._permits.acquire(blocking=False):
+            self._shares.end(address)
             raise unavailable("Too many downloads at once.")
-        return Stream(self._permits, chunks)
+        return Stream(partial(self._release, address), chunks)
+
+    def _release(self, address: str) -> None:
+        self._shares.end(address)
+        self._permits.release()
 
     def send(self, req: falcon.Request, resp: falcon.Response, chunks: Iterator[bytes], size: int) -> None:
         """Answer with chunks of ``size`` bytes or fewer: whole, or from WHOLE_BYTES on as a stream. Raises as ``stream``."""
@@ -36,14 +48,14 @@ class StreamLimit:
         elif size <= WHOLE_BYTES:
             resp.data = b"".join(chunks)
         else:
-            resp.stream = self.stream(chunks)
+            resp.stream = self.stream(req, chunks)
 
 
 class Stream:
     """An iterator that returns its permit once, at its end, at an error, or when it is closed."""
 
-    def __init__(self, permits: threading.BoundedSemaphore, chunks: Iterator[bytes]) -> None:
-        self._permits: threading.BoundedSemaphore | None = permits
+    def __init__(self, release: Callable[[], None], chunks: Iterator[bytes]) -> None:
+        self._release: Callable[[], None] | None = release
         self._chunks = chunks
 
     def __iter__(self) -> Iterator[bytes]:
@@ -57,8 +69,8 @@ class Stream:
             raise
 
     def close(self) -> None:
-        permits, self._permits = self._permits, None
-        if permits is not None:
-            permits.release()
+        release, self._release = self._release, None
+        if release is not None:
+            release()
 
     __del__ = close  # for servers that do not close what they were given

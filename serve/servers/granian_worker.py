@@ -12,12 +12,14 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.embed import Server
 
+from sigdir.serve.servers.granian_connections import close_excess
 from sigdir.serve.servers.limits import MAX_HEADER_BYTES, connection_limit
 from sigdir.serve.servers.rsgi import RsgiApp
 from sigdir.serve.settings import Settings
 
 _CONNECTIONS = 10_000
 """An idle one takes 10 KB and no time. granian closes it after 30 seconds."""
+_CHECK_SECONDS = 1.0
 
 
 def serve(app: Any, settings: Settings, bound: socket.socket) -> None:
@@ -44,4 +46,13 @@ async def _serve(app: Any, settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, server.stop)
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # the supervisor passes a Ctrl-C on as SIGTERM
+    watch = loop.create_task(_close_excess(settings)) if settings.limits_addresses else None
     await server.serve()
+    if watch is not None:
+        watch.cancel()
+
+
+async def _close_excess(settings: Settings) -> None:
+    while True:
+        await asyncio.sleep(_CHECK_SECONDS)
+        await asyncio.to_thread(close_excess, settings.port, settings.connections_per_address)

@@ -25,6 +25,7 @@ from typing import IO, Any
 
 import orjson
 
+from sigdir.serve.http.addresses import AddressShares
 from sigdir.serve.lists.short_requests import is_short_request
 from sigdir.serve.servers.limits import WRITE_BYTES, WRITE_SECONDS
 from sigdir.serve.settings import Settings
@@ -46,6 +47,9 @@ class RsgiApp:
     def __init__(self, app: Callable[..., Iterable[bytes]], settings: Settings) -> None:
         self._app = app
         self._threads = ThreadPoolExecutor(settings.threads, "request")
+        self._shares: AddressShares[asyncio.Future[None]] = AddressShares(
+            max(1, settings.threads // 2) if settings.limits_addresses else 0
+        )
         self._max_body = max(settings.max_body, settings.max_import_body)
         self._constants: Environ = {
             "SCRIPT_NAME": "",
@@ -75,9 +79,26 @@ class RsgiApp:
         except TimeoutError:
             _refuse(protocol, 408, f"Request body took longer than {REQUEST_SECONDS} seconds.", ("connection", "close"))
             return
-        stream = await self._in_thread(self._answer, environ, protocol)
+        address = environ["REMOTE_ADDR"]
+        await self._turn(address)
+        try:
+            stream = await self._in_thread(self._answer, environ, protocol)
+        finally:
+            self._end_turn(address)
         if stream is not None:
             await stream.send(protocol, self._in_thread)
+
+    async def _turn(self, address: str) -> None:
+        """Wait until the address has fewer than its share of the threads."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not self._shares.begin(address, turn):
+            await turn
+
+    def _end_turn(self, address: str) -> None:
+        while (turn := self._shares.end(address)) is not None and turn.done():  # its request was cancelled
+            pass
+        if turn is not None:
+            turn.set_result(None)
 
     def _in_thread(self, work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
@@ -268,6 +289,7 @@ def environ_of(scope: Any) -> Environ:
         "PATH_INFO": _latin(scope.path),
         "QUERY_STRING": _latin(scope.query_string),
         "SERVER_PROTOCOL": "HTTP/1.1" if scope.http_version == "1.1" else "HTTP/1.0",
+        "REMOTE_ADDR": scope.client.rpartition(":")[0].strip("[]"),
         "wsgi.url_scheme": scope.scheme,
     }
     for name, value in scope.headers.items():

@@ -37,6 +37,7 @@ from waitress.server import create_server
 from waitress.task import ErrorTask, ThreadedTaskDispatcher
 from waitress.utilities import BadRequest
 
+from sigdir.serve.http.addresses import AddressShares, beyond_share
 from sigdir.serve.lists.short_requests import is_short_request
 from sigdir.serve.servers.limits import WRITE_BYTES, WRITE_SECONDS
 
@@ -46,9 +47,9 @@ _MAX_CHUNK_LINE = 8192
 _MAX_WAITING_BYTES = 256 << 20  # of all answers that clients have not taken yet
 
 
-def create(app: Any, threads: int, **adjustments: Any) -> Any:
+def create(app: Any, threads: int, *, limits_addresses: bool, **adjustments: Any) -> Any:
     """A waitress server of these connections with so many threads."""
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(max(1, threads // 2) if limits_addresses else 0)
     dispatcher.set_thread_count(threads)
     server: Any = create_server(app, _dispatcher=dispatcher, threads=threads, **adjustments)
     server.channel_class = Channel
@@ -60,12 +61,15 @@ def run_once(server: Any, seconds: float) -> None:
     wasyncore.loop(timeout=seconds, use_poll=True, map=server._map, count=1)
 
 
-def close_stalled(server: Any, now: float) -> None:
-    """Close the connections that hold others up. To be called about once a second; ``now`` is monotonic, in seconds."""
+def close_stalled(server: Any, now: float, per_address: int = 0) -> None:
+    """Close the connections that hold others up. To be called about once a second; ``now`` is monotonic, in seconds.
+
+    ``per_address`` is how many a client address may have, 0 for any number.
+    """
     channels = list(server.active_channels.values())
-    for channel in channels:
-        if channel.is_stalled(now):
-            channel.handle_close()
+    excess = beyond_share(channels, per_address, lambda channel: channel.address, _since_last_activity)
+    for channel in [*excess, *(channel for channel in channels if channel.is_stalled(now))]:
+        channel.handle_close()
     limit = server.adj.connection_limit
     if len(channels) > limit * 9 // 10:
         idle = sorted((c for c in channels if not is_busy(c)), key=lambda channel: float(channel.last_activity))
@@ -77,6 +81,10 @@ def close_stalled(server: Any, now: float) -> None:
             break
         waiting -= channel.total_outbufs_len
         channel.handle_close()
+
+
+def _since_last_activity(channel: Any) -> float:
+    return -float(channel.last_activity)
 
 
 def is_busy(channel: Any) -> bool:
@@ -125,18 +133,27 @@ class _Refused(ErrorTask):
 
 
 class Dispatcher(ThreadedTaskDispatcher):
-    """Passes requests to threads, except short ones, which the reading thread answers."""
+    """Passes requests to threads, except short ones, which the reading thread answers.
 
-    def __init__(self) -> None:
+    A client address has at most ``share`` threads, or any number if that is 0; its other requests wait.
+    """
+
+    def __init__(self, share: int) -> None:
         super().__init__()
         self._reading_thread = threading.get_ident()
+        self._shares: AddressShares[Channel] = AddressShares(share)
 
     def add_task(self, task: Any) -> None:
         """Take a channel whose first request has arrived."""
         if threading.get_ident() == self._reading_thread and _is_short(task.requests[0]):
             task.answer_next = True
-        else:
+        elif self._shares.begin(task.address, task):
             super().add_task(task)
+
+    def end(self, address: str) -> None:
+        """A thread has answered a request of this address."""
+        if (waiting := self._shares.end(address)) is not None:
+            super().add_task(waiting)
 
 
 def _is_short(request: Any) -> bool:
@@ -161,6 +178,14 @@ class Channel(HTTPChannel):
         self.parser_class = parser
         self._taken, self._mark, self._marked_at = 0, 0, time.monotonic()
         super().__init__(*arguments, **more)
+        self.address = str(self.addr[0]) if self.addr else ""
+
+    def service(self) -> None:
+        """Answer the request that waits. Called by a thread of the dispatcher."""
+        try:
+            super().service()
+        finally:
+            self.server.task_dispatcher.end(self.address)
 
     def send(self, data: bytes, do_close: bool = True) -> int:
         sent: int = super().send(data, do_close=do_close)
@@ -204,4 +229,4 @@ class Channel(HTTPChannel):
     def _answer_short(self) -> None:
         if self.answer_next:
             self.answer_next = False
-            self.service()
+            super().service()

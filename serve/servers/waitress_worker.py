@@ -22,6 +22,7 @@ def serve(app: Any, settings: Settings, listening: socket.socket) -> None:
     server = create(
         app,
         settings.threads,
+        limits_addresses=settings.limits_addresses,
         sockets=[listening],
         ident=None,
         server_name=settings.host,
@@ -42,6 +43,7 @@ def serve(app: Any, settings: Settings, listening: socket.socket) -> None:
     )
     # It would warn of each request that waits for a thread.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+    per_address = settings.connections_per_address if settings.limits_addresses else 0
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor passes a Ctrl-C on as SIGTERM
@@ -49,7 +51,7 @@ def serve(app: Any, settings: Settings, listening: socket.socket) -> None:
     while not stopping:
         run_once(server, 0.5)
         if (now := time.monotonic()) - checked > _CHECK_SECONDS:
-            close_stalled(server, now)
+            close_stalled(server, now, per_address)
             checked = now
     _drain(server)
 

@@ -67,6 +67,11 @@ def _origin(_context: click.Context, _option: click.Parameter, value: str) -> st
     "--server", type=click.Choice(list(SERVERS)), default="waitress", show_envvar=True,
     help="HTTP server that runs the application.",
 )  # fmt: skip
+@click.option(
+    "--connections-per-address", type=click.IntRange(0), default=_DEFAULTS.connections_per_address, show_envvar=True,
+    help="Connections that one client address may have to a worker; 0 for any number. Not limited are this machine's"
+    " own address and, with --trust-proxy, all connections.",
+)  # fmt: skip
 @click.option("--read-only", is_flag=True, show_envvar=True, help="Refuse every POST that would store something.")
 @click.option(
     "--cache", type=click.Path(file_okay=False, path_type=Path), show_envvar=True, show_default="a temporary folder",
@@ -83,8 +88,8 @@ def _origin(_context: click.Context, _option: click.Parameter, value: str) -> st
 @click.pass_context
 def serve(
     context: click.Context, folder: Path | StoreUrl, host: str, port: int, workers: int, threads: int, max_body: int, max_import_body: int,
-    fold_every: float, trust_proxy: bool, public_url: str, log_requests: bool, server: str, read_only: bool,
-    cache: Path | None, follow_store: str, primary_url: str,
+    fold_every: float, trust_proxy: bool, public_url: str, log_requests: bool, server: str,
+    connections_per_address: int, read_only: bool, cache: Path | None, follow_store: str, primary_url: str,
 ) -> None:  # fmt: skip
     """Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does.
 
@@ -122,7 +127,7 @@ def serve(
     assert isinstance(folder, Path)
     settings = Settings(
         folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, public_url,
-        log_requests, read_only, token, cache, follow_store, primary_url,
+        log_requests, read_only, token, connections_per_address, cache, follow_store, primary_url,
     )  # fmt: skip
     sys.exit(run(settings, server, _write_address))
 

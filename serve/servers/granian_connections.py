@@ -1,0 +1,73 @@
+"""The connections of a granian worker, which granian itself does not count by address.
+
+They are sockets of this process. The kernel knows their addresses and since when they are idle. One that is shut down
+looks to granian as if the client had hung up. This needs Linux; elsewhere nothing is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from sigdir.serve.http.addresses import beyond_share
+
+_OPEN_FILES = Path("/proc/self/fd")
+_LAST_DATA_RECEIVED = 52  # of struct tcp_info, in milliseconds; linux/tcp.h
+
+
+class _Connection(NamedTuple):
+    socket: socket.socket
+    """A second descriptor of it: granian may close its own at any moment."""
+    address: str
+    idle: float
+    """Milliseconds since the client has sent something."""
+
+
+def close_excess(port: int, per_address: int) -> None:
+    """Close connections to ``port``, those that are idle for longest, until no client address has more than ``per_address``.
+
+    Takes 20 us for each connection, and nothing as long as there are fewer than one address may have.
+    """
+    try:
+        names = os.listdir(_OPEN_FILES)
+    except OSError:
+        return
+    if len(names) <= per_address:
+        return
+    found = list(_connections(map(int, names), port))
+    try:
+        for one in beyond_share(found, per_address, lambda each: each.address, lambda each: each.idle):
+            with suppress(OSError):
+                one.socket.shutdown(socket.SHUT_RDWR)
+    finally:
+        for one in found:
+            one.socket.close()
+
+
+def _connections(descriptors: Iterator[int], port: int) -> Iterator[_Connection]:
+    for descriptor in descriptors:
+        with suppress(OSError):  # closed meanwhile
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                copy = socket.socket(fileno=os.dup(descriptor))
+                try:
+                    yield _Connection(copy, _client_of(copy, port), _idle(copy))
+                except (OSError, ValueError):
+                    copy.close()
+
+
+def _client_of(connection: socket.socket, port: int) -> str:
+    """The address of the client; raises OSError or ValueError for a socket that is no connection to ``port``."""
+    if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.getsockname()[1] != port:
+        raise ValueError
+    return str(connection.getpeername()[0])
+
+
+def _idle(connection: socket.socket) -> float:
+    state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    return float(struct.unpack_from("=I", state, _LAST_DATA_RECEIVED)[0])

@@ -1,0 +1,134 @@
+"""One client address has a bounded part of a worker: connections, threads, streams. 127.0.0.2 stands for a client elsewhere."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.client import HTTPResponse
+
+import pytest
+
+from sigdir.serve.http.addresses import AddressShares, beyond_share, counted_address
+from tests.conftest import SAFETY_SECONDS, import_files
+from tests.serve.support import HOST, SIGNATURES_PATH, Server, by, get, serving, until
+
+GREEDY, OTHER = "127.0.0.2", "127.0.0.3"
+SEARCH = "/search/?q=aaaa"
+CONNECTIONS, THREADS = 6, 8
+STREAMS, STREAMS_OF_ONE = THREADS // 2, THREADS // 4
+
+
+@pytest.fixture(scope="module", params=["waitress", "granian"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One worker over 12 MB of texts, more than the buffers of a connection hold."""
+    folder = tmp_path_factory.mktemp(request.param)
+    (folder / "texts.txt").write_text("".join(f"{'a' * 60_000}{number}()\n" for number in range(200)))
+    import_files([folder / "texts.txt"], folder / "warehouse")
+    options = ["--connections-per-address", str(CONNECTIONS), "--threads", str(THREADS)]
+    with serving(folder / "warehouse", *by(request.param), *options, workers=1) as running:
+        yield running
+        assert running.errors() == []
+
+
+def connected(server: Server, address: str, path: str = "") -> socket.socket:
+    """A connection from this address, with a GET on it if there is a path."""
+    connection = socket.create_connection((HOST, server.port), SAFETY_SECONDS, source_address=(address, 0))
+    if path:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    return connection
+
+
+def status_on(connection: socket.socket) -> int:
+    response = HTTPResponse(connection)
+    response.begin()
+    return response.status
+
+
+def status_of(server: Server, address: str, path: str) -> int:
+    with connected(server, address, path) as connection:
+        return status_on(connection)
+
+
+def is_open(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        connection.settimeout(SAFETY_SECONDS)
+
+
+def test_an_address_has_a_number_of_connections(server: Server) -> None:
+    """What it has beyond that is closed; the rest works, and other addresses notice nothing."""
+    with ExitStack() as stack:
+        greedy = [stack.enter_context(connected(server, GREEDY)) for _ in range(5 * CONNECTIONS)]
+        own = [stack.enter_context(connected(server, HOST)) for _ in range(5 * CONNECTIONS)]
+        assert until(lambda: sum(map(is_open, greedy)) == CONNECTIONS, "the others to be closed")
+        for connection in [*filter(is_open, greedy), *own, stack.enter_context(connected(server, OTHER))]:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert status_on(connection) == 200
+
+
+def test_an_address_has_a_number_of_streams(server: Server) -> None:
+    """It reads none of them; another address has the others."""
+    path = f"{SIGNATURES_PATH}?page_size=200"
+    with ExitStack() as stack:
+        unread = [stack.enter_context(connected(server, GREEDY, path)) for _ in range(STREAMS_OF_ONE)]
+        assert [status_on(connection) for connection in unread] == [200] * STREAMS_OF_ONE
+        assert status_of(server, GREEDY, path) == 503
+        assert status_of(server, OTHER, path) == 200
+        assert get(server.port, f"{SIGNATURES_PATH}?page_size=1").status == 200
+    assert until(lambda: status_of(server, GREEDY, path) == 200, "the streams to end")
+
+
+def test_more_requests_than_an_address_has_threads_are_answered(server: Server) -> None:
+    """They wait, and each has its answer."""
+    with ExitStack() as stack:
+        for _ in range(5):
+            for connection in [stack.enter_context(connected(server, OTHER, SEARCH)) for _ in range(CONNECTIONS)]:
+                assert status_on(connection) == 200
+                connection.close()
+
+
+def test_a_share_of_tasks() -> None:
+    """A task without room waits, and begins when one of its own address ends; others do not wait for it."""
+    shares: AddressShares[str] = AddressShares(2)
+    assert [shares.begin("192.0.2.1", task) for task in "abcd"] == [True, True, False, False]
+    assert shares.begin("192.0.2.2", "e")
+    assert not shares.take("192.0.2.1")
+    assert [shares.end("192.0.2.1") for _ in range(4)] == ["c", "d", None, None]
+    assert shares.end("192.0.2.2") is None
+    assert all(shares.take("192.0.2.1") == has_room for has_room in (True, True, False))
+
+
+@pytest.mark.parametrize(("share", "address"), [(0, "192.0.2.1"), (1, "127.0.0.1"), (1, "::ffff:127.0.0.1"), (1, "")])
+def test_what_has_no_share(share: int, address: str) -> None:
+    """Nobody where addresses are not limited, and never this machine itself."""
+    shares: AddressShares[int] = AddressShares(share)
+    assert all(shares.begin(address, task) for task in range(9))
+    assert shares.end(address) is None
+
+
+def test_networks_of_ipv6_count_as_one_address() -> None:
+    """A client has 2^64 addresses of its own."""
+    assert counted_address("2001:db8::1") == counted_address("2001:db8::ffff:1") != counted_address("2001:db8:0:1::1")
+    assert counted_address("::ffff:192.0.2.1") == counted_address("192.0.2.1") == "192.0.2.1"
+
+
+def test_beyond_a_share() -> None:
+    """Of an address that has too many, the ones that are idle for longest."""
+    items = [
+        ("192.0.2.1", 5),
+        ("192.0.2.1", 9),
+        ("192.0.2.1", 7),
+        ("192.0.2.2", 99),
+        ("127.0.0.1", 1),
+        ("127.0.0.1", 2),
+    ]
+    for share, expected in ((0, []), (1, [9, 7]), (2, [9]), (3, [])):
+        found = beyond_share(items, share, lambda item: item[0], lambda item: item[1])
+        assert [idle for _, idle in found] == expected
