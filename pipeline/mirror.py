@@ -227,6 +227,7 @@ class _Copy:
             is_first = False
             self.state.after = found.cursor
             self.keep(found.lines, len(found.lines))
+            del found  # 32 MiB that an import would otherwise have beside its own
             if self.state.spooled > IMPORT_BYTES:
                 self.import_spool()
         if self.state.spooled:

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-TARGETS = ("grammar", "readers", "bodies", "log")
+TARGETS = ("grammar", "readers", "csv", "tar", "parquet", "bodies", "log")
 CORPUS = Path(".fuzz")
 # numba cannot compile a function that Atheris has instrumented. So the grammar runs uncompiled, and for the
 # other targets modules with kernels are not instrumented.
@@ -35,6 +35,15 @@ INSTRUMENTED = {
         "sigdir.signatures.candidates",
         "sigdir.pipeline.formats",
     ],
+    "csv": ["sigdir.pipeline.source", "sigdir.pipeline.formats.csv", "sigdir.pipeline.formats.hashes", "csv"],
+    "tar": [
+        "sigdir.pipeline.tar",
+        "sigdir.pipeline.archive",
+        "sigdir.pipeline.inputs",
+        "sigdir.pipeline.streams",
+        "tarfile",
+    ],
+    "parquet": ["sigdir.pipeline.formats.parquet", "sigdir.pipeline.formats.parquet_pages"],
     "log": ["sigdir.warehouse.log", "sigdir.warehouse.log_chain", "sigdir.warehouse.snapshot", "json"],
     "bodies": ["sigdir.serve", "sigdir.pipeline.formats", "falcon.media", "json", "urllib.parse"],
 }

@@ -10,18 +10,24 @@ import atexit
 import json
 import os
 import shutil
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import falcon.testing
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.registry import FORMATS, by_name, detect
-from sigdir.pipeline.inputs import find
+from sigdir.pipeline.inputs import find, open_each
+from sigdir.pipeline.report import ImportReport
+from sigdir.pipeline.unread import UnreadInputs
 from sigdir.serve.app import create_app
 from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
@@ -86,22 +92,46 @@ def readers(data: bytes) -> None:
     """
     choice = data[0] if data else 0
     format = FORMATS[choice % len(FORMATS)].name if choice < 128 else None
-    path = _folder() / f"input{_ENDINGS[choice % len(_ENDINGS)]}"
-    path.write_bytes(data[1:])
+    _read_or_refuse(_folder() / f"input{_ENDINGS[choice % len(_ENDINGS)]}", data[1:], format)
+
+
+def csv(data: bytes) -> None:
+    """As ``readers``, for CSV alone. The first byte chooses between the format and detection, and a name."""
+    choice = data[0] if data else 0
+    path = _folder() / ("rows.csv", "rows.tsv", "rows.txt")[choice % 3]
+    _read_or_refuse(path, data[1:], "csv" if choice < 128 else None)
+
+
+def tar(data: bytes) -> None:
+    """An archive is read member by member, or refused in one line that names it. Its headers get right checksums."""
+    _read_or_refuse(_folder() / "archive.tar", with_checksums(data), None)
+
+
+def parquet(data: bytes) -> None:
+    """Whatever a column chunk has, headers of pages and pages, it is read or refused.
+
+    The input takes the place of a chunk; one bit of the first byte chooses the encoding of its column.
+    """
+    file, at, size = _parquet(is_dictionary=bool(data) and data[0] % 2 == 1)
+    chunk = data[1 : size + 1]
+    _read_or_refuse(_folder() / "rows.parquet", file[:at] + chunk + file[at + len(chunk) :], "parquet")
+
+
+def _read_or_refuse(path: Path, content: bytes, format: str | None) -> None:
+    path.write_bytes(content)
     try:
         read(path, format)
     except BadInput as error:
         message = str(error)
     else:
         message = f"{path}: read"
-    assert message.startswith(f"{path}: ")
+    assert message.startswith((f"{path}: ", f"{path}:"))
     assert len(message.splitlines()) == 1
 
 
 def read(path: Path, format: str | None) -> None:
-    """Read and canonicalise one file as an import does; nothing if its format is not known."""
-    [source] = find([str(path)])
-    with source.open(lambda _: None):
+    """Read and canonicalise one file, or each member of an archive, as an import does; nothing of an unknown format."""
+    for source in open_each(find([str(path)]), lambda _: None, format, UnreadInputs(ImportReport(), strict=True)):
         chosen = by_name(format) if format else detect(source)
         for task in chosen.read(source) if chosen else ():
             batches: Iterable[Candidates] = [task] if isinstance(task, Candidates) else task()
@@ -110,6 +140,34 @@ def read(path: Path, format: str | None) -> None:
                 kept = sum(len(rows.text) for rows in result.accepted.values())
                 assert len(batch) == result.read == kept + len(result.rejected.text)
         source.finish()
+
+
+_CHECKSUM = slice(148, 156)
+_MAGIC = slice(257, 262)
+
+
+def with_checksums(data: bytes) -> bytes:
+    """The blocks of a tar, each header with the checksum that its bytes have: no fuzzer guesses it."""
+    blocks = [bytearray(data[at : at + tarfile.BLOCKSIZE]) for at in range(0, len(data), tarfile.BLOCKSIZE)]
+    for block in blocks:
+        if block[_MAGIC] == b"ustar":
+            block[_CHECKSUM] = b" " * 8
+            block[_CHECKSUM] = b"%06o\0 " % sum(block)
+    return b"".join(blocks)
+
+
+@cache
+def _parquet(*, is_dictionary: bool) -> tuple[bytes, int, int]:
+    """A file of signatures, and where in it the chunk of its only column begins and how long that is."""
+    texts = ["f()", "g(uint256)", "transfer(address,uint256)", None] * 40
+    target = BytesIO()
+    table = pa.table({"text_signature": texts})
+    pq.write_table(
+        table, target, compression="NONE", use_dictionary=is_dictionary, data_page_size=512, write_batch_size=16
+    )
+    column = pq.ParquetFile(target).metadata.row_group(0).column(0)
+    at = column.dictionary_page_offset or column.data_page_offset
+    return target.getvalue(), at, column.total_compressed_size
 
 
 _PATHS = ("/api/v1/signatures/", "/api/v1/event-signatures/", "/api/v1/import-abi/", "/api/v1/import-solidity/")
@@ -192,6 +250,21 @@ def seeds(name: str) -> Iterator[bytes]:
             yield b"\0" + entry
             yield b"\1" + entry
         yield b'\2{"version":1,"size":3}'
+    elif name == "csv":
+        for data, reading in SAMPLES.values():
+            if reading.format == "csv":
+                raw = data.encode() if isinstance(data, str) else data
+                yield from (bytes([choice]) + raw for choice in (0, 1, 2, _DETECTED))
+        yield bytes([_DETECTED]) + b'signature,hash\r\n"f(uint256,bool)",0x12345678\r\n'
+    elif name == "tar":
+        for format in (tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
+            yield _archive(format, "a.txt")
+            yield _archive(format, "b/" + "long/" * 40 + "a.txt")
+        yield _archive(tarfile.PAX_FORMAT, "s.txt", {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "size": "12"})
+    elif name == "parquet":
+        for number in range(2):
+            file, at, size = _parquet(is_dictionary=bool(number))
+            yield bytes([number]) + file[at : at + size]
     elif name == "readers":
         for data, reading in SAMPLES.values():
             raw = data.encode() if isinstance(data, str) else data
@@ -215,4 +288,17 @@ def seeds(name: str) -> Iterator[bytes]:
         )
 
 
-TARGETS: dict[str, Callable[[bytes], None]] = {"grammar": grammar, "readers": readers, "bodies": bodies, "log": log}
+def _archive(format: int, name: str, attributes: dict[str, str] | None = None) -> bytes:
+    """A tar of two members."""
+    target = BytesIO()
+    with tarfile.open(fileobj=target, mode="w", format=format) as archive:
+        for member_name in (name, "c.csv"):
+            member = tarfile.TarInfo(member_name)
+            member.size, member.pax_headers = 12, attributes or {}
+            archive.addfile(member, BytesIO(b"g(uint256)\nh("))
+    return target.getvalue()[: 16 * tarfile.BLOCKSIZE]
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "grammar": grammar, "readers": readers, "csv": csv, "tar": tar, "parquet": parquet, "bodies": bodies, "log": log,
+}  # fmt: skip

@@ -382,6 +382,18 @@ def test_a_value_that_occurs_too_often_is_refused(tmp_path: Path, bounded: Impor
     bounded(path).assert_refused(f"{path}: row ", "its texts have over 1,000 times its size")
 
 
+def test_chunks_that_are_read_again_and_again_are_refused(tmp_path: Path, imported: Import) -> None:
+    """A footer of 500 kB that names one chunk of a megabyte 4,096 times would be read for an hour."""
+    path = _parquet(tmp_path / "bomb.parquet", {"text_signature": [f"f{number}()" for number in range(100_000)]})
+    footer = pq.read_metadata(path)
+    for _ in range(12):
+        footer.append_row_groups(footer)
+    footer.write_metadata_file(tmp_path / "footer")
+    with path.open("ab") as file:
+        file.write((tmp_path / "footer").read_bytes()[4:])
+    imported(path).assert_refused(f"{path}: row group 2: its column chunks overlap")
+
+
 @pytest.mark.long
 def test_large_rows_are_read_in_small_batches(tmp_path: Path, bounded: Import) -> None:
     """A row group of 1,000 rows of 1 MiB each, in a file of less than 1 MiB, stays within the memory limit."""

@@ -321,6 +321,31 @@ def test_memory_has_a_bound(warehouse: Path, name: str) -> None:
     assert peak <= MOST_MIB
 
 
+def test_memory_has_a_bound_for_answers_of_long_rows(warehouse: Path) -> None:
+    """Three answers, each as many rows of 1.5 kB as a feed may have."""
+    answers = [
+        b"\n".join(
+            [
+                *(b'{"id":%d,"text_signature":"%s%d()"}' % (id, b"a" * 1_450, id) for id in range(first, first + CHANGES_ROWS)),
+                b'{"next":"s%d","more":%s}' % (number + 1, b"true" if number < 2 else b"false"),
+            ]
+        )
+        for number, first in enumerate(range(1, 3 * CHANGES_ROWS, CHANGES_ROWS))
+    ]  # fmt: skip
+    assert all(CHANGES_BYTES * 0.88 < len(answer) < CHANGES_BYTES for answer in answers)
+
+    def script(path: str, query: dict[str, str]) -> Reply:
+        if path == SIGNATURES_PATH:
+            return page([1], 3 * CHANGES_ROWS)
+        return 200, {}, answers[int(query.get("after", "s0")[1:])]
+
+    with scripted(script) as server:
+        status, error, peak = run_command(warehouse, server.url, "changes")
+    assert (status, error) == (0, "")
+    assert len(texts(warehouse)) == 3 * CHANGES_ROWS
+    assert peak <= MOST_MIB
+
+
 def run_command(warehouse: Path, url: str, way: Way) -> tuple[int, str, int]:
     """Mirror the functions of a directory; returns exit status, standard error and the peak of memory in MiB."""
     options = ["--way", way, "--rate", "1000", "--collection", SIGNATURES, "--quiet"]
