@@ -43,7 +43,7 @@ class Project(NamedTuple):
 PROJECTS = (
     Project("@aave/core-v3", "**/build-info/*.json", 149, 1_921, 529),
     Project("@safe-global/safe-contracts", "**/build-info/*.json", 55, 289, 136),
-    Project("@uniswap/v4-core", "out/*.sol/*.json", 174, 3_988, 1_401),
+    Project("@uniswap/v4-core", "out/**/*.json", 174, 3_988, 1_401),
 )
 
 _BY_NAME = re.compile(r"(?!(?:address|bool|string|function|bytes\d*|u?int\d+)\b)[A-Za-z]")
@@ -101,7 +101,7 @@ def test_declarations_are_those_of_solc(project: Project, tmp_path: Path) -> Non
     """solc's output gives exactly what is in it. The sources give the same; more only where not all of them were compiled."""
     package = MODULES / project.package
     need(package)
-    outputs = [file for file in sorted(package.glob(project.outputs)) if file.is_file()]
+    outputs = [file for file in sorted(package.glob(project.outputs)) if file.is_file() and any(contracts_in([file]))]
     contracts = list(contracts_in(outputs))
     declared = [each for contract in contracts for each in declared_in(contract)]
     assert (len(contracts), len(declared), len(set(declared))) == project[2:]
