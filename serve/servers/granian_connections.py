@@ -1,4 +1,4 @@
-"""The connections of a granian worker, which granian itself does not count by address.
+"""The connections of a granian worker. granian bounds their number and neither counts them by address nor makes room.
 
 They are sockets of this process. The kernel knows their addresses and since when they are idle. One that is shut down
 looks to granian as if the client had hung up. This needs Linux; elsewhere nothing is closed.
@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sigdir.serve.http.addresses import beyond_share
+from sigdir.serve.servers.limits import to_make_room
 
 _OPEN_FILES = Path("/proc/self/fd")
-_LAST_DATA_RECEIVED = 52  # of struct tcp_info, in milliseconds; linux/tcp.h
+_LAST_DATA_SENT, _LAST_DATA_RECEIVED = 44, 52  # of struct tcp_info, in milliseconds; linux/tcp.h
 
 
 class _Connection(NamedTuple):
@@ -26,28 +27,34 @@ class _Connection(NamedTuple):
     """A second descriptor of it: granian may close its own at any moment."""
     address: str
     idle: float
-    """Milliseconds since the client has sent something."""
+    """Milliseconds since something was sent or received."""
 
 
-def close_excess(port: int, per_address: int) -> None:
-    """Close connections to ``port``, those that are idle for longest, until no client address has more than ``per_address``.
+def close_excess(port: int, most: int, per_address: int) -> None:
+    """Close connections to ``port``, the ones that are idle for longest: of an address that has more than ``per_address``,
+    which may be 0 for any number, and of all once they are close to ``most``.
 
-    Takes 20 us for each connection, and nothing as long as there are fewer than one address may have.
+    Takes 20 us for each connection, and nothing as long as there are few.
     """
     try:
         names = os.listdir(_OPEN_FILES)
     except OSError:
         return
-    if len(names) <= per_address:
+    if len(names) <= min(per_address or most, most // 2):
         return
     found = list(_connections(map(int, names), port))
     try:
-        for one in beyond_share(found, per_address, lambda each: each.address, lambda each: each.idle):
+        excess = beyond_share(found, per_address, lambda each: each.address, _idle_of)
+        for one in [*excess, *to_make_room(found, len(found), most, _idle_of)]:
             with suppress(OSError):
                 one.socket.shutdown(socket.SHUT_RDWR)
     finally:
         for one in found:
             one.socket.close()
+
+
+def _idle_of(connection: _Connection) -> float:
+    return connection.idle
 
 
 def _connections(descriptors: Iterator[int], port: int) -> Iterator[_Connection]:
@@ -70,4 +77,4 @@ def _client_of(connection: socket.socket, port: int) -> str:
 
 def _idle(connection: socket.socket) -> float:
     state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    return float(struct.unpack_from("=I", state, _LAST_DATA_RECEIVED)[0])
+    return float(min(struct.unpack_from("=I", state, at)[0] for at in (_LAST_DATA_SENT, _LAST_DATA_RECEIVED)))

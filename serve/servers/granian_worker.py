@@ -31,6 +31,7 @@ def serve(app: Any, settings: Settings, bound: socket.socket) -> None:
 
 
 async def _serve(app: Any, settings: Settings) -> None:
+    most = connection_limit(_CONNECTIONS)
     server = Server(
         RsgiApp(app, settings),
         address=settings.host,
@@ -39,20 +40,20 @@ async def _serve(app: Any, settings: Settings) -> None:
         http=HTTPModes.http1,
         websockets=False,
         backlog=1024,
-        backpressure=connection_limit(_CONNECTIONS),
+        backpressure=most,
         http1_settings=HTTP1Settings(max_buffer_size=MAX_HEADER_BYTES),
         log_level=LogLevels.error,  # it warns that embedding is new
     )
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, server.stop)
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # the supervisor passes a Ctrl-C on as SIGTERM
-    watch = loop.create_task(_close_excess(settings)) if settings.limits_addresses else None
+    watch = loop.create_task(_close_excess(settings, most))
     await server.serve()
-    if watch is not None:
-        watch.cancel()
+    watch.cancel()
 
 
-async def _close_excess(settings: Settings) -> None:
+async def _close_excess(settings: Settings, most: int) -> None:
+    per_address = settings.connections_per_address if settings.limits_addresses else 0
     while True:
         await asyncio.sleep(_CHECK_SECONDS)
-        await asyncio.to_thread(close_excess, settings.port, settings.connections_per_address)
+        await asyncio.to_thread(close_excess, settings.port, most, per_address)

@@ -39,7 +39,7 @@ from waitress.utilities import BadRequest
 
 from sigdir.serve.http.addresses import AddressShares, beyond_share
 from sigdir.serve.lists.short_requests import is_short_request
-from sigdir.serve.servers.limits import WRITE_BYTES, WRITE_SECONDS
+from sigdir.serve.servers.limits import WRITE_BYTES, WRITE_SECONDS, to_make_room
 
 REQUEST_SECONDS = 300
 """Time limit for a request to arrive: 16 MiB at 450 kbit/s."""
@@ -70,11 +70,9 @@ def close_stalled(server: Any, now: float, per_address: int = 0) -> None:
     excess = beyond_share(channels, per_address, lambda channel: channel.address, _since_last_activity)
     for channel in [*excess, *(channel for channel in channels if channel.is_stalled(now))]:
         channel.handle_close()
-    limit = server.adj.connection_limit
-    if len(channels) > limit * 9 // 10:
-        idle = sorted((c for c in channels if not is_busy(c)), key=lambda channel: float(channel.last_activity))
-        for channel in idle[: len(channels) - limit * 3 // 4]:
-            channel.handle_close()
+    idle = [channel for channel in channels if not is_busy(channel)]
+    for channel in to_make_room(idle, len(channels), server.adj.connection_limit, _since_last_activity):
+        channel.handle_close()
     waiting = sum(channel.total_outbufs_len for channel in channels)
     for channel in sorted(channels, key=lambda channel: -int(channel.total_outbufs_len)):
         if waiting <= _MAX_WAITING_BYTES:

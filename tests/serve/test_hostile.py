@@ -348,15 +348,16 @@ def test_a_worker_ends_with_its_supervisor(tmp_path: Path, server: str) -> None:
 
 
 @pytest.mark.long
-def test_idle_connections_make_room(tmp_path: Path) -> None:
-    """waitress: close to its limit the connections that are idle for longest are closed, long before their 60 seconds."""
-    limited = "import sigdir.serve.servers.waitress_worker as m; m._CONNECTIONS = 40; "
-    with worker_alone(tmp_path, "waitress", limited) as (worker, port, _), ExitStack() as stack:
+@pytest.mark.parametrize("server", ["waitress", "granian"])
+def test_idle_connections_make_room(tmp_path: Path, server: str) -> None:
+    """Close to the limit the connections that are idle for longest are closed, before their 60 or 30 seconds."""
+    limited = f"import sigdir.serve.servers.{server}_worker as m; m._CONNECTIONS = 40; "
+    with worker_alone(tmp_path, server, limited) as (worker, port, _), ExitStack() as stack:
         assert until(lambda: worker.poll() is not None or _answers(port), "the worker")
-        for _ in range(100):
+        for _ in range(60):
             stack.enter_context(connected(port))
         polite = stack.enter_context(connected(port, head("GET", "/healthz")))
-        polite.settimeout(30)
+        polite.settimeout(20)
         assert answer_on(polite)[0] == 200
 
 

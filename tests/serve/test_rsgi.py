@@ -9,7 +9,8 @@ from sigdir.serve.servers.rsgi import environ_of
 
 
 def environ(*headers: tuple[str, str], **more: str) -> dict[str, Any]:
-    scope = {"method": "GET", "path": "/", "query_string": "", "http_version": "1.1", "scheme": "http"} | more
+    scope = {"method": "GET", "path": "/", "query_string": "", "http_version": "1.1", "scheme": "http"}
+    scope |= {"client": "192.0.2.1:50000"} | more
     return environ_of(SimpleNamespace(**scope, headers=dict_of(headers)))
 
 
@@ -26,7 +27,7 @@ def test_a_request_has_the_names_of_wsgi() -> None:
     )  # fmt: skip
     assert given == {
         "REQUEST_METHOD": "POST", "PATH_INFO": "/p/", "QUERY_STRING": "q=1", "SERVER_PROTOCOL": "HTTP/1.0",
-        "wsgi.url_scheme": "http", "HTTP_HOST": "a", "CONTENT_TYPE": "text/plain", "CONTENT_LENGTH": "5",
+        "REMOTE_ADDR": "192.0.2.1", "wsgi.url_scheme": "http", "HTTP_HOST": "a", "CONTENT_TYPE": "text/plain", "CONTENT_LENGTH": "5",
         "HTTP_IF_NONE_MATCH": '"x"',
     }  # fmt: skip
 
@@ -46,3 +47,7 @@ def test_a_header_with_an_underscore_passes_for_no_other() -> None:
     """A proxy that sets X-Forwarded-Host does not remove X_Forwarded_Host."""
     given = environ(("x_forwarded_host", "evil.test"), ("x_a", "b"))
     assert not [name for name in given if name.startswith("HTTP_")]
+
+
+def test_a_client_has_an_address_without_its_port() -> None:
+    assert environ(client="[2001:db8::1]:50000")["REMOTE_ADDR"] == "2001:db8::1"
