@@ -190,7 +190,7 @@ class CollectionResource:
         _allow_any_origin(resp)
         resp.set_header("Cache-Control", "no-cache")
         resp.set_header("Content-Disposition", f'attachment; filename="{name}"')
-        resp.stream = self._streams.stream(req, chunks(collection, files)) if req.method != "HEAD" else ()
+        resp.stream = self._streams.stream(req.remote_addr, chunks(collection, files)) if req.method != "HEAD" else ()
 
     on_head = on_get
 

@@ -326,7 +326,7 @@ class ExportResource(_Resource):
         resp.content_type = "text/plain; charset=utf-8"
         resp.content_length = sum(_size(segment) for kind in KINDS.values() for segment in view.segments[kind])
         if req.method != "HEAD":
-            resp.stream = self._streams.stream(req, _chunks(view))
+            resp.stream = self._streams.stream(req.remote_addr, _chunks(view))
 
     on_head = on_get
 

@@ -27,9 +27,11 @@ class StreamLimit:
         self._permits = threading.BoundedSemaphore(permits)
         self._shares: AddressShares[None] = AddressShares(max(1, permits // 2) if limits_addresses else 0)
 
-    def stream(self, req: falcon.Request, chunks: Iterator[bytes]) -> Stream:
-        """The chunks as an answer that holds a permit until it ends or is closed; raises HttpError, 503."""
-        address = req.remote_addr
+    def stream(self, address: str, chunks: Iterator[bytes]) -> Stream:
+        """The chunks as an answer that holds a permit until it ends or is closed; raises HttpError, 503.
+
+        ``address`` is the client's.
+        """
         if not self._shares.take(address):
             raise unavailable("Too many downloads at once from your address.")
         if not self._permits.acquire(blocking=False):
@@ -48,7 +50,7 @@ class StreamLimit:
         elif size <= WHOLE_BYTES:
             resp.data = b"".join(chunks)
         else:
-            resp.stream = self.stream(req, chunks)
+            resp.stream = self.stream(req.remote_addr, chunks)
 
 
 class Stream:

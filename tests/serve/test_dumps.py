@@ -357,21 +357,34 @@ def test_digests_missing_in_the_commits_are_computed_and_kept(tmp_path: Path) ->
 def test_only_so_many_stream_at_once() -> None:
     """Half of the threads; a stream returns its permit once, at its end or when it is closed."""
     limit = StreamLimit(threads=4)
-    first, second = (limit.stream(iter([b"a", b"b"])) for _ in range(2))
+    first, second = (limit.stream("", iter([b"a", b"b"])) for _ in range(2))
     with pytest.raises(HttpError) as refused:
-        limit.stream(iter([]))
+        limit.stream("", iter([]))
     assert (refused.value.status, "Retry-After" in refused.value.headers) == (503, True)
     assert list(first) == [b"a", b"b"]  # its end returns the permit
-    third = limit.stream(iter([b"c"]))
+    third = limit.stream("", iter([b"c"]))
     second.close()
     second.close()  # once is enough
-    fourth = limit.stream(iter([]))
+    fourth = limit.stream("", iter([]))
     with pytest.raises(HttpError):
-        limit.stream(iter([]))
+        limit.stream("", iter([]))
     third.close()
     fourth.close()
     with pytest.raises(ValueError, match="released too many"):
         limit._permits.release()
+
+
+def test_an_address_has_half_of_the_permits() -> None:
+    """Where addresses are limited; a stream that is refused for want of a permit takes nothing of the address."""
+    limit = StreamLimit(threads=8, limits_addresses=True)
+    streams = [limit.stream(address, iter([])) for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.3")]
+    for address in ("192.0.2.1", "192.0.2.2"):
+        with pytest.raises(HttpError) as refused:
+            limit.stream(address, iter([]))
+        assert ("your address" in refused.value.body["detail"]) == (address == "192.0.2.1")
+    for stream in streams:
+        stream.close()
+    assert [limit.stream("192.0.2.2", iter([])) for _ in range(2)]
 
 
 def test_dumps_and_exports_share_one_limit(warehouse: Path) -> None:
