@@ -139,7 +139,7 @@ class Dispatcher(ThreadedTaskDispatcher):
     def __init__(self, share: int) -> None:
         super().__init__()
         self._reading_thread = threading.get_ident()
-        self._shares: AddressShares[Channel] = AddressShares(share)
+        self._shares: AddressShares[Any] = AddressShares(share)  # of channels, which waitress calls tasks
 
     def add_task(self, task: Any) -> None:
         """Take a channel whose first request has arrived."""
@@ -180,10 +180,11 @@ class Channel(HTTPChannel):
 
     def service(self) -> None:
         """Answer the request that waits. Called by a thread of the dispatcher."""
+        dispatcher: Any = self.server.task_dispatcher
         try:
             super().service()
         finally:
-            self.server.task_dispatcher.end(self.address)
+            dispatcher.end(self.address)
 
     def send(self, data: bytes, do_close: bool = True) -> int:
         sent: int = super().send(data, do_close=do_close)
