@@ -18,9 +18,9 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -70,9 +70,10 @@ def pull(paths: Paths, as_of: int | datetime | None = None, *, make: bool = Fals
         remove_dead_runs(paths.tmp)
         with RunFolder(paths.tmp) as folder:
             work = _Pull(paths, store, Paths(folder.path), threads)
-            work.run(make)
-            if as_of is not None:
-                work.fetch_version(as_of)
+            with work.naming_objects():
+                work.run(make)
+                if as_of is not None:
+                    work.fetch_version(as_of)
     if work.pulled.entries:
         _tidy(paths)
     return work.pulled
@@ -135,7 +136,18 @@ class _Pull:
             except ObjectExists:  # another process makes it at the same time
                 raw = self.store.read(name)
         self.scratch.identity.write_bytes(raw)
-        return usable_identity(self.scratch)
+        found = read_identity(self.scratch)
+        if found.format != FORMAT:
+            raise UnreadableWarehouse(f"{self.store.url} has format {found.format}; this version reads format {FORMAT}")
+        return found
+
+    @contextmanager
+    def naming_objects(self) -> Iterator[None]:
+        """Have errors name the objects, and not the files that these were fetched into."""
+        try:
+            yield
+        except UnreadableWarehouse as error:
+            raise UnreadableWarehouse(str(error).replace(str(self.scratch.root), self.store.url)) from error
 
     def newest(self) -> int:
         """The newest version of the copy, -1 for none."""
