@@ -22,6 +22,10 @@ class BrokenJSON(BadInput):
     """An input begins like a JSON document and is not one."""
 
 
+class NeedsOthers(PipelineError):
+    """An input cannot be read without others that a task does not have. A later task reads them together."""
+
+
 class BadTarget(PipelineError):
     """An export's target cannot be written as requested. It does not exist, or is unchanged."""
 

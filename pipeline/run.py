@@ -18,6 +18,9 @@
 
 The reader of a format whose inputs refer to each other (Solidity) gets them one by one, and yields their
 candidates after all other inputs.
+
+Steps 2 to 5 and the heavy parts of step 6 are an ``Engine``'s: threads and DuckDB here, tasks on several machines in
+``engines/``.
 """
 
 from __future__ import annotations
@@ -29,11 +32,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
-from sigdir.pipeline.errors import BadInput, printable
+import numpy as np
+import numpy.typing as npt
+
+from sigdir.pipeline.errors import BadInput, NeedsOthers, printable
 from sigdir.pipeline.formats.registry import FORMATS, Format, Import, MultiSourceReader, by_name, detect, skip_reason
 from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.progress import Reporter
@@ -45,6 +53,7 @@ from sigdir.signatures.candidates import Candidates, ReadTask
 from sigdir.signatures.canonicalise import BatchResult, canonicalise
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.warehouse import failpoints
+from sigdir.warehouse.batch import FileWriter
 from sigdir.warehouse.dedupe import new_rows
 from sigdir.warehouse.errors import CommitConflict
 from sigdir.warehouse.evidence.batch import unchanged_sources
@@ -63,6 +72,17 @@ COMMIT_TRIES = 20
 """Attempts to commit to a store. Each one lost is a commit of another process."""
 
 Staged = dict[Collection, list[StagedRow]]
+Flags = npt.NDArray[np.bool_]
+
+
+class Scope(Enum):
+    """Which inputs a reading is about."""
+
+    ALL = "all"
+    ALONE = "alone"
+    """Those that can be read without others. The others are noted as deferred."""
+    TOGETHER = "together"
+    """Those that were deferred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +110,7 @@ class Options:
 
 
 @dataclass
-class _Run:
+class ImportRun:
     """What the steps of one import share."""
 
     options: Options
@@ -101,6 +121,9 @@ class _Run:
     unread: UnreadInputs
     name: str
     """The run's name, empty for a dry run."""
+    scope: Scope = Scope.ALL
+    deferred: frozenset[str] = frozenset()
+    """The names of the inputs of ``Scope.TOGETHER``."""
     began: float = field(default_factory=time.monotonic)
 
     @contextmanager
@@ -112,10 +135,27 @@ class _Run:
         self.report.stages[name] = time.monotonic() - began
 
 
-def run_import(options: Options, progress: Reporter) -> ImportReport:
-    """Carry out one import. Raises BadInput or a WarehouseError; then nothing was published."""
+class Engine(Protocol):
+    """What does the heavy work of an import."""
+
+    writer: FileWriter | None
+    """Writes the data files; threads of this process if there is none."""
+
+    def read(self, run: ImportRun, sources: list[Source]) -> None:
+        """Read all inputs into ``run.state``, which then counts and gives them in their order."""
+
+    def new_rows(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> dict[Collection, Flags]:
+        """A flag for each accepted row, as ``dedupe.new_rows`` gives it; it also fills ``run.state.text_ids``."""
+
+
+def run_import(options: Options, progress: Reporter, engine: Engine | None = None) -> ImportReport:
+    """Carry out one import. Raises BadInput or a WarehouseError; then nothing was published.
+
+    Without an ``engine`` threads of this process and DuckDB do all work.
+    """
+    engine = engine or ThisProcess()
     _check_format(options.format)
-    _make_garbage_collection_rare()
+    make_garbage_collection_rare()
     report = ImportReport(dry_run=options.dry_run)
     unread = UnreadInputs(report, options.strict)
     sources = find(options.paths, unread, options.follow_links)
@@ -128,12 +168,12 @@ def run_import(options: Options, progress: Reporter) -> ImportReport:
     with ExitStack() as stack:
         name, folder = _make_folder(paths, options, stack)
         state = stack.enter_context(ImportState(folder, report))
-        run = _Run(options, paths, progress, report, state, unread, name)
-        _read(run, sources)
+        run = ImportRun(options, paths, progress, report, state, unread, name)
+        _read(run, engine, sources)
         if options.dry_run:
-            _select_new(run, read_snapshot(paths), staged={})
+            _select_new(run, engine, read_snapshot(paths), staged={})
         else:
-            _publish(run)
+            _publish(run, engine)
     return report
 
 
@@ -146,7 +186,7 @@ def _check_format(name: str | None) -> None:
         raise BadInput(name, f"no such format; the formats are {known}")
 
 
-def _make_garbage_collection_rare() -> None:
+def make_garbage_collection_rare() -> None:
     # Row-wise readers create millions of tuples and no cycles. With the default threshold the search for
     # cycles takes a third of their time.
     gc.set_threshold(200_000, 20, 100)
@@ -175,21 +215,26 @@ def _make_folder(paths: Paths, options: Options, stack: ExitStack) -> tuple[str,
 # Without the lock: read, canonicalise, spill.
 
 
-def _read(run: _Run, sources: list[Source]) -> None:
+def _read(run: ImportRun, engine: Engine, sources: list[Source]) -> None:
     """Read all inputs into ``run.state``."""
-    threads = run.options.threads
-    canonicalise_task = partial(_canonicalise_task, default=run.options.collection.code)
     with run.stage("read", sum(source.size for source in sources)):
-        with ThreadPoolExecutor(threads) as pool:
-            tasks = _read_tasks(run, sources)
-            for results in ordered_map(pool, canonicalise_task, tasks, ahead=2 * threads):
-                for result in results:
-                    run.state.add_result(result)
-                    run.progress.rows(result.read)
+        engine.read(run, sources)
         run.state.finish_reading()
     if not run.report.files:
         raise BadInput(", ".join(run.options.paths), _why_nothing_was_read(run.report))
     failpoints.reach("read")
+
+
+def read_inputs(run: ImportRun, sources: list[Source]) -> None:
+    """Read the inputs with threads of this process."""
+    threads = run.options.threads
+    canonicalise_task = partial(_canonicalise_task, default=run.options.collection.code)
+    with ThreadPoolExecutor(threads) as pool:
+        tasks = _read_tasks(run, sources)
+        for results in ordered_map(pool, canonicalise_task, tasks, ahead=2 * threads):
+            for result in results:
+                run.state.add_result(result)
+                run.progress.rows(result.read)
 
 
 def _why_nothing_was_read(report: ImportReport) -> str:
@@ -200,18 +245,22 @@ def _why_nothing_was_read(report: ImportReport) -> str:
     return f"no file of a known format (skipped: {skipped or 'none'})"
 
 
-def _read_tasks(run: _Run, sources: list[Source]) -> Iterator[ReadTask]:
+def _read_tasks(run: ImportRun, sources: list[Source]) -> Iterator[ReadTask]:
     """Detect the format of each input and yield what its reader yields."""
-    job = Import(run.options.paths, partial(_make_tables, run))
+    job = Import(run.options.paths, partial(_make_tables, run), run.scope is Scope.ALONE)
     readers: dict[str, MultiSourceReader] = {}
     with ExitStack() as stack:
         for source in open_each(sources, run.progress.advance, run.options.format, run.unread):
+            if run.scope is Scope.TOGETHER and source.name not in run.deferred:
+                continue
             with run.unread.faults_of(source):
-                format = _choose_format(source, run.options.format)
+                format = choose_format(source, run.options.format)
                 if format is None:
                     run.unread.skip(source.name, skip_reason(source))
                 elif format.multi_source is None:
                     yield from _read_input(run, source, format.name, format.read)
+                elif run.scope is Scope.ALONE and not format.may_be_alone:
+                    yield from _read_input(run, source, format.name, _defer)
                 else:
                     if format.name not in readers:
                         readers[format.name] = stack.enter_context(format.multi_source(job))
@@ -220,24 +269,30 @@ def _read_tasks(run: _Run, sources: list[Source]) -> Iterator[ReadTask]:
             yield from reader.read()
 
 
-def _make_tables(run: _Run) -> ScratchTables:
+def _defer(source: Source) -> Iterator[ReadTask]:
+    raise NeedsOthers(source.name)
+
+
+def _make_tables(run: ImportRun) -> ScratchTables:
     return ScratchTables(connect(run.paths, run.options.memory_limit, run.options.threads, run.state.folder))
 
 
 def _read_input(
-    run: _Run, source: Source, format: str, read: Callable[[Source], Iterator[ReadTask] | None]
+    run: ImportRun, source: Source, format: str, read: Callable[[Source], Iterator[ReadTask] | None]
 ) -> Iterator[ReadTask]:
     """What ``read`` yields, with the input's size and hash, or its fault, in the report."""
     file = run.state.add_input(source, format, printable(run.options.source) if run.options.source else None)
     try:
         yield from read(source) or ()
         file.bytes, file.sha256 = source.finish()
+    except NeedsOthers:
+        run.state.deferred.append(source.number)
     except BadInput as error:
         file.fault = error.reason
         raise
 
 
-def _choose_format(source: Source, name: str | None) -> Format | None:
+def choose_format(source: Source, name: str | None) -> Format | None:
     """The format that the user named, or the detected one; None for a file that is skipped."""
     if name is not None:
         return by_name(name)
@@ -256,7 +311,7 @@ def _canonicalise_task(task: ReadTask, default: int) -> list[BatchResult]:
 # Holding the lock: select new rows, publish.
 
 
-def _publish(run: _Run) -> None:
+def _publish(run: ImportRun, engine: Engine) -> None:
     """Publish the new rows and the rejects as one version, unless there is nothing new.
 
     A warehouse in a store has no lock: where another import commits first, ours is compared with its rows and
@@ -264,7 +319,7 @@ def _publish(run: _Run) -> None:
     """
     for attempt in range(1, COMMIT_TRIES + 1):
         try:
-            _publish_once(run)
+            _publish_once(run, engine)
             return
         except CommitConflict:
             if attempt == COMMIT_TRIES or store_of(run.paths) is None:
@@ -274,13 +329,13 @@ def _publish(run: _Run) -> None:
             run.state.forget_ids()
 
 
-def _publish_once(run: _Run) -> None:
+def _publish_once(run: ImportRun, engine: Engine) -> None:
     """One attempt; raises CommitConflict, and then nothing is published."""
     options, state, report = run.options, run.state, run.report
     with Publisher(run.paths, options.threads, options.wait, run.progress.note) as publisher:
         failpoints.reach("locked")
         staged = {collection: publisher.staged(collection) for collection in COLLECTIONS}
-        _select_new(run, publisher.snapshot, staged)
+        _select_new(run, engine, publisher.snapshot, staged)
         failpoints.reach("deduped")
         batches = state.batches(replaces=not options.adds)
         rows = sum(batch.rows for batch in batches.values())
@@ -294,6 +349,7 @@ def _publish_once(run: _Run) -> None:
             done = publisher.publish(
                 run.name, batches, _checked_ids(publisher.snapshot, staged), lambda: _log_entry(run),
                 rejects=state.rejects_path, progress=run.progress.advance, unchanged=unchanged,
+                writer=engine.writer,
             )  # fmt: skip
         state.count_imported()
         report.sightings = done.sightings
@@ -302,25 +358,30 @@ def _publish_once(run: _Run) -> None:
         report.rejects_in = done.import_id if state.rejects_path else None
 
 
-def _select_new(run: _Run, snapshot: Snapshot, staged: Staged) -> None:
+def _select_new(run: ImportRun, engine: Engine, snapshot: Snapshot, staged: Staged) -> None:
     """Find the accepted rows that are not in the snapshot, not staged and not earlier in this import."""
     with run.stage("dedupe", 0):
-        options = run.options
-        with connect(run.paths, options.memory_limit, options.threads, run.state.folder) as engine:
-            run.state.set_new_rows(
-                {
-                    collection: new_rows(
-                        spill,
-                        snapshot,
-                        staged.get(collection, []),
-                        engine,
-                        options.threads,
-                        run.state.text_ids(collection),
-                    )
-                    for collection, spill in run.state.spills.items()
-                }
-            )
+        run.state.set_new_rows(engine.new_rows(run, snapshot, staged))
     run.report.version = snapshot.version
+
+
+class ThisProcess:
+    """The engine of one machine: threads, and DuckDB for the set operations."""
+
+    writer = None
+
+    def read(self, run: ImportRun, sources: list[Source]) -> None:
+        read_inputs(run, sources)
+
+    def new_rows(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> dict[Collection, Flags]:
+        options, state = run.options, run.state
+        with connect(run.paths, options.memory_limit, options.threads, state.folder) as engine:
+            return {
+                collection: new_rows(
+                    spill, snapshot, staged.get(collection, []), engine, options.threads, state.text_ids(collection)
+                )
+                for collection, spill in state.spills.items()
+            }
 
 
 def _checked_ids(snapshot: Snapshot, staged: Staged) -> dict[Collection, int]:
@@ -338,7 +399,7 @@ def _import_with_rejects(paths: Paths, digest: str | None) -> int | None:
     return None
 
 
-def _log_entry(run: _Run) -> dict[str, object]:
+def _log_entry(run: ImportRun) -> dict[str, object]:
     """This import's entry in the log. The publisher calls this last, when the counts are final."""
     run.state.count_imported()
     return {

@@ -44,6 +44,12 @@ class Source:
 
     number = 0
     """The import's number for this input; its candidates carry it."""
+    piece: range | None = None
+    """Which part of the input is read: blocks of BLOCK_BYTES, or rows of a table; None for all of it."""
+    lines_read = 0
+    """The lines of all ``blocks``, once they are read."""
+    ends_inside = False
+    """Whether the last block ends inside a comment or a quoted field, so that what follows means something else."""
 
     def __init__(
         self,
@@ -83,6 +89,11 @@ class Source:
         self._parsed: dict[Callable[..., Any], Any] = {}
         self._stream: Any = None
         self._stored: Any = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether what is read begins with the input's first line."""
+        return True
 
     @contextmanager
     def open(self, advance: Callable[[int], None]) -> Iterator[None]:
@@ -162,8 +173,7 @@ class Source:
         A background thread unpacks ahead.
         """
         first_line = 1
-        rest = b""
-        inside_long_line = False
+        rest, inside_long_line = self._line_before()
         for chunk in in_background(self._chunks(), ahead=2):
             if inside_long_line:
                 end = chunk.find(b"\n") + 1
@@ -180,8 +190,17 @@ class Source:
             if cut:
                 yield block[:cut], first_line
                 first_line += _count_lines(block)
-        if rest:
+        self.lines_read = first_line - 1
+        if rest and self._is_at_end():
             yield rest, first_line
+
+    def _line_before(self) -> tuple[bytes, bool]:
+        """The bytes of the first line that come before the first chunk, and whether they were cut for their length."""
+        return b"", False
+
+    def _is_at_end(self) -> bool:
+        """Whether the last chunk is the input's."""
+        return True
 
     def _chunks(self) -> Iterator[bytes]:
         chunk = self.head
@@ -223,7 +242,7 @@ class Source:
     @contextmanager
     def seekable(self) -> Iterator[BinaryIO]:
         """The unpacked input as a file that can seek, copied to disk if necessary."""
-        if self._is_plain_file():
+        if self.is_plain_file():
             with Path(self.path).open("rb") as file:
                 yield file
         else:
@@ -235,7 +254,7 @@ class Source:
     @contextmanager
     def on_disk(self) -> Iterator[str]:
         """The path of a file with the unpacked input, copied to disk if necessary."""
-        if self._is_plain_file():
+        if self.is_plain_file():
             yield self.path
         else:
             with tempfile.NamedTemporaryFile(prefix="sigdir-") as copy:
@@ -243,13 +262,65 @@ class Source:
                 copy.flush()
                 yield copy.name
 
-    def _is_plain_file(self) -> bool:
+    def is_plain_file(self) -> bool:
+        """Whether the open input is a file on disk that is not packed."""
         return not self.packed and self._stream_of is None and self.path != STDIN
 
     def _copy_to(self, file: Any) -> None:
         file.write(self.head)
         for piece in self._pieces(sys.maxsize):
             file.write(piece)
+
+
+class Piece(Source):
+    """The blocks ``piece`` of a plain file, cut as ``Source.blocks`` cuts the whole one. Lines are numbered from 1.
+
+    What is recognised by a file's head is recognised in each piece. Readers of tables take the rows ``piece``.
+    """
+
+    def __init__(self, path: str, explicit: bool, size: int, below: str, piece: range) -> None:
+        super().__init__(path, explicit, size=size, below=below)
+        self.piece: range = piece
+
+    @property
+    def is_first(self) -> bool:
+        return self.piece.start == 0
+
+    def _line_before(self) -> tuple[bytes, bool]:
+        if self.is_first:
+            return b"", False
+        with self._file_at(self.piece.start - 1) as file:
+            chunk = file.read(BLOCK_BYTES)
+        cut = chunk.rfind(b"\n") + 1
+        is_cut = not cut and len(chunk) == BLOCK_BYTES
+        return (b"" if is_cut else chunk[cut:]), is_cut
+
+    def _is_at_end(self) -> bool:
+        with self._file_at(self.piece.stop) as file:
+            return not file.read(1)
+
+    def _chunks(self) -> Iterator[bytes]:
+        with self._file_at(self.piece.start) as file:
+            for _ in self.piece:
+                if not (chunk := file.read(BLOCK_BYTES)):
+                    return
+                yield chunk
+
+    @contextmanager
+    def _file_at(self, block: int) -> Iterator[BinaryIO]:
+        try:
+            with Path(self.path).open("rb") as file:
+                mark = len(_BYTE_ORDER_MARK) if file.read(len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK else 0
+                file.seek(mark + block * BLOCK_BYTES)
+                yield file
+        except OSError as error:
+            raise BadInput(self.name, error.strerror or str(error)) from error
+
+
+def line_pieces(source: Source, size: int) -> list[range]:
+    """The pieces of about ``size`` bytes of an open plain file whose lines each stand for themselves."""
+    blocks, step = -(-source.size // BLOCK_BYTES), max(1, size // BLOCK_BYTES)
+    return [range(first, min(first + step, blocks)) for first in range(0, blocks, step)]
 
 
 def _count_lines(block: bytes) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -10,23 +12,40 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sigdir.pipeline.report import Example, FileReport, ImportReport
+from sigdir.pipeline.sections import Sections
 from sigdir.pipeline.source import Source
 from sigdir.signatures.canonicalise import BatchResult, Rejected
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.grammar import REASONS
 from sigdir.warehouse.batch import Batch
 from sigdir.warehouse.evidence.spill import Input, TextIds, Word
-from sigdir.warehouse.rejects import RejectsWriter
+from sigdir.warehouse.rejects import RejectsWriter, rejects_in
 from sigdir.warehouse.schema import REJECT_SCHEMA
-from sigdir.warehouse.spill import Spill
+from sigdir.warehouse.spill import JoinedSpills, Spill, SpilledRows
 
 _EXAMPLES_PER_REASON = 3
 
 
+@dataclass(frozen=True, slots=True)
+class ReadPart:
+    """What one task read: files in its folder, and the counts of the inputs, numbered from 0. It can be pickled."""
+
+    files: list[FileReport]
+    deferred: list[int]
+    """The inputs that are read together with others later."""
+    spills: dict[Collection, Spill]
+    segments: dict[Collection, list[tuple[int, int]]]
+    rejects: Path | None
+    examples: list[Example]
+
+
 class ImportState(AbstractContextManager["ImportState"]):
-    """Fill it with ``add_input`` and ``add_result``, then call ``finish_reading``, then ``set_new_rows``."""
+    """Fill it with ``add_input`` and ``add_result``, or with ``add_file`` and ``add_part``, then call ``finish_reading``,
+    then ``set_new_rows``.
+    """
 
     def __init__(self, folder: Path, report: ImportReport) -> None:
         self.folder = folder
@@ -34,8 +53,12 @@ class ImportState(AbstractContextManager["ImportState"]):
         self.report = report
         self.rejects_digest: str | None = None
         """Equal for two imports that rejected the same rows of the same inputs; None without rejects."""
-        self.spills: dict[Collection, Spill] = {}
-        """The accepted rows."""
+        self.spills: dict[Collection, SpilledRows] = {}
+        """The accepted rows, once everything is read."""
+        self.deferred: list[int] = []
+        """The numbers of the inputs that are read together with others later."""
+        self._spills: dict[Collection, Spill] = {}
+        self._parts: list[ReadPart] = []
         self._rejects = RejectsWriter(folder / "rejects.parquet")  # creates the file with the first reject
         self._open_files = ExitStack()
         self._inputs: dict[int, FileReport] = {}
@@ -51,7 +74,7 @@ class ImportState(AbstractContextManager["ImportState"]):
         with ExitStack() as stack:  # closes what is open if opening another file fails
             stack.callback(self._rejects.close)
             for collection in COLLECTIONS:
-                self.spills[collection] = stack.enter_context(closing(Spill(self.folder, collection)))
+                self._spills[collection] = stack.enter_context(closing(Spill(self.folder, collection)))
             self._open_files = stack.pop_all()
         return self
 
@@ -71,6 +94,42 @@ class ImportState(AbstractContextManager["ImportState"]):
         self._inputs[source.number] = report
         return report
 
+    def add_file(self, report: FileReport) -> int:
+        """Number an input that tasks read; its report has counts already, or gets them with ``add_part``."""
+        number = len(self._inputs)
+        self._inputs[number] = report
+        return number
+
+    def replace_file(self, number: int, report: FileReport) -> None:
+        """Take the report of an input that was deferred."""
+        self._inputs[number] = report
+
+    def add_part(self, part: ReadPart, numbers: Sequence[int], first_line: int = 1) -> None:
+        """Add what a task read. ``numbers`` has the number here of each of its inputs, ``first_line`` the number of
+        the line that the task counted as the first.
+        """
+        self._parts.append(part)
+        for collection, segments in part.segments.items():
+            for number, rows in segments:
+                self._segments[collection].append((numbers[number], rows))
+                if rows:
+                    self._of_batch[collection].append(numbers[number])
+        for table in rejects_in(part.rejects) if part.rejects is not None else ():
+            line = table.schema.get_field_index("line")
+            self._rejects.append(table.set_column(line, "line", pc.add(table["line"], first_line - 1)))
+        for example in part.examples:
+            if sum(kept.reason == example.reason for kept in self.report.examples) < _EXAMPLES_PER_REASON:
+                self.report.examples.append(replace(example, line=example.line + first_line - 1))
+
+    def as_part(self) -> ReadPart:
+        """What was read, for the state of the whole import. Call it after ``finish_reading``."""
+        for file in self._inputs.values():  # the places of rejects are resolved
+            file.file_names, file.sections = None, Sections()
+        return ReadPart(
+            list(self._inputs.values()), self.deferred, self._spills, self._segments, self.rejects_path,
+            self.report.examples,
+        )  # fmt: skip
+
     def add_result(self, result: BatchResult) -> None:
         """Spill what was accepted, write what was rejected, count both."""
         file = self._inputs[result.file]
@@ -78,7 +137,7 @@ class ImportState(AbstractContextManager["ImportState"]):
         for collection, accepted in result.accepted.items():
             rows = len(accepted.text)
             file.accepted[collection] += rows
-            self.spills[collection].append(accepted)
+            self._spills[collection].append(accepted)
             self._segments[collection].append((result.file, rows))
             if rows:
                 self._of_batch[collection].append(result.file)
@@ -102,8 +161,11 @@ class ImportState(AbstractContextManager["ImportState"]):
 
     def finish_reading(self) -> None:
         """Complete the spill files and the rejects file; from here on they are read."""
-        for spill in self.spills.values():
+        for collection, spill in self._spills.items():
             spill.finish()
+            self.spills[collection] = spill
+            if self._parts:
+                self.spills[collection] = JoinedSpills.of(collection, [part.spills[collection] for part in self._parts])
         self._make_text_ids()
         self.rejects_digest = self._rejects.finish()
         self.report.files = list(self._inputs.values())

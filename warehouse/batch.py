@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from sigdir.warehouse.evidence.spill import Word
 from sigdir.warehouse.files import sync
 from sigdir.warehouse.parquet import NewRows, WrittenFile, rows_table, write_data_file
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.spill import Spill
+from sigdir.warehouse.spill import SpilledRows
 from sigdir.warehouse.staging import Range, StagedRow
 
 FILE_ROWS = 5_000_000
@@ -36,7 +37,7 @@ class Batch:
     ``word`` is what the batch's sources say about all rows of the spill; without it they leave no sightings.
     """
 
-    spill: Spill
+    spill: SpilledRows
     keep: npt.NDArray[np.bool_]
     word: Word | None = None
 
@@ -55,6 +56,52 @@ class _Part:
     reserved: Range
 
 
+@dataclass(frozen=True, slots=True)
+class FileTask:
+    """One data file to write. It has all that is needed, so any process may do it that can read the spill's files."""
+
+    path: Path
+    rows: SpilledRows
+    numbered: npt.NDArray[np.bool_]
+    """A flag for each row: whether an id was reserved for it."""
+    removed: npt.NDArray[np.int64]
+    """The numbers of the rows that were taken out since."""
+    reserved: Range
+    import_id: int
+
+    def write(self, progress: Progress) -> WrittenFile:
+        """Write and sync the file."""
+        return write_data_file(self.path, self.rows.collection, self._tables(progress))
+
+    def _tables(self, progress: Progress) -> Iterator[pa.Table]:
+        is_left = np.ones(len(self.numbered), np.bool_)
+        is_left[self.removed] = False
+        is_left = is_left[self.numbered]
+        done = 0
+        for rows in self.rows.read(0, self.rows.batches(), self.numbered):
+            some = slice(done, done + len(rows.text))
+            offsets = np.arange(some.start, some.stop, dtype=np.int64)
+            ids, created_at = self.reserved.first_id + offsets, self.reserved.first_created_at + offsets
+            table = rows_table(rows, ids, created_at, self.import_id)
+            done = some.stop
+            progress(len(rows.text))
+            yield table if is_left[some].all() else table.filter(pa.array(is_left[some]))
+
+
+FileWriter = Callable[[Sequence[FileTask], Progress], list[WrittenFile]]
+"""Writes data files, wherever it does so; the files are in the order of the tasks."""
+
+
+def in_threads(threads: int) -> FileWriter:
+    """Write the files in threads of this process."""
+
+    def write(tasks: Sequence[FileTask], progress: Progress) -> list[WrittenFile]:
+        with ThreadPoolExecutor(threads) as pool:
+            return [done.result() for done in [pool.submit(task.write, progress) for task in tasks]]
+
+    return write
+
+
 class BatchFiles:
     """The data files that one publish writes; none is visible until the log names it.
 
@@ -62,9 +109,13 @@ class BatchFiles:
     A row keeps its reserved id where another row's text is taken out: the evidence has it by then.
     """
 
-    def __init__(self, paths: Paths, run: str, batches: Mapping[Collection, Batch], threads: int, progress: Progress):
+    def __init__(
+        self, paths: Paths, run: str, batches: Mapping[Collection, Batch], threads: int, progress: Progress,
+        writer: FileWriter | None = None,
+    ) -> None:  # fmt: skip
         self._paths, self._run, self._batches = paths, run, batches
         self._threads, self._progress = threads, progress
+        self._writer = writer or in_threads(threads)
         self._parts: dict[Collection, list[_Part]] = {}
         self._files: dict[tuple[Collection, int], WrittenFile] = {}
         self._removed: dict[Collection, set[int]] = {collection: set() for collection in batches}
@@ -87,15 +138,14 @@ class BatchFiles:
         """Write and sync all files: the batches with their reserved ids and times, and the folded rows."""
         self._import_id = import_id
         self._parts = {c: _plan(batch, reserved[c], self._threads) for c, batch in self._batches.items()}
-        with ThreadPoolExecutor(self._threads) as pool:
-            work = [
-                pool.submit(self._write_part, collection, part)
-                for collection, parts in self._parts.items()
-                for part in parts
-            ]
-            work += [pool.submit(self._write_folded, collection, rows) for collection, rows in folded.items() if rows]
-            for done in work:
-                done.result()
+        for collection, rows in folded.items():
+            if rows:
+                self._write_folded(collection, rows)
+        parts = [(collection, part) for collection, parts in self._parts.items() for part in parts]
+        written = self._writer([self._task(*part) for part in parts], self._progress)
+        self._files |= {
+            (collection, part.number): file for (collection, part), file in zip(parts, written, strict=True)
+        }
         for collection in COLLECTIONS:
             sync(self._paths.partition(collection))
 
@@ -116,35 +166,20 @@ class BatchFiles:
                     self._rewrite(collection, at)
             sync(self._paths.partition(collection))
 
-    def _write_part(self, collection: Collection, part: _Part, suffix: str = "") -> None:
+    def _task(self, collection: Collection, part: _Part, suffix: str = "") -> FileTask:
+        """The part's file: all rows for which ids were reserved, without those that were removed since."""
+        batch = self._batches[collection]
+        bounds = batch.spill.first_rows()
+        first, last = int(bounds[part.first]), int(bounds[part.last])
+        removed = np.array([number - first for number in self._removed[collection] if first <= number < last], np.int64)
+        numbered = batch.keep[first:last]
+        if len(removed):
+            numbered = numbered.copy()
+            numbered[removed] = True
         path = self._paths.data_file(collection, self._run + suffix, part.number)
-        self._files[collection, part.number] = write_data_file(path, collection, self._tables(collection, part))
-
-    def _tables(self, collection: Collection, part: _Part) -> Iterator[pa.Table]:
-        done = 0
-        for rows, is_left in self._planned(collection, part):
-            offsets = np.arange(done, done + len(rows.text), dtype=np.int64)
-            ids, created_at = part.reserved.first_id + offsets, part.reserved.first_created_at + offsets
-            table = rows_table(rows, ids, created_at, self._import_id)
-            done += len(rows.text)
-            self._progress(len(rows.text))
-            yield table if is_left is None else table.filter(pa.array(is_left))
-
-    def _planned(self, collection: Collection, part: _Part) -> Iterator[tuple[NewRows, npt.NDArray[np.bool_] | None]]:
-        """The rows for which ids were reserved, with a flag for each that is not removed, None where none is."""
-        spill, keep = self._batches[collection].spill, self._batches[collection].keep
-        bounds = spill.first_rows()
-        removed = np.array(sorted(self._removed[collection]), np.int64)
-        removed = removed[(bounds[part.first] <= removed) & (removed < bounds[part.last])]
-        if not len(removed):
-            yield from ((rows, None) for rows in spill.read(part.first, part.last, keep))
-            return
-        planned = keep.copy()
-        planned[removed] = True
-        for number in range(part.first, part.last):
-            inside = slice(int(bounds[number]), int(bounds[number + 1]))
-            for rows in spill.read(number, number + 1, planned):
-                yield rows, keep[inside][planned[inside]]
+        return FileTask(
+            path, batch.spill.part(part.first, part.last), numbered, removed, part.reserved, self._import_id
+        )
 
     def _write_folded(self, collection: Collection, staged: list[StagedRow]) -> None:
         rows = NewRows(
@@ -163,7 +198,8 @@ class BatchFiles:
         old = self._files.pop((collection, part.number))
         bounds = batch.spill.first_rows()
         if batch.keep[bounds[part.first] : bounds[part.last]].any():
-            self._write_part(collection, part, suffix=f"-{time.time_ns()}")
+            task = self._task(collection, part, suffix=f"-{time.time_ns()}")
+            self._files[collection, part.number] = task.write(self._progress)
         old.path.unlink()
 
 

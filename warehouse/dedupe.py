@@ -34,7 +34,7 @@ from sigdir.warehouse.evidence.spill import Ids, TextIds
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.snapshot import Snapshot
-from sigdir.warehouse.spill import Spill
+from sigdir.warehouse.spill import SpilledRows
 from sigdir.warehouse.staging import StagedRow
 
 Flags = npt.NDArray[np.bool_]
@@ -46,7 +46,7 @@ _MAP_ROWS = 8_000_000
 
 
 def new_rows(
-    spill: Spill,
+    spill: SpilledRows,
     snapshot: Snapshot,
     staged: list[StagedRow],
     connection: duckdb.DuckDBPyConnection,
@@ -127,19 +127,21 @@ _KEY_AND_ID = pa.schema([*_KEY, ("id", pa.int64())])
 _NUMBERED_KEY = pa.schema([*_KEY, ("number", pa.int64())])
 
 
-def _slices(spill: Spill) -> Iterator[tuple[slice, Keys]]:
+def _slices(spill: SpilledRows) -> Iterator[tuple[slice, Keys]]:
     for first, keys in spill.keys():
         yield slice(first, first + len(keys.high)), keys
 
 
-def _kept(spill: Spill, keep: Flags) -> Iterator[list[npt.NDArray[Any]]]:
+def _kept(spill: SpilledRows, keep: Flags) -> Iterator[list[npt.NDArray[Any]]]:
     """The keys of the rows that are kept, with their row numbers."""
     for rows, keys in _slices(spill):
         chosen = np.flatnonzero(keep[rows])
         yield [keys.high[chosen], keys.low[chosen], chosen + rows.start]
 
 
-def _known_texts(spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int) -> Iterator[tuple[Keys, Ids]]:
+def _known_texts(
+    spill: SpilledRows, snapshot: Snapshot, staged: list[StagedRow], threads: int
+) -> Iterator[tuple[Keys, Ids]]:
     """The keys and ids of all stored rows that may be in the batch."""
     if staged:
         joined = b"".join(row.digest for row in staged)
@@ -199,7 +201,7 @@ def _stored_hashes(file: pq.ParquetFile, group: int, collection: Collection) -> 
     return np.frombuffer(fixed.buffers()[1], np.uint8)[: len(fixed) * width].reshape(-1, width)
 
 
-def _hash_map(spill: Spill) -> npt.NDArray[np.bool_]:
+def _hash_map(spill: SpilledRows) -> npt.NDArray[np.bool_]:
     """For each value of a hash's first bits, whether the batch has one that begins so."""
     seen = np.zeros(1 << _MAP_BITS, np.bool_)
     for _, keys in spill.keys():

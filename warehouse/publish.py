@@ -45,7 +45,7 @@ from typing import Any, Self
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse import failpoints, log
-from sigdir.warehouse.batch import Batch, BatchFiles, Progress, Staged
+from sigdir.warehouse.batch import Batch, BatchFiles, FileWriter, Progress, Staged
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.batch import EvidenceFiles
 from sigdir.warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
@@ -168,16 +168,18 @@ class Publisher:
         rejects: Path | None = None,
         progress: Progress = lambda _: None,
         unchanged: AnyOf[str] = (),
+        writer: FileWriter | None = None,
     ) -> Published:
         """Make the batches visible in one new version, together with the staged rows below them.
 
         ``checked`` is the highest staged id that each collection's batch was deduped against. ``summary``
         is called when the batches are final; the run, the import's number and the row counts are added to
         its result. ``rejects`` is a finished rejects file to keep with the import, ``unchanged`` the labels of the
-        sources that bring no evidence (``unchanged_sources``). Raises CommitConflict.
+        sources that bring no evidence (``unchanged_sources``). ``writer`` writes the batches' data files, threads of this
+        process without one. Raises CommitConflict.
         """
         publication = _Publication(self._paths, self.staging, self.snapshot, run, self._threads, unchanged)
-        import_id, sightings = publication.run_to_commit(batches, checked, summary, rejects, progress)
+        import_id, sightings = publication.run_to_commit(batches, checked, summary, rejects, progress, writer)
         version = max(self.snapshot.version, 0) + 1
         log.write_checkpoint(self._paths, version)
         upload_checkpoint(self._paths, version)
@@ -234,13 +236,14 @@ class _Publication:
         summary: Summary,
         rejects: Path | None,
         progress: Progress,
+        writer: FileWriter | None,
     ) -> tuple[int, int]:
         """All steps; returns the import's number, 0 without a batch, and how many sightings it brought."""
         for collection in COLLECTIONS:
             make_folder(self._paths.partition(collection))
         reserved = self._reserve(batches)
         failpoints.reach("reserved")
-        files = BatchFiles(self._paths, self._run, batches, self._threads, progress)
+        files = BatchFiles(self._paths, self._run, batches, self._threads, progress, writer)
         files.write(reserved.ranges, reserved.folded, reserved.import_id)
         evidence = EvidenceFiles(
             self._paths, self._run, self._snapshot.evidence, batches, self._threads, self._unchanged

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,9 +66,15 @@ def _bytes_of(rows: pa.Table) -> pa.Buffer:
 def rows_and_digest(path: Path) -> tuple[int, str]:
     """How many rows a rejects file has, and their digest (hex); raises UnreadableWarehouse."""
     rows, digest = 0, hashlib.sha256()
+    for table in rejects_in(path):
+        rows += table.num_rows
+        digest.update(_bytes_of(table))
+    return rows, digest.hexdigest()
+
+
+def rejects_in(path: Path) -> Iterator[pa.Table]:
+    """The rows of a rejects file in tables of bounded size; raises UnreadableWarehouse."""
     with naming(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         for batch in file.iter_batches():
             if batch.num_rows:
-                rows += batch.num_rows
-                digest.update(_bytes_of(pa.table(batch)))
-    return rows, digest.hexdigest()
+                yield pa.table(batch)

@@ -10,8 +10,11 @@ second of them would be taken for a duplicate of the first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +23,57 @@ import pyarrow.compute as pc
 
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import KEY_BYTES, Keys, Rows, keys_of
-from sigdir.warehouse.evidence.spill import SightingSpill
+from sigdir.warehouse.evidence.spill import Said, SightingSpill
 from sigdir.warehouse.parquet import NewRows
 
 _KEYS_A_CHUNK = 1 << 19
 
 
-class Spill:
-    """The accepted rows of one collection. Append, then ``finish``, then read as often as needed."""
+class SpilledRows(ABC):
+    """Accepted rows of one collection in batches, in the order of the source."""
+
+    collection: Collection
+    rows: int
+
+    @abstractmethod
+    def first_rows(self) -> npt.NDArray[np.int64]:
+        """The number of the first row of each batch, and the count of all rows at the end."""
+
+    @abstractmethod
+    def keys(self) -> Iterator[tuple[int, Keys]]:
+        """All keys in row order: the first row's number and a chunk, again and again."""
+
+    @abstractmethod
+    def read(self, first: int, last: int, keep: npt.NDArray[np.bool_]) -> Iterator[NewRows]:
+        """The kept rows of the batches ``first`` up to and without ``last``; ``keep`` has a flag for each of their rows."""
+
+    @abstractmethod
+    def sightings_of(self, batch: int) -> Said | None:
+        """The sightings of a batch; None where each of its rows is LISTED."""
+
+    @abstractmethod
+    def part(self, first: int, last: int) -> SpilledRows:
+        """The batches ``first`` up to and without ``last`` as rows of their own."""
+
+    def batches(self) -> int:
+        return len(self.first_rows()) - 1
+
+    def rows_with(self, digests: list[bytes]) -> npt.NDArray[np.int64]:
+        """The numbers of the rows whose text has one of these digests."""
+        wanted = keys_of(np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 32))
+        pairs = set(zip(wanted.high.tolist(), wanted.low.tolist(), strict=True))
+        found = []
+        for first, keys in self.keys():
+            near = np.flatnonzero(np.isin(keys.high, wanted.high))
+            found += [first + int(i) for i in near if (int(keys.high[i]), int(keys.low[i])) in pairs]
+        return np.array(found, np.int64)
+
+
+class Spill(SpilledRows):
+    """The accepted rows of one collection. Append, then ``finish``, then read as often as needed.
+
+    A finished spill can be pickled: the copy reads the same files.
+    """
 
     def __init__(self, folder: Path, collection: Collection) -> None:
         self.collection = collection
@@ -75,15 +121,10 @@ class Spill:
             finally:
                 self.sightings.close()
 
-    def batches(self) -> int:
-        return len(self._firsts)
-
     def first_rows(self) -> npt.NDArray[np.int64]:
-        """The number of the first row of each batch, and the count of all rows at the end."""
         return np.array([*self._firsts, self.rows], np.int64)
 
     def keys(self) -> Iterator[tuple[int, Keys]]:
-        """All keys in row order: the first row's number and a chunk, again and again."""
         with self._keys_path.open("rb") as file:
             first = 0
             while chunk := file.read(_KEYS_A_CHUNK * KEY_BYTES):
@@ -91,28 +132,91 @@ class Spill:
                 yield first, Keys(words[:, 0], words[:, 1])
                 first += len(words)
 
-    def rows_with(self, digests: list[bytes]) -> npt.NDArray[np.int64]:
-        """The numbers of the rows whose text has one of these digests."""
-        wanted = keys_of(np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 32))
-        pairs = set(zip(wanted.high.tolist(), wanted.low.tolist(), strict=True))
-        found = []
-        for first, keys in self.keys():
-            near = np.flatnonzero(np.isin(keys.high, wanted.high))
-            found += [first + int(i) for i in near if (int(keys.high[i]), int(keys.low[i])) in pairs]
-        return np.array(found, np.int64)
-
     def read(self, first: int, last: int, keep: npt.NDArray[np.bool_]) -> Iterator[NewRows]:
-        """The kept rows of the batches ``first`` up to and without ``last``.
-
-        ``keep`` has a flag for every row of the spill.
-        """
+        start = self._firsts[first] if first < last else 0
         with pa.OSFile(str(self._texts_path)) as file:
             reader = pa.ipc.open_file(file)
             for number in range(first, last):
                 batch = reader.get_batch(number)
-                start = self._firsts[number]
-                mask = keep[start : start + batch.num_rows]
+                at = self._firsts[number] - start
+                mask = keep[at : at + batch.num_rows]
                 if not mask.all():
                     batch = batch.filter(pa.array(mask))
                 if batch.num_rows:
                     yield NewRows(batch["text"], pc.cast(batch["hash"], pa.binary()))
+
+    def sightings_of(self, batch: int) -> Said | None:
+        return self.sightings.read(batch)
+
+    def part(self, first: int, last: int) -> SpilledRows:
+        return JoinedSpills(self.collection, [_Piece(self, first, last)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_keys", "_sink", "_texts")}
+
+
+class _Piece(NamedTuple):
+    """The batches ``first`` up to and without ``last`` of a spill."""
+
+    spill: Spill
+    first: int
+    last: int
+
+    def bounds(self) -> npt.NDArray[np.int64]:
+        """The number in the spill of the first row of each batch, and the end of the last one."""
+        return self.spill.first_rows()[self.first : self.last + 1]
+
+
+class JoinedSpills(SpilledRows):
+    """Finished spills of one collection, or batches of them, one after the other as one."""
+
+    def __init__(self, collection: Collection, pieces: Sequence[_Piece]) -> None:
+        self.collection = collection
+        self._pieces = pieces
+        self._first_batches = np.cumsum([0, *(piece.last - piece.first for piece in pieces)]).tolist()
+        sizes = [np.diff(piece.bounds()) for piece in pieces]
+        self._bounds = np.cumsum(np.concatenate([np.zeros(1, np.int64), *sizes]))
+        self.rows = int(self._bounds[-1])
+
+    @classmethod
+    def of(cls, collection: Collection, spills: Sequence[Spill]) -> JoinedSpills:
+        return cls(collection, [_Piece(spill, 0, spill.batches()) for spill in spills if spill.rows])
+
+    def first_rows(self) -> npt.NDArray[np.int64]:
+        return self._bounds
+
+    def keys(self) -> Iterator[tuple[int, Keys]]:
+        for first, piece in zip(self._first_batches, self._pieces, strict=False):
+            bounds = piece.bounds()
+            start, stop = int(bounds[0]), int(bounds[-1])
+            for number, keys in piece.spill.keys():
+                inside = slice(max(start - number, 0), max(stop - number, 0))
+                high, low = keys.high[inside], keys.low[inside]
+                if len(high):
+                    yield int(self._bounds[first]) + max(number, start) - start, Keys(high, low)
+
+    def read(self, first: int, last: int, keep: npt.NDArray[np.bool_]) -> Iterator[NewRows]:
+        start = int(self._bounds[first])
+        for begin, piece in self._overlapping(first, last):
+            one, other = max(first, begin), min(last, begin + piece.last - piece.first)
+            flags = keep[int(self._bounds[one]) - start : int(self._bounds[other]) - start]
+            yield from piece.spill.read(piece.first + one - begin, piece.first + other - begin, flags)
+
+    def sightings_of(self, batch: int) -> Said | None:
+        at = bisect_right(self._first_batches, batch) - 1
+        piece = self._pieces[at]
+        return piece.spill.sightings_of(piece.first + batch - self._first_batches[at])
+
+    def part(self, first: int, last: int) -> SpilledRows:
+        pieces = [
+            _Piece(piece.spill, piece.first + max(first - begin, 0), min(piece.last, piece.first + last - begin))
+            for begin, piece in self._overlapping(first, last)
+        ]
+        return JoinedSpills(self.collection, pieces)
+
+    def _overlapping(self, first: int, last: int) -> Iterator[tuple[int, _Piece]]:
+        """The pieces that have batches from ``first`` up to and without ``last``, each with its first batch's number."""
+        for at in range(bisect_right(self._first_batches, first) - 1, len(self._pieces)):
+            if self._first_batches[at] >= last:
+                return
+            yield self._first_batches[at], self._pieces[at]

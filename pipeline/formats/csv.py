@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.hashes import collection_of, is_hash_of, listed, parse_hash
-from sigdir.pipeline.source import BLOCK_BYTES, HEAD_BYTES, Source
+from sigdir.pipeline.source import BLOCK_BYTES, HEAD_BYTES, Source, line_pieces
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.evidence import LISTED, Kind, Sighting
@@ -71,6 +71,13 @@ def looks_like(source: Source) -> bool:
 
 def read(source: Source) -> Iterator[Candidates]:
     return pack(_entries(source), source.number)
+
+
+def pieces(source: Source, size: int) -> list[range]:
+    """The pieces of a file whose layout is known by its head; a piece that ends in a quoted field is of no use."""
+    header = source.head[:HEAD_BYTES].partition(b"\n")[0]
+    is_known = (_header_layout(source) or _bare_layout(source)) is not None
+    return line_pieces(source, size) if is_known and b'"' not in header else []
 
 
 def head_rows(source: Source, count: int, separator: str = ",") -> list[Row]:
@@ -189,6 +196,7 @@ class _Lines:
     """
 
     def __init__(self, source: Source) -> None:
+        self._source = source
         self._lines = self._read(source)
         self._taken = 0
 
@@ -198,7 +206,11 @@ class _Lines:
     def __next__(self) -> str:
         if self._taken > ROW_CHARACTERS:
             raise csv.Error(f"a row of over {ROW_CHARACTERS:,} characters")
-        line = next(self._lines)
+        try:
+            line = next(self._lines)
+        except StopIteration:
+            self._source.ends_inside = self._taken > 0
+            raise
         self._taken += len(line)
         return line
 
@@ -234,7 +246,7 @@ def table_rows(source: Source, separator: str = ",") -> Iterator[tuple[int, Row]
 def _entries(source: Source) -> Iterator[Entry]:
     layout = _header_layout(source) or _bare_layout(source)
     rows = table_rows(source, layout.separator if layout else ",")
-    if layout is None or layout.header:
+    if layout is None or (layout.header and source.is_first):
         _, header = next(rows, (1, []))
         layout = _layout_as_named(source, column_names(header), layout)
         source.warnings += _warnings(layout, head_rows(source, _SAMPLE_ROWS, layout.separator)[1:])

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.errors import BadInput, NeedsOthers
 from sigdir.pipeline.formats.csv import HASH_COLUMNS, TEXT_COLUMNS
 from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
 from sigdir.pipeline.formats.parquet_pages import largest_page
@@ -46,11 +47,22 @@ def read(source: Source) -> Iterator[Candidates]:
         yield from pack(_entries(table), source.number)
 
 
+def pieces(source: Source, size: int) -> list[range]:
+    """The pieces of a table that is read by itself, as rows; each but the last has whole batches."""
+    with _open_table(source) as table:
+        rows = table.file.metadata.num_rows
+        if _sourcify_table(table) is not None or not rows:
+            return []
+        step = max(1, size * rows // max(1, source.size) // BATCH_ROWS) * BATCH_ROWS
+        return [range(first, min(first + step, rows)) for first in range(0, rows, step)]
+
+
 class ParquetFiles(AbstractContextManager["ParquetFiles"]):
     """The Parquet files of one import. The tables of Sourcify's export are read together, after all other inputs."""
 
-    def __init__(self, make_tables: Callable[[], ScratchTables]) -> None:
+    def __init__(self, make_tables: Callable[[], ScratchTables], is_alone: bool = False) -> None:
         self._make_tables = make_tables
+        self._is_alone = is_alone
         self._sourcify: SourcifyTables | None = None
 
     def __exit__(
@@ -62,10 +74,12 @@ class ParquetFiles(AbstractContextManager["ParquetFiles"]):
     def add(self, source: Source) -> Iterator[Candidates]:
         """The candidates of a file; none yet if it is a table of Sourcify's."""
         with _open_table(source) as table:
-            name = next((name for name, columns in COLUMNS.items() if {*columns} <= {*table.names}), None)
+            name = _sourcify_table(table)
             if name is None:
                 yield from pack(_entries(table), source.number)
                 return
+            if self._is_alone:
+                raise NeedsOthers(name)
             if self._sourcify is None:
                 self._sourcify = SourcifyTables(self._make_tables())
             if name == SIGNATURES:
@@ -76,6 +90,11 @@ class ParquetFiles(AbstractContextManager["ParquetFiles"]):
     def read(self) -> Iterator[Candidates]:
         """The candidates of Sourcify's tables."""
         return self._sourcify.read() if self._sourcify is not None else iter(())
+
+
+def _sourcify_table(table: _Table) -> str | None:
+    """Which of Sourcify's tables it is; None for another one."""
+    return next((name for name, columns in COLUMNS.items() if {*columns} <= {*table.names}), None)
 
 
 @dataclass(frozen=True)
@@ -97,7 +116,7 @@ class _Table:
             if self.names.count(name) > 1:
                 raise BadInput(self.source.name, f"several columns are named {name}")
         _check_pages(self.source, self.stored, self.file.metadata, columns)
-        return _batches(self.stored, self.file, columns)
+        return _batches(self.stored, self.file, columns, self.source.piece)
 
 
 @contextmanager
@@ -123,7 +142,7 @@ def _entries(table: _Table) -> Iterator[Entry]:
     columns = [name for name in (text, long, short, other) if name]
     batches = table.batches(columns)
     most_bytes = max(_UNCHECKED_BYTES, UNPACKED_RATIO * table.stored.seek(0, os.SEEK_END))
-    number = total = 0
+    number, total = source.piece.start if source.piece is not None else 0, 0
     for batch in batches:
         rows = {name: _bytes(batch.column(name)) for name in columns}
         none = [None] * batch.num_rows
@@ -154,8 +173,10 @@ def _check_pages(source: Source, stored: BinaryIO, metadata: pq.FileMetaData, co
                 raise BadInput(source.name, reason, f"row group {group + 1:,}")
 
 
-def _batches(stored: BinaryIO, file: pq.ParquetFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """The columns in batches of bounded size, however large the rows are.
+def _batches(
+    stored: BinaryIO, file: pq.ParquetFile, columns: list[str], piece: range | None
+) -> Iterator[pa.RecordBatch]:
+    """The columns in batches of bounded size, however large the rows are; of the rows ``piece``, None for all.
 
     Text and hashes are read as dictionaries, because a value that occurs 60,000 times in a page would
     be copied 60,000 times. Encodings that Arrow cannot read so (delta) are read as plain values from
@@ -167,21 +188,41 @@ def _batches(stored: BinaryIO, file: pq.ParquetFile, columns: list[str]) -> Iter
     size_of_row = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
     rows = max(1, min(BATCH_ROWS, _BATCH_BYTES // max(1, size_of_row)))
     repeating = [name for name in columns if _is_bytes(file.schema_arrow.field(name).type)]
+    numbers, first = _groups_of(groups, piece)
+    last = file.metadata.num_rows if piece is None else piece.stop
+    done = first if piece is None else piece.start
     reopened = pq.ParquetFile(
         stored, metadata=file.metadata, read_dictionary=repeating, page_checksum_verification=True
     )
-    done = 0
     try:
-        for batch in reopened.iter_batches(rows, columns=columns):
+        for batch in _rows(reopened.iter_batches(rows, row_groups=numbers, columns=columns), first, done, last):
             yield batch
             done += batch.num_rows
     except (pa.ArrowNotImplementedError, OSError) as error:
         if "Not yet implemented" not in str(error):
             raise
         plain = pq.ParquetFile(stored, metadata=file.metadata, page_checksum_verification=True)
-        for batch in plain.iter_batches(rows, columns=columns):
-            yield batch.slice(min(done, batch.num_rows))
-            done = max(0, done - batch.num_rows)
+        yield from _rows(plain.iter_batches(rows, row_groups=numbers, columns=columns), first, done, last)
+
+
+def _groups_of(groups: list[pq.RowGroupMetaData], piece: range | None) -> tuple[list[int], int]:
+    """The numbers of the row groups that have rows of a piece, and the number of the first row of the first one."""
+    ends = list(accumulate(group.num_rows for group in groups))
+    if piece is None:
+        return list(range(len(groups))), 0
+    found = [n for n, end in enumerate(ends) if end > piece.start and end - groups[n].num_rows < piece.stop]
+    return found, ends[found[0]] - groups[found[0]].num_rows if found else 0
+
+
+def _rows(batches: Iterator[pa.RecordBatch], number: int, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    """The rows ``first`` up to and without ``last``; the batches begin with row ``number``."""
+    for batch in batches:
+        inside = batch.slice(max(0, first - number), max(0, last - max(first, number)))
+        number += batch.num_rows
+        if inside.num_rows:
+            yield inside
+        if number >= last:
+            return
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

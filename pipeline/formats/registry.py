@@ -34,7 +34,7 @@ from sigdir.pipeline.formats import (
     tree,
     vyper,
 )
-from sigdir.pipeline.source import STDIN, Source
+from sigdir.pipeline.source import STDIN, Source, line_pieces
 from sigdir.pipeline.unread import NAME, NESTED_ARCHIVE, UNKNOWN_FORMAT
 from sigdir.signatures.candidates import ReadTask
 from sigdir.warehouse.sql.scratch import ScratchTables
@@ -58,6 +58,8 @@ class Import:
     """The paths that the import was given."""
     make_tables: Callable[[], ScratchTables]
     """Makes tables within the import's memory limit."""
+    is_alone: bool = False
+    """Whether a reader sees a part of the inputs, and raises NeedsOthers for what it cannot read without the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,12 @@ class Format:
     """File name endings that decide if no format recognises the content."""
     multi_source: Callable[[Import], MultiSourceReader] | None = None
     """Makes the reader that an import uses in place of ``read``."""
+    may_be_alone: bool = False
+    """Whether the reader of ``multi_source`` reads some inputs without the others; it raises NeedsOthers for the rest."""
+    pieces: Callable[[Source, int], list[range]] | None = None
+    """Cuts an open file into pieces of about so many bytes, each of which can be read by itself (``Source.piece``). None
+    if the file has to be read as a whole.
+    """
 
 
 FORMATS = (
@@ -82,20 +90,20 @@ FORMATS = (
     Format("solidity", "Solidity sources; types are resolved across all given sources", solidity.looks_like, solidity.read, (), lambda job: solidity.Project(job.paths)),
     Format("vyper", "Vyper sources and interfaces; types are resolved across all given sources", vyper.looks_like, vyper.read, (), lambda job: vyper.Project(job.paths)),
     Format("sqlite", "SQLite: mythril's signatures, or any table with a text_signature column", sqlite.looks_like, sqlite.read),
-    Format("parquet", "Parquet: the tables of Sourcify v2, or any file with a text_signature column", parquet.looks_like, parquet.read, (".parquet",), lambda job: parquet.ParquetFiles(job.make_tables)),
-    Format("panoramix", "JSON lines with a selector and an ABI entry", panoramix.looks_like, panoramix.read),
-    Format("rows", "4byte.directory rows, as JSON lines or API pages", rows.looks_like, rows.read, (".jsonl", ".ndjson")),
+    Format("parquet", "Parquet: the tables of Sourcify v2, or any file with a text_signature column", parquet.looks_like, parquet.read, (".parquet",), lambda job: parquet.ParquetFiles(job.make_tables, job.is_alone), True, parquet.pieces),
+    Format("panoramix", "JSON lines with a selector and an ABI entry", panoramix.looks_like, panoramix.read, pieces=line_pieces),
+    Format("rows", "4byte.directory rows, as JSON lines or API pages", rows.looks_like, rows.read, (".jsonl", ".ndjson"), pieces=rows.pieces),
     Format("map", "a JSON object from hash to text, as in 4byte.json", hash_map.looks_like, hash_map.read),
     Format("foundry-cache", "Foundry's signature cache", foundry_cache.looks_like, foundry_cache.read),
     Format("abi", "ABI JSON, or a JSON list of declarations in words", abi.looks_like, abi.read, (".abi",)),
     Format("json", "JSON with ABIs, method identifiers or sources inside: artifacts, build-infos, Etherscan's answers", json_contracts.looks_like, json_contracts.read),
     Format("javascript", "JavaScript and TypeScript with ABIs: TypeChain, wagmi, parseAbi", javascript.looks_like, javascript.read),
-    Format("openchain", "lines 0xhash,signature", openchain.looks_like, openchain.read),
+    Format("openchain", "lines 0xhash,signature", openchain.looks_like, openchain.read, pieces=line_pieces),
     Format("solc-hashes", "the output of solc --hashes", solc_hashes.looks_like, solc_hashes.read),
     Format("table", "the tables of forge inspect and forge selectors list", selector_table.looks_like, selector_table.read),
     Format("etherface", "Etherface's CSV with columns text and hash", etherface.looks_like, etherface.read),
-    Format("csv", "CSV, TSV and the like, with a header or without", csv.looks_like, csv.read, (".csv", ".tsv")),
-    Format("text", "one signature or declaration per line", text.looks_like, text.read, (".txt", ".text", ".sig")),
+    Format("csv", "CSV, TSV and the like, with a header or without", csv.looks_like, csv.read, (".csv", ".tsv"), pieces=csv.pieces),
+    Format("text", "one signature or declaration per line", text.looks_like, text.read, (".txt", ".text", ".sig"), pieces=line_pieces),
 )  # fmt: skip
 
 # Never read as plain text, although a few of their lines may parse as signatures.

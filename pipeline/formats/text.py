@@ -58,6 +58,7 @@ def read(source: Source) -> Iterator[ReadTask]:
         if inside or (b"*" in block and b"/*" in block):
             block, inside = without_comments(block, inside)
         yield partial(_read_block, block, first_line, source.number)
+    source.ends_inside = inside
 
 
 def _read_block(block: bytes, first_line: int, file: int) -> list[Candidates]:

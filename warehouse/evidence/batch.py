@@ -305,7 +305,7 @@ class _Said:
         return ids
 
     def sightings(self, batch: int) -> Said | None:
-        return self._spill.sightings.read(batch)
+        return self._spill.sightings_of(batch)
 
     def take_over(self, rows: list[StagedRow]) -> Ids:
         """Note the ids of POSTs that took texts of the batch; returns the numbers of the rows with these texts."""

@@ -61,6 +61,9 @@ class SightingSpill:
             finally:  # both fail on a full disk, writing their buffers
                 self._rows.close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_sink", "_rows")}
+
     def read(self, batch: int) -> Said | None:
         """The sightings of a batch; None where each of its rows is LISTED."""
         if batch not in self._places:

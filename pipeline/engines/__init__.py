@@ -1,0 +1,1 @@
+"""Engines that do an import's work on several cores or machines."""
