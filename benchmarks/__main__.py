@@ -14,6 +14,7 @@ from rich.table import Table
 
 from benchmarks import (
     bench_bulk,
+    bench_engine,
     bench_evidence,
     bench_hash,
     bench_import,
@@ -57,7 +58,7 @@ def _markdown(figures: list[Figure]) -> str:
 @click.option(
     "--only",
     type=click.Choice(
-        ["hash", "search", "import", "evidence", "sql", "upkeep", "store", "serve", "live", "bulk", "web"]
+        ["hash", "search", "import", "evidence", "sql", "upkeep", "store", "serve", "live", "bulk", "web", "engine"]
     ),
     multiple=True,
     help="Measure only this part.  [default: all]",
@@ -97,6 +98,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "serve": lambda: [f for server in servers.installed() for f in bench_serve.figures(rows, rounds, server)],
         "live": lambda: [f for server in servers.installed() for f in bench_live.figures(rows, server)],
         "bulk": lambda: [f for server in servers.installed() for f in bench_bulk.figures(rows, rounds, server)],
+        "engine": lambda: bench_engine.figures(rows, rounds),
         "web": lambda: [f for server in servers.installed() for f in bench_web.figures(rows, rounds, server)],
     }
     figures = []

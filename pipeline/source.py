@@ -28,6 +28,9 @@ HEAD_BYTES = 1 << 16
 """How much of an input format detection sees."""
 BLOCK_BYTES = 1 << 21
 """The size of the blocks that lines are read in, and the longest line that a format may rely on."""
+PIECE_BLOCKS = 16
+"""The blocks of a piece (32 MiB, about a million texts), which a task of an engine reads by itself. Readers of lines begin a
+batch with each piece, so that the batches are the same whoever reads them: evidence is compared batch by batch."""
 DOCUMENT_BYTES = 1 << 28
 """The largest JSON document. JSON lines have no limit because they are read block by block."""
 UNPACKED_RATIO = 1000
@@ -46,6 +49,8 @@ class Source:
     """The import's number for this input; its candidates carry it."""
     piece: range | None = None
     """Which part of the input is read: blocks of BLOCK_BYTES, or rows of a table; None for all of it."""
+    at_piece = 0
+    """The number of the piece that the newest of ``blocks`` begins in."""
     lines_read = 0
     """The lines of all ``blocks``, once they are read."""
     ends_inside = False
@@ -174,7 +179,8 @@ class Source:
         """
         first_line = 1
         rest, inside_long_line = self._line_before()
-        for chunk in in_background(self._chunks(), ahead=2):
+        for number, chunk in enumerate(in_background(self._chunks(), ahead=2)):
+            self.at_piece = number // PIECE_BLOCKS
             if inside_long_line:
                 end = chunk.find(b"\n") + 1
                 if not end:
@@ -317,10 +323,10 @@ class Piece(Source):
             raise BadInput(self.name, error.strerror or str(error)) from error
 
 
-def line_pieces(source: Source, size: int) -> list[range]:
-    """The pieces of about ``size`` bytes of an open plain file whose lines each stand for themselves."""
-    blocks, step = -(-source.size // BLOCK_BYTES), max(1, size // BLOCK_BYTES)
-    return [range(first, min(first + step, blocks)) for first in range(0, blocks, step)]
+def line_pieces(source: Source) -> list[range]:
+    """The pieces of an open plain file whose lines each stand for themselves."""
+    blocks = -(-source.size // BLOCK_BYTES)
+    return [range(first, min(first + PIECE_BLOCKS, blocks)) for first in range(0, blocks, PIECE_BLOCKS)]
 
 
 def _count_lines(block: bytes) -> int:

@@ -100,6 +100,10 @@ class ImportState(AbstractContextManager["ImportState"]):
         self._inputs[number] = report
         return number
 
+    def file(self, number: int) -> FileReport:
+        """The report of an input."""
+        return self._inputs[number]
+
     def replace_file(self, number: int, report: FileReport) -> None:
         """Take the report of an input that was deferred."""
         self._inputs[number] = report

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -146,32 +146,35 @@ def _known_texts(
     if staged:
         joined = b"".join(row.digest for row in staged)
         yield keys_of(np.frombuffer(joined, np.uint8).reshape(-1, 32)), np.array([row.id for row in staged], np.int64)
-    seen = _hash_map(spill) if spill.rows < _MAP_ROWS else None
+    seen = hash_map(spill)
     with ThreadPoolExecutor(threads) as pool:
         yield from ordered_map(
             pool,
-            lambda group: _group_texts(spill.collection, *group, seen),
-            _row_groups(snapshot, spill.collection),
+            lambda group: keys_of_group(spill.collection, group, seen),
+            row_groups(snapshot, spill.collection),
             ahead=2 * threads,
         )
 
 
-def _row_groups(snapshot: Snapshot, collection: Collection) -> Iterator[tuple[Path, pq.FileMetaData, int]]:
+class RowGroup(NamedTuple):
+    """One row group of a data file; ``metadata`` is the file's."""
+
+    path: Path
+    number: int
+    metadata: pq.FileMetaData | None = None
+
+
+def row_groups(snapshot: Snapshot, collection: Collection) -> Iterator[RowGroup]:
     for file in snapshot.files[collection]:
         with naming(file.path):
             metadata = pq.read_metadata(file.path)
         for number in range(metadata.num_row_groups):
-            yield file.path, metadata, number
+            yield RowGroup(file.path, number, metadata)
 
 
-def _group_texts(
-    collection: Collection,
-    path: Path,
-    metadata: pq.FileMetaData,
-    group: int,
-    seen: npt.NDArray[np.bool_] | None,
-) -> tuple[Keys, Ids]:
-    """The keys and ids of one row group, without the rows that the map rules out."""
+def keys_of_group(collection: Collection, row_group: RowGroup, seen: Flags | None) -> tuple[Keys, Ids]:
+    """The keys and ids of one row group, without the rows that the map (``hash_map``) rules out."""
+    path, group, metadata = row_group
     with naming(path), pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True) as file:
         if collection == EVENT_SIGNATURES:  # the stored hash is the digest
             return keys_of(_stored_hashes(file, group, collection)), _stored_ids(file, group)
@@ -201,8 +204,10 @@ def _stored_hashes(file: pq.ParquetFile, group: int, collection: Collection) -> 
     return np.frombuffer(fixed.buffers()[1], np.uint8)[: len(fixed) * width].reshape(-1, width)
 
 
-def _hash_map(spill: SpilledRows) -> npt.NDArray[np.bool_]:
-    """For each value of a hash's first bits, whether the batch has one that begins so."""
+def hash_map(spill: SpilledRows) -> Flags | None:
+    """For each value of a hash's first bits, whether the batch has one that begins so; None if most have."""
+    if spill.rows >= _MAP_ROWS:
+        return None
     seen = np.zeros(1 << _MAP_BITS, np.bool_)
     for _, keys in spill.keys():
         seen[keys.high & np.uint64((1 << _MAP_BITS) - 1)] = True

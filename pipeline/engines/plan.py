@@ -19,10 +19,8 @@ from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.formats.registry import by_name, detect
 from sigdir.pipeline.report import FileReport
 from sigdir.pipeline.run import ImportRun, Scope
-from sigdir.pipeline.source import STDIN, Source
+from sigdir.pipeline.source import BLOCK_BYTES, PIECE_BLOCKS, STDIN, Source
 
-PIECE_BYTES = 1 << 25
-"""The size of a piece, about a million texts; small inputs are read together up to this size."""
 _MOST_INPUTS = 1000
 """The most inputs of one task."""
 
@@ -47,9 +45,9 @@ class _CutFile:
     pieces: list[range]
 
 
-def read(run: ImportRun, sources: list[Source], piece_bytes: int, run_tasks: RunTasks) -> None:
+def read(run: ImportRun, sources: list[Source], run_tasks: RunTasks) -> None:
     """Read all inputs into ``run.state`` by tasks."""
-    plan = list(_planned(run, sources, piece_bytes))
+    plan = list(_planned(run, sources))
     results = run_tasks("read", [task for item in plan for task in _tasks(run, item)])
     done = iter(results)
     taken = [(item, [next(done) for _ in _tasks(run, item)]) for item in plan]
@@ -72,12 +70,13 @@ def read(run: ImportRun, sources: list[Source], piece_bytes: int, run_tasks: Run
 # From inputs to tasks.
 
 
-def _planned(run: ImportRun, sources: list[Source], piece_bytes: int) -> Iterator[_Inputs | _CutFile]:
+def _planned(run: ImportRun, sources: list[Source]) -> Iterator[_Inputs | _CutFile]:
+    piece_bytes = PIECE_BLOCKS * BLOCK_BYTES
     together = _Inputs()
     for source in sources:
         if source.path == STDIN:
             raise BadInput(source.name, "the tasks of an engine cannot read it; write it to a file")
-        cut = _cut(run, source, piece_bytes) if source.size > piece_bytes else None
+        cut = _cut(run, source) if source.size > piece_bytes else None
         is_full = together.bytes + source.size > piece_bytes or len(together.refs) == _MOST_INPUTS
         if together.refs and (is_full or cut is not None):
             yield together
@@ -91,14 +90,14 @@ def _planned(run: ImportRun, sources: list[Source], piece_bytes: int) -> Iterato
         yield together
 
 
-def _cut(run: ImportRun, source: Source, piece_bytes: int) -> _CutFile | None:
+def _cut(run: ImportRun, source: Source) -> _CutFile | None:
     """The pieces of a large file; None if it is read as a whole, which also finds out what is wrong with it."""
     try:
         with source.open(lambda _: None):
             if not source.is_plain_file():
                 return None
             format = by_name(run.options.format) if run.options.format else detect(source)
-            pieces = format.pieces(source, piece_bytes) if format is not None and format.pieces is not None else []
+            pieces = format.pieces(source) if format is not None and format.pieces is not None else []
     except BadInput:
         return None
     return _CutFile(InputRef.of(source), format.name, pieces) if format is not None and len(pieces) > 1 else None

@@ -316,5 +316,3 @@ class WriteFile:
 
     def __call__(self, folder: Path) -> WrittenFile:
         return replace(self.task, path=folder / self.task.path.name).write(lambda _: None)
-
-

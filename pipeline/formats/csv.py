@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.hashes import collection_of, is_hash_of, listed, parse_hash
+from sigdir.pipeline.formats.json_lines import packed
 from sigdir.pipeline.source import BLOCK_BYTES, HEAD_BYTES, Source, line_pieces
-from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.candidates import Candidates, Entry
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.evidence import LISTED, Kind, Sighting
 from sigdir.signatures.grammar import BAD_ENTRY, HASH_MISMATCH, OK, is_signature
@@ -70,14 +71,14 @@ def looks_like(source: Source) -> bool:
 
 
 def read(source: Source) -> Iterator[Candidates]:
-    return pack(_entries(source), source.number)
+    return packed(_entries(source), source)
 
 
-def pieces(source: Source, size: int) -> list[range]:
+def pieces(source: Source) -> list[range]:
     """The pieces of a file whose layout is known by its head; a piece that ends in a quoted field is of no use."""
     header = source.head[:HEAD_BYTES].partition(b"\n")[0]
     is_known = (_header_layout(source) or _bare_layout(source)) is not None
-    return line_pieces(source, size) if is_known and b'"' not in header else []
+    return line_pieces(source) if is_known and b'"' not in header else []
 
 
 def head_rows(source: Source, count: int, separator: str = ",") -> list[Row]:

@@ -1,14 +1,15 @@
-"""Reading one JSON value a line."""
+"""Reading lines: a JSON value each, and batches of what they say."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any
 
 import orjson
 
 from sigdir.pipeline.source import Source
-from sigdir.signatures.candidates import Entry
+from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.grammar import BAD_ENTRY
 
 
@@ -33,6 +34,12 @@ def first_object(source: Source) -> dict[str, Any] | None:
 def lines_of_json(source: Source) -> Iterator[tuple[int, Any]]:
     """Each line's number and value; for a broken line the value is the Entry that rejects it."""
     return values_of(source.lines())
+
+
+def packed(entries: Iterable[Entry], source: Source) -> Iterator[Candidates]:
+    """Gather the entries of an input of lines into batches, none of which has entries of two pieces."""
+    for _, of_piece in groupby(entries, lambda _: source.at_piece):
+        yield from pack(of_piece, source.number)
 
 
 def values_of(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:

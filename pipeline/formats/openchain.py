@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
+from sigdir.pipeline.formats.json_lines import packed
 from sigdir.pipeline.source import Source
-from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.candidates import Candidates, Entry
 from sigdir.signatures.grammar import BAD_ENTRY
 
 _LINE = re.compile(rb"\s*0x(?:[0-9a-fA-F]{8}|[0-9a-fA-F]{64}),")
@@ -18,7 +19,7 @@ def looks_like(source: Source) -> bool:
 
 
 def read(source: Source) -> Iterator[Candidates]:
-    return pack(_entries(source), source.number)
+    return packed(_entries(source), source)
 
 
 def _entries(source: Source) -> Iterator[Entry]:

@@ -24,7 +24,7 @@ from sigdir.pipeline.formats.csv import HASH_COLUMNS, TEXT_COLUMNS
 from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
 from sigdir.pipeline.formats.parquet_pages import largest_page
 from sigdir.pipeline.formats.sourcify import COLUMNS, READ_OF_COMPILED, SIGNATURES, SourcifyTables
-from sigdir.pipeline.source import UNPACKED_RATIO, Source
+from sigdir.pipeline.source import BLOCK_BYTES, PIECE_BLOCKS, UNPACKED_RATIO, Source
 from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
 from sigdir.signatures.collections import UNKNOWN
 from sigdir.signatures.grammar import BAD_ENTRY, HASH_MISMATCH, MAX_TEXT_BYTES, OK
@@ -47,13 +47,13 @@ def read(source: Source) -> Iterator[Candidates]:
         yield from pack(_entries(table), source.number)
 
 
-def pieces(source: Source, size: int) -> list[range]:
+def pieces(source: Source) -> list[range]:
     """The pieces of a table that is read by itself, as rows; each but the last has whole batches."""
     with _open_table(source) as table:
         rows = table.file.metadata.num_rows
         if _sourcify_table(table) is not None or not rows:
             return []
-        step = max(1, size * rows // max(1, source.size) // BATCH_ROWS) * BATCH_ROWS
+        step = max(1, PIECE_BLOCKS * BLOCK_BYTES * rows // max(1, source.size) // BATCH_ROWS) * BATCH_ROWS
         return [range(first, min(first + step, rows)) for first in range(0, rows, step)]
 
 

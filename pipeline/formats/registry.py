@@ -79,10 +79,8 @@ class Format:
     """Makes the reader that an import uses in place of ``read``."""
     may_be_alone: bool = False
     """Whether the reader of ``multi_source`` reads some inputs without the others; it raises NeedsOthers for the rest."""
-    pieces: Callable[[Source, int], list[range]] | None = None
-    """Cuts an open file into pieces of about so many bytes, each of which can be read by itself (``Source.piece``). None
-    if the file has to be read as a whole.
-    """
+    pieces: Callable[[Source], list[range]] | None = None
+    """Cuts an open file into pieces that can be read each by itself (``Source.piece``); none if it is read as a whole."""
 
 
 FORMATS = (

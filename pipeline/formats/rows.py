@@ -10,7 +10,7 @@ from typing import Any
 
 from sigdir.pipeline.formats.documents import is_document, is_json
 from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
-from sigdir.pipeline.formats.json_lines import first_object, lines_of_json
+from sigdir.pipeline.formats.json_lines import first_object, lines_of_json, packed
 from sigdir.pipeline.source import Source, line_pieces
 from sigdir.signatures.abi import encoded, rejected_entry
 from sigdir.signatures.candidates import Candidates, Entry, pack
@@ -23,12 +23,12 @@ def looks_like(source: Source) -> bool:
 def read(source: Source) -> Iterator[Candidates]:
     if first_object(source) is None and is_json(source):
         return pack(_document_entries(source.document()), source.number)
-    return pack(_line_entries(source), source.number)
+    return packed(_line_entries(source), source)
 
 
-def pieces(source: Source, size: int) -> list[range]:
+def pieces(source: Source) -> list[range]:
     """The pieces of JSON lines; none of a document."""
-    return line_pieces(source, size) if first_object(source) is not None else []
+    return line_pieces(source) if first_object(source) is not None else []
 
 
 def _first(source: Source) -> Any:

@@ -23,6 +23,8 @@ from sigdir.cli.options import (
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.formats.registry import FORMATS
+from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import SIGNATURES, Collection
 
@@ -51,6 +53,14 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
 @click.option("--dry-run", is_flag=True, help="Do everything except publish.")
 @click.option("--strict", is_flag=True, help="Stop at the first broken file of a folder or an archive.")
 @click.option("--follow-links", is_flag=True, help="Read what links in folders lead to.  [default: skip them]")
+@click.option(
+    "--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True,
+    help="What does the work: this machine's threads, or tasks on Spark's API, which may be on many machines.",
+)  # fmt: skip
+@click.option(
+    "--master", metavar="URL",
+    help="Spark's master: local[N], spark://..., sc://... (Spark Connect).  [default: Sail in this process]",
+)  # fmt: skip
 @json_option()
 @quiet_option()
 @no_wait_option
@@ -58,7 +68,8 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
 @memory_limit_option("512MB", "Memory for deduplication; above it, data is spilled to disk.")
 def import_(
     paths: tuple[str, ...], folder: Path, samples: bool, collection: Collection, format: str | None, source: str | None,
-    dry_run: bool, strict: bool, follow_links: bool, as_json: bool, quiet: bool, no_wait: bool, threads: int, memory_limit: str,
+    dry_run: bool, strict: bool, follow_links: bool, engine: str, master: str | None, as_json: bool, quiet: bool,
+    no_wait: bool, threads: int, memory_limit: str,
 ) -> None:  # fmt: skip
     """Import signatures from files, folders, archives, or standard input (-).
 
@@ -79,20 +90,30 @@ def import_(
       sigdir import 4bytes-master.zip contracts/ build-output.tar.gz
       sigdir import node_modules/@dex/core --follow-links --strict
       sigdir import s3://lists/2026/ --warehouse s3://signatures/main
+      sigdir import all-contracts/ --engine spark --master spark://head:7077
       curl -s https://example.org/list.txt | sigdir import - --dry-run
     """
     if samples:
         paths = (str(files("sigdir") / "samples"), *paths)
     if not paths:
         raise click.UsageError("name the files to import, or give --samples")
+    if master is not None and engine != "spark":
+        raise click.UsageError("--master is for --engine spark")
     options = Options(
         list(paths), folder, collection, format, source, dry_run, not no_wait, strict, follow_links,
         threads=threads, memory_limit=memory_limit,
     )  # fmt: skip
     with reporter(quiet) as progress:
-        report = run_import(options, progress)
+        report = run_import(options, progress) if engine == "local" else _run_on_spark(options, progress, master)
     if as_json:
         write_json(report.to_dict())
     else:
         print_report(report, Console(width=None if sys.stdout.isatty() else _REPORT_COLUMNS))
     sys.exit(0 if report.is_complete else 1)
+
+
+def _run_on_spark(options: Options, progress: Reporter, master: str | None) -> ImportReport:
+    from sigdir.pipeline.engines import spark  # Spark's packages are an extra
+
+    with spark.open_session(master) as session:
+        return spark.run(session, options, progress)

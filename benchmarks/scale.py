@@ -1,0 +1,149 @@
+"""`python -m benchmarks.scale`: what a candidate costs on an engine, measured here, and what many cost by that.
+
+The constants are those of a list of distinct lines, imported into an empty warehouse by Sail in this process. docs/scale.md
+has the table that this prints.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from benchmarks import corpus
+from benchmarks.measure import machine
+from sigdir.pipeline.engines import spark
+from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.run import Flags, ImportRun, Options, Staged, run_import
+from sigdir.pipeline.source import BLOCK_BYTES, PIECE_BLOCKS, Source
+from sigdir.signatures.collections import Collection
+from sigdir.warehouse.batch import FILE_ROWS, FileTask, Progress
+from sigdir.warehouse.files import size_of
+from sigdir.warehouse.parquet import WrittenFile
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import Snapshot
+
+Result = TypeVar("Result")
+
+_SHUFFLED = 28
+"""The Arrow columns of a key: bucket 4 bytes, key 16, number 8."""
+_DRIVER_BYTES = 1 + 8
+"""Of the driver's mapped files: a flag, and the id of a text where one is a duplicate."""
+_FILES_A_TASK = 8
+"""Texts and keys of two collections, sightings, rejects, the task, its result."""
+_SIZES = (10**8, 10**9, 10**10)
+
+
+@dataclass
+class _Measured(spark.SparkEngine):
+    """An engine that measures the processor time of each stage, and the run's folder before the data files."""
+
+    session: Any
+    seconds: dict[str, float] = field(default_factory=dict)
+    run_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__(self.session)
+
+    def _timed(self, stage: str, work: Callable[[], Result]) -> Result:
+        began = time.process_time()
+        result = work()
+        self.seconds[stage] = time.process_time() - began
+        return result
+
+    def read(self, run: ImportRun, sources: list[Source]) -> None:
+        self._timed("map", lambda: spark.SparkEngine.read(self, run, sources))
+        self.run_bytes = size_of(run.state.folder)
+
+    def new_rows(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> dict[Collection, Flags]:
+        return self._timed("strike out", lambda: spark.SparkEngine.new_rows(self, run, snapshot, staged))
+
+    def writer(self, work: Sequence[FileTask], progress: Progress) -> list[WrittenFile]:
+        return self._timed("write", lambda: spark.SparkEngine.writer(self, work, progress))
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What one candidate costs: seconds of one core, bytes."""
+
+    core_seconds: dict[str, float]
+    input_bytes: float
+    run_bytes: float
+    table_bytes: float
+    evidence_bytes: float
+
+
+def measured(rows: int) -> Constants:
+    lines = corpus.lines(rows)
+    with tempfile.TemporaryDirectory(dir=corpus.CACHE) as folder, spark.open_session(None) as session:
+        samples = [str(corpus.lines(100_000))]
+        run_import(Options(samples, Path(folder, "warm")), Reporter(), _Measured(session))  # loads the kernels
+        engine, paths = _Measured(session), Paths(Path(folder, "warehouse"))
+        began = time.process_time()
+        report = run_import(Options([str(lines)], paths.root), Reporter(), engine)
+        total = time.process_time() - began
+        assert report.total("imported") == rows
+        seconds = engine.seconds | {"driver": total - sum(engine.seconds.values())}
+        return Constants(
+            {stage: spent / rows for stage, spent in seconds.items()},
+            lines.stat().st_size / rows,
+            engine.run_bytes / rows,
+            size_of(paths.table) / rows,
+            size_of(paths.evidence) / rows,
+        )
+
+
+def _row(name: str, values: Sequence[str]) -> str:
+    return f"| {name} | " + " | ".join(values) + " |"
+
+
+def table(found: Constants) -> list[str]:
+    """The lines of the Markdown table of docs/scale.md."""
+
+    def hours(stages: Sequence[str]) -> list[str]:
+        return [f"{sum(found.core_seconds[stage] for stage in stages) * size / 3600:,.2f}" for size in _SIZES]
+
+    def gigabytes(each: float) -> list[str]:
+        return [f"{each * size / 1e9:,.1f}" for size in _SIZES]
+
+    tasks = [found.input_bytes * size / (PIECE_BLOCKS * BLOCK_BYTES) + size / FILE_ROWS for size in _SIZES]
+    return [
+        _row("candidates", [f"{size:,}" for size in _SIZES]),
+        "|---|--:|--:|--:|",
+        _row("core hours: map", hours(["map"])),
+        _row("core hours: strike out", hours(["strike out"])),
+        _row("core hours: write", hours(["write"])),
+        _row("core hours: driver alone", hours(["driver"])),
+        _row("input, GB", gigabytes(found.input_bytes)),
+        _row("shuffled, GB", gigabytes(_SHUFFLED)),
+        _row("run's folder, GB", gigabytes(found.run_bytes)),
+        _row("table, GB", gigabytes(found.table_bytes)),
+        _row("evidence, GB", gigabytes(found.evidence_bytes)),
+        _row("driver's mapped files, GB, at most", gigabytes(_DRIVER_BYTES)),
+        _row("map and write tasks", [f"{count:,.0f}" for count in tasks]),
+        _row("files written, which are a store's PUTs", [f"{count * _FILES_A_TASK:,.0f}" for count in tasks]),
+    ]
+
+
+@click.command()
+@click.option("--rows", default=4_000_000, show_default=True, help="Lines to measure with.")
+def main(rows: int) -> None:
+    """Measure the constants of docs/scale.md, and print them and its table."""
+    found = measured(rows)
+    about = machine()
+    click.echo(f"{rows:,} distinct lines, {about['cpu']}, {os.cpu_count()} cores\n")
+    for stage, seconds in found.core_seconds.items():
+        click.echo(f"{stage}: {seconds * 1e6:.2f} us of one core a candidate")
+    for name in ("input_bytes", "run_bytes", "table_bytes", "evidence_bytes"):
+        click.echo(f"{name}: {getattr(found, name):.1f} a candidate")
+    click.echo("\n" + "\n".join(table(found)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,341 @@
+"""An import on Spark's API: PySpark, Spark Connect, or Sail. This file is the flow.
+
+::
+
+    map:        piece of an input ─ canonicalise, hash ─► texts, keys and rejects in the run's folder
+    strike out: keys and numbers ─ grouped by key, the least number wins ─► numbers of the rows that are not new
+    write:      flags, ids ─► data files in the run's folder ─ publisher ─► table
+
+The engine schedules tasks (``tasks.py``) and shuffles keys of 16 bytes with the rows' numbers, never texts. It knows
+neither the table nor its log: the driver, which is this process, numbers the rows in the order of the inputs, so that ids
+are dense, and publishes as every import does. Only what Spark Connect offers too is used: ``mapInArrow`` over numbers of
+tasks, and ``applyInArrow`` over groups of keys.
+
+The warehouse's folder has to be reachable under one path by all executors, and so have the inputs; this package has to
+be installed there.
+
+::
+
+    from sigdir.pipeline.engines import spark
+    spark.run(session, Options(["lists/"], Path("data")))
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sigdir.pipeline.engines import plan, tasks
+from sigdir.pipeline.errors import PipelineError, one_line
+from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.report import ImportReport
+from sigdir.pipeline.run import Flags, ImportRun, Options, Staged, run_import
+from sigdir.pipeline.source import Source
+from sigdir.signatures.collections import Collection
+from sigdir.signatures.columns import keys_of
+from sigdir.warehouse.batch import FileTask, Progress
+from sigdir.warehouse.dedupe import hash_map, row_groups
+from sigdir.warehouse.parquet import WrittenFile
+from sigdir.warehouse.snapshot import Snapshot
+
+_KEYS_A_TASK = 1 << 21
+_KEYS_A_BUCKET = 1 << 20
+"""A bucket is a table in the memory of one Python worker: 28 MB, and as much again to sort it."""
+_POLL_SECONDS = 0.2
+
+
+class EngineFailed(PipelineError):
+    """The engine cannot be reached, or a task of it failed."""
+
+
+def run(session: Any, options: Options, progress: Reporter | None = None) -> ImportReport:
+    """Carry out one import on a Spark session, classic or Connect. Raises as ``run_import``, and EngineFailed."""
+    return run_import(options, progress or Reporter(), SparkEngine(session))
+
+
+class SparkEngine:
+    """The work of one import as tasks of a session."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._folder = Path()
+
+    # Map.
+
+    def read(self, run: ImportRun, sources: list[Source]) -> None:
+        self._folder = run.state.folder
+        plan.read(run, sources, lambda stage, work: self._run(stage, work, run.progress.advance))
+
+    # Strike out.
+
+    def new_rows(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> dict[Collection, Flags]:
+        keep = {collection: self._flags(collection, spill.rows) for collection, spill in run.state.spills.items()}
+        sources = list(self._key_sources(run, snapshot, staged))
+        if not sources:
+            return keep
+        groups = list(_in_groups(sources))
+        buckets = 1 + sum(rows for _, rows in sources) // _KEYS_A_BUCKET
+        stage = self._folder / "keys"
+        stage.mkdir()
+        for number, group in enumerate(groups):
+            tasks.put_keys(stage, number, group)
+        rows = self._numbers(len(groups)).mapInArrow(_key_reader(stage, buckets), tasks.KEYS_SCHEMA)
+        struck = rows.groupBy("bucket").applyInArrow(_striker(stage), tasks.DROPPED_SCHEMA)
+        for name, file in zip(
+            *(_collected(struck)[column].to_pylist() for column in ("collection", "file")), strict=True
+        ):
+            numbers, ids = tasks.dropped(stage, file)
+            collection = Collection.of_name(name)
+            keep[collection][numbers] = False
+            run.state.text_ids(collection).set(numbers, ids)
+        return keep
+
+    def _flags(self, collection: Collection, rows: int) -> Flags:
+        """All flags set, in a file, because a billion of them are a gigabyte."""
+        if not rows:
+            return np.ones(0, np.bool_)
+        flags = np.memmap(self._folder / f"{collection}.flags", np.bool_, "w+", shape=(rows,))
+        flags[:] = True
+        return flags
+
+    def _key_sources(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> Iterator[tuple[tasks.KeySource, int]]:
+        """All keys to compare, in tasks' shares, each with its rows."""
+        for collection, spill in run.state.spills.items():
+            if not spill.rows:
+                continue
+            bounds = spill.first_rows()
+            cuts = np.unique(np.searchsorted(bounds, np.arange(0, spill.rows, _KEYS_A_TASK)))
+            for first, last in zip(cuts.tolist(), [*cuts[1:].tolist(), spill.batches()], strict=True):
+                yield tasks.SpilledKeys(spill.part(first, last), int(bounds[first])), int(bounds[last] - bounds[first])
+            seen = self._saved(f"{collection}.seen.npy", hash_map(spill)) if snapshot.files[collection] else None
+            for group in row_groups(snapshot, collection):
+                rows = group.metadata.row_group(group.number).num_rows if group.metadata is not None else 0
+                yield tasks.StoredKeys(collection, group._replace(metadata=None), seen), rows
+            if held := staged.get(collection):
+                digests = np.frombuffer(b"".join(row.digest for row in held), np.uint8).reshape(-1, 32)
+                ids = np.array([row.id for row in held], np.int64)
+                yield tasks.StagedKeys(collection, keys_of(digests), ids), len(held)
+
+    def _saved(self, name: str, flags: Flags | None) -> Path | None:
+        if flags is None:
+            return None
+        path = self._folder / name
+        np.save(path, flags)
+        return path
+
+    # Write.
+
+    def writer(self, work: Sequence[FileTask], progress: Progress) -> list[WrittenFile]:
+        """Have the data files written into the run's folder, and move them into the table."""
+        written = self._run("write", [tasks.WriteFile(task) for task in work], progress)
+        for task, file in zip(work, written, strict=True):
+            file.path.replace(task.path)
+        return [replace(file, path=task.path) for task, file in zip(work, written, strict=True)]
+
+    # Tasks.
+
+    def _run(self, name: str, work: Sequence[tasks.Task], progress: Progress) -> list[Any]:
+        """Do the tasks of a stage; their results, in their order."""
+        if not work:
+            return []
+        stage = self._folder / name
+        tasks.put(stage, work)
+        frame = self._numbers(len(work)).mapInArrow(_doer(stage), "number long, result string")
+        units = [task.units for task in work]
+        waiting = _Waiting(frame)
+        reported: set[int] = set()
+        while True:
+            finished = waiting.is_done(_POLL_SECONDS)
+            for number in tasks.done(stage) - reported:
+                reported.add(number)
+                progress(units[number])
+            if finished:
+                break
+        found = waiting.result()
+        results = dict(zip(found["number"].to_pylist(), found["result"].to_pylist(), strict=True))
+        return [tasks.result_of(stage, results[number]) for number in range(len(work))]
+
+    def _numbers(self, count: int) -> Any:
+        """A frame of the numbers of so many tasks, one in each partition."""
+        return self._session.range(0, count, 1, count)
+
+
+def _in_groups(sources: Iterable[tuple[tasks.KeySource, int]]) -> Iterator[list[tasks.KeySource]]:
+    """Sources of about ``_KEYS_A_TASK`` rows together."""
+    group: list[tasks.KeySource] = []
+    rows = 0
+    for source, count in sources:
+        if group and rows + count > _KEYS_A_TASK:
+            yield group
+            group, rows = [], 0
+        group.append(source)
+        rows += count
+    if group:
+        yield group
+
+
+# What the engine calls. These are functions in functions because Spark takes nothing else.
+
+
+def _doer(stage: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def do(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield pa.record_batch([[number], [tasks.do(stage, number)]], names=["number", "result"])
+
+    return do
+
+
+def _key_reader(stage: Path, buckets: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from tasks.key_batches(stage, number, buckets)
+
+    return read
+
+
+def _striker(stage: Path) -> Callable[[pa.Table], pa.Table]:
+    def strike_out(bucket: pa.Table) -> pa.Table:
+        return tasks.strike_out(stage, bucket)
+
+    return strike_out
+
+
+class _Waiting:
+    """Collects a frame in a thread, which does not keep an interrupted import from ending."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+        self._found: pa.Table | None = None
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._collect, daemon=True)
+        self._thread.start()
+
+    def _collect(self) -> None:
+        try:
+            self._found = _collected(self._frame)
+        except BaseException as error:  # noqa: BLE001 - raised by result
+            self._error = error
+
+    def is_done(self, seconds: float) -> bool:
+        """Whether the frame is there, after waiting so long at most."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def result(self) -> pa.Table:
+        """The rows; raises EngineFailed."""
+        if self._error is not None:
+            raise self._error
+        return self._found
+
+
+def _collected(frame: Any) -> pa.Table:
+    """The rows of a frame. Raises EngineFailed with the sentence that says most."""
+    try:
+        with _quietly():
+            return frame.toArrow()
+    except Exception as error:  # each engine has errors of its own
+        raise EngineFailed(f"the engine failed: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """The last line of an error that names an exception: engines put stack traces of Java around those of Python."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if "Error: " in line and not line.startswith(("at ", "org.", "java."))]
+    return one_line((named or lines or [type(error).__name__])[-1 if named else 0])[:500]
+
+
+# Sessions.
+
+
+@contextmanager
+def open_session(master: str | None) -> Iterator[Any]:
+    """A session of a master: ``local[N]``, ``local-cluster[N,cores,MiB]``, ``spark://...``, ``sc://...``, or Sail in
+    this process. Raises EngineFailed, which says what is missing.
+    """
+    with _sail() if master is None else _remote(master) if master.startswith("sc://") else _classic(master) as session:
+        yield session
+
+
+@contextmanager
+def _sail() -> Iterator[Any]:
+    if find_spec("pysail") is None:
+        raise EngineFailed(_missing("Sail", "sail"))
+    os.environ.setdefault("RUST_LOG", "error")  # Sail's log goes to standard error
+    from pysail.spark import SparkConnectServer
+
+    server = SparkConnectServer()
+    server.start(background=True)
+    try:
+        _, port = server.listening_address
+        with _remote(f"sc://127.0.0.1:{port}") as session:
+            yield session
+    finally:
+        server.stop()
+
+
+@contextmanager
+def _remote(url: str) -> Iterator[Any]:
+    if find_spec("pyspark") is None or find_spec("grpc") is None:
+        raise EngineFailed(_missing("Spark Connect", "sail"))
+    with _quietly():
+        from pyspark.sql import SparkSession
+
+        try:
+            session = SparkSession.builder.remote(url).create()
+        except Exception as error:
+            raise EngineFailed(f"{url} does not answer: {_reason(error)}") from error
+    try:
+        yield session
+    finally:
+        with _quietly():
+            session.stop()
+
+
+@contextmanager
+def _classic(master: str) -> Iterator[Any]:
+    if find_spec("py4j") is None or find_spec("pyspark") is None:
+        raise EngineFailed(_missing(f"the master {master}", "spark"))
+    if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
+        raise EngineFailed(
+            f"the master {master} needs Java 17 or newer, which is not there: install it, set JAVA_HOME, or leave"
+            " --master out for Sail, which needs none"
+        )
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with _quietly():
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.master(master).appName("sigdir import").config("spark.ui.enabled", "false")
+        try:
+            session = builder.config("spark.log.level", "ERROR").getOrCreate()
+        except Exception as error:
+            raise EngineFailed(f"{master} cannot be used: {_reason(error)}") from error
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _missing(what: str, extra: str) -> str:
+    return f"{what} needs packages that are not installed: pip install 'signature-directory[{extra}]'"
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the warning of pyspark that it does not know pandas 3, which is not used here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+        yield

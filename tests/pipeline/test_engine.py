@@ -1,0 +1,334 @@
+"""An import by an engine's tasks leaves the warehouse that the local import leaves: rows, ids, evidence, rejects, history."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sigdir
+from sigdir.pipeline.engines import spark
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.report import ImportReport
+from sigdir.pipeline.run import Options
+from sigdir.pipeline.source import BLOCK_BYTES
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import read_snapshot
+from tests.conftest import ROOT, Sigdir, environment, import_files
+from tests.pipeline.support import invoke, keccak256, parquet_bytes, write_files
+from tests.pipeline.test_sourcify import LOGGED, SENT, SET, compiled, signatures
+from tests.warehouse.support import assert_clean, run_command, stage
+
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+
+_LINES = 70_000  # some blocks of every shape
+
+SOLIDITY = {
+    "project/src/Token.sol": 'import "./Types.sol";\ncontract Token { function set(Pair calldata p) external {} }\n',
+    "project/src/Types.sol": "struct Pair { uint256 a; address b; }\nevent Set(Pair pair);\n",
+}
+SAMPLES = Path(sigdir.__file__).parent / "samples"
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    pytest.importorskip("pysail")
+    with spark.open_session(None) as session:
+        yield session
+
+
+def by_engine(session: Any, paths: list[Path], warehouse: Path, **options: Any) -> ImportReport:
+    return spark.run(session, Options([str(path) for path in paths], warehouse, **options))
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of one block, for the local import and the tasks alike."""
+    for module in ("sigdir.pipeline.source", "sigdir.pipeline.engines.plan", "sigdir.pipeline.formats.parquet"):
+        monkeypatch.setattr(f"{module}.PIECE_BLOCKS", 1)
+
+
+def contents(warehouse: Path) -> dict[str, Any]:
+    """All that an import leaves, without times and names of runs."""
+    opened = sigdir.open(warehouse)
+    found: dict[str, Any] = {
+        name: opened.sql(query).rows()
+        for name, query in {
+            "signatures": "SELECT id, text_signature, hash, import_id FROM signatures ORDER BY created_at",
+            "events": "SELECT id, text_signature, hash, import_id FROM event_signatures ORDER BY created_at",
+            "sightings": "SELECT * FROM sightings ORDER BY ALL",
+            "rejects": "SELECT * FROM rejects",
+            "history": "SELECT * EXCLUDE (committed_at, seconds) FROM imports ORDER BY import_id",
+        }.items()
+    }
+    found["sources"] = {
+        source.label: (source.number, source.sightings, source.digest)
+        for source in read_snapshot(Paths(warehouse)).evidence.sources.values()
+    }
+    return found
+
+
+def told(report: ImportReport) -> dict[str, Any]:
+    """What an import reports, without times."""
+    return {k: v for k, v in report.to_dict().items() if k not in ("seconds", "stages", "rows_per_second")}
+
+
+def assert_same(session: Any, paths: list[Path], folder: Path, **options: Any) -> ImportReport:
+    """Import by threads and by tasks, twice each, and compare everything."""
+    local, engine = folder / "local", folder / "engine"
+    for _ in range(2):
+        expected = import_files(paths, local, **options)
+        found = by_engine(session, paths, engine, **options)
+        assert told(found) == told(expected)
+        if not options.get("dry_run"):
+            assert contents(engine) == contents(local)
+            assert_clean(Paths(engine))
+    return found
+
+
+def lines(count: int, first: int = 0) -> Iterator[str]:
+    """Canonical texts, declarations, duplicates and rejects, and long ones that blocks cut."""
+    for number in range(first, first + count):
+        match number % 1000:
+            case 3:
+                yield f"function spelled{number}(uint amount) external returns (bool)"
+            case 4:
+                yield "transfer(address,uint256)"
+            case 5:
+                yield f"broken{number}((uint256)"
+            case 6:
+                yield f"event Seen{number}(uint256 indexed value)"
+            case _:
+                yield f"text{number}_{'x' * (number % 50)}(uint256,address)"
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_text_in_pieces(session: Any, tmp_path: Path) -> None:
+    """Ranges of a text with a byte order mark, comments, CRLF and a line longer than two blocks give the same rows."""
+    head = "\ufeff# a list\r\n/* a comment\nover lines */ first(uint256)\n"
+    long = "y" * (2 * BLOCK_BYTES + 77) + "(uint256)"
+    text = head + "\n".join([*lines(_LINES), long, *lines(_LINES, _LINES)])
+    report = assert_same(session, write_files(tmp_path / "in", {"list.txt": text}), tmp_path)
+    assert report.files[0].rejected > 100
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_comment_over_pieces(session: Any, tmp_path: Path) -> None:
+    """A file whose comment crosses a cut is read as a whole."""
+    text = "\n".join([*lines(40_000), "/* from here", *lines(_LINES, 40_000), "to here */", *lines(1000, 500_000)])
+    report = assert_same(session, write_files(tmp_path / "in", {"list.txt": text}), tmp_path)
+    assert 40_000 <= report.total("read") <= 41_000
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_tables_in_pieces(session: Any, tmp_path: Path) -> None:
+    """CSV with and without a header, JSON lines, OpenChain's lines and Parquet are read by ranges."""
+    texts = [f"text{number}_{'x' * (number % 50)}(uint256,address)" for number in range(_LINES)]
+    selectors = [f"0x{keccak256(text)[:4].hex()}" for text in texts]
+    pairs = list(zip(selectors, texts, strict=True))
+    entry = {"type": "function", "inputs": [{"type": "uint256", "name": "amount"}], "outputs": []}
+    files: dict[str, str | bytes] = {
+        "a.csv": "selector,name,extra\n" + "".join(f'{s},"{t}",{"z" * 20}\n' for s, t in pairs),
+        "b.csv": "".join(f"{s}\t{t}\n" for s, t in pairs) + "0x12345678\tnope(uint256)\n",
+        "c.jsonl": "".join(json.dumps({"id": 7, "text_signature": t, "hex_signature": s}) + "\n" for s, t in pairs),
+        "d.txt": "".join(f"{s},{t}\n" for s, t in pairs),
+        "e.jsonl": "".join(
+            json.dumps({"selector": f"0x{keccak256(f'n{number}(uint256)')[:4].hex()}", "abi": entry | {"name": f"n{number}"}}) + "\n"
+            for number in range(_LINES // 4)
+        ),
+        "f.parquet": parquet_bytes({"text_signature": [f"{t}x" for t in texts] * 3}, row_group_size=50_000, compression=None),
+    }  # fmt: skip
+    report = assert_same(session, write_files(tmp_path / "in", files), tmp_path)
+    assert [file.format for file in report.files] == ["csv", "csv", "rows", "openchain", "panoramix", "parquet"]
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_quoted_field_over_pieces(session: Any, tmp_path: Path) -> None:
+    """A CSV file whose quoted field crosses a cut is read as a whole."""
+    rows = [f"0x{keccak256(text)[:4].hex()},{text}" for text in (f"t{number}()" for number in range(150_000))]
+    rows[75_000] += ',"over\n' + "many lines\n" * 150_000 + '"'
+    table = "selector,text_signature,note\n" + "\n".join(rows)
+    assert_same(session, write_files(tmp_path / "in", {"a.csv": table}), tmp_path)
+
+
+def archive(files: dict[str, str]) -> bytes:
+    """A tar packed by gzip."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content.encode())
+            tar.addfile(member, io.BytesIO(content.encode()))
+    return out.getvalue()
+
+
+def zipped(files: dict[str, str]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as found:
+        for name, content in files.items():
+            found.writestr(name, content)
+    return out.getvalue()
+
+
+def shapes(folder: Path) -> list[Path]:
+    """One of every shape that is read as a whole, some of it broken or skipped."""
+    abi = (Path(__file__).parent / "data" / "Token.json").read_text()
+    source = (Path(__file__).parent / "data" / "Token.sol").read_text()
+    members = {"one/list.txt": "inZip(uint256)\nagain(uint256)\n", "one/Other.sol": source, "notes.md": "no list"}
+    files: dict[str, str | bytes] = {
+        "a/list.txt": "again(uint256)\nfunction spelled(uint amount)\nbad((\n",
+        "a/packed.txt.gz": gzip.compress(b"packed(uint256)\n" * 3),
+        "a/broken.txt.gz": gzip.compress(b"cut(uint256)\n" * 1000)[:40],
+        "a/abi.json": abi,
+        "a/tree/" + keccak256("named(uint256)")[:4].hex(): "named(uint256)",
+        "a/tree/" + keccak256("other(uint256)")[:4].hex(): "other(uint256)",
+        "a/.hidden": "hidden(uint256)",
+        "a/what.bin": b"\0\1\2",
+        "b.zip": zipped(members),
+        "c.tar.gz": archive({"two/" + name: content for name, content in members.items()}),
+        "e/Vault.vy": "@external\ndef deposit(amount: uint256):\n    pass\n",
+        "f/" + "signatures.parquet": signatures([SET, LOGGED, SENT]),
+        "f/" + "compiled.parquet": compiled([(SET, "function"), (LOGGED, "event")]),
+        "f/" + "plain.parquet": parquet_bytes({"text_signature": ["plain(uint256)", None, "bad(("]}),
+        **{f"d/{name}": content for name, content in SOLIDITY.items()},
+    }
+    write_files(folder, files)
+    return [folder / name for name in ("a", "b.zip", "c.tar.gz", "d", "e", "f")]
+
+
+@pytest.mark.parametrize("options", [{}, {"source": "one label"}, {"collection": EVENT_SIGNATURES}, {"dry_run": True}])
+def test_every_shape(session: Any, tmp_path: Path, options: dict[str, Any]) -> None:
+    """Archives, packed files, documents, trees, sources and Sourcify's tables are as the local import reads them."""
+    report = assert_same(session, [*shapes(tmp_path / "in"), SAMPLES], tmp_path, **options)
+    assert {"text", "abi", "tree", "solidity", "vyper", "parquet"} <= {file.format for file in report.files}
+    assert len(report.faults) == 1
+
+
+def test_known_and_staged_texts_are_struck_out(session: Any, tmp_path: Path) -> None:
+    """Texts of the table and of staging keep their ids, and the import's sightings get them."""
+    old, new = write_files(
+        tmp_path / "in",
+        {"a.txt": "\n".join(lines(3000)), "b.txt": "\n".join([*lines(4000, 2000), "posted(uint256)", "Posted(bool)"])},
+    )
+    for folder in ("local", "engine"):
+        import_files([old], tmp_path / folder)
+        stage(Paths(tmp_path / folder), SIGNATURES, "posted(uint256)")
+        stage(Paths(tmp_path / folder), EVENT_SIGNATURES, "Posted(bool)")
+    report = assert_same(session, [new], tmp_path)
+    assert report.total("imported") == 0
+
+
+def test_what_cannot_be_imported_is_named(session: Any, tmp_path: Path) -> None:
+    """An input that the user names and that is broken ends the import with the sentence of the local one."""
+    [broken] = write_files(tmp_path, {"broken.txt.gz": gzip.compress(b"cut(uint256)\n" * 1000)[:40]})
+    with pytest.raises(BadInput) as expected:
+        import_files([broken], tmp_path / "local")
+    with pytest.raises(BadInput) as found:
+        by_engine(session, [broken], tmp_path / "engine")
+    assert str(found.value) == str(expected.value)
+    with pytest.raises(BadInput, match="standard input"):
+        by_engine(session, [Path("-")], tmp_path / "engine")
+
+
+# The command.
+
+
+def test_the_command_imports_by_sail(run_sigdir: Sigdir, warehouse: Path, tmp_path: Path) -> None:
+    """`--engine spark` without a master needs nothing but the extra, and says nothing of its own."""
+    pytest.importorskip("pysail")
+    result = run_sigdir("import", "--samples", "--engine", "spark", "--json", "--quiet")
+    assert (result.returncode, result.stderr) == (0, b"")
+    import_files([SAMPLES], tmp_path / "local")
+    assert contents(warehouse) == contents(tmp_path / "local")
+
+
+@pytest.mark.parametrize("point", ["deduped", "evidence_written", "committed"])
+def test_a_killed_driver_leaves_nothing(warehouse: Path, point: str) -> None:
+    """After kill -9 of the driver the import is visible or it is not, and the next one removes what it left."""
+    pytest.importorskip("pysail")
+    import_files([SAMPLES / "erc-0020-token.txt"], warehouse)
+    before = contents(warehouse)
+    again = ("import", "--samples", "--engine", "spark", "--quiet", "--warehouse", warehouse)
+    assert run_command(*again, SIGDIR_FAILPOINT=point).returncode == -signal.SIGKILL
+    assert list(Paths(warehouse).tmp.iterdir()) != []
+    assert (contents(warehouse) == before) is (point != "committed")
+    assert run_command(*again).returncode == 0
+    assert_clean(Paths(warehouse))
+
+
+def test_a_local_import_loads_nothing_of_spark(tmp_path: Path) -> None:
+    """Neither the command nor the tasks' code loads Spark, Sail or gRPC."""
+    code = (
+        "import sys, sigdir.cli.import_, sigdir.pipeline.engines.tasks;"
+        "print([n for n in sys.modules if n.split('.')[0] in ('pyspark', 'pysail', 'grpc', 'py4j')])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("missing", "arguments", "sentence"),
+    [
+        ("pysail", [], "signature-directory[sail]"),
+        ("pyspark", ["--master", "sc://127.0.0.1:1"], "signature-directory[sail]"),
+        ("py4j", ["--master", "local[2]"], "signature-directory[spark]"),
+        ("", ["--master", "sc://127.0.0.1:1"], "does not answer"),
+    ],
+)
+def test_a_missing_engine_is_said(
+    warehouse: Path, missing: str, arguments: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the extra, Java or an answer the command ends in one sentence, and makes no warehouse."""
+    if missing:
+        monkeypatch.setitem(sys.modules, missing, None)
+    result = invoke(warehouse, "import", "--samples", "--engine", "spark", *arguments)
+    assert result.status == 2
+    assert sentence in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not warehouse.exists()
+
+
+# PySpark, which needs Java.
+
+PYSPARK = os.environ.get("SIGDIR_TEST_PYSPARK", "")
+"""A Python with the package pyspark, which cannot be installed beside pyspark-client."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+def test_pyspark_gives_the_same(warehouse: Path, tmp_path: Path, master: str) -> None:
+    """PySpark, in threads and in processes of its own, leaves the warehouse that the local import leaves."""
+    if shutil.which("java") is None or not PYSPARK:
+        pytest.skip("PySpark needs Java, and a Python with pyspark that SIGDIR_TEST_PYSPARK names")
+    paths = [*shapes(tmp_path / "in"), *write_files(tmp_path / "large", {"list.txt": "\n".join(lines(_LINES))})]
+    for _ in range(2):
+        import_files(paths, tmp_path / "local")
+        command = [
+            PYSPARK,
+            "-m",
+            "sigdir",
+            "import",
+            *map(str, paths),
+            "--engine",
+            "spark",
+            "--master",
+            master,
+            "--quiet",
+        ]
+        environ = {**environment(warehouse), "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 1, done.stderr  # a file is broken
+        assert contents(warehouse) == contents(tmp_path / "local")
+    assert_clean(Paths(warehouse))
