@@ -31,7 +31,7 @@ SAFETY_SECONDS = 300
 # Files whose tests kill processes, drive a browser or start many processes, the longest first. `make test-quick` leaves
 # them out. `make test` begins with them, so that the last worker to finish is not the one with the longest file.
 SLOW = (
-    "warehouse/test_kills.py", "serve/test_live.py", "web/test_browser.py", "pipeline/test_import.py",
+    "warehouse/test_kills.py", "pipeline/test_engine.py", "serve/test_live.py", "web/test_browser.py", "pipeline/test_import.py",
     "pipeline/test_mirror.py", "warehouse/test_power.py", "test_cookbook.py", "warehouse/test_compact.py",
     "warehouse/test_backup.py", "warehouse/test_vacuum.py", "pipeline/test_hostile.py", "serve/test_hostile.py",
     "serve/test_model.py", "torture/test_torture.py", "warehouse/test_publish.py", "serve/test_openapi.py",

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,6 +34,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +56,9 @@ _KEYS_A_TASK = 1 << 21
 _KEYS_A_BUCKET = 1 << 20
 """A bucket is a table in the memory of one Python worker: 28 MB, and as much again to sort it."""
 _POLL_SECONDS = 0.2
+_CONNECT_PORT = 15002
+"""Of Spark Connect, where the URL has none."""
+_CONNECT_SECONDS = 10
 
 
 class EngineFailed(PipelineError):
@@ -291,18 +296,32 @@ def _sail() -> Iterator[Any]:
 def _remote(url: str) -> Iterator[Any]:
     if find_spec("pyspark") is None or find_spec("grpc") is None:
         raise EngineFailed(_missing("Spark Connect", "sail"))
+    server = _listening(url)
     with _quietly():
         from pyspark.sql import SparkSession
 
         try:
             session = SparkSession.builder.remote(url).create()
         except Exception as error:
-            raise EngineFailed(f"{url} does not answer: {_reason(error)}") from error
+            raise EngineFailed(f"{server} does not answer: {_reason(error)}") from error
     try:
         yield session
     finally:
         with _quietly():
             session.stop()
+
+
+def _listening(url: str) -> str:
+    """The host and port of a Connect URL, whose parameters may hold a token. Raises EngineFailed if nobody listens
+    there: the client would try again for ten minutes.
+    """
+    try:
+        address = urlsplit(url)
+        host, port = address.hostname or "", address.port or _CONNECT_PORT
+        with socket.create_connection((host, port), _CONNECT_SECONDS):
+            return f"sc://{host}:{port}"
+    except (OSError, ValueError) as error:
+        raise EngineFailed(f"the Spark Connect server does not answer: {one_line(str(error))}") from None
 
 
 @contextmanager

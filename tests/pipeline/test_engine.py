@@ -25,9 +25,10 @@ from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options
 from sigdir.pipeline.source import BLOCK_BYTES
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.warehouse.log import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
-from tests.conftest import ROOT, Sigdir, environment, import_files
+from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
 from tests.pipeline.support import invoke, keccak256, parquet_bytes, write_files
 from tests.pipeline.test_sourcify import LOGGED, SENT, SET, compiled, signatures
 from tests.warehouse.support import assert_clean, run_command, stage
@@ -70,10 +71,11 @@ def contents(warehouse: Path) -> dict[str, Any]:
             "signatures": "SELECT id, text_signature, hash, import_id FROM signatures ORDER BY created_at",
             "events": "SELECT id, text_signature, hash, import_id FROM event_signatures ORDER BY created_at",
             "sightings": "SELECT * FROM sightings ORDER BY ALL",
-            "rejects": "SELECT * FROM rejects",
+            "rejects": "SELECT * FROM rejects ORDER BY ALL",
             "history": "SELECT * EXCLUDE (committed_at, seconds) FROM imports ORDER BY import_id",
         }.items()
     }
+    found["rejects_sha256"] = [entry.get("rejects_sha256") for entry in history(Paths(warehouse))]  # in their order
     found["sources"] = {
         source.label: (source.number, source.sightings, source.digest)
         for source in read_snapshot(Paths(warehouse)).evidence.sources.values()
@@ -213,7 +215,7 @@ def shapes(folder: Path) -> list[Path]:
 def test_every_shape(session: Any, tmp_path: Path, options: dict[str, Any]) -> None:
     """Archives, packed files, documents, trees, sources and Sourcify's tables are as the local import reads them."""
     report = assert_same(session, [*shapes(tmp_path / "in"), SAMPLES], tmp_path, **options)
-    assert {"text", "abi", "tree", "solidity", "vyper", "parquet"} <= {file.format for file in report.files}
+    assert {"text", "json", "tree", "solidity", "vyper", "parquet"} <= {file.format for file in report.files}
     assert len(report.faults) == 1
 
 
@@ -255,7 +257,14 @@ def test_the_command_imports_by_sail(run_sigdir: Sigdir, warehouse: Path, tmp_pa
     assert contents(warehouse) == contents(tmp_path / "local")
 
 
-@pytest.mark.parametrize("point", ["deduped", "evidence_written", "committed"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "evidence_written",
+        pytest.param("deduped", marks=pytest.mark.long),
+        pytest.param("committed", marks=pytest.mark.long),
+    ],
+)
 def test_a_killed_driver_leaves_nothing(warehouse: Path, point: str) -> None:
     """After kill -9 of the driver the import is visible or it is not, and the next one removes what it left."""
     pytest.importorskip("pysail")
@@ -267,6 +276,36 @@ def test_a_killed_driver_leaves_nothing(warehouse: Path, point: str) -> None:
     assert (contents(warehouse) == before) is (point != "committed")
     assert run_command(*again).returncode == 0
     assert_clean(Paths(warehouse))
+
+
+def test_two_imports_at_once(warehouse: Path, tmp_path: Path) -> None:
+    """Two drivers publish one after the other; a text that both bring is there once."""
+    pytest.importorskip("pysail")
+    both = write_files(tmp_path, {"a.txt": "\n".join(lines(3000)), "b.txt": "\n".join(lines(3000, 2000))})
+    started = [subprocess.Popen(engine_command(path), env=environment(warehouse), cwd=ROOT) for path in both]
+    assert [process.wait(SAFETY_SECONDS) for process in started] == [0, 0]
+    import_files(both, tmp_path / "local")
+    texts = [{text for _, text, *_ in contents(folder)["signatures"]} for folder in (warehouse, tmp_path / "local")]
+    assert texts[0] == texts[1]
+    assert_clean(Paths(warehouse))
+
+
+def test_an_interrupted_import_leaves_nothing(warehouse: Path, tmp_path: Path) -> None:
+    """SIGTERM while tasks run ends the command with status 130 and removes the run."""
+    pytest.importorskip("pysail")
+    [path] = write_files(tmp_path, {"a.txt": "\n".join(lines(300_000))})
+    command = [argument for argument in engine_command(path) if argument != "--quiet"]
+    with subprocess.Popen(command, env=environment(warehouse), cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        next(line for line in process.stderr if line.startswith("read"))
+        process.terminate()
+        assert process.stderr.read().splitlines()[-1] == "interrupted: nothing was published"
+    assert process.returncode == 130
+    assert list(Paths(warehouse).tmp.iterdir()) == []
+
+
+def engine_command(path: Path) -> list[str]:
+    return [*command_line(), "import", str(path), "--engine", "spark", "--quiet"]
 
 
 def test_a_local_import_loads_nothing_of_spark(tmp_path: Path) -> None:
