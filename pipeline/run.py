@@ -138,8 +138,9 @@ class ImportRun:
 class Engine(Protocol):
     """What does the heavy work of an import."""
 
-    writer: FileWriter | None
-    """Writes the data files; threads of this process if there is none."""
+    @property
+    def writer(self) -> FileWriter | None:
+        """Writes the data files; threads of this process if there is none."""
 
     def read(self, run: ImportRun, sources: list[Source]) -> None:
         """Read all inputs into ``run.state``, which then counts and gives them in their order."""
