@@ -53,6 +53,17 @@ def store_member(source: Source, name: str) -> Source:
     )
 
 
+def store_source(url: str, explicit: bool, size: int, below: str) -> Source:
+    """One object by its own URL, as an input."""
+    folder, _, name = url.rpartition("/")
+    return Source(url, explicit, size=size, stream=partial(_open, open_store(folder), name), below=below)
+
+
+def store_folder(url: str, names: Sequence[str], size: int, unread: UnreadInputs, below: str) -> Source:
+    """The hash-named objects ``names`` below a URL as one input."""
+    return joined_source(url, printable(url), names, _contents(url, names, unread), size, below)
+
+
 def _by_folder(objects: Sequence[Object]) -> Iterator[tuple[str, list[Object]]]:
     """The objects of each folder, in the order in which a folder on disk is searched: its files, then its folders."""
     folders: dict[str, list[Object]] = {}
@@ -90,7 +101,7 @@ def _hash_named(store: Store, folder: str, objects: Sequence[Object], unread: Un
     where = store.where(folder) if folder else store.url
     names = [_base(each.name) for each in objects]
     size = sum(each.size for each in objects)
-    return joined_source(where, printable(where), names, _contents(where, names, unread), size, below)
+    return store_folder(where, names, size, unread, below)
 
 
 def _contents(folder: str, names: Sequence[str], unread: UnreadInputs) -> Iterator[tuple[str, bytes]]:

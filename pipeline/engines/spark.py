@@ -76,6 +76,7 @@ class SparkEngine:
     def __init__(self, session: Any) -> None:
         self._session = session
         self._folder = Path()
+        self._stages = 0
 
     # Map.
 
@@ -92,7 +93,7 @@ class SparkEngine:
             return keep
         groups = list(_in_groups(sources))
         buckets = 1 + sum(rows for _, rows in sources) // _KEYS_A_BUCKET
-        stage = self._folder / "keys"
+        stage = self._stage("keys")
         stage.mkdir()
         for number, group in enumerate(groups):
             tasks.put_keys(stage, number, group)
@@ -155,7 +156,7 @@ class SparkEngine:
         """Do the tasks of a stage; their results, in their order."""
         if not work:
             return []
-        stage = self._folder / name
+        stage = self._stage(name)
         tasks.put(stage, work)
         frame = self._numbers(len(work)).mapInArrow(_doer(stage), "number long, result string")
         units = [task.units for task in work]
@@ -171,6 +172,11 @@ class SparkEngine:
         found = waiting.result()
         results = dict(zip(found["number"].to_pylist(), found["result"].to_pylist(), strict=True))
         return [tasks.result_of(stage, results[number]) for number in range(len(work))]
+
+    def _stage(self, name: str) -> Path:
+        """The folder of a stage. A commit that another process overtook has its stages again."""
+        self._stages += 1
+        return self._folder / f"{self._stages}-{name}"
 
     def _numbers(self, count: int) -> Any:
         """A frame of the numbers of so many tasks, one in each partition."""

@@ -28,6 +28,7 @@ from sigdir.pipeline.report import ImportReport, Unread
 from sigdir.pipeline.run import ImportRun, Options, Scope, make_garbage_collection_rare, read_inputs
 from sigdir.pipeline.source import Piece, Source
 from sigdir.pipeline.state import ImportState, ReadPart
+from sigdir.pipeline.store_inputs import store_folder, store_source
 from sigdir.pipeline.unread import UnreadInputs
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.columns import Keys
@@ -36,6 +37,7 @@ from sigdir.warehouse.dedupe import RowGroup, keys_of_group
 from sigdir.warehouse.parquet import WrittenFile
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.spill import SpilledRows
+from sigdir.warehouse.stores import is_url
 
 Array = npt.NDArray[Any]
 
@@ -96,7 +98,7 @@ def _unpickled(path: Path) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class InputRef:
-    """An input on disk, as ``find`` found it."""
+    """An input on disk or in a store, as ``find`` found it."""
 
     path: str
     explicit: bool
@@ -112,7 +114,10 @@ class InputRef:
 
     def source(self, unread: UnreadInputs) -> Source:
         if self.names is not None:
-            return folder_source(self.path, self.names, self.size, unread, self.below)
+            folder = store_folder if is_url(self.path) else folder_source
+            return folder(self.path, self.names, self.size, unread, self.below)
+        if is_url(self.path):
+            return store_source(self.path, self.explicit, self.size, self.below)
         return Source(self.path, self.explicit, size=self.size, below=self.below)
 
 

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def session() -> Iterator[Any]:
         yield session
 
 
-def by_engine(session: Any, paths: list[Path], warehouse: Path, **options: Any) -> ImportReport:
+def by_engine(session: Any, paths: Iterable[Path | str], warehouse: Path, **options: Any) -> ImportReport:
     return spark.run(session, Options([str(path) for path in paths], warehouse, **options))
 
 
@@ -217,6 +218,17 @@ def test_every_shape(session: Any, tmp_path: Path, options: dict[str, Any]) -> N
     report = assert_same(session, [*shapes(tmp_path / "in"), SAMPLES], tmp_path, **options)
     assert {"text", "json", "tree", "solidity", "vyper", "parquet"} <= {file.format for file in report.files}
     assert len(report.faults) == 1
+
+
+def test_inputs_in_a_store(session: Any, tmp_path: Path) -> None:
+    """Objects are read by tasks, each as a whole."""
+    shapes(tmp_path / "in")
+    urls = [f"file://{tmp_path}/in/{name}" for name in ("a", "b.zip", "d", "f")]
+    reports = []
+    for name, imported in (("local", import_files), ("engine", partial(by_engine, session))):
+        reports.append(told(imported(urls, Path(tmp_path / name))))
+    assert reports[0] == reports[1]
+    assert contents(tmp_path / "engine") == contents(tmp_path / "local")
 
 
 def test_known_and_staged_texts_are_struck_out(session: Any, tmp_path: Path) -> None:
