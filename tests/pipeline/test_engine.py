@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -267,6 +268,23 @@ def test_the_command_imports_by_sail(run_sigdir: Sigdir, warehouse: Path, tmp_pa
     assert (result.returncode, result.stderr) == (0, b"")
     import_files([SAMPLES], tmp_path / "local")
     assert contents(warehouse) == contents(tmp_path / "local")
+
+
+def test_a_warehouse_in_a_store(tmp_path: Path) -> None:
+    """An engine's import into a store is committed there; another working copy has its rows."""
+    pytest.importorskip("pysail")
+    url = f"file://{tmp_path}/store"
+    (tmp_path / "store").mkdir()
+    counts = []
+    for copy, command in (("one", ["import", "--samples", "--engine", "spark", "-q"]), ("two", ["stats", "--json"])):
+        environ = environment(tmp_path) | {"SIGDIR_STORE_CACHE": str(tmp_path / copy)}
+        whole = [*command_line(), *command, "--warehouse", url]
+        done = subprocess.run(whole, env=environ, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        counts.append(done.stdout)
+    import_files([SAMPLES], tmp_path / "local")
+    rows = len(contents(tmp_path / "local")["signatures"])
+    assert re.search(rf'"rows": ?{rows}\b', counts[1])
 
 
 @pytest.mark.parametrize(
