@@ -58,7 +58,21 @@ def _markdown(figures: list[Figure]) -> str:
 @click.option(
     "--only",
     type=click.Choice(
-        ["hash", "search", "import", "evidence", "sql", "upkeep", "store", "serve", "live", "bulk", "web", "engine"]
+        [
+            "hash",
+            "search",
+            "import",
+            "evidence",
+            "sql",
+            "upkeep",
+            "store",
+            "serve",
+            "live",
+            "bulk",
+            "web",
+            "engine",
+            "engine-memory",
+        ]
     ),
     multiple=True,
     help="Measure only this part.  [default: all]",
@@ -99,6 +113,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "live": lambda: [f for server in servers.installed() for f in bench_live.figures(rows, server)],
         "bulk": lambda: [f for server in servers.installed() for f in bench_bulk.figures(rows, rounds, server)],
         "engine": lambda: bench_engine.figures(rows, rounds),
+        "engine-memory": lambda: bench_engine.memory(rows),
         "web": lambda: [f for server in servers.installed() for f in bench_web.figures(rows, rounds, server)],
     }
     figures = []

@@ -46,7 +46,6 @@ def figures(rows: int, rounds: int) -> list[Figure]:
             work[0] / work[1], "any", True,
         )
     )  # fmt: skip
-    found.append(_memory(rows))
     return found
 
 
@@ -61,13 +60,17 @@ def _bytes(name: str, number: float) -> Figure:
     return Figure(name, f"{number:.1f}", "32", number / 32, "<= 32", number <= 32)
 
 
-def _memory(rows: int) -> Figure:
+def memory(rows: int) -> list[Figure]:
     """Peak memory of a Python worker at three times the rows, beside that at the rows."""
+    if not _PYSPARK or shutil.which("java") is None:
+        return []
     peaks = [_pyspark(corpus.lines(count), "local-cluster[1,1,2048]").worker_mib for count in (3 * rows, rows)]
-    return Figure(
-        f"PySpark: peak memory of a Python worker, {3 * rows:,} rows beside {rows:,}", f"{peaks[0]:.0f} MiB",
-        f"{peaks[1]:.0f} MiB", peaks[0] / peaks[1], "<= 1536 MiB", max(peaks) <= 1536,
-    )  # fmt: skip
+    return [
+        Figure(
+            f"PySpark: peak memory of a Python worker, {3 * rows:,} rows beside {rows:,}", f"{peaks[0]:.0f} MiB",
+            f"{peaks[1]:.0f} MiB", peaks[0] / peaks[1], "<= 1536 MiB", max(peaks) <= 1536,
+        )
+    ]  # fmt: skip
 
 
 def _seconds(lines: Path, engine: str) -> float:
