@@ -98,10 +98,8 @@ class SparkEngine:
         for number, group in enumerate(groups):
             tasks.put_keys(stage, number, group)
         rows = self._numbers(len(groups)).mapInArrow(_key_reader(stage, buckets), tasks.KEYS_SCHEMA)
-        struck = rows.groupBy("bucket").applyInArrow(_striker(stage), tasks.DROPPED_SCHEMA)
-        for name, file in zip(
-            *(_collected(struck)[column].to_pylist() for column in ("collection", "file")), strict=True
-        ):
+        struck = _collected(rows.groupBy("bucket").applyInArrow(_striker(stage), tasks.DROPPED_SCHEMA))
+        for name, file in zip(struck["collection"].to_pylist(), struck["file"].to_pylist(), strict=True):
             numbers, ids = tasks.dropped(stage, file)
             collection = Collection.of_name(name)
             keep[collection][numbers] = False

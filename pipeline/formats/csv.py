@@ -210,7 +210,8 @@ class _Lines:
         try:
             line = next(self._lines)
         except StopIteration:
-            self._source.ends_inside = self._taken > 0
+            if self._taken:  # asked again after the row that this ends, the reader has nothing
+                self._source.ends_inside = True
             raise
         self._taken += len(line)
         return line
