@@ -137,6 +137,7 @@ def test_a_comment_over_pieces(session: Any, tmp_path: Path) -> None:
     assert 40_000 <= report.total("read") <= 41_000
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_pieces")
 def test_tables_in_pieces(session: Any, tmp_path: Path) -> None:
     """CSV with and without a header, JSON lines, OpenChain's lines and Parquet are read by ranges."""
@@ -213,7 +214,16 @@ def shapes(folder: Path) -> list[Path]:
     return [folder / name for name in ("a", "b.zip", "c.tar.gz", "d", "e", "f")]
 
 
-@pytest.mark.parametrize("options", [{}, {"source": "one label"}, {"collection": EVENT_SIGNATURES}, {"dry_run": True}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"source": "one label"},
+        *(
+            pytest.param(options, marks=pytest.mark.long)
+            for options in ({}, {"collection": EVENT_SIGNATURES}, {"dry_run": True})
+        ),
+    ],
+)
 def test_every_shape(session: Any, tmp_path: Path, options: dict[str, Any]) -> None:
     """Archives, packed files, documents, trees, sources and Sourcify's tables are as the local import reads them."""
     report = assert_same(session, [*shapes(tmp_path / "in"), SAMPLES], tmp_path, **options)
