@@ -126,10 +126,10 @@ def _are_sound(results: list[Any]) -> bool:
 
 
 def _add_cut_file(run: ImportRun, cut: _CutFile, results: list[Any]) -> None:
-    digest, *pieces = results
+    (size, sha256), *pieces = results
     source, label = cut.ref.source(run.unread), run.options.source
     report = FileReport(
-        source.name, cut.format, *digest, source=printable(label) if label else source.label, below=source.below
+        source.name, cut.format, size, sha256, source=printable(label) if label else source.label, below=source.below
     )
     number, line = run.state.add_file(report), 1
     for piece in pieces:
