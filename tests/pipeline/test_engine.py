@@ -160,6 +160,7 @@ def test_tables_in_pieces(session: Any, tmp_path: Path) -> None:
     assert [file.format for file in report.files] == ["csv", "csv", "rows", "openchain", "panoramix", "parquet"]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_pieces")
 def test_a_quoted_field_over_pieces(session: Any, tmp_path: Path) -> None:
     """A CSV file whose quoted field crosses a cut is read as a whole."""
