@@ -38,7 +38,7 @@ SLOW = (
     "serve/test_background.py", "warehouse/test_log.py", "serve/test_changes.py", "serve/test_dumps.py", "serve/test_long_texts.py",
     "serve/test_suppressed.py", "serve/test_report.py", "serve/test_storage.py", "serve/test_read_only_media.py",
     "serve/test_metrics.py", "serve/test_decode.py", "serve/test_write_access.py", "serve/test_openchain.py",
-    "serve/test_time_slice.py", "serve/test_replica.py", "warehouse/test_working_copy.py", "warehouse/test_stores.py", "serve/test_resolve.py", "warehouse/test_format.py", "warehouse/test_broken.py",
+    "serve/test_addresses.py", "serve/test_time_slice.py", "serve/test_replica.py", "warehouse/test_working_copy.py", "warehouse/test_stores.py", "serve/test_resolve.py", "warehouse/test_format.py", "warehouse/test_broken.py",
     "warehouse/test_verify.py", "warehouse/test_dedupe.py", "pipeline/test_containers.py", "pipeline/test_export.py",
     "pipeline/test_corpora.py", "signatures/test_kernels.py", "test_second_machine.py", "test_notebook.py",
     "test_install.py", "fuzz/test_targets.py",

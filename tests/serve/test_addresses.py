@@ -10,6 +10,7 @@ from http.client import HTTPResponse
 import pytest
 
 from sigdir.serve.http.addresses import AddressShares, beyond_share, counted_address
+from sigdir.serve.servers.limits import to_make_room
 from tests.conftest import SAFETY_SECONDS, import_files
 from tests.serve.support import HOST, SIGNATURES_PATH, Server, by, get, serving, until
 
@@ -132,3 +133,9 @@ def test_beyond_a_share() -> None:
     for share, expected in ((0, []), (1, [9, 7]), (2, [9]), (3, [])):
         found = beyond_share(items, share, lambda item: item[0], lambda item: item[1])
         assert [idle for _, idle in found] == expected
+
+
+@pytest.mark.parametrize(("open_now", "closed"), [(18, []), (19, [8, 7, 6, 5]), (20, [8, 7, 6, 5, 4])])
+def test_room_is_made_close_to_the_limit(open_now: int, closed: list[int]) -> None:
+    """From nine tenths of 20 on as many are closed as leave three quarters, the ones that are idle for longest."""
+    assert to_make_room([3, 8, 4, 6, 5, 7], open_now, 20, float) == closed
