@@ -4,7 +4,8 @@ This file subclasses classes of waitress and uses names that are not documented:
 ``parser_class``, ``error_task_class``, ``service``, ``requests``, ``will_close``, ``total_outbufs_len``,
 ``last_activity``, ``handle_close``, ``send``; the
 parser's ``body_rcv``; ``ThreadedTaskDispatcher``, the servers' ``channel_class``, ``_map`` and the ``_dispatcher`` of
-``create_server``. pyproject.toml therefore bounds waitress above; read this file again before raising that bound.
+``create_server``, ``readable`` and ``handle_accept`` of servers. pyproject.toml therefore bounds waitress above; read
+this file again before raising that bound.
 
 Bounds. By itself waitress lets a client
     send many requests at once and read no answer. Answers pile up, and above 16 MiB the answering thread
@@ -44,6 +45,7 @@ from sigdir.serve.servers.limits import WRITE_BYTES, WRITE_SECONDS, to_make_room
 REQUEST_SECONDS = 300
 """Time limit for a request to arrive: 16 MiB at 450 kbit/s."""
 _MAX_CHUNK_LINE = 8192
+_MANY_CONNECTIONS, _ACCEPTED_AT_ONCE = 200, 100
 _MAX_WAITING_BYTES = 256 << 20  # of all answers that clients have not taken yet
 
 
@@ -57,8 +59,24 @@ def create(app: Any, threads: int, *, limits_addresses: bool, **adjustments: Any
 
 
 def run_once(server: Any, seconds: float) -> None:
-    """Handle the connections that are ready, or wait this long for one."""
+    """Handle the connections that are ready, or wait this long for one.
+
+    waitress accepts one connection each time it has looked at all others: with 2,000 open ones the next 500 took 10
+    seconds. With many open ones a new one is therefore followed by others that wait.
+    """
+    open_before = len(server.active_channels)
     wasyncore.loop(timeout=seconds, use_poll=True, map=server._map, count=1)
+    if open_before > _MANY_CONNECTIONS:
+        _accept_waiting(server, open_before)
+
+
+def _accept_waiting(server: Any, open_before: int) -> None:
+    while (
+        open_before < (open_now := len(server.active_channels)) < open_before + _ACCEPTED_AT_ONCE and server.readable()
+    ):
+        server.handle_accept()
+        if len(server.active_channels) == open_now:
+            break
 
 
 def close_stalled(server: Any, now: float, per_address: int = 0) -> None:

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from sigdir.serve.metrics.counts import new_memory
+from sigdir.serve.servers.waitress_channel import create, run_once
 from tests.conftest import (
     ROOT,
     SAFETY_SECONDS,
@@ -359,6 +360,25 @@ def test_idle_connections_make_room(tmp_path: Path, server: str) -> None:
         polite = stack.enter_context(connected(port, head("GET", "/healthz")))
         polite.settimeout(20)
         assert answer_on(polite)[0] == 200
+
+
+def test_a_queue_of_connections_is_accepted_at_once() -> None:
+    """waitress: one connection a round took 10 seconds for the 500 behind 2,000 idle ones."""
+    with socket.socket() as listening, ExitStack() as stack:
+        listening.bind((HOST, 0))
+        listening.listen(1024)
+        server = create(lambda *_: [], 1, limits_addresses=False, sockets=[listening], connection_limit=1_000)
+        for _ in range(600):
+            stack.enter_context(connected(listening.getsockname()[1]))
+        rounds = 0
+        while len(server.active_channels) < 600:
+            run_once(server, 0)
+            rounds += 1
+        assert rounds < 300
+        for channel in list(server.active_channels.values()):
+            channel.handle_close()
+        server.task_dispatcher.shutdown()
+        server.close()
 
 
 @pytest.mark.parametrize("other", ["granian", "waitress"])
