@@ -14,6 +14,7 @@ from rich.table import Table
 
 from benchmarks import (
     bench_bulk,
+    bench_decode,
     bench_engine,
     bench_evidence,
     bench_hash,
@@ -70,6 +71,7 @@ def _markdown(figures: list[Figure]) -> str:
             "live",
             "bulk",
             "web",
+            "decode",
             "engine",
             "engine-memory",
         ]
@@ -114,6 +116,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "bulk": lambda: [f for server in servers.installed() for f in bench_bulk.figures(rows, rounds, server)],
         "engine": lambda: bench_engine.figures(rows, rounds),
         "engine-memory": lambda: bench_engine.memory(rows),
+        "decode": lambda: [f for server in servers.installed() for f in bench_decode.figures(rounds, present, server)],
         "web": lambda: [f for server in servers.installed() for f in bench_web.figures(rows, rounds, server)],
     }
     figures = []

@@ -1,4 +1,4 @@
-"""Artifacts with bytecode, compared with parsing their JSON; and contracts to interfaces."""
+"""Artifacts with bytecode, compared with parsing their JSON."""
 
 from __future__ import annotations
 
@@ -15,19 +15,14 @@ from sigdir.pipeline.formats import json_contracts
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates
 from sigdir.signatures.canonicalise import canonicalise
-from sigdir.signatures.contract import interface_of, read_contract
 from sigdir.signatures.evidence import Witness
-from sigdir.signatures.readings import Known
-from sigdir.signatures.standards import NO_TEXT, canonical
 
 _CONTRACTS = 20_000
-_ROTATIONS = 10
-_INTERFACES_A_SECOND = 500
 
 
 def figures(rounds: int, corpora: Path | None) -> list[Figure]:
     """Empty without the real corpora."""
-    return [] if corpora is None else [_artifacts(corpora, rounds), _interfaces(corpora, rounds)]
+    return [] if corpora is None else [_artifacts(corpora, rounds)]
 
 
 def _artifacts(corpora: Path, rounds: int) -> Figure:
@@ -44,26 +39,6 @@ def _artifacts(corpora: Path, rounds: int) -> Figure:
     rate = _CONTRACTS / min(figure.seconds)
     figure.ours += f" ({rate:,.0f} contracts/s)"
     return figure
-
-
-def _interfaces(corpora: Path, rounds: int) -> Figure:
-    """Bytecode to interfaces on one core, with the standards' texts as directory; what is timed is checked by tests."""
-    documents = [json.loads(file.read_bytes()) for file in sorted((corpora / "artifacts").glob("*.json"))]
-    codes = [document["deployedBytecode"] for document in documents if document["deployedBytecode"] != "0x"]
-    known = {hash: [Known(text)] for hash, text in canonical().items() if text != NO_TEXT}
-
-    def run() -> None:
-        for _ in range(_ROTATIONS):
-            for code in codes:
-                interface_of(read_contract(code), known)
-
-    run()
-    seconds = [_timed(run) for _ in range(rounds)]
-    rate = _ROTATIONS * len(codes) / min(seconds)
-    return Figure(
-        f"contracts to interfaces, {len(codes)} bytecodes in rotation, one core", f"{rate:,.0f}/s",
-        f"{_INTERFACES_A_SECOND}/s", rate / _INTERFACES_A_SECOND, ">= 1x", rate >= _INTERFACES_A_SECOND, seconds,
-    )  # fmt: skip
 
 
 def _lines(corpora: Path) -> Path:

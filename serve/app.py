@@ -122,7 +122,7 @@ def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | 
         Route("/submit/", SubmitPage(settings, reader), "GET, HEAD, POST"),
         Route("/submit/store/", StorePage(settings, reader, writer), "POST"),
         Route(STORED_PATH, StoredPage(reader, cache), "GET, HEAD"),
-        Route("/decode/", DecodePage(reader, cache, names), "GET, HEAD, POST"),
+        Route("/decode/", DecodePage(reader, cache, names, codes), "GET, HEAD, POST"),
         Route("/docs/", DocsPage(settings), "GET, HEAD"),
         Route("/statistics/", StatisticsPage(reader, paths), "GET, HEAD"),
         Route("/status/", StatusPage(reader, cache, paths), "GET, HEAD"),

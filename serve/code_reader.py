@@ -17,8 +17,10 @@ from typing import Any
 
 from sigdir.signatures import dispatcher
 from sigdir.signatures.contract import ContractCode, ContractInterface, codes_of, contract_code, interface_of
+from sigdir.signatures.decode_input import BadInput
 from sigdir.signatures.dispatcher import CodeFunction, decoded_functions
 from sigdir.signatures.errors import SigdirError
+from sigdir.signatures.readings import Input
 from sigdir.warehouse.index.known import texts_of_hashes
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import View
@@ -41,14 +43,13 @@ class CodeReader:
         self._stop: weakref.finalize[Any, CodeReader] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def read(self, text: str) -> ContractCode:
-        """Hex digits of runtime or creation code. Raises BadBytecode and SlowCode."""
-        codes, libraries = codes_of(text)
-        for code in codes:
+    def read(self, given: bytes, libraries: int = 0) -> ContractCode:
+        """Runtime or creation code, in which so many libraries are not linked. Raises SlowCode."""
+        for code in codes_of(given):
             functions = self._functions_of(code)
             if functions:
                 break
-        return contract_code(code, functions, libraries, is_creation=code is not codes[0])
+        return contract_code(code, functions, libraries, is_creation=code is not given)
 
     def close(self) -> None:
         """End the child process."""
@@ -102,3 +103,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def explain(view: View, code: ContractCode, names: Names) -> ContractInterface:
     """The interface of code by the texts of a view. ``names`` are the server's."""
     return interface_of(code, texts_of_hashes(view, code.hashes, names))
+
+
+def explained(view: View, codes: CodeReader, input: Input, names: Names) -> ContractInterface:
+    """The interface of an input that is code; raises BadInput where its functions cannot be read."""
+    try:
+        code = codes.read(input.data, input.libraries)
+    except SlowCode as error:
+        raise BadInput(str(error), "code") from None
+    return explain(view, code, names)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import falcon
 
-from sigdir.serve.code_reader import CodeReader, SlowCode, explain
+from sigdir.serve.code_reader import CodeReader, explained
 from sigdir.serve.decode import BODY_BYTES
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import field_error
 from sigdir.serve.http.json_answer import json_bytes, send_json
-from sigdir.signatures.bytecode import BadBytecode
-from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.contract_json import document
+from sigdir.signatures.decode_input import BadInput, code_input
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
 
@@ -24,12 +23,9 @@ class ContractResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         text = bodies.text_field(bodies.fields_of(req, BODY_BYTES), "code")
-        size = len(text.removeprefix("0x")) // 2
-        if size > MAX_BYTES:
-            raise field_error("code", f"bytecode of {size:,} bytes; at most {MAX_BYTES:,} are taken here")
         try:
-            code = self._codes.read(text)
-        except (BadBytecode, SlowCode) as error:
-            raise field_error("code", str(error)) from None
+            found = explained(self._reader.current(), self._codes, code_input(text), self._names)
+        except BadInput as error:
+            raise field_error(error.field, error.problem) from None
         resp.set_header("Cache-Control", "no-cache")
-        send_json(req, resp, json_bytes(document(explain(self._reader.current(), code, self._names))))
+        send_json(req, resp, json_bytes(document(found)))

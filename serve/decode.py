@@ -10,14 +10,13 @@ from typing import Any
 
 import falcon
 
-from sigdir.serve.code_reader import CodeReader, SlowCode, explain
+from sigdir.serve.code_reader import CodeReader, explained
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, field_error
 from sigdir.serve.http.json_answer import json_bytes, send_json
-from sigdir.signatures.bytecode import BadBytecode
 from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.contract_json import document as contract_document
-from sigdir.signatures.decode_input import BadInput, hex_bytes, inputs_of_fields, inputs_of_text, whole
+from sigdir.signatures.decode_input import BadInput, code_input, inputs_of_fields, inputs_of_text, whole
 from sigdir.signatures.reading_json import document
 from sigdir.signatures.readings import Form, Input
 from sigdir.warehouse.index.known import read_alternatives
@@ -65,13 +64,9 @@ class DecodeResource:
 
     def _document(self, view: View, alternatives: list[Input]) -> dict[str, Any]:
         """The answer for one input; raises BadInput for code whose functions cannot be read."""
-        if alternatives[0].form is not Form.CODE:
-            return document(read_alternatives(view, alternatives, self._names))
-        try:
-            code = self._codes.read(alternatives[0].data.hex())
-        except (BadBytecode, SlowCode) as error:
-            raise BadInput(str(error)) from None
-        return contract_document(explain(view, code, self._names))
+        if alternatives[0].form is Form.CODE:
+            return contract_document(explained(view, self._codes, alternatives[0], self._names))
+        return document(read_alternatives(view, alternatives, self._names))
 
     def _list(self, given: list[Any]) -> list[dict[str, Any]]:
         """An answer for each input; one that cannot be read has its error, and the others are read."""
@@ -96,7 +91,7 @@ def inputs_of(given: Any) -> list[Input]:
     if not isinstance(given, Mapping):
         raise BadInput("an input is a text of hex digits or an object")
     if isinstance(given.get("code"), str):
-        return [Input(Form.CODE, hex_bytes(given["code"], "code"))]
+        return [code_input(given["code"])]
     data = given.get("data")
     if isinstance(data, str) and not data.strip() and not given.keys() & {"topics", "topic0", "as"}:
         raise BadInput("This field may not be blank.")

@@ -6,12 +6,15 @@ from urllib.parse import quote
 
 import falcon
 
+from sigdir.serve.code_reader import CodeReader, explained
 from sigdir.serve.decode import BODY_BYTES
 from sigdir.serve.http import bodies
+from sigdir.serve.http.codings import packed
 from sigdir.serve.http.errors import HttpError
-from sigdir.serve.http.negotiate import HTML
+from sigdir.serve.http.negotiate import HTML, JSON
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages.page import ViewPage, rendered, send
+from sigdir.serve.pages.shown_contract import ShownContract, shown_contract
 from sigdir.serve.pages.shown_reading import shown_reading
 from sigdir.signatures.decode_input import BadInput, inputs_of_text, whole
 from sigdir.signatures.readings import MAX_TEXTS, Form, Input
@@ -29,7 +32,15 @@ _TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df52
 _TOKENS = "0x" + f"{25 * 10**18:064x}"
 LOG_EXAMPLE = " ".join([_TRANSFER_TOPIC, *("0x" + digits.zfill(64) for digits in (EXAMPLE[34:74], "dead")), _TOKENS])
 REVERT_EXAMPLE = "0x4e487b71" + f"{0x11:064x}"
-_EXAMPLES = (("a transfer", EXAMPLE), ("a log", LOG_EXAMPLE), ("a panic", REVERT_EXAMPLE))
+ERROR_EXAMPLE = "0xe450d38c" + EXAMPLE[10:74] + f"{0:064x}{10**18:064x}"
+_INNER = EXAMPLE[2:].ljust(192, "0")
+MULTICALL_EXAMPLE = "0xac9650d8" + f"{32:064x}{1:064x}{32:064x}{68:064x}" + _INNER
+PROXY_EXAMPLE = "0x363d3d373d3d3d363d73" + EXAMPLE[34:74] + "5af43d82803e903d91602b57fd5bf3"
+_EXAMPLES = (
+    ("a transfer", EXAMPLE), ("a multicall", MULTICALL_EXAMPLE), ("a log", LOG_EXAMPLE), ("a custom error", ERROR_EXAMPLE),
+    ("a panic", REVERT_EXAMPLE), ("a proxy's code", PROXY_EXAMPLE),
+)  # fmt: skip
+_ABI_FILE, _SOLIDITY_FILE = _DOWNLOADS = ("abi.json", "interface.sol")
 
 
 class DecodePage(ViewPage):
@@ -37,19 +48,16 @@ class DecodePage(ViewPage):
 
     kind = HTML
 
-    def __init__(self, reader: Reader, cache: PageCache, names: Names) -> None:
+    def __init__(self, reader: Reader, cache: PageCache, names: Names, codes: CodeReader) -> None:
         super().__init__(reader, cache)
-        self._names = names
+        self._names, self._codes = names, codes
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, **parameters: str) -> None:
         entered = req.get_param("data") or ""
         try:
-            if entered.strip():
-                inputs_of(entered)
+            super().on_get(req, resp)
         except BadInput as error:
             _send_problem(req, resp, entered, error)
-            return
-        super().on_get(req, resp)
 
     on_head = on_get
 
@@ -58,11 +66,17 @@ class DecodePage(ViewPage):
         return self._decoded(view, entered, inputs_of(entered)) if entered.strip() else _form()
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        entered = _entered(req)
+        entered, wanted = _entered(req)
         try:
-            alternatives = inputs_of(entered)
+            self._answer(req, resp, entered, wanted)
         except BadInput as error:
             _send_problem(req, resp, entered, error)
+
+    def _answer(self, req: falcon.Request, resp: falcon.Response, entered: str, wanted: str) -> None:
+        """The answer to a POST; ``wanted`` is the name of a file to download, or empty."""
+        alternatives = inputs_of(entered)
+        if wanted in _DOWNLOADS and alternatives[0].form is Form.CODE:
+            _send_file(req, resp, wanted, self._contract(self._reader.current(), alternatives[0]))
             return
         address = _address(entered, alternatives)
         if len(address) <= _ADDRESS_CHARACTERS:
@@ -72,7 +86,16 @@ class DecodePage(ViewPage):
         resp.set_header("Cache-Control", "no-store")
         send(req, resp, self._decoded(self._reader.current(), entered, alternatives))
 
+    def _contract(self, view: View, input: Input) -> ShownContract:
+        return shown_contract(explained(view, self._codes, input, self._names))
+
     def _decoded(self, view: View, entered: str, alternatives: list[Input]) -> bytes:
+        if alternatives[0].form is Form.CODE:
+            address = _address(entered, alternatives)
+            return rendered(
+                "contract.html", here="/decode/", entered=entered, problem="", examples=_EXAMPLES, downloads=_DOWNLOADS,
+                contract=self._contract(view, alternatives[0]), json=_json(address),
+            )  # fmt: skip
         readings = read_alternatives(view, alternatives, self._names)
         address = _address(entered, alternatives)
         data = readings[0].data
@@ -80,7 +103,7 @@ class DecodePage(ViewPage):
         return rendered(
             "decode.html", here="/decode/", entered=entered, problem="", examples=_EXAMPLES, tried=MAX_TEXTS,
             shown=[shown_reading(reading) for reading in readings],
-            json=f"/api/v1/decode/?data={address}" if len(address) <= _ADDRESS_CHARACTERS else "",
+            json=_json(address),
             words=_words(data, first), all_words=-(-(len(data) - first) // _WORD),
         )  # fmt: skip
 
@@ -95,19 +118,35 @@ def inputs_of(entered: str) -> list[Input]:
 def _address(entered: str, alternatives: list[Input]) -> str:
     """The input as a value of a query: hex digits as they are, anything else quoted."""
     [first, *others] = alternatives
-    if others or first.form is Form.LOG:
+    if others or first.form is Form.LOG or first.libraries:
         return quote(" ".join(entered.split()), safe="")
     return "0x" + first.data.hex()
 
 
-def _entered(req: falcon.Request) -> str:
-    """The data of a POST, empty if the field is missing or blank; raises HttpError."""
+def _json(address: str) -> str:
+    """Where the API has the same answer; empty where that takes a POST."""
+    return f"/api/v1/decode/?data={address}" if len(address) <= _ADDRESS_CHARACTERS else ""
+
+
+def _entered(req: falcon.Request) -> tuple[str, str]:
+    """The data of a POST, and the file that it wants; empty where a field is missing or blank. Raises HttpError."""
     try:
-        return bodies.text_field(bodies.fields_of(req, BODY_BYTES), "data")
+        fields = bodies.fields_of(req, BODY_BYTES)
+        wanted = fields.get("download")
+        return bodies.text_field(fields, "data"), wanted if isinstance(wanted, str) else ""
     except HttpError as error:
         if error.status != 400:
             raise
-        return ""
+        return "", ""
+
+
+def _send_file(req: falcon.Request, resp: falcon.Response, name: str, contract: ShownContract) -> None:
+    """Answer with the ABI or the Solidity interface as a file of this name."""
+    text = contract.solidity if name == _SOLIDITY_FILE else contract.abi
+    resp.content_type = JSON if name == _ABI_FILE else "text/plain; charset=utf-8"
+    resp.downloadable_as = name
+    resp.set_header("Cache-Control", "no-store")
+    resp.data = packed(req, resp, text.encode())
 
 
 def _send_problem(req: falcon.Request, resp: falcon.Response, entered: str, error: BadInput) -> None:

@@ -107,7 +107,7 @@ def auto(
     assert data is not None
     alternatives = whole(inputs_of_text(_entered(data)))
     if alternatives[0].form is Form.CODE:
-        explain_code(alternatives[0].data.hex(), None, folder, as_json)
+        explain_code(alternatives[0].data, alternatives[0].libraries, None, folder, as_json)
     _explain(alternatives, folder, as_json)
 
 

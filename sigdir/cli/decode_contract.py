@@ -14,7 +14,7 @@ from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import json_option, warehouse_option
 from sigdir.cli.output import write_json
 from sigdir.serve.code_reader import CodeReader, SlowCode, explain
-from sigdir.signatures.bytecode import MAX_BYTES, BadBytecode
+from sigdir.signatures.bytecode import MAX_BYTES, BadBytecode, bytes_of_hex
 from sigdir.signatures.contract import ContractInterface, Member
 from sigdir.signatures.contract_json import document
 from sigdir.signatures.evidence import Kind
@@ -47,15 +47,19 @@ def contract(code: str, form: str | None, folder: Path, as_json: bool) -> None:
       sigdir decode contract 0x6080604052...
       cast code 0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2 | sigdir decode contract - --solidity
     """
-    explain_code(_digits(code), form, folder, as_json)
+    try:
+        given, libraries = bytes_of_hex(_digits(code))
+    except BadBytecode as error:
+        raise Failure(str(error)) from None
+    explain_code(given, libraries, form, folder, as_json)
 
 
-def explain_code(digits: str, form: str | None, folder: Path, as_json: bool) -> NoReturn:
+def explain_code(code: bytes, libraries: int, form: str | None, folder: Path, as_json: bool) -> NoReturn:
     """Write the interface of code, as the command does, and exit."""
     reader = CodeReader(_SECONDS)
     try:
-        read = reader.read(digits)
-    except (BadBytecode, SlowCode) as error:
+        read = reader.read(code, libraries)
+    except SlowCode as error:
         raise Failure(str(error)) from None
     finally:
         reader.close()

@@ -104,14 +104,10 @@ class ContractInterface:
         return tuple(function for function in self.functions if not function.texts)
 
 
-def codes_of(text: str) -> tuple[tuple[bytes, ...], int]:
-    """What hex digits may be: runtime code, and the runtime code inside of creation code, where there is some.
-
-    The second value is the number of libraries that are not linked. Raises BadBytecode.
-    """
-    code, libraries = bytes_of_hex(text)
+def codes_of(code: bytes) -> tuple[bytes, ...]:
+    """What code may be: runtime code, and the runtime code inside of creation code, where there is some."""
     inner = runtime_inside(code)
-    return (code,) if inner is None else (code, inner), libraries
+    return (code,) if inner is None else (code, inner)
 
 
 def contract_code(
@@ -127,12 +123,12 @@ def read_contract(text: str) -> ContractCode:
 
     Code with functions of its own is runtime code. Hostile code takes seconds, and nothing can interrupt them.
     """
-    codes, libraries = codes_of(text)
-    for code in codes:
+    given, libraries = bytes_of_hex(text)
+    for code in codes_of(given):
         functions = functions_of(code)
         if functions:
             break
-    return contract_code(code, functions, libraries, is_creation=code is not codes[0])
+    return contract_code(code, functions, libraries, is_creation=code is not given)
 
 
 def interface_of(code: ContractCode, known: Mapping[bytes, Sequence[Known]]) -> ContractInterface:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from sigdir.signatures.bytecode import BadBytecode, bytes_of_hex
 from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.decode_attempt import SELECTOR_BYTES
 from sigdir.signatures.errors import SigdirError
@@ -47,6 +48,19 @@ def hex_bytes(text: str, field: str = "data") -> bytes:
     return bytes.fromhex(digits)
 
 
+def code_input(text: str, field: str = "code") -> Input:
+    """A contract's code as hex digits; the addresses of libraries that are not linked are zeros. Raises BadInput."""
+    digits = "".join(text.split())
+    size = len(digits.removeprefix("0x")) // 2
+    if size > MAX_BYTES:
+        raise BadInput(f"bytecode of {size:,} bytes; at most {MAX_BYTES:,} are taken here", field)
+    try:
+        code, libraries = bytes_of_hex(digits)
+    except BadBytecode as error:
+        raise BadInput(str(error), field) from None
+    return Input(Form.CODE, code, libraries=libraries)
+
+
 def log_input(topics: list[bytes], data: bytes, *, anonymous: bool = False, texts: tuple[str, ...] = ()) -> Input:
     """A log; raises BadInput where it has too many topics, or one that is no word."""
     if len(topics) > MAX_TOPICS:
@@ -78,6 +92,8 @@ def inputs_of_text(text: str, form: Form = Form.AUTO) -> list[Input]:
     words = [token for token in tokens if token[:2] in ("0x", "0X")]
     if form is Form.LOG or (form is Form.AUTO and len(words) > 1):
         return _inputs_of_words(text)
+    if form is Form.AUTO and "__" in text and is_code(hex_bytes(text[:_CODE_HEAD])):
+        return [code_input(text, "data")]
     return [_input_of_bytes(hex_bytes(text), form)]
 
 
@@ -103,6 +119,7 @@ def _input_of_bytes(data: bytes, form: Form) -> Input:
     return Input(Form.LOG, b"", (data,)) if len(data) == _WORD else Input(Form.AUTO, data)
 
 
+_CODE_HEAD = 10  # digits and 0x: enough to tell what most code begins with
 _CODE = tuple(
     map(bytes.fromhex, ["60806040", "60606040", "60a06040", "60c06040", "60e06040", "610100", "363d3d37", "3d602d80", "ef00"])
 )  # fmt: skip

@@ -62,13 +62,17 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Bytes to explain. ``texts`` are tried before the directory's; an anonymous log has no other texts."""
+    """Bytes to explain. ``texts`` are tried before the directory's; an anonymous log has no other texts.
+
+    ``libraries`` is how many libraries are not linked into code.
+    """
 
     form: Form
     data: bytes
     topics: tuple[bytes, ...] = ()
     anonymous: bool = False
     texts: tuple[str, ...] = ()
+    libraries: int = 0
 
 
 class Known(NamedTuple):

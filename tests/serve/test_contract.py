@@ -86,24 +86,33 @@ def test_other_origins_may_ask(server: Server) -> None:
     assert answer.header("Access-Control-Allow-Origin") == "*"
 
 
-def slow_code(functions: int = 20_000) -> str:
+def test_code_whose_libraries_are_not_linked(server: Server) -> None:
+    """Their places are no hex digits; every route takes them, and counts them."""
+    code = "0x60806040" + CODE + "73__$" + "ab" * 17 + "$__00"
+    found = explained(server, code)
+    assert found["unlinked_libraries"] == 1
+    assert post(server.port, "/api/v1/decode/", {"data": code}).json() == found
+    answer = post(server.port, "/api/v1/decode/", {"data": "0x12345678" + "__$" + "ab" * 17 + "$__"})
+    assert (answer.status, list(answer.json())) == (400, ["data"])
+
+
+def slow_code(functions: int = 20_000) -> bytes:
     """Code whose functions take evmole over a minute: each of its selectors is compared, and leads to the same place."""
     head = bytes.fromhex("5f3560e01c5b")
-    code = head + b"".join(b"\x80\x63" + n.to_bytes(4) + b"\x14\x61\x00\x05\x57" for n in range(1, functions))
-    return code.hex()
+    return head + b"".join(b"\x80\x63" + n.to_bytes(4) + b"\x14\x61\x00\x05\x57" for n in range(1, functions))
 
 
 def test_slow_code_is_refused_in_time() -> None:
     """The child process that reads it is ended; the next code is read by a new one."""
-    reader = CodeReader(seconds=0.5)
+    reader, code = CodeReader(seconds=0.5), bytes.fromhex(CODE)
     try:
         with pytest.raises(SlowCode, match=r"within 0\.5 s"):
             reader.read(slow_code())
-        assert len(reader.read(CODE).functions) == 2
+        assert len(reader.read(code).functions) == 2
         reader._process.kill()  # type: ignore[union-attr]
         with pytest.raises(SlowCode):
-            reader.read(CODE)
-        assert len(reader.read(CODE).functions) == 2
+            reader.read(code)
+        assert len(reader.read(code).functions) == 2
     finally:
         reader.close()
 

@@ -14,6 +14,7 @@ from eth_abi.packed import encode_packed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.hostile import hostile
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.inner_calls import (
     DELEGATION,
@@ -380,21 +381,6 @@ def test_a_bomb_gets_its_outer_level_and_a_sentence(make: Any) -> None:
 def test_levels_are_bounded() -> None:
     [reading] = read(calldata(bomb_of_levels()), [MULTICALL])
     assert len(list(walk([reading]))) == MAX_LEVELS + 1
-
-
-def hostile() -> dict[str, tuple[bytes, list[str]]]:
-    """Input of 128 KiB by what is hostile in it, and the texts of its selector."""
-    inner = call(TRANSFER, TO, 1)
-    shared = word(4000) + word(32 * 4000) * 4000 + word(len(inner)) + inner.ljust(96, b"\0")
-    nested = b"".join(word(1300) + word(32 * 1300) * 1300 for _ in range(3))
-    many = encode(["bytes[]"], [[call("f()")] * 1300])
-    return {
-        "offsets that share a target": (word(32) + shared, ["bytes[]"] * 8),
-        "offsets in offsets": (word(32) + nested, ["uint256[][][]", "uint8[][][]", "bytes[][]", "string[][]"] * 2),
-        "words": (word(32) + word(4090) + word(1) * 4090, ["uint256[]", "uint8[]", "bool[]", "int256[]"] * 2),
-        "tuples": (word(32) + word(2045) + word(1) * 4090, ["(uint8,uint8)[]", "(uint256,bool)[]"] * 4),
-        "calls": (many, ["bytes[]"] * 8),
-    }
 
 
 @pytest.mark.parametrize("name", list(hostile()))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from sigdir.serve.pages.decode import EXAMPLE
+from sigdir.serve.pages.decode import EXAMPLE, LOG_EXAMPLE, MULTICALL_EXAMPLE, PROXY_EXAMPLE
 from tests.conftest import ROOT, import_files
-from tests.serve.support import HOST, Server, serving
+from tests.serve.support import HOST, Server, digest, serving
+from tests.signatures.assembly import dispatcher, error_code, event_code, metadata, reads_words
 
 CHROMIUM = Path("/usr/bin/chromium")
 # Without these it contacts Google at every start. As root it cannot start its sandbox.
@@ -22,12 +24,22 @@ FLAGS = [
 
 COLLIDING = "many_msg_babbage(bytes1)"
 TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+CODE = "0x" + (
+    dispatcher(
+        [digest("transfer(address,uint256)")[:4], b"\1\2\3\4"],
+        event_code(bytes.fromhex(TOPIC[2:])) + error_code(digest("ERC20InvalidSender(address)")[:4]),
+        reads_words(2),
+    ) + metadata()
+).hex()  # fmt: skip
+"""A contract with a function of two words that is known and one that is not, an event and an error."""
+
 PATHS = [
     "/", "/search/?q=transfer", "/search/?q=0x", f"/search/?q={TOPIC}", f"/search/?q=0xa9059cbb{'0' * 128}",
     "/search/?q=function%20nope(uint%20a)", "/search/?q=f(uint7)", "/search/?q=%3F%3F",
     "/search/?q=transfre", "/search/?q=pagedRow&in=functions&page=2", "/browse/", "/browse/functions/", "/browse/events/",
     "/selector/0xa9059cbb/", "/selector/0xa9059cbb/?id=1", f"/topic/{TOPIC}/", "/submit/", "/decode/",
-    f"/decode/?data={EXAMPLE}", "/decode/?data=0x12345678", "/docs/", "/statistics/", "/status/", "/dumps/", "/dumps/1/",
+    f"/decode/?data={EXAMPLE}", "/decode/?data=0x12345678", f"/decode/?data={MULTICALL_EXAMPLE}",
+    f"/decode/?data={quote(LOG_EXAMPLE)}", f"/decode/?data={PROXY_EXAMPLE}", f"/decode/?data={CODE}", "/docs/", "/statistics/", "/status/", "/dumps/", "/dumps/1/",
     "/api/v1/signatures/", "/api/v1/event-signatures/1/", "/api/v1/signatures/1/evidence/",
 ]  # fmt: skip
 """Every kind of page."""

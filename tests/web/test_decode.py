@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from urllib.parse import urlencode
 
@@ -15,10 +16,12 @@ from tests.serve.support import (
     FORM,
     Server,
     get,
+    post,
     post_text,
     request,
 )
-from tests.web.conftest import COLLIDING, Open
+from tests.serve.test_contract import slow_code
+from tests.web.conftest import CODE, COLLIDING, Open
 
 NESTED = "nest((uint8,string,bytes[])[],bool,uint256)"
 EVIL = "<script>alert(1)</script>"
@@ -87,6 +90,73 @@ def test_a_log_and_a_revert_are_explained(page_of: Open) -> None:
     expect(page.locator(".decoded tbody tr").first).to_contain_text("indexed")
     page.get_by_role("link", name="a panic").click()
     expect(page.locator(".meaning")).to_contain_text("Panic 0x11: arithmetic overflow or underflow")
+
+
+def test_each_example_is_explained(page_of: Open) -> None:
+    """Without a script: the links below the box show one of each kind, each with its reasons."""
+    page = page_of("/decode/", java_script_enabled=False)
+    for name, heading, reason in (
+        ("a transfer", "transfer(address,uint256)", "text of ERC-20"),
+        ("a multicall", "multicall(bytes[])", "the values encode to the same bytes"),
+        ("a log", "Transfer(address,address,uint256)", "text of ERC-20"),
+        ("a custom error", "ERC20InsufficientBalance(address,uint256,uint256)", "the values encode to the same bytes"),
+        ("a panic", "Panic(uint256)", "an error of the language"),
+        ("a proxy's code", "Contract", "delegates every call to 0x742d35cc"),
+    ):
+        page.get_by_role("link", name=name, exact=True).click()
+        expect(page.get_by_role("heading", name=heading, exact=True).first).to_be_visible()
+        expect(page.locator("#decoded")).to_contain_text(reason)
+
+
+def test_code_is_explained_as_it_is_pasted(page_of: Open) -> None:
+    """Known functions with their names, unknown ones with the shape of their arguments, the event and the error."""
+    page = page_of("/decode/")
+    page.get_by_label("Calldata, log").fill(CODE)
+    known = page.get_by_role("region", name="Functions").locator("li").filter(has_text=COLLIDING).first
+    expect(known.locator(".declared")).to_contain_text(
+        "function transfer(address to, uint256 value) payable returns (bool"
+    )
+    expect(known).to_contain_text("its types encode as those that the code reads")
+    expect(known.get_by_text("the code reads other arguments")).to_be_hidden()
+    known.get_by_text("1 other signature").click()
+    expect(known.get_by_text("the code reads other arguments")).to_be_visible()
+    expect(page.get_by_role("region", name="Functions")).to_contain_text("unknown (uint256,uint256)")
+    expect(page.get_by_role("region", name="Events")).to_contain_text("event Transfer(address indexed from")
+    expect(page.get_by_role("region", name="Errors")).to_contain_text("error ERC20InvalidSender(address sender)")
+    with page.expect_download() as started:  # the script leaves this button alone
+        page.get_by_role("button", name="Download abi.json").click()
+    assert {entry["name"] for entry in json.loads(started.value.path().read_text())} == {
+        "transfer", "Transfer", "ERC20InvalidSender",
+    }  # fmt: skip
+
+
+def test_an_interface_is_downloaded_without_a_script(page_of: Open, server: Server) -> None:
+    """Both files are what the API answers; code too long for an address is answered to the POST."""
+    page = page_of("/decode/", java_script_enabled=False)
+    page.get_by_label("Calldata, log").fill(CODE)
+    page.get_by_role("button", name="Decode").click()
+    assert page.url.endswith(f"/decode/?data={CODE}")
+    wanted = post(server.port, "/api/v1/contract/", {"code": CODE}).json()
+    found = {}
+    for name in ("interface.sol", "abi.json"):
+        with page.expect_download() as started:
+            page.get_by_role("button", name=f"Download {name}").click()
+        assert started.value.suggested_filename == name
+        found[name] = started.value.path().read_text()
+    assert (found["interface.sol"], json.loads(found["abi.json"])) == (wanted["solidity"], wanted["abi"])
+    long = urlencode({"data": "0x6080604052" + "00" * 4000}).encode()
+    answer = request(server.port, "POST", "/decode/", long, FORM)
+    assert (answer.status, answer.header("Cache-Control")) == (200, "no-store")
+    assert b"The code compares no selector" in answer.body
+
+
+def test_hostile_code_is_an_error_of_the_page(server: Server) -> None:
+    """Code whose functions take too long to find is refused in the box; the next code is read."""
+    slow = urlencode({"data": "0x" + slow_code().hex()[: 2 * 60_000], "download": "abi.json"}).encode()
+    answer = request(server.port, "POST", "/decode/", slow, FORM)
+    assert answer.status == 400
+    assert b"its functions cannot be read, or not within 1 s" in answer.body
+    assert get(server.port, f"/decode/?data={CODE}").status == 200
 
 
 def test_the_data_is_shown_in_words(page_of: Open) -> None:

@@ -97,6 +97,7 @@ if (form) {
     timer = setTimeout(decode, WAIT);
   });
   form.addEventListener("submit", (event) => {
+    if (event.submitter?.name === "download") return;
     event.preventDefault();
     decode();
   });
