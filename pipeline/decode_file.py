@@ -7,9 +7,11 @@ are in flight, so memory does not grow with the file. The results are in the fil
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -39,6 +41,7 @@ _BATCH_BYTES = 4 << 20
 _AHEAD = 3  # batches in flight for each worker
 _LINE_BYTES = 2 << 20
 _BLOCK_BYTES = 8 << 20
+_OBJECTS = 50_000  # that a worker makes between two runs of the garbage collector
 _KNOWN = 65_536  # hashes whose texts a worker remembers
 
 
@@ -63,30 +66,30 @@ def decode_file(source: str, target: str, warehouse: Path, workers: int, progres
     size = Path(source).stat().st_size
     with closing(Reader(paths)):  # makes the index once, before the workers map it
         pass
-    progress.stage("decode", 0)
-    batches = _numbered(_bounded(_batches(source)))
+    batches = _numbered(_bounded(_batches(source, progress)))
     with _results(paths, batches, workers if size > _BLOCK_BYTES // 4 else 1) as results, _writer(target) as write:
         for result in results:
             write(result)
             report.rows += result.num_rows
-            report.confidence.update(result.column("confidence").to_pylist())
+            for one in result.column("confidence").value_counts().to_pylist():
+                report.confidence[one["values"]] += one["counts"]
             progress.rows(result.num_rows)
-            progress.advance(result.num_rows)
     return report
 
 
 # Reading.
 
 
-def _batches(source: str) -> Iterator[pa.RecordBatch]:
+def _batches(source: str, progress: Reporter) -> Iterator[pa.RecordBatch]:
+    """The batches of a file. The progress counts what is read: rows of Parquet, bytes of any other file."""
     name = source.lower().removesuffix(".gz").removesuffix(".zst")
     try:
         if name.endswith(".parquet"):
-            yield from _parquet(source)
+            yield from _parquet(source, progress)
         elif name.endswith((".jsonl", ".ndjson", ".json")):
-            yield from _json_lines(source)
+            yield from _with_bytes(source, _json_lines, progress)
         elif name.endswith(".csv"):
-            yield from _csv(source)
+            yield from _with_bytes(source, _csv, progress)
         else:
             raise BadInput(source, "its name ends neither with .parquet nor .csv nor .jsonl")
     except pa.ArrowException as error:
@@ -100,11 +103,36 @@ def _wanted(source: str, names: Iterable[str]) -> list[str]:
     return wanted
 
 
-def _parquet(source: str) -> Iterator[pa.RecordBatch]:
+def _parquet(source: str, progress: Reporter) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(source) as file:
         wanted = _wanted(source, file.schema_arrow.names)
+        progress.stage("decode", file.metadata.num_rows)
         for batch in file.iter_batches(_BATCH_ROWS, columns=wanted):
             yield _with_topics(batch)
+            progress.advance(batch.num_rows)
+
+
+Stream = pa.NativeFile
+
+
+def _with_bytes(
+    source: str, read: Callable[[str, Stream], Iterator[pa.RecordBatch]], progress: Reporter
+) -> Iterator[pa.RecordBatch]:
+    """The batches that ``read`` makes of a file's unpacked bytes; the progress counts those of the file itself."""
+    done = 0
+    with open(source, "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        progress.stage("decode", size)
+        with pa.input_stream(file, compression=_PACKED.get(Path(source).suffix.lower())) as stream:
+            for batch in read(source, stream):
+                yield batch
+                at = file.tell()
+                progress.advance(at - done)
+                done = at
+    progress.advance(size - done)
+
+
+_PACKED = {".gz": "gzip", ".zst": "zstd"}
 
 
 def _with_topics(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -118,31 +146,29 @@ def _with_topics(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _csv(source: str) -> Iterator[pa.RecordBatch]:
-    with pa.input_stream(source, compression="detect") as stream:
-        head = stream.read(1 << 16).partition(b"\n")[0].decode("utf-8-sig", "replace")
+def _csv(source: str, stream: Stream) -> Iterator[pa.RecordBatch]:
+    with pa.input_stream(source, compression="detect") as beginning:
+        head = beginning.read(1 << 16).partition(b"\n")[0].decode("utf-8-sig", "replace")
     names = _wanted(source, [name.strip().strip('"') for name in head.split(",")])
     strings = dict.fromkeys(COLUMNS, pa.string())
     convert = pa_csv.ConvertOptions(column_types=strings, include_columns=names, strings_can_be_null=True)
-    with pa.input_stream(source, compression="detect") as stream:
-        yield from pa_csv.open_csv(stream, pa_csv.ReadOptions(block_size=_BLOCK_BYTES), convert_options=convert)
+    yield from pa_csv.open_csv(stream, pa_csv.ReadOptions(block_size=_BLOCK_BYTES), convert_options=convert)
 
 
-def _json_lines(source: str) -> Iterator[pa.RecordBatch]:
+def _json_lines(source: str, stream: Stream) -> Iterator[pa.RecordBatch]:
     rows: list[dict[str, Any]] = []
     size = 0
-    with pa.input_stream(source, compression="detect") as stream:
-        for line in _lines(source, stream):
-            rows.append(_json_row(line))
-            size += len(line)
-            if len(rows) == _BATCH_ROWS or size > _BATCH_BYTES:
-                yield _of_rows(rows)
-                rows, size = [], 0
+    for line in _lines(source, stream):
+        rows.append(_json_row(line))
+        size += len(line)
+        if len(rows) == _BATCH_ROWS or size > _BATCH_BYTES:
+            yield _of_rows(rows)
+            rows, size = [], 0
     if rows:
         yield _of_rows(rows)
 
 
-def _lines(source: str, stream: Any) -> Iterator[bytes]:
+def _lines(source: str, stream: Stream) -> Iterator[bytes]:
     rest = b""
     while block := stream.read(1 << 20):
         *lines, rest = (rest + block).split(b"\n")
@@ -215,6 +241,8 @@ def _start(root: Path) -> None:
     """Of a worker. Ctrl-C ends the main process, which ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _worker["texts"] = _texts(Reader(existing(root)))
+    gc.freeze()  # what is loaded stays; a batch makes many objects and no cycles
+    gc.set_threshold(_OBJECTS)
 
 
 def _work(item: tuple[pa.RecordBatch, int]) -> pa.RecordBatch:

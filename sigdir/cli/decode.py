@@ -229,7 +229,7 @@ def _lines(candidate: Candidate, indent: str = "") -> Iterator[str]:
 def _nested_lines(path: Sequence[int], reading: Reading, indent: str) -> Iterator[str]:
     place = ".".join(map(str, path))
     first, *rest = _lines(reading.candidates[0], indent)
-    yield f"{indent}[{place}] {first.lstrip()}  ({reading.candidates[0].confidence})"
+    yield f"{indent}[{place}] {first.lstrip()}"
     yield from rest
     if reading.note:
         yield f"{indent}  {reading.note}"
@@ -243,11 +243,8 @@ def _value(candidate: Candidate, number: int, type: Any, value: Any) -> str:
 
 
 def _note(candidate: Candidate) -> str:
-    attempt, note = candidate.attempt, ""
-    if attempt.left_over:
-        note = f"  {attempt.left_over} bytes left over"
-    elif not attempt.exact:
-        note = "  not exact"
+    """Behind a text: how sure it is and why, other choices of the indexed parameters, what the values mean."""
+    note = f"  ({candidate.confidence}: {'; '.join(candidate.reasons)})"
     if candidate.is_ambiguous:
         splits = " or ".join(",".join(map(str, split)) for split in candidate.others[:5])
         note += f"  which are indexed is ambiguous: also {splits}"

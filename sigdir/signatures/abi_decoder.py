@@ -64,6 +64,16 @@ def attempt(data: bytes, text: str, budget: Budget, first: int = SELECTOR_BYTES)
     return DecodeAttempt(text, layout.types, values, exact, source.size - source.end)
 
 
+def exact_values(data: bytes, layout: Layout, budget: Budget) -> tuple[Any, ...] | None:
+    """The values of arguments that are just what an encoder makes of them; None for any other data."""
+    source = _Source(data, budget, SELECTOR_BYTES)
+    try:
+        values = _frame(source, 0, layout.members, layout.head)
+    except _Misfit:
+        return None
+    return values if source.in_order and source.next == source.size else None
+
+
 class Layout(NamedTuple):
     """How the parameters of a text are read; ``checked`` counts the bits that decoding compares with fixed values."""
 

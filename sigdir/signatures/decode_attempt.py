@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sigdir.signatures.types import Type
 
@@ -14,8 +13,7 @@ TOPICS = "topic_count"  # of logs alone
 REASONS = (SHORT, OFFSET, PADDING, UTF8, WORK, TYPE, TOPICS)
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeAttempt:
+class DecodeAttempt(NamedTuple):
     """A text, and the values that it gives the data.
 
     ``values`` belong to ``types`` one by one, as Python values: int, bool, str, bytes, Decimal, and tuples of those.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from sigdir.signatures.bytecode import BadBytecode, bytes_of_hex
@@ -166,7 +165,7 @@ def inputs_of_fields(fields: Mapping[str, Any], form: Form | None = None) -> lis
         form = Form(name)
     if form is Form.AUTO and text.lstrip()[:1] in ("{", "["):
         raise BadInput("a text of JSON; send the object itself")
-    return [replace(one, texts=given) if given else one for one in inputs_of_text(text, form)]
+    return [one._replace(texts=given) if given else one for one in inputs_of_text(text, form)]
 
 
 def _form_of(fields: Mapping[str, Any]) -> Form:

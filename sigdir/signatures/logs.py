@@ -15,7 +15,6 @@ A topic of a dynamic value (string, bytes, arrays, tuples) is the hash of that v
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
@@ -122,7 +121,7 @@ def _with_split(
     indexed = dict(zip(split, topics, strict=True))
     rest = ",".join(type.text for number, type in enumerate(types) if number not in indexed)
     found = attempt(data, f"_({rest})", budget, first=0)
-    found = replace(found, text=text, types=types)
+    found = found._replace(text=text, types=types)
     if found.values is None:
         return found
     unindexed = iter(found.values)
@@ -131,6 +130,6 @@ def _with_split(
         value = _topic_value(type, indexed[number]) if number in indexed else next(unindexed)
         if value is None:  # of a declared split
             detail = f"topic {len(values) + 1} is out of range for {type.text}"
-            return replace(found, values=None, exact=False, left_over=0, reason=TOPICS, detail=detail)
+            return found._replace(values=None, exact=False, left_over=0, reason=TOPICS, detail=detail)
         values.append(value)
-    return replace(found, values=tuple(values))
+    return found._replace(values=tuple(values))

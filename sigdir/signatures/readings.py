@@ -30,6 +30,7 @@ from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.inner_calls import Inner, Path, inner_calls
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.logs import Split, log_attempt
+from sigdir.signatures.rank import Summary, counted
 from sigdir.signatures.reverts import BUILT_IN, EMPTY, ERROR, PANIC, panic
 from sigdir.signatures.standards import canonical, sources
 
@@ -60,8 +61,7 @@ class Form(StrEnum):
     """Values that a contract packs without padding; the text says what the fields are, no contract has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """Bytes to explain. ``texts`` are tried before the directory's; an anonymous log has no other texts.
 
     ``libraries`` is how many libraries are not linked into code.
@@ -103,6 +103,13 @@ class Known(NamedTuple):
             names=tuple(map(_names, parsed.inputs)),
             split=split if parsed.kind is Kind.EVENT else None,
         )
+
+
+def known_of(summary: Summary) -> Known:
+    """What decoding takes of all that the sources say about a text."""
+    kind = summary.kinds[0] if len(summary.kinds) == 1 else Kind.UNKNOWN  # a function here may be an error there
+    known = Known(summary.text, kind, summary.witness)
+    return known.declared_as(summary.declaration) if summary.declaration else known
 
 
 def _names(parameter: Parameter) -> Any:
@@ -173,8 +180,7 @@ class Reading:
         return self.candidates[0] if self.candidates and self.candidates[0].decodes else None
 
 
-@dataclass(frozen=True, slots=True)
-class Nested:
+class Nested(NamedTuple):
     """A reading of the bytes value that stands at ``path`` in a candidate's values."""
 
     path: Path
@@ -337,7 +343,7 @@ def _candidate(arguments: bytes, known: Known, budget: Budget) -> Candidate:
     if known.text == ERROR and found.reason == UTF8:
         as_bytes = attempt(arguments, "Error(bytes)", budget)
         if as_bytes.values is not None:
-            found = replace(as_bytes, text=ERROR)
+            found = as_bytes._replace(text=ERROR)
             note = "the message is not UTF-8, so it is shown as bytes"
     elif known.text == PANIC and found.values:
         note = panic(found.values[0])
@@ -386,7 +392,7 @@ def _confidence(
         reasons.append("compiled into contracts")
     if not found.attempt.exact:
         left_over = found.attempt.left_over
-        reasons.append(f"{left_over} bytes are left over" if left_over else "the layout is not the encoder's")
+        reasons.append(f"{counted(left_over, 'byte')} left over" if left_over else "the layout is not the encoder's")
         return Confidence.MEDIUM if is_standard and not left_over else Confidence.LOW, tuple(reasons)
     if number:
         return Confidence.LOW, (*reasons, "another text fits and ranks before it")

@@ -120,6 +120,36 @@ def test_workers_give_the_same_rows_in_the_same_order(warehouse: Path, tmp_path:
     assert decoded(tmp_path / "t.parquet", tmp_path / "both.parquet", warehouse, workers=2) == alone
 
 
+class Recorder(Reporter):
+    """Keeps what is reported."""
+
+    def __init__(self) -> None:
+        self.totals: list[tuple[str, int]] = []
+        self.units: list[int] = []
+        self.row_count = 0
+
+    def stage(self, name: str, total: int) -> None:
+        self.totals.append((name, total))
+
+    def advance(self, units: int) -> None:
+        self.units.append(units)
+
+    def rows(self, count: int) -> None:
+        self.row_count += count
+
+
+@pytest.mark.parametrize("name", ["txs.parquet", "txs.csv", "txs.jsonl", "txs.jsonl.gz"])
+def test_the_progress_has_a_total(warehouse: Path, tmp_path: Path, name: str) -> None:
+    """Rows of Parquet and bytes of any other file; all of them are reported at the end, more than one time on the way."""
+    write(tmp_path / name, rows()[:8] * 1000)
+    progress = Recorder()
+    job.decode_file(str(tmp_path / name), str(tmp_path / "out.parquet"), warehouse, 1, progress)
+    total = 8000 if name.endswith(".parquet") else (tmp_path / name).stat().st_size
+    assert (progress.totals, sum(progress.units), progress.row_count) == ([("decode", total)], total, 8000)
+    assert min(progress.units) >= 0
+    assert len(progress.units) > 1
+
+
 def test_topics_may_be_one_list(warehouse: Path, tmp_path: Path) -> None:
     """As BigQuery exports logs."""
     topics = ["0x" + TOPIC.hex(), "0x" + TO[2:].zfill(64), "0x" + OTHER[2:].zfill(64)]

@@ -191,7 +191,7 @@ def test_each_kind_has_its_command(server: Server, run_sigdir: Sigdir) -> None:
         assert json.loads(ran.stdout) == post(server.port, PATH, given).json()
     shown = run_sigdir("decode", MULTICALL_DATA, *warehouse).stdout.decode().splitlines()
     assert [line.split("  ")[0] for line in shown if not line.startswith(" ")] == [MULTICALL]
-    assert f"    [0.0] {TRANSFER}  (high)" in shown
+    assert f"    [0.0] {TRANSFER}  (high: text of ERC-20; the values encode to the same bytes)" in shown
     shown = run_sigdir("decode", "log", *log, *warehouse).stdout.decode().splitlines()
     assert shown[1].split() == ["address", "indexed", "0xABaBaBaBABabABabAbAbABAbABabababaBaBABaB"]
     ran = run_sigdir("decode", "revert", "0x", *warehouse)
@@ -208,7 +208,7 @@ def test_the_command_answers_as_the_server_does(server: Server, run_sigdir: Sigd
         assert (ran.returncode, ran.stderr) == (0, b"")
         assert json.loads(ran.stdout) == decoded(server, CALLDATA)
     shown = run_sigdir("decode", CALLDATA + "00", *warehouse).stdout.decode().splitlines()
-    assert shown[0] == f"{TRANSFER}  1 bytes left over"
+    assert shown[0] == f"{TRANSFER}  (low: text of ERC-20; 1 byte left over)"
     assert shown[1:3] == ["  address  0xABaBaBaBABabABabAbAbABAbABabababaBaBABaB", "  uint256  1000"]
     assert shown[3].startswith(f"{SPAM}  does not decode: ")
 

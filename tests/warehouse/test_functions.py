@@ -139,5 +139,19 @@ def test_calldata_and_logs_are_decoded(samples: Path) -> None:
         "SELECT decode_log([$1, $2, $2], unhex($3))", [TRANSFER_TOPIC, "0x" + word, f"{5:064x}"]
     ).rows()
     assert [one["indexed"] for one in json.loads(log)["candidates"][0]["parameters"]] == [True, True, False]
+    assert json.loads(log)["candidates"][0]["parameters"][0]["name"] == "from"
     many = warehouse.sql("SELECT count(decode_calldata(unhex($1))) FROM range(5000)", [calldata[2:]]).rows()
     assert many == [(5000,)]
+
+
+def test_decoding_takes_the_texts_in_the_order_of_their_rank(tmp_path: Path) -> None:
+    """A text that an ABI declares comes before an older one of its selector that a list names, and has its declaration."""
+    (older := tmp_path / "list.txt").write_text("withdrawByAdmin_Unau(uint256[])\n")
+    inputs = [{"name": f"a{n}", "type": type} for n, type in enumerate(("uint256", "uint256", "uint64", "uint32"))]
+    entry = {"type": "function", "name": "lend_during", "stateMutability": "view", "outputs": [], "inputs": inputs}
+    (declared := tmp_path / "abi.json").write_text(json.dumps([entry]))
+    for file in (older, declared):
+        import_files([file], tmp_path / "data")
+    [(found,)] = sigdir.open(tmp_path / "data").sql("SELECT decode_calldata(unhex('000000c700'))").rows()
+    texts = [(one["text_signature"], "declaration" in one) for one in json.loads(found)["candidates"]]
+    assert texts == [("lend_during(uint256,uint256,uint64,uint32)", True), ("withdrawByAdmin_Unau(uint256[])", False)]

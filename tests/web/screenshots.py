@@ -10,7 +10,7 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
-from sigdir.serve.pages.decode import EXAMPLE
+from sigdir.serve.pages.decode import EXAMPLE, MULTICALL_EXAMPLE
 from tests.conftest import ROOT, SAFETY_SECONDS, import_files
 from tests.serve.support import HOST, serving
 from tests.web.conftest import CHROMIUM, COLLIDING, FLAGS
@@ -39,6 +39,11 @@ def _type(page: Page) -> None:
     page.locator("#results mark").first.wait_for()
 
 
+def _code(page: Page) -> None:
+    page.get_by_label("Calldata, log").fill((ROOT / "docs" / "examples" / "token.hex").read_text())
+    page.get_by_role("heading", name="Contract").wait_for()
+
+
 def _drawn(page: Page) -> None:
     page.locator("figure").last.wait_for(timeout=SAFETY_SECONDS * 1000)
 
@@ -50,6 +55,8 @@ PICTURES: dict[str, tuple[str, Callable[[Page], None] | None, tuple[str, ...]]] 
     "record": ("/selector/0xa9059cbb/", None, ("dark", "phone")),
     "preview": ("/submit/", _preview, ("light", "dark")),
     "decode": (f"/decode/?data={EXAMPLE}", None, ("light", "phone")),
+    "tree": (f"/decode/?data={MULTICALL_EXAMPLE}", None, _ALL),
+    "contract": ("/decode/", _code, _ALL),
     "statistics": ("/statistics/", _drawn, ("light", "dark")),
 }
 """By the name of the picture: the path, an action before the picture is taken, and the windows."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Iterable, Sequence
 
 from sigdir.signatures import rank
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.signatures.evidence import Kind
+from sigdir.signatures.rank import Summary
 from sigdir.signatures.reading_json import ordered
-from sigdir.signatures.readings import Input, Known, Reading, Readings
+from sigdir.signatures.readings import Input, Known, Reading, Readings, known_of
 from sigdir.warehouse.evidence.lookup import Declarations
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
@@ -24,7 +26,50 @@ def known_texts(view: View, hash: bytes, names: Names) -> list[Known]:
 
 
 def texts_of_hashes(view: View, hashes: Iterable[bytes], names: Names) -> dict[bytes, list[Known]]:
-    """What ``known_texts`` gives for each hash. The declarations of all are read together."""
+    """What ``known_texts`` gives for each hash. The lists are shared and not to be changed."""
+    return _known_texts.of(view, hashes, names)
+
+
+class _KnownTexts:
+    """The texts of the hashes that were asked last, of the view that was asked last. Safe for threads.
+
+    Most calls are of a few selectors. To rank the texts of one and to read their declarations takes 200 us where two
+    share it, a third of an answer of /api/v1/decode/ (benchmarks/bench_decode.py).
+    """
+
+    def __init__(self) -> None:
+        self._view: weakref.ref[View] | None = None
+        self._known: dict[bytes, list[Known]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, view: View, hashes: Iterable[bytes], names: Names) -> dict[bytes, list[Known]]:
+        """The texts of each hash, in rank order."""
+        wanted = list(hashes)
+        with self._lock:
+            if self._view is None or self._view() is not view or len(self._known) >= _KEPT:
+                self._view, self._known = weakref.ref(view), {}
+            known = self._known  # another view's texts go into another dictionary
+        missing = [hash for hash in wanted if hash not in known]
+        if not missing:
+            return {hash: known[hash] for hash in wanted}
+        found = _texts_of_hashes(view, missing, names)
+        known.update((hash, texts) for hash, texts in found.items() if _is_small(texts))
+        return {hash: found[hash] if hash in found else known[hash] for hash in wanted}
+
+
+_KEPT = 4096
+_KEPT_CHARACTERS = 2048
+
+
+def _is_small(texts: list[Known]) -> bool:
+    return sum(len(one.text) + len(one.declaration) + 64 for one in texts) <= _KEPT_CHARACTERS
+
+
+_known_texts = _KnownTexts()
+
+
+def _texts_of_hashes(view: View, hashes: Iterable[bytes], names: Names) -> dict[bytes, list[Known]]:
+    """The texts of each hash. The declarations of all are read together."""
     rows = {hash: ranked_rows(view, _collection(hash), hash, names) for hash in hashes}
     declared = {
         collection: _declarations.of(
@@ -52,10 +97,9 @@ def _id(row: RankedRow) -> int:
 
 
 def _known(row: RankedRow, declaration: str) -> Known:
-    kinds = rank.kinds_of(row.key)
-    kind = kinds[0] if len(kinds) == 1 else Kind.UNKNOWN  # the same text may be a function here and an error there
-    known = Known(row.segment.text_at(row.row), kind, rank.witness_of(row.key))
-    return known.declared_as(declaration) if declaration else known
+    text = row.segment.text_at(row.row)
+    witness, kinds = rank.witness_of(row.key), rank.kinds_of(row.key)
+    return known_of(Summary(_id(row), text, witness, kinds, declaration=declaration))
 
 
 def read_inputs(view: View, inputs: Iterable[Input], names: Names) -> list[list[Reading]]:

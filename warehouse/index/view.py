@@ -52,7 +52,7 @@ _ROW_BYTES = 80
 _PRELOADED_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class View:
     """The rows of both collections at one moment, in segments from the oldest to the newest.
 

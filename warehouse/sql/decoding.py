@@ -1,7 +1,8 @@
 """SQL functions that decode: decode_calldata(blob) and decode_log(topics, data), each the API's answer as JSON.
 
 The texts come from the connection's own views, by a cursor of it, so a query of an older version decodes by that version's texts.
-Texts of a hash stand in the order standard, then oldest. What cannot be read is NULL, as for the other functions.
+Texts of a hash stand in the order of their rank, with their declarations, by the evidence of the same version. What cannot
+be read is NULL, as for the other functions.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import orjson
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from sigdir.signatures.collections import COLLECTIONS
-from sigdir.signatures.standards import is_filtered
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.rank import Summary, ranked
+from sigdir.warehouse.evidence import Manifest
 
 if TYPE_CHECKING:  # readings load numba, 0.5 s, and most queries decode nothing
     from sigdir.signatures.readings import Input, Known
@@ -24,9 +26,9 @@ if TYPE_CHECKING:  # readings load numba, 0.5 s, and most queries decode nothing
 _REMEMBERED = 100_000
 
 
-def register(connection: duckdb.DuckDBPyConnection) -> None:
-    """Add both functions to a connection that has the views."""
-    texts = _Texts(weakref.ref(connection))
+def register(connection: duckdb.DuckDBPyConnection, evidence: Manifest) -> None:
+    """Add both functions to a connection that has the views; ``evidence`` is that of its version."""
+    texts = _Texts(weakref.ref(connection), evidence)
     of_call: list[Any] = ["BLOB"]
     of_log: list[Any] = ["VARCHAR[]", "BLOB"]
 
@@ -69,8 +71,8 @@ def _bytes(value: Any) -> bytes:
 class _Texts:
     """The texts of the hashes that were looked up; the connection outlives a call of a function."""
 
-    def __init__(self, connection: weakref.ref[duckdb.DuckDBPyConnection]) -> None:
-        self._connection = connection
+    def __init__(self, connection: weakref.ref[duckdb.DuckDBPyConnection], evidence: Manifest) -> None:
+        self._connection, self._evidence = connection, evidence
         self._known: dict[bytes, list[Known]] = {}
 
     def documents(self, inputs: Sequence[Input | None]) -> pa.StringArray:
@@ -85,8 +87,6 @@ class _Texts:
         return pa.array(texts, pa.string())
 
     def _of(self, wanted: Iterable[bytes]) -> dict[bytes, list[Known]]:
-        from sigdir.signatures.readings import Known
-
         if len(self._known) > _REMEMBERED:
             self._known.clear()
         known, missing = self._known, [hash for hash in wanted if hash not in self._known]
@@ -94,16 +94,36 @@ class _Texts:
         for collection in COLLECTIONS:
             hashes = [hash for hash in missing if len(hash) == collection.hash_bytes]
             if hashes:
-                for hash, text in self._rows(collection.view_name, hashes):
-                    known[bytes(hash)].append(Known(text))
-        for hash in missing:
-            known[hash].sort(key=lambda one: is_filtered(hash, one.text))
+                known.update(self._ranked(collection, hashes))
         return {hash: known[hash] for hash in wanted}
 
-    def _rows(self, view: str, hashes: list[bytes]) -> list[tuple[bytes, str]]:
+    def _ranked(self, collection: Collection, hashes: list[bytes]) -> dict[bytes, list[Known]]:
+        """The texts of those hashes that have any, in rank order."""
+        from sigdir.signatures.readings import known_of
+        from sigdir.warehouse.evidence.lookup import Text, texts_evidence
+
+        query = (
+            f"SELECT hash, id, text_signature FROM {collection.view_name} WHERE hash IN (SELECT unnest($1::BLOB[]))"
+            " ORDER BY id"
+        )
+        rows = [(bytes(hash), Text(id, text)) for hash, id, text in self._rows(query, hashes)]
+        found: dict[bytes, list[Summary]] = {}
+        evidence = texts_evidence(self._evidence, collection, [text for _, text in rows])
+        for (hash, _), one in zip(rows, evidence, strict=True):
+            found.setdefault(hash, []).append(one.summary)
+        return {
+            hash: [known_of(one.summary) for one in ranked(hash, texts, self._is_shared)]
+            for hash, texts in found.items()
+        }
+
+    def _is_shared(self, name: str) -> bool:
+        """Whether several functions have a name."""
+        query = "SELECT count(*) FROM (FROM signatures WHERE starts_with(text_signature, $1) LIMIT 2)"
+        return any(count > 1 for (count,) in self._rows(query, f"{name}("))
+
+    def _rows(self, query: str, value: Any) -> list[tuple[Any, ...]]:
         connection = self._connection()
         if connection is None:
             return []
-        query = f"SELECT hash, text_signature FROM {view} WHERE hash IN (SELECT unnest($hashes::BLOB[])) ORDER BY id"
         with connection.cursor() as cursor:
-            return cursor.execute(query, {"hashes": hashes}).fetchall()
+            return cursor.execute(query, [value]).fetchall()

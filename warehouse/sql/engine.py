@@ -219,7 +219,7 @@ class Database:
                 name, function, ["VARCHAR"], "VARCHAR",
                 type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
             )  # fmt: skip
-        register(self._connection)
+        register(self._connection, snapshot.evidence)
         read = [file for name, given in (files or {}).items() if (file := self._add_table(name, given))]
         if not unsafe:
             evidence = [str(file.path) for file in snapshot.evidence.all_files()]

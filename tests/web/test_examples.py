@@ -1,0 +1,82 @@
+"""docs/examples: what the README says of them holds in the box, for the command and for one POST."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.conftest import ROOT, Sigdir
+from tests.serve.support import Server, post
+from tests.web.conftest import Open
+
+FOLDER = ROOT / "docs" / "examples"
+README = (ROOT / "README.md").read_text()
+
+EXAMPLES = {
+    "multicall.hex": ("multicall(bytes[])", "text of ERC-20; the values encode to the same bytes"),
+    "transfer.json": ("Transfer(address,address,uint256)", "text of ERC-20"),
+    "error.hex": ("ERC20InsufficientBalance(address,uint256,uint256)", "the values encode to the same bytes"),
+    "token.hex": ("Contract", "its types are those that the code reads"),
+}
+"""Each file, with a heading of its page and one of the reasons."""
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_explained_in_the_box(page_of: Open, name: str) -> None:
+    """Pasted as it stands, without a script."""
+    page = page_of("/decode/", java_script_enabled=False)
+    page.get_by_label("Calldata, log").fill((FOLDER / name).read_text())
+    page.get_by_role("button", name="Decode").click()
+    heading, reason = EXAMPLES[name]
+    expect(page.get_by_role("heading", name=heading, exact=True).first).to_be_visible()
+    expect(page.locator("#decoded")).to_contain_text(reason)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_explained_by_the_command(server: Server, run_sigdir: Sigdir, name: str) -> None:
+    """With the same reasons as in the box; every function of the token is known."""
+    ran = run_sigdir("decode", "auto", f"@{FOLDER / name}", "--warehouse", server.folder)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    heading, reason = EXAMPLES[name]
+    assert (heading if name != "token.hex" else "transfer(address,uint256)") in ran.stdout.decode()
+    assert reason in ran.stdout.decode()
+
+
+def test_the_four_are_explained_by_one_post(server: Server) -> None:
+    """As in docs/examples/all.json, which has the contents of the other files."""
+    inputs = json.loads((FOLDER / "all.json").read_text())
+    files = [(FOLDER / name).read_text() for name in EXAMPLES]
+    assert inputs == [files[0].strip(), json.loads(files[1]), files[2].strip(), {"code": files[3].strip()}]
+    call, log, error, contract = post(server.port, "/api/v1/decode/", inputs).json()
+    assert [one["kind"] for one in (call, log, error, contract)] == ["calldata", "log", "revert", "contract"]
+    for one in (call, log, error):
+        assert one["candidates"][0]["reasons"]
+    assert len(call["candidates"][0]["nested"]) == 2
+    assert {function["texts"][0]["text_signature"] for function in contract["functions"]} == {
+        "balanceOf(address)", "totalSupply()", "transfer(address,uint256)", "multicall(bytes[])",
+    }  # fmt: skip
+    assert [event["texts"][0]["text_signature"] for event in contract["events"]] == [
+        "Transfer(address,address,uint256)"
+    ]
+    assert len(contract["errors"]) == 1
+
+
+def test_the_readme_shows_what_is_printed(server: Server, run_sigdir: Sigdir) -> None:
+    """Line by line; dots stand for what is left out."""
+    (shown,) = re.findall(
+        r"^\$ [^\n]*decode auto @docs/examples/multicall.hex\n(.*?)^\$ ", README, re.DOTALL | re.MULTILINE
+    )
+    ran = run_sigdir("decode", "auto", "@docs/examples/multicall.hex", "--warehouse", server.folder)
+    printed = ran.stdout.decode().splitlines()
+    for line, ours in zip(shown.splitlines(), printed, strict=True):
+        assert re.fullmatch(re.escape(line).replace(r"\.\.\.", ".*"), ours), ours
+
+
+def test_the_readme_names_files_that_exist() -> None:
+    named = set(re.findall(r"@(docs/examples/[\w.]+)", README))
+    assert len(named) == len(EXAMPLES) + 1
+    assert all(Path(ROOT / name).is_file() for name in named)
