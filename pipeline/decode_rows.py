@@ -131,8 +131,10 @@ def _quick(data: bytes, plans: dict[bytes, _Plan | None], texts: Texts) -> Row |
         plan = plans[selector]
     else:
         plan = plans[selector] = _plan(selector, texts(selector)) if len(selector) == SELECTOR_BYTES else None
-    values = plan and exact_values(data[SELECTOR_BYTES:], plan.layout, Budget.of(len(data)))
-    if plan is None or values is None:
+    if plan is None:
+        return None
+    values = exact_values(data[SELECTOR_BYTES:], plan.layout, Budget.of(len(data)))
+    if values is None:
         return None
     json = orjson.dumps([form(value) for form, value in zip(plan.forms, values, strict=True)])
     return _CALLDATA, plan.hash, plan.text, json.decode(), None, _HIGH, True, plan.texts, None

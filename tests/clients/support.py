@@ -28,6 +28,7 @@ from tests.serve.support import HOST
 HERE = Path(__file__).parent
 MODULES = HERE / "node_modules"
 CAST = MODULES / "@foundry-rs" / "cast-linux-amd64" / "bin" / "cast"
+ANVIL = MODULES / "@foundry-rs" / "anvil-linux-amd64" / "bin" / "anvil"
 FORGE = MODULES / "@foundry-rs" / "forge-linux-amd64" / "bin" / "forge"
 WHATSABI = MODULES / "@shazow" / "whatsabi"
 DUCKDB = HERE / "duckdb" / "bin" / "python"
