@@ -131,7 +131,7 @@ def _http(warehouse: Path, server: str, rounds: int) -> list[Figure]:
             return [
                 _beside(
                     f"{server}: calldata of two words decoded", partial(_wrk, folder, ours, _RANDOM + _get(path)),
-                    partial(_wrk, folder, ceiling, _get(f'"/{size}"')), _CEILING, rounds,
+                    partial(_wrk, folder, ceiling, _get(f'"/{size}"')), _CEILING, rounds, ours,
                 )
             ]  # fmt: skip
 

@@ -112,11 +112,8 @@ def _parquet(source: str, progress: Reporter) -> Iterator[pa.RecordBatch]:
             progress.advance(batch.num_rows)
 
 
-Stream = pa.NativeFile
-
-
 def _with_bytes(
-    source: str, read: Callable[[str, Stream], Iterator[pa.RecordBatch]], progress: Reporter
+    source: str, read: Callable[[str, BinaryIO], Iterator[pa.RecordBatch]], progress: Reporter
 ) -> Iterator[pa.RecordBatch]:
     """The batches that ``read`` makes of a file's unpacked bytes; the progress counts those of the file itself."""
     done = 0
@@ -146,7 +143,7 @@ def _with_topics(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _csv(source: str, stream: Stream) -> Iterator[pa.RecordBatch]:
+def _csv(source: str, stream: BinaryIO) -> Iterator[pa.RecordBatch]:
     with pa.input_stream(source, compression="detect") as beginning:
         head = beginning.read(1 << 16).partition(b"\n")[0].decode("utf-8-sig", "replace")
     names = _wanted(source, [name.strip().strip('"') for name in head.split(",")])
@@ -155,7 +152,7 @@ def _csv(source: str, stream: Stream) -> Iterator[pa.RecordBatch]:
     yield from pa_csv.open_csv(stream, pa_csv.ReadOptions(block_size=_BLOCK_BYTES), convert_options=convert)
 
 
-def _json_lines(source: str, stream: Stream) -> Iterator[pa.RecordBatch]:
+def _json_lines(source: str, stream: BinaryIO) -> Iterator[pa.RecordBatch]:
     rows: list[dict[str, Any]] = []
     size = 0
     for line in _lines(source, stream):
@@ -168,7 +165,7 @@ def _json_lines(source: str, stream: Stream) -> Iterator[pa.RecordBatch]:
         yield _of_rows(rows)
 
 
-def _lines(source: str, stream: Stream) -> Iterator[bytes]:
+def _lines(source: str, stream: BinaryIO) -> Iterator[bytes]:
     rest = b""
     while block := stream.read(1 << 20):
         *lines, rest = (rest + block).split(b"\n")
