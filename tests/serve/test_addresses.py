@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import select
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from http.client import HTTPResponse
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sigdir.serve.http.addresses import AddressShares, beyond_share, counted_address
 from sigdir.serve.servers.limits import to_make_room
+from sigdir.serve.servers.rsgi import RsgiApp
+from sigdir.serve.servers.waitress_channel import create, run_once
+from sigdir.serve.settings import Settings
 from tests.conftest import SAFETY_SECONDS, import_files
 from tests.serve.support import HOST, SIGNATURES_PATH, Server, by, get, serving, until
 
@@ -32,9 +40,9 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         assert running.errors() == []
 
 
-def connected(server: Server, address: str, path: str = "") -> socket.socket:
+def connected(port: int, address: str, path: str = "") -> socket.socket:
     """A connection from this address, with a GET on it if there is a path."""
-    connection = socket.create_connection((HOST, server.port), SAFETY_SECONDS, source_address=(address, 0))
+    connection = socket.create_connection((HOST, port), SAFETY_SECONDS, source_address=(address, 0))
     if path:
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
     return connection
@@ -47,7 +55,7 @@ def status_on(connection: socket.socket) -> int:
 
 
 def status_of(server: Server, address: str, path: str) -> int:
-    with connected(server, address, path) as connection:
+    with connected(server.port, address, path) as connection:
         return status_on(connection)
 
 
@@ -66,10 +74,10 @@ def is_open(connection: socket.socket) -> bool:
 def test_an_address_has_a_number_of_connections(server: Server) -> None:
     """What it has beyond that is closed; the rest works, and other addresses notice nothing."""
     with ExitStack() as stack:
-        greedy = [stack.enter_context(connected(server, GREEDY)) for _ in range(5 * CONNECTIONS)]
-        own = [stack.enter_context(connected(server, HOST)) for _ in range(5 * CONNECTIONS)]
+        greedy = [stack.enter_context(connected(server.port, GREEDY)) for _ in range(5 * CONNECTIONS)]
+        own = [stack.enter_context(connected(server.port, HOST)) for _ in range(5 * CONNECTIONS)]
         assert until(lambda: sum(map(is_open, greedy)) == CONNECTIONS, "the others to be closed")
-        for connection in [*filter(is_open, greedy), *own, stack.enter_context(connected(server, OTHER))]:
+        for connection in [*filter(is_open, greedy), *own, stack.enter_context(connected(server.port, OTHER))]:
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
             assert status_on(connection) == 200
 
@@ -78,7 +86,7 @@ def test_an_address_has_a_number_of_streams(server: Server) -> None:
     """It reads none of them; another address has the others."""
     path = f"{SIGNATURES_PATH}?page_size=200"
     with ExitStack() as stack:
-        unread = [stack.enter_context(connected(server, GREEDY, path)) for _ in range(STREAMS_OF_ONE)]
+        unread = [stack.enter_context(connected(server.port, GREEDY, path)) for _ in range(STREAMS_OF_ONE)]
         assert [status_on(connection) for connection in unread] == [200] * STREAMS_OF_ONE
         assert status_of(server, GREEDY, path) == 503
         assert status_of(server, OTHER, path) == 200
@@ -90,9 +98,79 @@ def test_more_requests_than_an_address_has_threads_are_answered(server: Server) 
     """They wait, and each has its answer."""
     with ExitStack() as stack:
         for _ in range(5):
-            for connection in [stack.enter_context(connected(server, OTHER, SEARCH)) for _ in range(CONNECTIONS)]:
+            for connection in [stack.enter_context(connected(server.port, OTHER, SEARCH)) for _ in range(CONNECTIONS)]:
                 assert status_on(connection) == 200
                 connection.close()
+
+
+def test_an_address_has_half_of_the_threads_of_waitress() -> None:
+    """While two requests of one address take for ever, the second waits for the first, and another's is answered."""
+    go_on = threading.Event()
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        if environ["PATH_INFO"] == "/slow":
+            go_on.wait(SAFETY_SECONDS)
+        start_response("200 OK", [("Content-Length", "0")])
+        return []
+
+    with socket.socket() as listening, ExitStack() as stack:
+        listening.bind((HOST, 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        server = create(app, 2, limits_addresses=True, sockets=[listening])
+        stack.callback(close, server)
+        slow = [stack.enter_context(connected(port, GREEDY, "/slow")) for _ in range(2)]
+        quick = stack.enter_context(connected(port, OTHER, "/quick"))
+        for answered in ([quick], slow):
+            for connection in answered:
+                assert until(lambda: run_once(server, 0.01) or is_readable(connection), "an answer")  # noqa: B023
+            assert [is_readable(connection) for connection in slow] == [answered is slow] * 2
+            go_on.set()
+
+
+def close(server: Any) -> None:
+    for channel in list(server.active_channels.values()):
+        channel.handle_close()
+    server.task_dispatcher.shutdown()
+    server.close()
+
+
+def is_readable(connection: socket.socket) -> bool:
+    return bool(select.select([connection], [], [], 0)[0])
+
+
+def test_an_address_has_half_of_the_threads_of_granian() -> None:
+    """As on waitress."""
+    go_on, answered = threading.Event(), []
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        if environ["PATH_INFO"] == "/slow":
+            go_on.wait(SAFETY_SECONDS)
+        start_response("200 OK", [])
+        return []
+
+    def request(address: str, path: str) -> Awaitable[None]:
+        scope = SimpleNamespace(
+            client=f"{address}:5",
+            method="GET",
+            path=path,
+            query_string="",
+            http_version="1.1",
+            scheme="http",
+            headers={},
+        )
+        return served(scope, SimpleNamespace(response_bytes=lambda *_: answered.append(path)))
+
+    async def ask() -> None:
+        slow = [asyncio.ensure_future(request(GREEDY, "/slow")) for _ in range(2)]
+        await request(OTHER, "/quick")
+        assert answered == ["/quick"]
+        go_on.set()
+        await asyncio.gather(*slow)
+        assert answered == ["/quick", "/slow", "/slow"]
+
+    served = RsgiApp(app, Settings(threads=2)).__rsgi__
+    asyncio.run(asyncio.wait_for(ask(), SAFETY_SECONDS))
 
 
 def test_a_share_of_tasks() -> None:
