@@ -115,9 +115,7 @@ def machine() -> dict[str, Any]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "packages": {
-            name: version(name) for name in ("duckdb", "pyarrow", "numba", "numpy", "deltalake", "pycryptodome")
-        },
+        "packages": {name: version(name) for name in ("duckdb", "pyarrow", "numba", "numpy", "pycryptodome")},
     }
 
 

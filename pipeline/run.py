@@ -59,7 +59,7 @@ from sigdir.warehouse.errors import CommitConflict
 from sigdir.warehouse.evidence.batch import unchanged_sources
 from sigdir.warehouse.files import RunFolder, run_name
 from sigdir.warehouse.home import store_of
-from sigdir.warehouse.log import history
+from sigdir.warehouse.log.history import history
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher, upgrade_older

@@ -37,7 +37,7 @@ def open(
         with sigdir.open("data", as_of=datetime(2026, 11, 1), files={"mine": frame}) as warehouse:
             warehouse.sql("FROM mine JOIN signatures ON hex_signature = hex_of(mine.selector)").pl()
     """
-    from sigdir.warehouse import Warehouse  # pyarrow and deltalake take 0.3 s to load
+    from sigdir.warehouse import Warehouse  # pyarrow takes 0.2 s to load
     from sigdir.warehouse.stores import is_url
 
     if isinstance(path, str) and is_url(path):

@@ -51,7 +51,7 @@ class Warehouse:
 
     def refresh(self) -> None:
         """Move to the newest version, or to the one that ``as_of`` names; raises UnreadableWarehouse."""
-        from sigdir.warehouse.snapshot import read_snapshot  # and deltalake, which a server's parent never uses
+        from sigdir.warehouse.snapshot import read_snapshot  # and pyarrow, which a server's parent never uses
 
         self.snapshot: Snapshot = read_snapshot(self.paths, self._as_of)
         if self._is_served:
@@ -99,6 +99,6 @@ class Warehouse:
 
     def history(self) -> list[dict[str, Any]]:
         """The summaries of all commits up to this version, oldest first."""
-        from sigdir.warehouse.log import history
+        from sigdir.warehouse.log.history import history
 
         return history(self.paths, self.version) if self.version >= 0 else []

@@ -35,7 +35,9 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import manifest_of, sources_paths
 from sigdir.warehouse.files import FileLock, RunFolder, make_folder, remove_dead_runs, sync, write_file
 from sigdir.warehouse.identity import Identity, read_identity, usable_identity, write_identity
-from sigdir.warehouse.log import LogEntry, manifest_of_entry, newest_checkpoint, read_entries
+from sigdir.warehouse.log.checkpoint import newest_checkpoint
+from sigdir.warehouse.log.entry import LogEntry, read_entries
+from sigdir.warehouse.log.evidence import manifest_of_entry
 from sigdir.warehouse.paths import Paths, existing, mirror_spool
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.staging import Staging, is_as_backed_up, replace_by, settle

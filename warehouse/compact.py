@@ -37,7 +37,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse import failpoints, log
+from sigdir.warehouse import failpoints
 from sigdir.warehouse.batch import FILE_ROWS
 from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.evidence.compact import Merges, merge, with_replaced_words
@@ -45,7 +45,10 @@ from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.files import run_name, sync, uninterrupted
 from sigdir.warehouse.home import upload, upload_checkpoint
 from sigdir.warehouse.index.prebuild import build_indexes, build_ranks
-from sigdir.warehouse.log import DataFile, data_file
+from sigdir.warehouse.log.actions import DataFile
+from sigdir.warehouse.log.checkpoint import write_checkpoint
+from sigdir.warehouse.log.commit import append, data_file
+from sigdir.warehouse.log.evidence import evidence_entry
 from sigdir.warehouse.parquet import ROW_GROUP_ROWS, WrittenFile, naming, write_data_file
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher
@@ -172,15 +175,15 @@ def _merge(paths: Paths, publisher: Publisher, choose: Choose, threads: int) -> 
     watermarks = {collection: base.high_water[collection].id for collection in COLLECTIONS}
     replaced = [file for merges in chosen.values() for merge in merges for file in merge]
     with uninterrupted():
-        summary = {"kind": "compact", "run": run, "collections": counts, **log.evidence_entry(manifest)}
-        committed = log.append(
+        summary = {"kind": "compact", "run": run, "collections": counts, **evidence_entry(manifest)}
+        committed = append(
             paths, base.version, files, watermarks, summary, replaced, chain=base.chain, data_change=False
         )
         failpoints.reach("compact_committed")
         with suppress(UnreadableWarehouse), publisher.staging.exclusive() as staging:  # else the next publish does it
             staging.end_publish(run)
             staging.note_version(*committed)
-    log.write_checkpoint(paths, committed[0])
+    write_checkpoint(paths, committed[0])
     upload_checkpoint(paths, committed[0])
     snapshot = read_snapshot(paths)
     return Compacted(snapshot, counts)

@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from sigdir.warehouse.files import write_file
-from sigdir.warehouse.log import DataFile, Summaries
+from sigdir.warehouse.log.actions import DataFile
+from sigdir.warehouse.log.history import Summaries
 from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot

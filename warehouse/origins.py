@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.index.view import View
-from sigdir.warehouse.log import Summaries
+from sigdir.warehouse.log.history import Summaries
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.paths import Paths
 

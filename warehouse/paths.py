@@ -196,16 +196,19 @@ class Paths:
         """The entries that are there, oldest first."""
         return sorted(self.log.glob("*.json"))
 
+    def log_part(self, version: int, mark: str) -> Path:
+        """An entry that has no name yet."""
+        return self.log / f".{version:020d}.json.{mark}.part"
+
     def log_part_files(self) -> list[Path]:
-        """Files that the log's library writes and then links to their names."""
-        return sorted(self.log.glob("*#*"))
+        """What a killed process left of entries and checkpoints; with ``#`` of earlier program versions."""
+        return sorted([*self.log.glob(".*.part"), *self.log.glob("*#*")])
+
+    def checkpoint(self, version: int) -> Path:
+        return self.log / f"{version:020d}.checkpoint.parquet"
 
     def checkpoint_files(self, version: int) -> list[Path]:
         return sorted(self.log.glob(f"{version:020d}.checkpoint*.parquet"))
-
-    def scratch(self, run: str) -> Paths:
-        """A warehouse folder of a run's own, below ``tmp``, in which to prepare what is then moved into this one."""
-        return Paths(self.tmp / run)
 
     def partition(self, collection: Collection) -> Path:
         return self.table / f"collection={collection}"

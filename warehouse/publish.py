@@ -34,7 +34,6 @@ lock that we see, so the commit may be lost to one of them: CommitConflict.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from collections.abc import Collection as AnyOf
 from contextlib import ExitStack, suppress
@@ -44,7 +43,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse import failpoints, log
+from sigdir.warehouse import failpoints
 from sigdir.warehouse.batch import Batch, BatchFiles, FileWriter, Progress, Staged
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.batch import EvidenceFiles
@@ -52,7 +51,11 @@ from sigdir.warehouse.files import FileLock, make_folder, remove_dead_runs, run_
 from sigdir.warehouse.home import store_of, upload, upload_checkpoint
 from sigdir.warehouse.identity import STEPS, read_identity, upgrade
 from sigdir.warehouse.index.prebuild import build_indexes, build_ranks
-from sigdir.warehouse.log import ManifestFile, data_file
+from sigdir.warehouse.log.actions import WRITER_VERSION
+from sigdir.warehouse.log.checkpoint import write_checkpoint
+from sigdir.warehouse.log.commit import append, data_file
+from sigdir.warehouse.log.evidence import ManifestFile, evidence_entry
+from sigdir.warehouse.log.history import last_import, newest_run
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.staging import PostedSighting, Range, StagedRow, Staging, Transaction
@@ -95,10 +98,6 @@ class Publisher:
         self._lock = FileLock(paths.lock)
 
     def __enter__(self) -> Self:
-        if re.search("%[0-9A-Fa-f]{2}", str(self._paths.root)):
-            raise UnreadableWarehouse(
-                f"{self._paths.root}: deltalake reads %20 and the like in a path as an escaped character"
-            )
         make_folder(self._paths.root)
         self._lock.acquire(self._wait, self._on_wait)
         with ExitStack() as undo:
@@ -128,6 +127,11 @@ class Publisher:
         if paths.log.is_dir():
             sync(paths.log)  # the last publisher may have died between linking its entry and this
         self.snapshot = read_snapshot(paths)
+        if self.snapshot.writer_version > WRITER_VERSION:
+            raise UnreadableWarehouse(
+                f"{paths.table}: another program changed the table to version {self.snapshot.writer_version} of Delta's"
+                f" protocol for writers; this program writes version {WRITER_VERSION}, so it can only read the table"
+            )
         require_newest(paths, self.snapshot, self.staging)
         self.staging.require_whole()
         named = {file.path for file in self.snapshot.all_files()}
@@ -136,7 +140,7 @@ class Publisher:
                 for file in paths.files_of_run(run):
                     if file not in named:
                         file.unlink()
-                if log.newest_run(paths) != run:
+                if newest_run(paths) != run:
                     paths.rejects_file(run).unlink(missing_ok=True)
                     for file in paths.evidence_of_run(run):
                         file.unlink()
@@ -181,7 +185,7 @@ class Publisher:
         publication = _Publication(self._paths, self.staging, self.snapshot, run, self._threads, unchanged)
         import_id, sightings = publication.run_to_commit(batches, checked, summary, rejects, progress, writer)
         version = max(self.snapshot.version, 0) + 1
-        log.write_checkpoint(self._paths, version)
+        write_checkpoint(self._paths, version)
         upload_checkpoint(self._paths, version)
         with suppress(StoreError):  # the version is published; the next run sweeps
             sweep(self._paths)
@@ -261,13 +265,13 @@ class _Publication:
 
     def _reserve(self, batches: Mapping[Collection, Batch]) -> _Reservation:
         """Step 1."""
-        last_import = log.last_import(self._paths) if batches else 0  # 40 ms after a thousand folds, while POST goes on
+        imported = last_import(self._paths) if batches else 0  # 40 ms after a thousand folds, while POST goes on
         import_id = 0
         ranges, folded, watermarks = {}, {}, {}
         with self._staging.exclusive() as staging:
             staging.begin_publish(self._run)
             if batches:
-                import_id = staging.reserve_import(last_import)
+                import_id = staging.reserve_import(imported)
             for collection in COLLECTIONS:
                 high_water = self._snapshot.high_water[collection]
                 rows = batches[collection].rows if collection in batches else 0
@@ -338,8 +342,8 @@ class _Publication:
         if reserved.import_id:
             complete["import"] = reserved.import_id
         complete |= {"rows": files.imported_rows(), "folded": files.folded_rows()}
-        complete |= log.evidence_entry(manifest or self._snapshot.manifest, sightings)
-        return log.append(
+        complete |= evidence_entry(manifest or self._snapshot.manifest, sightings)
+        return append(
             self._paths, self._snapshot.version, files.written(), reserved.watermarks, complete,
             chain=self._snapshot.chain,
         )  # fmt: skip

@@ -23,7 +23,9 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import manifest_of, sources_paths
 from sigdir.warehouse.home import REQUESTS, store_of
 from sigdir.warehouse.identity import Identity, usable_identity
-from sigdir.warehouse.log import LogEntry, manifest_of_entry, newest_checkpoint, read_entries
+from sigdir.warehouse.log.checkpoint import newest_checkpoint
+from sigdir.warehouse.log.entry import LogEntry, read_entries
+from sigdir.warehouse.log.evidence import manifest_of_entry
 from sigdir.warehouse.paths import Paths, existing
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.staging import open_read_only

@@ -25,13 +25,15 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse import failpoints, log
+from sigdir.warehouse import failpoints
 from sigdir.warehouse.compact import rows_of
 from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.evidence.compact import merge
 from sigdir.warehouse.files import RunFolder, run_name, sync, uninterrupted
 from sigdir.warehouse.index.prebuild import build_indexes, build_ranks
-from sigdir.warehouse.log import DataFile, data_file
+from sigdir.warehouse.log.actions import DataFile
+from sigdir.warehouse.log.commit import append, data_file
+from sigdir.warehouse.log.evidence import ManifestFile, evidence_entry
 from sigdir.warehouse.parquet import WrittenFile, write_data_file
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher
@@ -152,11 +154,11 @@ def _remove(paths: Paths, publisher: Publisher, found: Duplicates, threads: int)
         failpoints.reach("repair_written")
         removed = {c: {str(i): n for i, n in Counter(row.import_id for row in stored[c]).items()} for c in COLLECTIONS}
         watermarks = {c: base.high_water[c].id for c in COLLECTIONS}
-        summary = {"kind": "repair", "run": run, "removed": removed, **log.evidence_entry(manifest)}
+        summary = {"kind": "repair", "run": run, "removed": removed, **evidence_entry(manifest)}
         committed = (paths, base.version, files, watermarks, summary)
     with uninterrupted(), publisher.staging.exclusive() as staging:
         if committed is not None:
-            noted = log.append(*committed, [file for c in COLLECTIONS for file in replaced[c]], chain=base.chain)
+            noted = append(*committed, [file for c in COLLECTIONS for file in replaced[c]], chain=base.chain)
             failpoints.reach("repair_committed")
             staging.end_publish(run)
             staging.note_version(*noted)
@@ -165,7 +167,7 @@ def _remove(paths: Paths, publisher: Publisher, found: Duplicates, threads: int)
     return noted[0] if committed is not None else None
 
 
-def _with_kept_ids(paths: Paths, run: str, base: Snapshot, found: Duplicates, threads: int) -> log.ManifestFile | None:
+def _with_kept_ids(paths: Paths, run: str, base: Snapshot, found: Duplicates, threads: int) -> ManifestFile | None:
     """The evidence with the sightings of the removed rows at the rows that are kept."""
     kept = {c: {row.id: row.kept for row in found[c]} for c in COLLECTIONS}
     ids = {c: np.array(sorted(kept[c]), np.int64) for c in COLLECTIONS}

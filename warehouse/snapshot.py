@@ -15,16 +15,12 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import Manifest, manifest_of
 from sigdir.warehouse.identity import Identity, usable_identity
-from sigdir.warehouse.log import (
-    DataFile,
-    ManifestFile,
-    TableState,
-    advance,
-    read_state,
-    require_digest,
-    version_at,
-)
-from sigdir.warehouse.log_chain import Chain
+from sigdir.warehouse.log.actions import WRITER_VERSION, DataFile
+from sigdir.warehouse.log.chain import Chain
+from sigdir.warehouse.log.entry import require_digest
+from sigdir.warehouse.log.evidence import ManifestFile
+from sigdir.warehouse.log.history import version_at
+from sigdir.warehouse.log.state import TableState, advance, read_state
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging import NO_HIGH_WATER, HighWaterMark, StagingReader, open_read_only
 
@@ -36,6 +32,7 @@ class Snapshot:
     ``files`` are in id order. ``high_water`` holds each collection's highest id and time; its id is
     also the watermark: staged rows at or below it are folded. ``chain`` is what a commit on this version records of
     the log, ``manifest`` the file that describes its evidence, None for a version from before the evidence.
+    ``writer_version`` is what Delta's protocol demands of whoever publishes on it.
     """
 
     version: int = -1
@@ -43,6 +40,7 @@ class Snapshot:
     high_water: Mapping[Collection, HighWaterMark] = field(default_factory=lambda: NO_HIGH_WATER)
     chain: Chain = field(default_factory=Chain, compare=False)
     manifest: ManifestFile | None = None
+    writer_version: int = WRITER_VERSION
 
     @property
     def evidence(self) -> Manifest:
@@ -81,9 +79,7 @@ def read_snapshot(paths: Paths, version: int | datetime | None = None) -> Snapsh
 class LogTailer:
     """Reads the newest version again and again; of the log only the entries added since the last time: 0.2 ms.
 
-    A server's readers wait for that at each publish. deltalake takes 2 ms to update a table and 4 to 16 to open
-    it, on threads of its own: 10 to 38 while an import uses all cores. So deltalake reads the first version, and
-    every version after an entry that is not one of ours.
+    A server's readers wait for that at each publish.
     """
 
     def __init__(self, paths: Paths) -> None:
@@ -96,7 +92,7 @@ class LogTailer:
         last, self._last = self._last, None
         state = None
         if last is not None and last[0] == identity:
-            with suppress(UnreadableWarehouse):  # deltalake's error says what is wrong
+            with suppress(UnreadableWarehouse):  # reading it from its checkpoint says what is wrong
                 state = advance(self._paths, last[1])
         if state is None:
             state = read_state(self._paths)
@@ -119,7 +115,8 @@ def _snapshot_of(state: TableState) -> Snapshot:
         )
         for collection in COLLECTIONS
     }
-    return Snapshot(state.version, {c: tuple(files[c]) for c in COLLECTIONS}, high_water, state.chain, state.manifest)
+    files_of = {c: tuple(files[c]) for c in COLLECTIONS}
+    return Snapshot(state.version, files_of, high_water, state.chain, state.manifest, state.writer_version)
 
 
 def _require_whole(paths: Paths, snapshot: Snapshot) -> None:

@@ -27,7 +27,8 @@ from sigdir.warehouse.evidence.manifest import manifest_of, sources_paths
 from sigdir.warehouse.files import FileLock, dead_runs, remove, size_of
 from sigdir.warehouse.home import store_of
 from sigdir.warehouse.index.view import unused_indexes
-from sigdir.warehouse.log import LogEntry, ManifestFile, manifest_of_entry, read_entry
+from sigdir.warehouse.log.entry import LogEntry, read_entry
+from sigdir.warehouse.log.evidence import ManifestFile, manifest_of_entry
 from sigdir.warehouse.paths import Paths, folder_lock, mirror_spool, mirror_state
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.stores import Store

@@ -26,13 +26,18 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse import failpoints, log
+from sigdir.warehouse import failpoints
 from sigdir.warehouse.errors import Busy, UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import Manifest, manifest_of, sources_paths
 from sigdir.warehouse.files import FileLock, RunFolder, make_folder, remove, remove_dead_runs, sync, write_file
 from sigdir.warehouse.home import REQUESTS, SWEEP_AGE, store_of
 from sigdir.warehouse.identity import FORMAT, Identity, read_identity, usable_identity, write_identity
-from sigdir.warehouse.log_chain import Broken, Chain
+from sigdir.warehouse.log.actions import DataFile
+from sigdir.warehouse.log.chain import Broken, Chain
+from sigdir.warehouse.log.entry import LogEntry, existing_version, read_entry
+from sigdir.warehouse.log.evidence import ManifestFile, manifest_at, manifest_of_entry
+from sigdir.warehouse.log.history import history, version_at
+from sigdir.warehouse.log.state import TableState, read_state
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging import Staging
@@ -99,7 +104,7 @@ class _Pull:
         self.bring_suppressed()
         have = -1 if is_first else self.newest()
         if is_first or self.store.find(self.entry_name(have + 1)) is not None:
-            self.bring_versions(None if is_first else log.read_state(self.paths), have, is_first)
+            self.bring_versions(None if is_first else read_state(self.paths), have, is_first)
         else:
             self.pulled.version = have
         if is_first:
@@ -151,7 +156,7 @@ class _Pull:
 
     def newest(self) -> int:
         """The newest version of the copy, -1 for none."""
-        found = log.existing_version(self.paths)
+        found = existing_version(self.paths)
         return -1 if found is None else found
 
     def entry_name(self, version: int) -> str:
@@ -159,7 +164,7 @@ class _Pull:
 
     # New versions.
 
-    def bring_versions(self, state: log.TableState | None, have: int, is_first: bool) -> None:
+    def bring_versions(self, state: TableState | None, have: int, is_first: bool) -> None:
         """Fetch the entries after version ``have`` and what they need, and put them in place."""
         folder = self.paths.name(self.paths.log)
         listed = {each.name for each in self.store.list(folder, after=f"{folder}/{have:020d}." if have >= 0 else "")}
@@ -170,7 +175,7 @@ class _Pull:
         make_folder(self.scratch.log)
         with ThreadPoolExecutor(REQUESTS) as pool:
             list(pool.map(self.fetch_entry, versions))
-        entries = [log.read_entry(self.scratch, version) for version in versions]
+        entries = [read_entry(self.scratch, version) for version in versions]
         self.require_chain(entries, state.chain if state is not None else Chain())
         files, others = self.files_of(entries, state)
         manifest = self.manifest_of(entries, state)
@@ -199,7 +204,7 @@ class _Pull:
         self.store.download(self.entry_name(version), to)
         sync(to)
 
-    def require_chain(self, entries: list[log.LogEntry], chain: Chain) -> None:
+    def require_chain(self, entries: list[LogEntry], chain: Chain) -> None:
         """Raise UnreadableWarehouse unless the entries are whole and continue those of the copy."""
         for entry in entries:
             try:
@@ -210,11 +215,11 @@ class _Pull:
                 ) from broken
 
     def files_of(
-        self, entries: list[log.LogEntry], state: log.TableState | None
-    ) -> tuple[dict[Path, log.DataFile], dict[Path, log.DataFile]]:
+        self, entries: list[LogEntry], state: TableState | None
+    ) -> tuple[dict[Path, DataFile], dict[Path, DataFile]]:
         """The data files of the newest version, and the others that the entries brought."""
         files = dict(state.files) if state is not None else {}
-        others: dict[Path, log.DataFile] = {}
+        others: dict[Path, DataFile] = {}
         for entry in entries:
             for file in entry.added:
                 path = self.in_copy(file.path)
@@ -230,15 +235,15 @@ class _Pull:
             raise UnreadableWarehouse(f"{self.store.url}: a log entry names {file}, which is not in the table")
         return self.paths.root / file.relative_to(self.scratch.root)
 
-    def manifest_of(self, entries: list[log.LogEntry], state: log.TableState | None) -> log.ManifestFile | None:
+    def manifest_of(self, entries: list[LogEntry], state: TableState | None) -> ManifestFile | None:
         """The manifest of the newest version; a commit of another program has that of the version before it."""
         for entry in reversed(entries):
             if entry.summary is not None:
-                found = log.manifest_of_entry(self.scratch, entry)
+                found = manifest_of_entry(self.scratch, entry)
                 return None if found is None else replace(found, path=self.in_copy(found.path))
         return state.manifest if state is not None else None
 
-    def require_room(self, files: Mapping[Path, log.DataFile], evidence: Manifest | None) -> None:
+    def require_room(self, files: Mapping[Path, DataFile], evidence: Manifest | None) -> None:
         """Raise UnreadableWarehouse where the newest version is larger than the copy may be."""
         size = sum(file.size for file in files.values())
         size += sum(file.size for file in evidence.all_files()) if evidence is not None else 0
@@ -253,7 +258,7 @@ class _Pull:
         """Fetch data files, named as in the log; with ``optional`` those that are gone are left out."""
         table = self.paths.name(self.paths.table)
         if any(name not in digests and not (self.paths.table / name).exists() for name in sizes):
-            digests = _digests(log.history(self.paths)) | dict(digests)  # somebody has removed files of the copy
+            digests = _digests(history(self.paths)) | dict(digests)  # somebody has removed files of the copy
 
         def one(name: str) -> None:
             try:
@@ -288,7 +293,7 @@ class _Pull:
 
     # Evidence, rejects, the suppress list, checkpoints.
 
-    def fetch_documents(self, manifest: log.ManifestFile | None) -> Manifest | None:
+    def fetch_documents(self, manifest: ManifestFile | None) -> Manifest | None:
         """Fetch a manifest and its sources into the scratch folder, and read them; raises UnreadableWarehouse."""
         if manifest is None:
             return None
@@ -303,7 +308,7 @@ class _Pull:
         self.store.download(self.paths.name(self.paths.evidence / name), self.scratch.evidence / name)
         return manifest_of(replace(manifest, path=document))
 
-    def bring_evidence(self, manifest: log.ManifestFile | None, evidence: Manifest | None) -> None:
+    def bring_evidence(self, manifest: ManifestFile | None, evidence: Manifest | None) -> None:
         """Fetch the files of a manifest, then put its sources and itself in place."""
         if manifest is None or evidence is None:
             return
@@ -312,7 +317,7 @@ class _Pull:
             list(pool.map(lambda name: self.fetch_file(name, wanted[name].size, wanted[name].sha256), wanted))
         self.bring_documents(manifest, evidence)
 
-    def bring_documents(self, manifest: log.ManifestFile, evidence: Manifest) -> None:
+    def bring_documents(self, manifest: ManifestFile, evidence: Manifest) -> None:
         """Put the sources of a manifest in place, then itself."""
         make_folder(self.paths.evidence)
         for document in (*sources_paths(self.scratch, evidence), self.scratch.evidence / manifest.path.name):
@@ -322,7 +327,7 @@ class _Pull:
                 document.replace(to)
             sync(self.paths.evidence)
 
-    def bring_rejects(self, entries: list[log.LogEntry]) -> None:
+    def bring_rejects(self, entries: list[LogEntry]) -> None:
         """Fetch what the imports rejected; an import without rejects has no file."""
         imports = [entry.summary for entry in entries if entry.summary is not None and "import" in entry.summary]
         runs = [summary["run"] for summary in imports if summary["totals"]["rejected"]]
@@ -371,11 +376,11 @@ class _Pull:
 
     def fetch_version(self, as_of: int | datetime) -> None:
         """Fetch the files of an older version, those that are not vacuumed."""
-        version = log.version_at(self.paths, as_of) if isinstance(as_of, datetime) else as_of
-        state = log.read_state(self.paths, version) if version is not None else None
+        version = version_at(self.paths, as_of) if isinstance(as_of, datetime) else as_of
+        state = read_state(self.paths, version) if version is not None else None
         if state is None:
             return
-        summaries = log.history(self.paths, state.version)
+        summaries = history(self.paths, state.version)
         sizes = {self.paths.in_table(path): file.size for path, file in state.files.items()}
         self.fetch(sizes, _digests(summaries), optional=True)
         with suppress(MissingObject):
@@ -396,7 +401,7 @@ def _digests(summaries: Iterable[Mapping[str, object] | None]) -> dict[str, str]
 
 
 def build(
-    paths: Paths, files: Iterable[log.DataFile], new: Iterable[Path], manifest: log.ManifestFile | None, threads: int
+    paths: Paths, files: Iterable[DataFile], new: Iterable[Path], manifest: ManifestFile | None, threads: int
 ) -> None:
     """Build what servers map of the new files, where a server has used the copy."""
     if not paths.cache.is_dir():
@@ -416,11 +421,11 @@ def _tidy(paths: Paths) -> None:
         kept = {file.path for file in snapshot.all_files()}
         documents = {snapshot.manifest} if snapshot.manifest is not None else set()
         for version in range(snapshot.version, 0, -1):
-            entry = log.read_entry(paths, version)
+            entry = read_entry(paths, version)
             if entry.committed_at.timestamp() < before:
                 break
             kept.update(entry.removed)
-            older = log.manifest_at(paths, version - 1)
+            older = manifest_at(paths, version - 1)
             documents |= {older} if older is not None else set()
         for document in documents:
             if document.path.exists():
@@ -463,7 +468,7 @@ def orphans(paths: Paths, store: Store) -> list[Object]:
     old = [each for each in listed if newest is not None and newest - each.modified > SWEEP_AGE]
     if not old:
         return []
-    committed = {summary.get("run") for summary in log.history(paths)}
+    committed = {summary.get("run") for summary in history(paths)}
     return [each for each in old if (found := _RUN.search(each.name)) and found[1] not in committed]
 
 
@@ -475,7 +480,7 @@ def fetch_manifests(paths: Paths) -> None:
     with FileLock(paths.pull_lock), RunFolder(paths.tmp) as folder:
         work = _Pull(paths, store, Paths(folder.path), 1)
         for version in range(work.newest(), 0, -1):
-            manifest = log.manifest_of_entry(paths, log.read_entry(paths, version))
+            manifest = manifest_of_entry(paths, read_entry(paths, version))
             if manifest is not None and not manifest.path.exists() and paths.name(manifest.path) in there:
                 evidence = work.fetch_documents(manifest)
                 assert evidence is not None

@@ -34,7 +34,8 @@ from sigdir.warehouse.index.scan import batches, pieces
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import Template
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.log import DataFile, history
+from sigdir.warehouse.log.actions import DataFile
+from sigdir.warehouse.log.history import history
 from sigdir.warehouse.parquet import file_bytes
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.schema import FILE_SCHEMA

@@ -14,7 +14,7 @@ from sigdir.serve.pages.rows import TITLES
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.identity import FORMAT
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.log import read_summary
+from sigdir.warehouse.log.entry import read_summary
 from sigdir.warehouse.origins import Origin, origin_of
 from sigdir.warehouse.paths import Paths
 

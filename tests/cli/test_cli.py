@@ -76,7 +76,7 @@ def test_the_readme_has_every_command() -> None:
     assert sorted(re.findall(r"`sigdir ([a-z]+)", " ".join(table))) == sorted(main.list_commands(CONTEXT))
 
 
-ENGINES = {"sigdir.pipeline", "numpy", "numba", "pyarrow", "deltalake", "duckdb", "falcon"}
+ENGINES = {"sigdir.pipeline", "numpy", "numba", "pyarrow", "duckdb", "falcon"}
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ INSTRUMENTED = {
         "tarfile",
     ],
     "parquet": ["sigdir.pipeline.formats.parquet", "sigdir.pipeline.formats.parquet_pages"],
-    "log": ["sigdir.warehouse.log", "sigdir.warehouse.log_chain", "sigdir.warehouse.snapshot", "json"],
+    "log": ["sigdir.warehouse.log", "sigdir.warehouse.snapshot", "json"],
     "bodies": ["sigdir.serve", "sigdir.pipeline.formats", "falcon.media", "json", "urllib.parse"],
 }
 

@@ -37,7 +37,9 @@ from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.grammar import GrammarError, normalise, normalise_rows
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.log import TableState, advance, history, read_entries, read_state
+from sigdir.warehouse.log.entry import read_entries
+from sigdir.warehouse.log.history import history
+from sigdir.warehouse.log.state import TableState, advance, read_state
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 from tests.pipeline.support import COMPRESSORS

@@ -27,7 +27,7 @@ from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options
 from sigdir.pipeline.source import BLOCK_BYTES
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
-from sigdir.warehouse.log import history
+from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files

@@ -40,7 +40,7 @@ from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.evidence.spill import Input, TextIds, Word
 from sigdir.warehouse.files import RunFolder, make_folder
 from sigdir.warehouse.index.view import View
-from sigdir.warehouse.log import history
+from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Published, Publisher
 from sigdir.warehouse.rejects import RejectsWriter

@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +31,6 @@ from sigdir.signatures.collections import (
     SIGNATURES,
     Collection,
 )
-from sigdir.warehouse import log
 from sigdir.warehouse.batch import FILE_ROWS
 from sigdir.warehouse.compact import (
     GATHER,
@@ -45,7 +45,10 @@ from sigdir.warehouse.compact import (
 from sigdir.warehouse.errors import CommitConflict, UnreadableWarehouse
 from sigdir.warehouse.files import make_folder
 from sigdir.warehouse.index.view import Reader, tidy
-from sigdir.warehouse.log import DataFile
+from sigdir.warehouse.log import checkpoint
+from sigdir.warehouse.log.actions import DataFile
+from sigdir.warehouse.log.commit import append
+from sigdir.warehouse.log.entry import read_actions
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import (
@@ -378,22 +381,21 @@ def test_another_reader_of_the_table_sees_the_same_rows(base: Base, tmp_path: Pa
 
 def test_checkpoints_are_written_beside_the_commit(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """The committer writes every third checkpoint without blocking POSTs; rows and history are the same."""
-    monkeypatch.setattr(log, "CHECKPOINT_VERSIONS", 3)
-    real = DeltaTable.create_checkpoint
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_VERSIONS", 3)
     written = []
 
-    def create(table: DeltaTable) -> None:
+    def read_unblocked(paths: Paths, version: int) -> list[dict[str, Any]]:
         with closing(sqlite3.connect(paths.staging, timeout=0, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")  # fails where a transaction is open
-        real(table)
-        written.append(table.version())
+        written.append(version)
+        return read_actions(paths, version)
 
-    monkeypatch.setattr(DeltaTable, "create_checkpoint", create)
+    monkeypatch.setattr(checkpoint, "read_actions", read_unblocked)
     for number in range(3):
         publish(paths, [f"f{number}()"], [f"E{number}()"])
         publish(paths, [f"g{number}()"])
         compact(paths)
-    assert written == [3, 6, 9]
+    assert written == list(range(10))  # each entry once: the next checkpoint begins with the one before it
     assert len(list(paths.log.glob("*.checkpoint.parquet"))) == 3
     assert [entry["version"] for entry in sigdir.open(paths.root).history()] == list(range(1, 10))
     assert texts(visible(paths)[SIGNATURES]) == [f"{name}{number}()" for number in range(3) for name in "fg"]
@@ -576,7 +578,7 @@ def test_a_compactor_with_a_stale_snapshot_is_refused(base: Base, tmp_path: Path
     newest = read_snapshot(paths)
     marks = {collection: stale.high_water[collection].id for collection in COLLECTIONS}
     with pytest.raises(CommitConflict):
-        log.append(paths, stale.version, [], marks, {"run": "stale"}, stale.all_files(), chain=stale.chain)
+        append(paths, stale.version, [], marks, {"run": "stale"}, stale.all_files(), chain=stale.chain)
     assert read_snapshot(paths) == newest
 
 
@@ -594,7 +596,7 @@ def test_one_of_two_compactions_at_once_is_refused(base: Base, tmp_path: Path) -
         def work(run: str) -> None:
             barrier.wait()  # noqa: B023 - joined within the round
             try:
-                log.append(paths, snapshot.version, [], marks, {"run": run}, replaced, chain=snapshot.chain)  # noqa: B023
+                append(paths, snapshot.version, [], marks, {"run": run}, replaced, chain=snapshot.chain)  # noqa: B023
                 won.append(run)  # noqa: B023
             except CommitConflict:
                 pass

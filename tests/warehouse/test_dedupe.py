@@ -26,7 +26,7 @@ from sigdir.signatures.keccak import keccak256_column
 from sigdir.warehouse import dedupe, parquet
 from sigdir.warehouse.dedupe import new_rows
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.log import DataFile
+from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parquet import NewRows, rows_table, write_data_file
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot

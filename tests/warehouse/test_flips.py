@@ -14,7 +14,7 @@ import sigdir
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, Collection
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.log import history
+from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
 from tests.warehouse.support import fold, names, publish, stage
 
@@ -77,7 +77,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Imports and folds of both collections, a checkpoint, an index of each file, and rows that are not folded."""
     paths = Paths(tmp_path_factory.mktemp("flips") / "warehouse")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sigdir.warehouse.log.CHECKPOINT_VERSIONS", CHECKPOINT)
+        patch.setattr("sigdir.warehouse.log.checkpoint.CHECKPOINT_VERSIONS", CHECKPOINT)
         for version in range(1, VERSIONS):
             publish(paths, names(f"v{version}f", 20), names(f"V{version}E", 5), rejects=["bad("] * (version == 1))
         for collection in COLLECTIONS:

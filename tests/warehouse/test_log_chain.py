@@ -16,8 +16,10 @@ import sigdir
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.compact import compact, everything
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.log import advance, history, read_entries, read_entry, read_state
-from sigdir.warehouse.log_chain import FIELD
+from sigdir.warehouse.log.chain import FIELD
+from sigdir.warehouse.log.entry import read_entries, read_entry
+from sigdir.warehouse.log.history import history
+from sigdir.warehouse.log.state import advance, read_state
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import LogTailer, read_snapshot
 from sigdir.warehouse.staging import Staging
@@ -166,7 +168,7 @@ def test_a_publisher_that_died_before_it_noted_its_entry_is_made_up_for(paths: P
 @pytest.fixture
 def checkpointed(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Paths:
     """A warehouse with a checkpoint at version 4."""
-    monkeypatch.setattr("sigdir.warehouse.log.CHECKPOINT_VERSIONS", 4)
+    monkeypatch.setattr("sigdir.warehouse.log.checkpoint.CHECKPOINT_VERSIONS", 4)
     return with_versions(paths, 4)
 
 

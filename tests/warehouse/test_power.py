@@ -281,9 +281,9 @@ def test_a_checkpoint_survives_power_loss(tmp_path: Path, memory: Path) -> None:
     before = required_now(root)
     disk = Disk(root.parent)
     script = (
-        "import sys; from pathlib import Path; from sigdir.warehouse import log, publish;"
+        "import sys; from pathlib import Path; from sigdir.warehouse import publish; from sigdir.warehouse.log import checkpoint;"
         " from sigdir.warehouse.paths import Paths;"
-        " log.CHECKPOINT_VERSIONS = 3; print(publish.fold(Paths(Path(sys.argv[1]))))"
+        " checkpoint.CHECKPOINT_VERSIONS = 3; print(publish.fold(Paths(Path(sys.argv[1]))))"
     )
     calls = trace([sys.executable, "-c", script, str(root)], root.parent, tmp_path / "trace", environment(), REPOSITORY)
     cut_power(disk, calls, memory, lambda _: before, lambda root: fold(Paths(root)))

@@ -21,7 +21,7 @@ import sigdir
 from sigdir.warehouse import QueryError, UnreadableWarehouse
 from sigdir.warehouse.compact import compact, everything
 from sigdir.warehouse.digests import written_digests
-from sigdir.warehouse.log import history
+from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import Database

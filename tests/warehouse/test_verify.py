@@ -30,7 +30,7 @@ from sigdir.signatures.collections import (
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import run_name
 from sigdir.warehouse.index.build import build_index, open_index, segment_of
-from sigdir.warehouse.log import DataFile
+from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parquet import write_data_file
 from sigdir.warehouse.paths import Paths, index_name
 from sigdir.warehouse.publish import fold

@@ -21,7 +21,7 @@ from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse import working_copy as copies
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.home import SWEEP_AGE, working_copy
-from sigdir.warehouse.log import history
+from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.push import push
 from sigdir.warehouse.snapshot import read_snapshot

@@ -47,7 +47,7 @@ from sigdir.warehouse.evidence.manifest import (
 )
 from sigdir.warehouse.evidence.spill import Ids, Said, Word, WordCount, summed
 from sigdir.warehouse.files import make_folder
-from sigdir.warehouse.log import ManifestFile
+from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging import PostedSighting, Range, StagedRow
 

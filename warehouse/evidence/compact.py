@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.evidence.files import sorted_by_id, write_sightings
 from sigdir.warehouse.evidence.manifest import POST, EvidenceFile, Manifest, sync_folders, write_manifest
-from sigdir.warehouse.log import ManifestFile
+from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.schema import SIGHTING_SCHEMA

@@ -24,7 +24,7 @@ from typing import Any
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import make_folder, sync, write_file
-from sigdir.warehouse.log import ManifestFile, manifest_at
+from sigdir.warehouse.log.evidence import ManifestFile, manifest_at
 from sigdir.warehouse.paths import Paths
 
 POST = 0

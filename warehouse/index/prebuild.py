@@ -15,7 +15,8 @@ from sigdir.warehouse.evidence.manifest import manifest_of
 from sigdir.warehouse.index.build import build_index, build_trigrams, segment_of
 from sigdir.warehouse.index.ranks import has_ranks, ranks_of
 from sigdir.warehouse.index.visible import Visible
-from sigdir.warehouse.log import DataFile, ManifestFile
+from sigdir.warehouse.log.actions import DataFile
+from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.suppressed import Suppressed
 

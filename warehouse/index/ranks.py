@@ -34,7 +34,7 @@ from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.index.checks import checksum_of
 from sigdir.warehouse.index.derived import building
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.log import DataFile
+from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.paths import index_lock, index_name, index_part, ranks_name
 

@@ -34,7 +34,7 @@ from sigdir.warehouse.index.build import open_index, segment_of, unused
 from sigdir.warehouse.index.ranks import column_name, open_ranks, ranks_of
 from sigdir.warehouse.index.segment import Segment, rows_with_hash
 from sigdir.warehouse.index.visible import Visible, unused_visible
-from sigdir.warehouse.log import DataFile
+from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.paths import Paths, digest_name, index_name
 from sigdir.warehouse.snapshot import LogTailer, Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.staging import StagedRow, Staging, StagingReader

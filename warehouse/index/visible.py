@@ -26,7 +26,7 @@ from sigdir.warehouse.files import FileLock, make_folder, sync, write_file
 from sigdir.warehouse.home import put_document
 from sigdir.warehouse.index.build import build_index
 from sigdir.warehouse.index.scan import batches
-from sigdir.warehouse.log import DataFile
+from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parquet import naming, write_data_file
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.schema import FILE_SCHEMA

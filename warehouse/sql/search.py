@@ -28,7 +28,7 @@ import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.log import DataFile
+from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.paths import Paths, index_name
 from sigdir.warehouse.snapshot import Snapshot
 from sigdir.warehouse.sql.views import read_parquet

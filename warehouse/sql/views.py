@@ -17,7 +17,7 @@ from duckdb.func import PythonUDFType
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.types import BadTypeList, split_types
 from sigdir.warehouse.errors import WarehouseError
-from sigdir.warehouse.log import history
+from sigdir.warehouse.log.history import history
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.schema import REJECT_SCHEMA

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import POST, EvidenceFile, Manifest
-from sigdir.warehouse.log import DataFile
+from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parquet import naming, sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.schema import SIGHTING_SCHEMA

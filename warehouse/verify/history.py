@@ -10,7 +10,7 @@ from typing import Any
 
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.log import LogEntry, read_entries
+from sigdir.warehouse.log.entry import LogEntry, read_entries
 from sigdir.warehouse.rejects import rows_and_digest
 from sigdir.warehouse.snapshot import Snapshot
 from sigdir.warehouse.verify.report import Findings, reason_of

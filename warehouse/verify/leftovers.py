@@ -7,7 +7,8 @@ from contextlib import suppress
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import manifest_of, sources_paths
 from sigdir.warehouse.files import dead_runs
-from sigdir.warehouse.log import manifest_of_entry, read_entries
+from sigdir.warehouse.log.entry import read_entries
+from sigdir.warehouse.log.evidence import manifest_of_entry
 from sigdir.warehouse.paths import index_name, index_of_entry
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging import open_read_only

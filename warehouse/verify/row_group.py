@@ -20,7 +20,7 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import bytes_of, keys_of
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.log import DataFile
+from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parquet import naming, sha256_of
 from sigdir.warehouse.schema import FILE_SCHEMA
 from sigdir.warehouse.staging import HighWaterMark, StagedRow

@@ -24,7 +24,7 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.index.build import has_checksums, open_index
 from sigdir.warehouse.index.hash_order import is_sorted_by_hash
 from sigdir.warehouse.index.segment import Segment
-from sigdir.warehouse.log import DataFile
+from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.schema import FILE_SCHEMA

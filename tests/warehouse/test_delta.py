@@ -1,0 +1,177 @@
+"""The log is Delta's: another implementation reads what we write, and we read what it writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import sigdir
+from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
+from sigdir.warehouse.compact import compact, everything
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.log.entry import existing_version
+from sigdir.warehouse.log.state import read_state
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import LogTailer, read_snapshot
+from tests.warehouse.support import fold, log_actions, publish, stage
+
+CHECKPOINTS = 4
+
+
+@pytest.fixture
+def checkpointed(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Paths:
+    """Ten versions: imports of both collections, folds and a compaction; checkpoints at 4 and 8."""
+    monkeypatch.setattr("sigdir.warehouse.log.checkpoint.CHECKPOINT_VERSIONS", CHECKPOINTS)
+    for number in range(4):
+        publish(paths, [f"f{number}()", f"g{number}()"], [f"E{number}()"])
+        stage(paths, SIGNATURES, f"posted{number}()")
+        fold(paths)
+        if number == 2:
+            compact(paths, everything)
+    publish(paths, ["last()"])
+    assert [file.name[:20] for file in sorted(paths.log.glob("*.parquet"))] == [f"{4:020d}", f"{8:020d}"]
+    return paths
+
+
+def names_of(files: Iterable[str | Path]) -> set[str]:
+    return {Path(file).name for file in files}
+
+
+def our_files(paths: Paths, version: int | None = None) -> set[str]:
+    state = read_state(paths, version)
+    assert state is not None
+    return names_of(state.files)
+
+
+def foreign_entry(paths: Paths, *actions: dict[str, Any]) -> None:
+    """Commit actions as a program that knows nothing of ours."""
+    version = existing_version(paths)
+    assert version is not None
+    lines = [{"commitInfo": {"timestamp": 1, "operation": "OTHER"}}, *actions]
+    paths.log_entry(version + 1).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def protocol(reader: int, writer: int, *features: str) -> dict[str, Any]:
+    return {
+        "protocol": {
+            "minReaderVersion": reader, "minWriterVersion": writer,
+            "readerFeatures": list(features), "writerFeatures": list(features),
+        }
+    }  # fmt: skip
+
+
+def test_deltalake_and_polars_read_every_version(checkpointed: Paths) -> None:
+    """The same files at each version, and the same rows at the newest."""
+    for version in range(11):
+        files = names_of(DeltaTable(checkpointed.table, version=version).file_uris())
+        assert files == our_files(checkpointed, version), version
+    rows = polars.read_delta(str(checkpointed.table))
+    with sigdir.open(checkpointed.root) as warehouse:
+        for collection, view in ((SIGNATURES, "signatures"), (EVENT_SIGNATURES, "event_signatures")):
+            ours = warehouse.sql(f"SELECT id, text_signature FROM {view} ORDER BY id").rows()
+            assert rows.filter(collection=collection).sort("id").select("id", "text_signature").rows() == ours
+            assert len(ours) == warehouse.count(collection) > 3
+
+
+@pytest.mark.parametrize("version", [CHECKPOINTS, 2 * CHECKPOINTS])
+def test_deltalake_begins_at_our_checkpoint(checkpointed: Paths, version: int) -> None:
+    """Without the entries before it: the files, the watermarks, the table and what was removed."""
+    expected = DeltaTable(checkpointed.table).metadata().id
+    files = our_files(checkpointed)
+    compacted = [action["remove"]["path"] for action in log_actions(checkpointed, 7) if "remove" in action]
+    for number in range(version):
+        checkpointed.log_entry(number).unlink()
+    table = DeltaTable(checkpointed.table)
+    assert (table.version(), names_of(table.file_uris())) == (10, files)
+    assert (table.metadata().id, table.protocol().min_reader_version) == (expected, 1)
+    for collection in COLLECTIONS:
+        marks = read_snapshot(checkpointed).high_water
+        assert table.transaction_version(f"sigdir:{collection}") == marks[collection].id
+    assert our_files(checkpointed) == files
+    removed = pq.read_table(checkpointed.checkpoint(2 * CHECKPOINTS)).column("remove").to_pylist()
+    assert sorted(row["path"] for row in removed if row) == sorted(compacted)
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_a_checkpoint_in_parts_is_read(checkpointed: Paths, is_complete: bool) -> None:
+    """As Spark writes it for a large table; one that lacks a part is passed over for the one before it."""
+    expected = read_snapshot(checkpointed)
+    table = pq.ParquetFile(checkpointed.checkpoint(8)).read()
+    for part, rows in enumerate((table.slice(0, 5), table.slice(5)), 1):
+        if part == 1 or is_complete:
+            pq.write_table(rows, checkpointed.log / f"{8:020d}.checkpoint.{part:010d}.{2:010d}.parquet")
+    checkpointed.checkpoint(8).unlink()
+    checkpointed.last_checkpoint.unlink()
+    needless = range(8) if is_complete else range(4)
+    for number in needless:
+        checkpointed.log_entry(number).unlink()
+    assert read_snapshot(checkpointed) == expected
+
+
+def test_rows_that_another_program_adds_and_removes(paths: Paths) -> None:
+    """A file of its own, and a file of ours written again without a row; a tailer and a new reader agree."""
+    publish(paths, ["f()", "g()"])
+    tailer = LogTailer(paths)
+    tailer.newest()
+    row = sigdir.open(paths.root).sql("SELECT created_at, hash FROM signatures LIMIT 1").arrow().to_pylist()[0]
+    new = {"collection": "signatures", "id": 3, "text_signature": "theirs()", "import_id": 0} | row
+    schema = pa.schema(DeltaTable(paths.table).schema().to_arrow())
+    write_deltalake(paths.table, pa.Table.from_pylist([new], schema), mode="append")
+    assert (tailer.newest().count(SIGNATURES), read_snapshot(paths).count(SIGNATURES)) == (3, 3)
+    DeltaTable(paths.table).delete("id = 1")
+    assert tailer.newest() == read_snapshot(paths)
+    assert read_snapshot(paths).count(SIGNATURES) == 2
+    assert our_files(paths) == names_of(DeltaTable(paths.table).file_uris())
+
+
+@pytest.mark.parametrize(
+    ("needs", "reason"),
+    [
+        (protocol(3, 7, "deletionVectors"), r"version 3 of Delta's protocol for readers \(deletionVectors\)"),
+        (protocol(3, 7, "v2Checkpoint"), "v2Checkpoint"),
+        (protocol(2, 5), "mapped columns"),
+    ],
+    ids=["deletion vectors", "checkpoints", "column mapping"],
+)
+def test_a_table_that_needs_a_newer_reader_is_refused(paths: Paths, needs: dict[str, Any], reason: str) -> None:
+    """In one line that says what it needs; the versions before it are read."""
+    publish(paths, ["f()"])
+    tailer = LogTailer(paths)
+    tailer.newest()
+    foreign_entry(paths, needs)
+    for read in (tailer.newest, lambda: read_snapshot(paths), lambda: sigdir.open(paths.root)):
+        with pytest.raises(UnreadableWarehouse, match=f"^{paths.table}: .*{reason}") as caught:
+            read()
+        assert "\n" not in str(caught.value)
+    assert read_snapshot(paths, 1).count(SIGNATURES) == 1
+
+
+def test_a_table_that_needs_a_newer_writer_is_read_and_not_written(paths: Paths) -> None:
+    """deltalake adds a check that each new row must pass; we know no such checks."""
+    publish(paths, ["f()"])
+    DeltaTable(paths.table).alter.add_constraint({"positive": "id > 0"})
+    assert read_snapshot(paths).count(SIGNATURES) == 1
+    with pytest.raises(UnreadableWarehouse, match=r"version \d of Delta's protocol for writers; .* only read"):
+        publish(paths, ["g()"])
+    assert existing_version(paths) == 2
+
+
+def test_unknown_actions_and_columns_are_ignored(paths: Paths) -> None:
+    """A version of another program with an action and a column that we do not know."""
+    publish(paths, ["f()"])
+    [table] = [action["metaData"] for action in log_actions(paths, 0) if "metaData" in action]
+    schema = json.loads(table["schemaString"])
+    schema["fields"].append({"name": "note", "type": "string", "nullable": True, "metadata": {}})
+    foreign_entry(
+        paths, {"domainMetadata": {"domain": "x"}}, {"metaData": table | {"schemaString": json.dumps(schema)}}
+    )
+    assert publish(paths, ["g()"]).snapshot.count(SIGNATURES) == 2
+    assert set(polars.read_delta(str(paths.table))["text_signature"]) == {"f()", "g()"}

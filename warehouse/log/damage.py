@@ -1,0 +1,50 @@
+"""How a file of the log that is not as it was written is reported: by its name, in one line, with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.log.chain import Broken
+from sigdir.warehouse.paths import Paths
+
+DAMAGED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
+"""What parsing raises where JSON is not of the expected shape."""
+
+RESTORE = "put this file back from a backup"
+
+
+def reason_of(error: Exception) -> str:
+    """An error's first line; a damaged entry may have any character that ends a line in what the error quotes."""
+    return " ".join(str(error).partition("\n")[0].split())
+
+
+@contextmanager
+def naming_damaged(path: Path) -> Iterator[None]:
+    """Raise UnreadableWarehouse for what a file's JSON lacks, with the file."""
+    try:
+        yield
+    except DAMAGED as error:
+        raise UnreadableWarehouse(f"{path}: damaged: {type(error).__name__}: {reason_of(error)}; {RESTORE}") from error
+
+
+@contextmanager
+def naming_broken(paths: Paths) -> Iterator[None]:
+    """Raise UnreadableWarehouse for what is not as it was written, with its file."""
+    try:
+        yield
+    except Broken as broken:
+        if broken.is_checkpoint:
+            [file, *_] = paths.checkpoint_files(broken.version)
+            raise damaged_checkpoint(paths, file, broken) from broken
+        raise UnreadableWarehouse(f"{paths.log_entry(broken.version)}: damaged: {broken}; {RESTORE}") from broken
+
+
+def damaged_checkpoint(paths: Paths, file: Path, error: Exception) -> UnreadableWarehouse:
+    """The error for a checkpoint that cannot be used."""
+    return UnreadableWarehouse(
+        f"{file}: damaged: {reason_of(error)}; remove this file and {paths.last_checkpoint.name} beside it,"
+        " because the entries have what is in it"
+    )
