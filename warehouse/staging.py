@@ -80,7 +80,7 @@ CREATE TABLE IF NOT EXISTS reserved (
 ) WITHOUT ROWID
 """
 
-# The digest of the log's newest entry, which no other entry has: see ``log_chain.py``.
+# The digest of the log's newest entry, which no other entry has: see ``log/chain.py``.
 _NEWEST_ENTRY = "CREATE TABLE IF NOT EXISTS newest_entry (version INTEGER NOT NULL, sha256 TEXT NOT NULL)"
 
 # What POSTs say of texts beyond naming them, and that texts were POSTed which were stored already.
