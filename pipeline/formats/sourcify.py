@@ -53,8 +53,8 @@ _ROWS = 4096  # of a result at once; a text has up to 64 KiB
 _BATCH_BYTES = 1 << 25
 _MOST_COUNTS = 4_000_000
 _MOST_CONTRACTS = (1 << 31) - 1
-_KINDS = pa.array(["function", "event", "error"])
-"""At the number of a ``Kind`` less one."""
+_KINDS = ("function", "event", "error")
+"""At the number of a ``Kind`` less one. No column: pyarrow would load pandas, also for `sigdir import --help`."""
 _TEXTS = """CREATE TABLE texts
     (file INTEGER, number BIGINT, text BLOB, hash BLOB, reason UTINYINT, high UBIGINT, low UBIGINT)"""
 _COUNTS = "CREATE TABLE counts (high UBIGINT, low UBIGINT, kind UTINYINT, compilations UBIGINT)"
@@ -227,7 +227,7 @@ def _kinds(column: pa.Array) -> npt.NDArray[np.uint8]:
     values, indices = _values(column)
     found = np.zeros(len(values) + 1, np.uint8)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        known = pc.index_in(values, _KINDS.cast(values.type))
+        known = pc.index_in(values, pa.array(_KINDS, values.type))
         found[:-1] = pc.fill_null(pc.add(known, 1), 0).to_numpy(zero_copy_only=False)
     kinds: npt.NDArray[np.uint8] = found[:-1] if indices is None else found[indices]
     return kinds
