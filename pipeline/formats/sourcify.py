@@ -227,7 +227,7 @@ def _kinds(column: pa.Array) -> npt.NDArray[np.uint8]:
     values, indices = _values(column)
     found = np.zeros(len(values) + 1, np.uint8)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        known = pc.index_in(values, pa.array(_KINDS, values.type))
+        known = pc.index_in(values, pa.array(_KINDS).cast(values.type))
         found[:-1] = pc.fill_null(pc.add(known, 1), 0).to_numpy(zero_copy_only=False)
     kinds: npt.NDArray[np.uint8] = found[:-1] if indices is None else found[indices]
     return kinds
