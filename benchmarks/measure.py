@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
 import time
@@ -99,8 +100,8 @@ def compared(
 
 def processor_seconds() -> float:
     """What this process and its finished children have used of the processors so far."""
-    used = os.times()
-    return used.user + used.system + used.children_user + used.children_system
+    uses = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(use.ru_utime + use.ru_stime for use in uses)
 
 
 def machine() -> dict[str, Any]:

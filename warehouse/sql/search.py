@@ -14,7 +14,6 @@ for columns that the query uses. So a count takes 8 bytes a match, and LIMIT end
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -31,7 +30,7 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.paths import Paths, index_name
 from sigdir.warehouse.snapshot import Snapshot
-from sigdir.warehouse.sql.views import read_parquet
+from sigdir.warehouse.sql.views import quoted, read_parquet
 
 if TYPE_CHECKING:  # the index loads numba, 0.5 s, and most queries search nothing
     from sigdir.warehouse.index.segment import Segment
@@ -81,11 +80,17 @@ def _mapped(paths: Paths, file: DataFile) -> Segment | None:
     return None
 
 
+_STRIPPED = quoted(" \t\n\r\v\f\x1c\x1d\x1e\x1f")
+_WANTED = f"trim(fragment::VARCHAR, {_STRIPPED})"
+# All of this is a constant where the fragment is one. A regular expression that is none is compiled again for each row.
+_HAS_FRAGMENT = f"""strlen({_WANTED}) = length({_WANTED}) AND CASE
+    WHEN regexp_matches({_WANTED}, '[*?]')
+    THEN regexp_full_match(text_signature, replace(replace(regexp_escape({_WANTED}), '\\*', '.*'), '\\?', '.'))
+    ELSE contains(lower(text_signature), lower({_WANTED})) END"""
+
+
 def _scan(collection: Collection, files: Sequence[str]) -> str:
-    return (
-        f"SELECT '{collection}' AS collection, {', '.join([*_COLUMNS][1:])} FROM {read_parquet(files)}"
-        " WHERE regexp_matches(text_signature, _search_pattern(fragment::VARCHAR))"
-    )
+    return f"SELECT '{collection}' AS collection, {', '.join([*_COLUMNS][1:])} FROM {read_parquet(files)} WHERE {_HAS_FRAGMENT}"
 
 
 def _register(connection: duckdb.DuckDBPyConnection, indexed: _Indexed) -> None:
@@ -98,10 +103,6 @@ def _register(connection: duckdb.DuckDBPyConnection, indexed: _Indexed) -> None:
         connection.create_function(
             f"_search_{name}", partial(indexed.column, name), ["BIGINT"], kind, type=PythonUDFType.ARROW
         )
-    connection.create_function(
-        "_search_pattern", _pattern_of, ["VARCHAR"], "VARCHAR", type=PythonUDFType.ARROW,
-        null_handling=FunctionNullHandling.SPECIAL,
-    )  # fmt: skip
 
 
 def _wanted(fragment: str | None) -> str | None:
@@ -112,18 +113,6 @@ def _wanted(fragment: str | None) -> str | None:
 
 def _has_wildcards(fragment: str) -> bool:
     return "*" in fragment or "?" in fragment
-
-
-def _pattern_of(fragments: pa.ChunkedArray) -> pa.Array:
-    """The regular expression of each fragment."""
-    return pa.array([_regex(_wanted(fragment)) for fragment in fragments.to_pylist()], pa.string())
-
-
-def _regex(fragment: str | None) -> str | None:
-    if fragment is None or not _has_wildcards(fragment):
-        return None if fragment is None else f"(?i){re.escape(fragment)}"
-    pieces = {"*": ".*", "?": "."}
-    return f"^{''.join(pieces.get(character, re.escape(character)) for character in fragment)}$"
 
 
 class _Indexed:
