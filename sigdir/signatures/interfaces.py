@@ -96,6 +96,21 @@ def standard_declarations() -> Mapping[bytes, Declaration]:
     return found
 
 
+@lru_cache(maxsize=1)
+def _event_declarations() -> Mapping[tuple[bytes, tuple[bool, ...]], Declaration]:
+    """The declarations of events by their topic and by which parameters are indexed; that of the first standard."""
+    found: dict[tuple[bytes, tuple[bool, ...]], Declaration] = {}
+    for interface in interfaces():
+        for topic, declaration in interface.events.items():
+            found.setdefault((topic, declaration.indexed), declaration)
+    return found
+
+
+def event_declaration(topic: bytes, indexed: tuple[bool, ...]) -> Declaration | None:
+    """The declaration that a standard has for an event in which just these parameters are indexed."""
+    return _event_declarations().get((topic, indexed))
+
+
 def implemented(selectors: Collection[bytes]) -> tuple[Implemented, ...]:
     """The interfaces of which the selectors are all or more than half, those in full first.
 

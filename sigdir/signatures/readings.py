@@ -28,6 +28,7 @@ from sigdir.signatures.declaration import BadDeclaration, Parameter, parse_decla
 from sigdir.signatures.decode_attempt import SELECTOR_BYTES, UTF8, DecodeAttempt
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.inner_calls import Inner, Path, inner_calls
+from sigdir.signatures.interfaces import event_declaration
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.logs import Split, log_attempt
 from sigdir.signatures.rank import Summary, counted
@@ -271,6 +272,8 @@ class Readings:
         topics = reading.topics if tree.input.anonymous else reading.topics[1:]
         found = log_attempt(topics, reading.data, known.text, tree.outer, known.split)
         split = found.split if found.attempt.values is not None else None
+        if split is not None and known.split not in (None, split):
+            known = _declared_with(reading.hash, known, split)
         return Candidate(known, found.attempt, split=split, others=found.others, is_ambiguous=found.is_ambiguous)
 
     # What is inside.
@@ -348,6 +351,16 @@ def _candidate(arguments: bytes, known: Known, budget: Budget) -> Candidate:
     elif known.text == PANIC and found.values:
         note = panic(found.values[0])
     return Candidate(known, found, note=note)
+
+
+def _declared_with(topic: bytes, known: Known, split: Split) -> Known:
+    """A text whose declaration has other parameters indexed, with that of a standard where one has these: ERC-20's Transfer
+    beside ERC-721's.
+    """
+    count = len(layout_of(known.text).types)
+    declaration = event_declaration(topic, tuple(number in split for number in range(count)))
+    undeclared = known._replace(declaration="", names=(), split=None)
+    return undeclared if declaration is None else undeclared.declared_as(str(declaration))
 
 
 def _unindexed(types: Sequence[Any], split: Split | None) -> Sequence[Any]:

@@ -270,6 +270,19 @@ def test_the_probable_split_comes_first_and_the_others_are_shown() -> None:
     assert (found.split, found.others, found.confidence) == ((0,), ((1,),), Confidence.MEDIUM)
 
 
+def test_the_names_are_those_of_a_declaration_with_these_parameters_indexed() -> None:
+    """A log of ERC-20 is not given the names of ERC-721, whose event has the same text; without any its names are unknown."""
+    text = "Transfer(address,address,uint256)"
+    erc721 = "event Transfer(address indexed from, address indexed to, uint256 indexed tokenId)"
+    topics = (keccak256(text.encode()), word(int(TO, 16)), word(int(OTHER, 16)))
+    found = best(Input(Form.LOG, word(5), topics), Known(text).declared_as(erc721))
+    assert (found.split, found.known.names) == ((0, 1), ("from", "to", "value"))
+    other = "Moved(address,address,uint256)"
+    declared = Known(other).declared_as("event Moved(address indexed a, address indexed b, uint256 indexed c)")
+    found = best(Input(Form.LOG, word(5), (keccak256(other.encode()), *topics[1:])), declared)
+    assert (found.split, found.known.names, found.known.declaration) == ((0, 1), (), "")
+
+
 def test_an_indexed_string_is_its_hash() -> None:
     text = "URI(string,uint256)"
     topics = (keccak256(text.encode()), keccak256(b"ipfs"))
