@@ -105,6 +105,10 @@ class _Pull:
         have = -1 if is_first else self.newest()
         if is_first or self.store.find(self.entry_name(have + 1)) is not None:
             self.bring_versions(None if is_first else read_state(self.paths), have, is_first)
+        elif have >= 0 and self.store.find(self.entry_name(have)) is None:
+            raise UnreadableWarehouse(
+                f"{self.store.where(self.entry_name(have))}: lost; put {self.paths.log_entry(have)} back there"
+            )
         else:
             self.pulled.version = have
         if is_first:

@@ -351,6 +351,12 @@ def test_a_log_that_does_not_continue_is_refused(tmp_path: Path, folder: Path, u
         (folder / "warehouse.json").write_text(identity)
         with pytest.raises(UnreadableWarehouse, match=reason):
             pull(other)
+    (folder / "warehouse.json").write_bytes(other.identity.read_bytes())
+    entry.unlink()
+    with pytest.raises(UnreadableWarehouse, match=f"{entry.name}: lost"):
+        publish(other, ["c()"])
+    entry.write_bytes(other.log_entry(2).read_bytes())
+    pull(other)
     assert read_snapshot(other).version == 2
 
 
