@@ -53,6 +53,7 @@ from tests.warehouse.support import (
 )
 from tests.warehouse.test_compact import POINTS as COMPACT_POINTS
 from tests.warehouse.test_repair import POINTS as REPAIR_POINTS
+from tests.warehouse.test_working_copy import POINTS as STORE_POINTS
 
 BEFORE_THE_COMMIT = ("read", "locked", "deduped", "reserved", "evidence_written", "written", "manifest_written")
 AFTER_THE_COMMIT = ("committed", "published")
@@ -161,12 +162,12 @@ MIRROR_POINTS = ("spooled", "imported")
 
 
 def test_every_failpoint_of_the_source_is_tested() -> None:
-    """The tests know exactly the failpoints of the source; test_backup and test_repair try theirs."""
+    """The tests know exactly the failpoints of the source; test_backup, test_repair and test_working_copy try theirs."""
     found = []
     for layer in ("warehouse", "pipeline", "serve"):
         for path in (REPOSITORY / layer).rglob("*.py"):
             found += re.findall(r'failpoints\.reach\("?([^")]*)"?\)', path.read_text())
-    upkeep = [*COMPACT_POINTS, *BACKUP_POINTS, "vacuum_removing", *REPAIR_POINTS]
+    upkeep = [*COMPACT_POINTS, *BACKUP_POINTS, "vacuum_removing", *REPAIR_POINTS, *STORE_POINTS]
     named = [*BEFORE_THE_COMMIT, *AFTER_THE_COMMIT, *upkeep, *MIRROR_POINTS]
     assert sorted(found) == sorted(named)
 

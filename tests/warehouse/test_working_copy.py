@@ -48,6 +48,9 @@ from tests.warehouse.support import (
     texts,
 )
 
+POINTS = ("uploading", "uploaded", "created", "pulled", "pushed")
+"""The failpoints of commits to a store, of pulls and of pushes."""
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
