@@ -42,6 +42,16 @@ with lzma.open(sys.argv[1]) as file:
     while file.read(1 << 20):
         pass
 """
+# The same import with nothing kept of who says what.
+_WITHOUT_EVIDENCE = """
+import sys
+from dataclasses import replace
+from sigdir.cli.main import main
+from sigdir.pipeline.state import ImportState
+batches = ImportState.batches
+ImportState.batches = lambda *arguments: {c: replace(b, word=None) for c, b in batches(*arguments).items()}
+main(["import", sys.argv[1], "--warehouse", sys.argv[2], "--quiet", "--json"])
+"""
 
 _READ_FILES = """
 import os, sys
@@ -73,6 +83,14 @@ def import_lines(
     assert totals["read"] == totals["imported"] + totals["duplicate"] + totals["rejected"]
     assert imported is None or totals["imported"] == imported, f"{totals['imported']} imported, not {imported}"
     return run
+
+
+def _without_evidence(path: Path, warehouse: Path, imported: int) -> float:
+    shutil.rmtree(warehouse, ignore_errors=True)
+    run = python(_WITHOUT_EVIDENCE, str(path), str(warehouse))
+    report = json.loads(run.output)
+    assert (report["totals"]["imported"], report["sightings"]) == (imported, 0)
+    return run.seconds
 
 
 def _check_sample(path: Path, warehouse: Path) -> None:
@@ -115,6 +133,8 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
             rounds,
         )
     )
+    found.append(_beside_without(lines, rows, rounds))
+    import_lines(lines, warehouse, imported=rows, fresh=True)
     found.append(
         compared(
             "the same file again, all duplicates",
@@ -175,6 +195,20 @@ def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     found.append(_memory(rows, fresh, warehouse))
     found.append(_tree(rounds, warehouse))
     return found
+
+
+def _beside_without(lines: Path, rows: int, rounds: int) -> Figure:
+    """What keeping one sighting a line costs."""
+    warehouse = _folder("beside")
+    figure = compared(
+        f"import {rows:,} distinct lines, beside the same without evidence",
+        lambda _: import_lines(lines, warehouse, imported=rows, fresh=True).seconds,
+        lambda: _without_evidence(lines, warehouse, rows),
+        1.15,
+        rounds,
+    )
+    shutil.rmtree(warehouse)
+    return figure
 
 
 def _at_rest(warehouse: Path, rows: int, sources: int) -> Figure:

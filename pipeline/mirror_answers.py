@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 import orjson
 
 from sigdir.pipeline.fetch import FetchError
+from sigdir.pipeline.formats.rows import EVIDENCE_FIELDS
 from sigdir.signatures.collections import Collection
 
 PAGE_ROWS = 1_000
@@ -140,13 +141,14 @@ def _parsed(url: str, body: bytes, most_values: int) -> Any:
 
 
 def _line(row: dict[str, Any]) -> bytes:
-    """The fields of a row that the import reads. The import counts values of a wrong type as rejected."""
-    kept = {name: row[name] for name in ("text_signature", "hex_signature") if name in row}
+    """The fields of a row that the import reads. The import counts a text of a wrong type as rejected."""
+    kept = {name: row[name] for name in ("text_signature", "hex_signature", *EVIDENCE_FIELDS) if name in row}
     return orjson.dumps(kept) + b"\n"
 
 
 def changes_url(base: str, collection: Collection, after: str, limit: int) -> str:
-    return f"{base}/api/v1/changes/?{urlencode({'collection': collection, 'after': after, 'limit': limit})}"
+    query = {"collection": collection, "after": after, "limit": limit, "evidence": 1}
+    return f"{base}/api/v1/changes/?{urlencode(query)}"
 
 
 def page_url(base: str, collection: Collection, number: int) -> str:

@@ -36,6 +36,8 @@ class FileReport:
     new: Counter[Collection] = field(default_factory=Counter)
     """The accepted rows that the warehouse lacked."""
     reasons: Counter[str] = field(default_factory=Counter)
+    variants_left_out: int = 0
+    """Accepted candidates whose declaration is not kept, because a text has too many of them."""
     file_names: Sequence[str] | None = None
     """For hash-named files read as one input: the file name of each line."""
     sections: Sections = field(default_factory=Sections)
@@ -82,6 +84,7 @@ class FileReport:
             **{name: getattr(self, name) for name in COUNTS},
             "reasons": dict(self.reasons),
             **({"bytecode": self.bytecode.to_dict()} if self.bytecode else {}),
+            **({"variants_left_out": self.variants_left_out} if self.variants_left_out else {}),
         }
 
 
@@ -145,7 +148,7 @@ class ImportReport:
         return self.total("read") / self.seconds if self.seconds else 0.0
 
     def total(self, name: str) -> int:
-        """The sum of one of COUNTS over all inputs."""
+        """The sum of one of COUNTS, or of ``variants_left_out``, over all inputs."""
         return sum(getattr(file, name) for file in self.files)
 
     def totals(self) -> dict[str, int]:
@@ -189,6 +192,7 @@ class ImportReport:
             "collections": self.collections(),
             "reasons": self.reasons(),
             "bytecode": self.bytecode().to_dict(),
+            "variants_left_out": self.total("variants_left_out"),
             "seconds": round(self.seconds, 3),
             "stages": {name: round(seconds, 3) for name, seconds in self.stages.items()},
             "rows_per_second": round(self.rows_per_second),

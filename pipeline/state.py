@@ -138,6 +138,7 @@ class ImportState(AbstractContextManager["ImportState"]):
         """Spill what was accepted, write what was rejected, count both."""
         file = self._inputs[result.file]
         file.read += result.read
+        file.variants_left_out += result.variants_left_out
         for collection, accepted in result.accepted.items():
             rows = len(accepted.text)
             file.accepted[collection] += rows

@@ -296,10 +296,27 @@ def with_piece(rows: Rows, answer: Answer) -> None:
     assert answer
 
 
+def meant(rows: Rows, answer: Answer) -> None:
+    sources = defaultdict(set)
+    for row in rows.sightings:
+        sources[row["collection"], row["text_signature"]].add(row["source"])
+    assert sorted(text for _, text, *_ in answer) == sorted(rows.selectors["0xa9059cbb"])
+    assert answer[0][:2] == (1, "transfer(address,uint256)")
+    for position, (given, text, declaration, reasons) in enumerate(answer, 1):
+        number = len(sources["signatures", text])
+        assert f"named by {number} source{'' if number == 1 else 's'}" in reasons
+        assert given == position
+        assert declaration is None or canonical(declaration) == text
+
+
+def canonical(declaration: str) -> str:
+    return normalise(declaration.encode()).text
+
+
 ORACLES: list[Callable[[Rows, Answer], None]] = [
     same_selector, most_texts, by_chance, look_alikes, case_only, lists, types, zeros, coverage, growth,
     lacking, tuples, longest, how_many, overloads, both_kinds, refused, styles, origin, passing_for,
-    shared, of_one_source, of_compiled, with_piece,
+    shared, of_one_source, of_compiled, with_piece, meant,
 ]  # fmt: skip
 
 

@@ -77,20 +77,20 @@ class _Place(NamedTuple):
     """The key of the object around it."""
     contract: Contract | None = None
     """The contract that it belongs to."""
+    is_whole: bool = False
+    """Whether it is the document, or an element of the list that the document is."""
 
 
 def search(name: str, document: Any, below: str = "", contract: Contract | None = None) -> Iterator[Finding]:
     """What a JSON value holds, in its order. ``name`` is the input's, ``below`` that below what the user named.
     ``contract`` is the one whose ABI the value is if nothing in it names another.
     """
-    root = {"": document}
-    waiting = [_Place("", document, root, 0, ContractNames(below, contract))]
+    waiting = [_Place("", document, {}, 0, ContractNames(below, contract), is_whole=True)]
     while waiting:
         place = waiting.pop()
         if place.contract is None and isinstance(place.value, dict):
-            is_whole = place.parent is root
-            place = place._replace(contract=place.names.of_object(place.value, place.key, place.above, is_whole))
-        if place.contract is None and place.parent is root and isinstance(place.value, list):
+            place = place._replace(contract=place.names.of_object(place.value, place.key, place.above, place.is_whole))
+        elif place.is_whole and is_abi(place.value):
             place = place._replace(contract=contract)
         if isinstance(place.value, str):
             found, inner = _in_text(name, place)
@@ -124,7 +124,7 @@ def _members(place: _Place) -> list[_Place]:
         ]
     elif isinstance(value, list):
         inner = [
-            _Place("", item, {}, place.texts, place.names, place.key, place.contract)
+            _Place("", item, {}, place.texts, place.names, place.key, place.contract, place.is_whole)
             for item in value
             if _may_hold(item)
         ]

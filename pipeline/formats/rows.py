@@ -1,6 +1,7 @@
 """4byte.directory's rows: one JSON object a line, or pages, or a list of either.
 
-A row has ``text_signature`` and usually ``hex_signature``. A page has rows under ``results``.
+A row has ``text_signature`` and usually ``hex_signature``. A page has rows under ``results``. A row of another directory
+of this project may have EVIDENCE_FIELDS: what is known there of its text.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from sigdir.pipeline.formats.json_lines import first_object, lines_of_json, pack
 from sigdir.pipeline.source import Source, line_pieces
 from sigdir.signatures.abi import encoded, rejected_entry
 from sigdir.signatures.candidates import Candidates, Entry, pack
+from sigdir.signatures.canonicalise import canonicalise_one
+from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.grammar import OK, GrammarError
+from sigdir.signatures.rank import MOST_CONTRACTS
 
 
 def looks_like(source: Source) -> bool:
@@ -83,4 +89,37 @@ def _entry(row: Any, number: int) -> Entry:
     digits = row.get("hex_signature")
     if digits is None:
         return Entry(encoded(text), number)
-    return entry_with_hash(encoded(text), number, parse_hash(digits) if isinstance(digits, str) else None)
+    entry = entry_with_hash(encoded(text), number, parse_hash(digits) if isinstance(digits, str) else None)
+    return entry if entry.reject_reason != OK or row.keys().isdisjoint(EVIDENCE_FIELDS) else _with_evidence(entry, row)
+
+
+EVIDENCE_FIELDS = ("declaration", "kinds", "witness", "contracts")
+
+
+def _with_evidence(entry: Entry, row: dict[str, Any]) -> Entry:
+    """The entry with what its row says beyond the text. Values that do not fit are left out.
+
+    What bytecode proves to another directory is declared here: we have not seen the bytecode.
+    """
+    said, kinds, contracts = entry.sighting, row.get("kinds"), row.get("contracts")
+    if row.get("witness") in ("declared", "compiled"):
+        said = said._replace(witness=Witness.DECLARED)
+    if isinstance(kinds, list) and len(kinds) == 1 and kinds[0] in _KINDS[entry.declared_kind]:
+        said = said._replace(kind=Kind[kinds[0].upper()])
+    if type(contracts) is int and 0 < contracts <= MOST_CONTRACTS:
+        said = said._replace(contracts=contracts)
+    declaration = row.get("declaration")
+    if isinstance(declaration, str) and _declares(declaration, entry):
+        # The text of a candidate may be its declaration, which is then read with it.
+        return entry._replace(text=declaration.encode(), sighting=said)
+    return entry._replace(sighting=said)
+
+
+_KINDS = {FUNCTIONS: ("function", "error"), EVENTS: ("event",)}
+
+
+def _declares(declaration: str, entry: Entry) -> bool:
+    try:
+        return canonicalise_one(declaration, entry.declared_kind)[0].encode() == entry.text
+    except GrammarError:
+        return False

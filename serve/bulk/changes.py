@@ -7,6 +7,9 @@ Invariants
 Ids alone are not enough: an import reserves its ids, and may publish them after rows with higher ids were POSTed
 and shown. The feed therefore ends before the first id that is reserved and not published
 (``View.stable_up_to``). It continues after the import is published or abandoned; abandoned ids stay a gap.
+
+With ``evidence=1`` each line has what is known of its text now. A row comes once, so a client that wants to know what is
+said of it later reads the feed again.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import falcon
 import numpy as np
@@ -23,7 +27,12 @@ from sigdir.serve.cursors import InvalidCursor, cursor_at, id_of
 from sigdir.serve.http.errors import field_error
 from sigdir.serve.http.negotiate import NDJSON
 from sigdir.serve.http.streams import StreamLimit
+from sigdir.signatures import rank
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
+from sigdir.signatures.spelling import MAX_DECLARATION_BYTES
+from sigdir.warehouse.evidence import Manifest
+from sigdir.warehouse.evidence.sums import commonest_between
+from sigdir.warehouse.index.ranked import row_key
 from sigdir.warehouse.index.records import records_size, render_records
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
@@ -33,6 +42,10 @@ MAX_LIMIT = 50_000
 """Rows of one answer: about 8 MB of signatures."""
 MAX_TEXT_BYTES = 8 << 20
 """Bytes of the texts of one answer, which has fewer rows where they are long."""
+MAX_EVIDENCE_LIMIT = 10_000
+"""Rows of one answer with evidence: 0.2 s where each has a declaration."""
+_EVIDENCE_BYTES = 200 + MAX_DECLARATION_BYTES
+"""The most bytes that the evidence of a row takes. A declaration has no character that JSON escapes."""
 
 _CHUNK_ROWS, _CHUNK_BYTES = 4096, 1 << 20
 
@@ -53,6 +66,17 @@ class Changes:
         for segment, first, last in self.parts:
             for start, stop in segment.spans(first, last, _CHUNK_ROWS, _CHUNK_BYTES):
                 yield render_records(segment, np.arange(start, stop))
+
+    def lines_with_evidence(self, collection: Collection, manifest: Manifest) -> Iterator[bytes]:
+        """The same, each row with its evidence; raises UnreadableWarehouse."""
+        for segment, first, last in self.parts:
+            for start, stop in segment.spans(first, last, _CHUNK_ROWS, _CHUNK_BYTES):
+                first_id, last_id = int(segment.ids[start]), int(segment.ids[stop - 1])
+                declared = commonest_between(manifest, collection, first_id, last_id)
+                records = render_records(segment, np.arange(start, stop)).splitlines()
+                for row, record in zip(range(start, stop), records, strict=True):
+                    evidence = _evidence(segment, row, declared.get(int(segment.ids[row]), ""))
+                    yield record[:-1] + b"," + orjson.dumps(evidence)[1:] + b"\n"
 
     @property
     def size(self) -> int:
@@ -83,6 +107,17 @@ def changes(view: View, collection: Collection, after: int, limit: int) -> Chang
     return Changes(tuple(parts), last_id, rows_left)
 
 
+def _evidence(segment: Segment, row: int, declaration: str) -> dict[str, Any]:
+    """What is known of a row's text, under the names that a full lookup has."""
+    key = row_key(segment, row, segment.hash[row].tobytes())
+    return {
+        "declaration": declaration or None,
+        "kinds": [kind.name.lower() for kind in rank.kinds_of(key)],
+        "witness": rank.witness_of(key).name.lower(),
+        "contracts": rank.contracts_of(key),
+    }
+
+
 class ChangesResource:
     """Lines of JSON: the rows, then a line with the next cursor. An answer without that line is incomplete."""
 
@@ -92,13 +127,20 @@ class ChangesResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         collection = _collection(req)
         after = _after(req, collection)
-        limit = min(req.get_param_as_int("limit", min_value=1, default=DEFAULT_LIMIT), MAX_LIMIT)
-        found = changes(self._reader.current(), collection, after, limit)
+        with_evidence = req.get_param_as_bool("evidence", default=False)
+        most = MAX_EVIDENCE_LIMIT if with_evidence else MAX_LIMIT
+        limit = min(req.get_param_as_int("limit", min_value=1, default=DEFAULT_LIMIT), most)
+        view = self._reader.current()
+        found = changes(view, collection, after, limit)
+        lines, size = found.lines(), found.size
+        if with_evidence:
+            lines = found.lines_with_evidence(collection, view.snapshot.evidence)
+            size += _EVIDENCE_BYTES * sum(last - first for _, first, last in found.parts)
         cursor = cursor_at(collection, found.last_id)
         last_line = orjson.dumps({"next": cursor, "more": found.left > 0, "left": found.left}) + b"\n"
         resp.content_type = NDJSON
         resp.set_header("Cache-Control", "no-cache")
-        self._streams.send(req, resp, chain(found.lines(), [last_line]), found.size + len(last_line))
+        self._streams.send(req, resp, chain(lines, [last_line]), size + len(last_line))
 
     on_head = on_get
 

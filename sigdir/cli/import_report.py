@@ -14,6 +14,7 @@ from sigdir.pipeline.bytecode_counts import BytecodeCounts
 from sigdir.pipeline.errors import one_line
 from sigdir.pipeline.report import COUNTS, ImportReport
 from sigdir.pipeline.unread import SKIP_REASONS
+from sigdir.signatures.canonicalise import MAX_VARIANTS
 
 _SHOWN_FILES = 25
 _SHOWN_NAMES = 3
@@ -31,6 +32,10 @@ def print_report(report: ImportReport, console: Console) -> None:
         line = f"rejected {count:>9,} {reason:<16} e.g. {_printable(_example(report, reason))}"
         console.print(line, highlight=False, markup=False, emoji=False, overflow="ellipsis", no_wrap=True)
     for line in _bytecode_lines(report.bytecode()):
+        console.print(line, highlight=False)
+    left_out = report.total("variants_left_out")
+    if left_out:
+        line = f"declarations left out: {left_out:,}, of texts with over {MAX_VARIANTS} in a batch; the texts are kept"
         console.print(line, highlight=False)
     console.print(_last_line(report), highlight=False)
 

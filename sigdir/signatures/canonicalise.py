@@ -61,6 +61,8 @@ class BatchResult:
     read: int
     accepted: dict[Collection, Rows]
     rejected: Rejected
+    variants_left_out: int = 0
+    """Rows whose declaration is not kept, because their text has MAX_VARIANTS others in the batch."""
 
 
 def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> BatchResult:
@@ -86,7 +88,7 @@ def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> Batch
         columns = np.where(wrong, 0, columns)
     text = pa.StringArray.from_buffers(rows, pa.py_buffer(result.offsets), pa.py_buffer(result.data))
     sightings = _sightings(candidates, np.flatnonzero((reasons == OK) & ~result.as_written), result.collections)
-    sightings = _bounded(sightings, digests)
+    sightings, left_out = _bounded(sightings, digests)
     accepted = {}
     for collection in COLLECTIONS:
         mine = (reasons == OK) & (result.collections == collection.code)
@@ -96,7 +98,7 @@ def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> Batch
             filtered = sightings.filter(mine) if sightings is not None else None
             accepted[collection] = Rows.of(collection, text.filter(pa.array(mine)), digests[mine], filtered)
     rejected = _rejected(candidates, reasons, columns, result.collections)
-    return BatchResult(candidates.file, rows, accepted, rejected)
+    return BatchResult(candidates.file, rows, accepted, rejected, left_out)
 
 
 def _sightings(candidates: Candidates, rows: Array, collections: Array) -> Sightings | None:
@@ -138,20 +140,23 @@ def _have_declarations(values: Sequence[Sighting]) -> Array:
     return np.array([bool(value.declaration) for value in values])
 
 
-def _bounded(sightings: Sightings | None, digests: Array) -> Sightings | None:
-    """The sightings with at most MAX_VARIANTS declarations of a text: those that come first. The others say the rest."""
+def _bounded(sightings: Sightings | None, digests: Array) -> tuple[Sightings | None, int]:
+    """The sightings with at most MAX_VARIANTS declarations of a text: those that come first. The others say the rest,
+    and their number is the second result.
+    """
     if sightings is None or len(sightings.values) <= MAX_VARIANTS:
-        return sightings
+        return sightings, 0
     keys = digests.view(np.uint64)[:, 0]
     in_order = np.sort(keys)
     flooded = in_order[MAX_VARIANTS:] == in_order[:-MAX_VARIANTS]
     if not flooded.any():
-        return sightings
+        return sightings, 0
     rows = np.flatnonzero(np.isin(keys, in_order[MAX_VARIANTS:][flooded]))
     values, of_row = SightingColumns.of(sightings.values), sightings.of_row.copy()
     texts = values.declarations.dictionary_encode("encode").indices.to_numpy()
     has_declaration = _have_declarations(values)
     variants: dict[int, set[int]] = {}
+    left_out = 0
     for row, key, number in zip(rows.tolist(), keys[rows].tolist(), of_row[rows].tolist(), strict=True):
         kept = variants.setdefault(key, set())
         if not has_declaration[number] or texts[number] in kept:
@@ -160,8 +165,9 @@ def _bounded(sightings: Sightings | None, digests: Array) -> Sightings | None:
             kept.add(texts[number])
         else:
             of_row[row] = len(values) + values.base_of[number]
+            left_out += 1
     bare = SightingColumns(values.bases, np.arange(len(values.bases)), pa.nulls(len(values.bases), pa.string()))
-    return Sightings(SightingColumns.joined([values, bare]), of_row)
+    return Sightings(SightingColumns.joined([values, bare]), of_row), left_out
 
 
 def check_canonical(collection: Collection, text: pa.StringArray) -> tuple[Array, Array]:

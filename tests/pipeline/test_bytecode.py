@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import sigdir
 from sigdir.pipeline.formats import json_contracts, runtime_code
 from sigdir.pipeline.source import Source
 from sigdir.signatures.bytecode import analyse, contract_key
@@ -158,6 +159,17 @@ def test_unlinked_libraries_do_not_hide_the_rest(tmp_path: Path) -> None:
     assert witnesses(tmp_path / "a.json", {"abi": ABI, "deployedBytecode": code}) == COMPILED
 
 
+def test_a_proxy_s_code_has_none_of_its_abi(tmp_path: Path) -> None:
+    """The ABI is that of the code behind it, so its texts are declared."""
+    code = "363d3d373d3d3d363d73" + "ab" * 20 + "5af43d82803e903d91602b57fd5bf3"
+    contracts = {f"a.sol:{name}": {"abi": ABI, "bin-runtime": code} for name in ("A", "B")}
+    found, source = sightings(tmp_path / "a.json", {"contracts": contracts})
+    assert {one.witness for one in found.values()} == {Witness.DECLARED}
+    assert KEY not in {one.contract.key for one in found.values() if one.contract}
+    counts = source.bytecode.to_dict()
+    assert (counts["compiled"], counts["declared"], counts["unread"]) == (0, 6, {})
+
+
 def test_stubs_keep_the_key_of_their_name(tmp_path: Path) -> None:
     """The code of two libraries of internal functions is the same, and they are two contracts."""
     stub = "0x" + (bytes.fromhex("6080604052600080fdfe") + metadata()).hex()
@@ -199,7 +211,11 @@ def test_the_report_counts_contracts(tmp_path: Path) -> None:
 
 
 def test_the_corpora_s_artifacts(tmp_path: Path) -> None:
-    """All 134 functions, 41 of 52 events and 76 of 145 errors are compiled, and every ABI fits its bytecode."""
+    """All 134 functions, 41 of 52 events and 76 of 145 errors are compiled, and every ABI fits its bytecode. Each text has a
+    kind.
+    """
     folder = corpus("artifacts")
-    report = json.loads(invoke(tmp_path / "w", "import", folder, "--dry-run", "--json").stdout)
+    report = json.loads(invoke(tmp_path / "w", "import", folder, "--json").stdout)
     assert report["bytecode"] == {"contracts": 81, "compiled": 251, "declared": 80, "misfits": 0, "unread": {}}
+    unknown = "SELECT count(*) FILTER (kinds = []), count(*) > 0 FROM evidence"
+    assert sigdir.open(tmp_path / "w").sql(unknown).rows() == [(0, True)]

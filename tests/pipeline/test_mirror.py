@@ -26,8 +26,9 @@ from sigdir.warehouse.files import FileLock
 from sigdir.warehouse.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
 from tests.pipeline.directories import EAGER, EMPTY, NOT_THERE, Reply, feed_of, pages_of, reply, row, scripted
-from tests.pipeline.support import invoke, texts, write_files
+from tests.pipeline.support import invoke, keccak256, texts, write_files
 from tests.serve.support import EVENTS_PATH, HOST, SIGNATURES_PATH, Server, post_text, serving, until, whole
+from tests.signatures.assembly import dispatcher, error_code, event_code
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +101,37 @@ def test_a_copy_has_the_same_rows_in_the_same_order_and_stays_so(original: Serve
     assert third.fetched == {SIGNATURES: 3, EVENT_SIGNATURES: 1}
     for collection in COLLECTIONS:
         assert texts(warehouse, collection) == served(original, collection)
+
+
+def test_a_copy_has_the_evidence_as_the_word_of_its_original(warehouse: Path, tmp_path: Path) -> None:
+    """Kind, declaration and contracts, under the original's address; what bytecode proved there is declared here."""
+    function, event, error = "function f(uint256 amount)", "event E(address indexed from)", "error Bad()"
+    runtime = dispatcher(
+        [keccak256("f(uint256)")[:4]], event_code(keccak256("E(address)")) + error_code(keccak256("Bad()")[:4])
+    )
+    artifact = {"contractName": "C", "abi": [function, event, error], "deployedBytecode": runtime.hex()}
+    written = {
+        "C.json": json.dumps(artifact),
+        "D.json": json.dumps(artifact | {"contractName": "D", "deployedBytecode": "0x"}),
+    }
+    import_files(write_files(tmp_path, written | {"list.txt": "listed()\nf(uint256)"}), tmp_path / "original")
+    known = "SELECT text_signature, kinds, witness, contracts, declaration, sources FROM evidence ORDER BY ALL"
+    of_original = sigdir.open(tmp_path / "original").sql(known).rows()
+    assert ("f(uint256)", ["function"], "compiled", 2, function, 3) in of_original
+    with serving(tmp_path / "original", workers=1) as server:
+        mirror(url_of(server), warehouse)
+        version = sigdir.open(warehouse).version
+        assert mirror(url_of(server), warehouse).version is None
+        url = url_of(server)
+        mirror(url, warehouse, restart=True)
+    wanted = [
+        (text, kinds, witness.replace("compiled", "declared"), contracts, declaration, 1)
+        for text, kinds, witness, contracts, declaration, _ in of_original
+    ]
+    for as_of in (version, None):  # fetching all of it again says nothing new
+        copy = sigdir.open(warehouse, as_of=as_of)
+        assert copy.sql(known).rows() == wanted
+        assert copy.sql("SELECT DISTINCT source FROM sightings").rows() == [(url,)]
 
 
 def test_the_command(original: Server, run_sigdir: Sigdir, warehouse: Path) -> None:

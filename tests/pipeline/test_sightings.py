@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from sigdir.signatures.canonicalise import MAX_VARIANTS, canonicalise
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from tests.conftest import ROOT, import_files
-from tests.pipeline.support import write_files
+from tests.pipeline.support import invoke, write_files
 
 _SAMPLE = re.compile(r"\n\n`(?P<file>[^`]+)` is `[a-z0-9-]+`: [^\n]*\n\n```\w*\n(?P<data>.*?\n)```", re.DOTALL)
 
@@ -190,6 +191,55 @@ def test_many_variants_of_one_text(tmp_path: Path) -> None:
 
 
 ARTIFACT = '{"contractName": "Store", "sourceName": "contracts/Store.sol", "abi": [{"type": "function", "name": "%s", "inputs": []}]}'
+
+
+def test_what_does_not_fit_in_a_row_with_evidence_is_left_out(tmp_path: Path) -> None:
+    """The text stays, as the list's word or with what fits."""
+    row = {"text_signature": SET, "hex_signature": "0x60fe47b1", "declaration": "function set(uint256 value)",
+           "kinds": ["function"], "witness": "compiled", "contracts": 7}  # fmt: skip
+    other = {"declaration": "function get(uint256 value)"}
+    rows = [
+        row, row | other, row | {"declaration": 5}, row | {"declaration": "function set(uint"},
+        row | {"kinds": ["event"]} | other, row | {"kinds": 5} | other, row | {"witness": "sworn"}, row | {"contracts": -1},
+        row | {"contracts": 1 << 60}, {name: row[name] for name in ("text_signature", "hex_signature", "contracts")},
+    ]  # fmt: skip
+    [path] = write_files(tmp_path, {"rows.jsonl": "\n".join(map(json.dumps, rows))})
+    whole = Sighting(F, DECLARED, "function set(uint256 value)", None, 7)
+    bare = whole._replace(declaration="")
+    assert [one for _, one in sightings(path)] == [
+        whole, bare, bare, bare, bare._replace(kind=U), bare._replace(kind=U), whole._replace(witness=LISTED),
+        whole._replace(contracts=0), whole._replace(contracts=0), Sighting(U, LISTED, "", None, 7),
+    ]  # fmt: skip
+    assert {text for text, _ in sightings(path)} == {SET}
+
+
+def test_the_report_counts_declarations_that_are_left_out(tmp_path: Path) -> None:
+    """Of a text with too many of them, for all inputs, for each, and as a line for people."""
+    lines = [f"function set(uint256 name{number})" for number in range(MAX_VARIANTS + 36)]
+    paths = write_files(tmp_path / "in", {"many.txt": "\n".join(lines) + "\n", "few.txt": lines[0]})
+    report = json.loads(invoke(tmp_path / "w", "import", *paths, "--json").stdout)
+    assert report["variants_left_out"] == 36
+    assert {Path(file["path"]).name: file.get("variants_left_out") for file in report["files"]} == {
+        "many.txt": 36, "few.txt": None,
+    }  # fmt: skip
+    shown = invoke(tmp_path / "w", "import", "--dry-run", *paths)
+    assert "declarations left out: 36, of texts with over 64" in shown.stdout.decode() + shown.stderr
+    assert "left out" not in invoke(tmp_path / "w", "import", "--dry-run", tmp_path / "in" / "few.txt").stderr
+
+
+def test_the_contracts_of_a_list_have_their_own_names(tmp_path: Path) -> None:
+    """The name and the path that each artifact of a list has; the file names those that have none, and a bare ABI."""
+    abi = [{"type": "function", "name": "set", "inputs": []}]
+    named = {"contractName": "Store", "sourceName": "contracts/Store.sol", "abi": abi}
+    document = [named, named | {"contractName": "Other"}, {"abi": abi}, {"metadata": {"settings": {"compilationTarget": {
+        "src/Deep.sol": "Deep"}}}, "abi": abi}, [{"contractName": "Inner", "abi": abi}], abi]  # fmt: skip
+    [path] = write_files(tmp_path, {"all.json": json.dumps(document)})
+    found = [one.contract for _, one in sightings(path) if one is not None]
+    of_file = Contract.at("all.json", "all")
+    assert found == [
+        Contract.at("contracts/Store.sol", "Store"), Contract.at("contracts/Store.sol", "Other"), of_file,
+        Contract.at("src/Deep.sol", "Deep"), Contract.at("all.json", "Inner"), of_file,
+    ]  # fmt: skip
 
 
 def test_a_contract_is_one_wherever_it_lies(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from sigdir.pipeline.run import Options, run_import
 from sigdir.serve.app import create_app
 from sigdir.serve.bulk.resolve import MAX_FULL_HASHES
 from sigdir.serve.settings import Settings
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import fold
 from tests.serve.support import SIGNATURES_PATH, SPAM, TRANSFER, opened, selector
 
 RESOLVE, LOOKUP = "/api/v1/resolve/", "/signature-database/v1/lookup"
@@ -135,6 +137,41 @@ def test_a_posted_text_is_named_by_one_source(client: TestClient) -> None:
     id = client.simulate_post(SIGNATURES_PATH, json={"text_signature": "posted(bool)"}).json["id"]
     found = client.simulate_get(f"{SIGNATURES_PATH}{id}/evidence/").json
     assert (found["reasons"][0], found["sources"]) == ("named by 1 source", 1)
+
+
+def test_a_post_is_a_sighting_with_its_declaration(tmp_path: Path) -> None:
+    """Of a new text and of a known one, which is answered as a duplicate; all POSTs of a text are one source."""
+    (tmp_path / "list.txt").write_text(f"{TRANSFER}\nplain(uint256)\n")
+    run_import(Options([str(tmp_path / "list.txt")], tmp_path / "warehouse"), Reporter())
+    posts = {
+        "function transfer(address to, uint256 amount) external returns (bool)": (400, TRANSFER, DECLARED, "function"),
+        "function fresh(uint value) payable": (
+            201,
+            "fresh(uint256)",
+            "function fresh(uint256 value) payable",
+            "function",
+        ),
+        "error Denied(address who)": (201, "Denied(address)", "error Denied(address who)", "error"),
+        "plain(uint256)": (400, "plain(uint256)", None, "unknown"),
+    }
+    for is_known in (False, True):
+        with opened(tmp_path / "warehouse") as storage:  # at its end everything is staged
+            client = TestClient(create_app(Settings(tmp_path / "warehouse"), *storage))
+            for posted, (status, *_) in posts.items():
+                answer = client.simulate_post(SIGNATURES_PATH, json={"text_signature": posted})
+                assert answer.status_code == (400 if is_known else status)
+        fold(Paths(tmp_path / "warehouse"))
+    with opened(tmp_path / "warehouse") as storage:
+        client = TestClient(create_app(Settings(tmp_path / "warehouse"), *storage))
+        for _, text, declaration, kind in posts.values():
+            [found] = full(client, selector(text))
+            [said] = [
+                one
+                for one in client.simulate_get(f"{SIGNATURES_PATH}{found['texts'][0]['id']}/evidence/").json["results"]
+                if one["source"] == "POST"
+            ]
+            assert (said["witness"], said["kind"], said["declaration"]) == ("listed", kind, declaration)
+            assert found["texts"][0]["declaration"] == declaration
 
 
 def test_the_page_of_a_text_says_who_says_so_and_why(client: TestClient) -> None:

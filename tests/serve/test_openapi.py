@@ -187,6 +187,7 @@ FOUND: list[tuple[str, dict[str, str], dict[str, str], int]] = [
     ("/api/v1/decode/", {}, {"data": f"0x{SELECTOR}{'ab' * 20:0>64}{1000:064x}"}, 200),
     ("/api/v1/decode/", {}, {"data": f"0x{SELECTOR}"}, 200),
     ("/api/v1/changes/", {}, {"collection": "event-signatures", "limit": "2"}, 200),
+    ("/api/v1/changes/", {}, {"limit": "2", "evidence": "true"}, 200),
     ("/dumps/{version}/", {"version": "VERSION"}, {}, 200),
     ("/dumps/{version}/", {"version": "latest"}, {}, 302),
     ("/dumps/{version}/{name}", {"version": "VERSION", "name": "signatures.ndjson"}, {}, 200),
@@ -246,7 +247,8 @@ def test_the_limits_in_the_document_are_those_of_the_code() -> None:
     document = openapi.document()
     parameters, schemas = document["components"]["parameters"], document["components"]["schemas"]
     resolve_post, changes_item = document["paths"]["/api/v1/resolve/"]["post"], document["paths"]["/api/v1/changes/"]
-    [limit] = [parameter for parameter in changes_item["parameters"] if parameter.get("name") == "limit"]
+    feed = {parameter["name"]: parameter for parameter in changes_item["parameters"]}
+    limit, evidence = feed["limit"], feed["evidence"]
     [pattern, _] = document["paths"]["/signature-database/v1/search"]["parameters"]
     assert document["info"]["version"] == openapi.package_version()
     assert schemas["NewSignature"]["properties"]["text_signature"]["maxLength"] == MAX_TEXT_BYTES
@@ -262,6 +264,7 @@ def test_the_limits_in_the_document_are_those_of_the_code() -> None:
     assert str(resolve.MAX_HASHES) in resolve_post["responses"]["413"]["description"]
     assert limit["schema"]["default"] == changes.DEFAULT_LIMIT
     assert str(changes.MAX_LIMIT) in limit["description"]
+    assert str(changes.MAX_EVIDENCE_LIMIT) in evidence["description"]
     assert pattern["schema"]["maxLength"] == openchain._MAX_PATTERN
     page_size = parameters["PageSize"]["schema"]
     assert page_size["default"] == DEFAULT_PAGE_SIZE

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+import sigdir
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.signatures.evidence import Kind
+from sigdir.signatures.rank import contracts_of, sources_of
+from sigdir.warehouse.index.names import Names
+from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.repair import repair
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging import Staging
+from sigdir.warehouse.staging import PostedSighting, Staging
+from tests.conftest import import_files
 from tests.warehouse.support import (
     assert_clean,
     call_command,
@@ -100,6 +107,34 @@ def test_a_file_of_duplicates_alone_is_left_out(paths: Paths) -> None:
     assert len(read_snapshot(paths).files[SIGNATURES]) == 1
     assert verify(paths) == []
     assert list(places(visible(paths)[SIGNATURES])) == names("a", 3)
+
+
+def test_what_is_said_of_both_rows_is_said_of_the_row_that_stays(paths: Paths, tmp_path: Path) -> None:
+    """A POSTed declaration of a text that a list and a contract have; servers then rank it with all of that."""
+    text, abi = "a(uint256)", [{"type": "function", "name": "a", "inputs": [{"type": "uint256", "name": "amount"}]}]
+    (tmp_path / "list.txt").write_text(f"{text}\nb(uint256)\n")
+    (tmp_path / "C.json").write_text(json.dumps({"contractName": "C", "abi": abi}))
+    import_files([tmp_path / "list.txt", tmp_path / "C.json"], paths.root)
+    Reader(paths).close()
+    staging = Staging(paths.staging)
+    high_water = read_snapshot(paths).high_water[SIGNATURES]
+    with staging.exclusive() as transaction:
+        row = transaction.stage(SIGNATURES, text, digest_of(text), high_water)
+        assert row is not None
+        transaction.note_sightings([PostedSighting(SIGNATURES, row.id, Kind.FUNCTION, "function a(uint256 posted)")])
+    staging.close()
+    fold(paths)
+    said = "SELECT id, source, declaration FROM sightings WHERE text_signature = ? ORDER BY source"
+    assert {id for id, *_ in sigdir.open(paths.root).sql(said, [text]).rows()} == {1, 3}
+    assert call_command("repair", "--warehouse", paths.root).exit_code == 0
+    assert sigdir.open(paths.root).sql(said, [text]).rows() == [
+        (1, "C.json", "function a(uint256 amount)"), (1, "POST", "function a(uint256 posted)"), (1, "list.txt", None),
+    ]  # fmt: skip
+    assert verify(paths) == []
+    reader = Reader(paths)
+    [ranked] = ranked_rows(reader.current(), SIGNATURES, digest_of(text)[:4], Names())
+    assert (sources_of(ranked.key), contracts_of(ranked.key)) == (3, 1)
+    reader.close()
 
 
 def test_nothing_to_repair_publishes_nothing(paths: Paths) -> None:

@@ -170,6 +170,12 @@ def _words(table: pa.Table) -> set[tuple[int, int]]:
     return set(zip(source[at].tolist(), import_id[at].tolist(), strict=True))
 
 
+@lru_cache(maxsize=256)
+def footer_of(path: Path) -> pq.FileMetaData:
+    """A file's footer. A file never changes, and its name is never used again."""
+    return pq.read_metadata(path)
+
+
 def posted_ids(files: Iterable[EvidenceFile], ids: Iterable[int]) -> dict[int, bool]:
     """Which of these texts have a POST's sighting in the files, and whether one of them has a declaration.
 

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import Summary
+from sigdir.warehouse.evidence.files import footer_of
 from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.schema import SIGHTING_SCHEMA
@@ -205,13 +206,13 @@ def _sightings(
 
 
 def _opened(path: Path) -> pq.ParquetFile:
-    return pq.ParquetFile(path, metadata=_metadata(path), page_checksum_verification=True)
+    return pq.ParquetFile(path, metadata=footer_of(path), page_checksum_verification=True)
 
 
 @lru_cache(maxsize=256)
 def _id_ranges(path: Path) -> tuple[Ids, Ids]:
     """The lowest and the highest id of each row group."""
-    metadata = _metadata(path)
+    metadata = footer_of(path)
     ids = [metadata.row_group(number).column(0).statistics for number in range(metadata.num_row_groups)]
     ranges = [(0, 2**63 - 1) if one is None else (one.min, one.max) for one in ids]
     firsts, lasts = np.array(ranges, np.int64).reshape(-1, 2).T
@@ -224,7 +225,7 @@ def _uniform(path: Path, number: int) -> Mapping[str, Any] | None:
 
     A list of new texts makes such row groups. Reading one takes 3 ms, these values a kilobyte.
     """
-    group = _metadata(path).row_group(number)
+    group = footer_of(path).row_group(number)
     firsts, lasts = _id_ranges(path)
     if lasts[number] - firsts[number] + 1 != group.num_rows:
         return None
@@ -245,12 +246,6 @@ _NOTED = 5
 
 def _is_one_value(column: pq.ColumnChunkMetaData) -> bool:
     return column.statistics is not None and column.statistics.min == column.statistics.max
-
-
-@lru_cache(maxsize=256)
-def _metadata(path: Path) -> pq.FileMetaData:
-    """A file's footer. A file never changes, and its name is never used again."""
-    return pq.read_metadata(path)
 
 
 def _declarations(parts: list[_Part]) -> tuple[tuple[str, int], ...]:

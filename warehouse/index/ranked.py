@@ -29,13 +29,13 @@ def ranked_rows(view: View, collection: Collection, digest: bytes, names: Names)
     found = view.with_hash(collection, digest)
     if len(found) == 1 and len(found[0][1]) == 1:  # all but one in ten thousand; a loop would take twice as long
         segment, row = found[0][0], int(found[0][1][0])
-        return [RankedRow(segment, row, _key(segment, row, digest))]
-    rows = [RankedRow(segment, row, _key(segment, row, digest)) for segment, rows in found for row in rows.tolist()]
+        return [RankedRow(segment, row, row_key(segment, row, digest))]
+    rows = [RankedRow(segment, row, row_key(segment, row, digest)) for segment, rows in found for row in rows.tolist()]
     return rows and _ordered(view, collection, digest, rows, names)
 
 
-def _key(segment: Segment, row: int, digest: bytes) -> int:
-    """The key of a row without regard to the other texts of its hash."""
+def row_key(segment: Segment, row: int, digest: bytes) -> int:
+    """The key of a row with this hash, without regard to the other texts of the hash."""
     if segment.ranks is not None:
         return int(segment.ranks[row])
     is_standard = digest in canonical() and canonical()[digest] == segment.text_at(row)

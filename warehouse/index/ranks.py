@@ -7,35 +7,29 @@ Invariants
     otherwise it is built again.
     A key has what the sources say together about one text, and whether it is the standard's. Whether a text looks mined
     depends on the other texts of its selector, which other files may have: ``ranked.py`` decides that.
-
-Theory. Distinct sources and contracts are counted by sorting numbers: a row and a source in one uint64.
 """
 
 from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sigdir.signatures.columns import as_readonly
-from sigdir.signatures.evidence import Witness
 from sigdir.signatures.rank import as_standard, keys_of
 from sigdir.signatures.standards import canonical
 from sigdir.warehouse.evidence import EvidenceFile, Manifest
+from sigdir.warehouse.evidence.sums import SUMMED, Sums, sightings_between
 from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.index.checks import checksum_of
 from sigdir.warehouse.index.derived import building
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.paths import index_lock, index_name, index_part, ranks_name
 
 Array = npt.NDArray[Any]
@@ -43,9 +37,6 @@ Array = npt.NDArray[Any]
 _COLUMN = "ranks.npy"
 _CHECKSUM = "checksum"
 _FORMAT = b"1"  # changes where the same sightings give other keys
-_COLUMNS = ["id", "source", "import_id", "kind", "witness", "contracts", "verified", "contract_key"]
-_SHIFT = 32
-_NO_NUMBERS = np.empty(0, np.int64)
 
 
 def ranks_of(cache: Path, file: DataFile, segment: Segment, manifest: Manifest) -> Array:
@@ -117,72 +108,14 @@ def open_ranks(cache: Path, file: DataFile, manifest: Manifest) -> Array:
 
 def keys_of_segment(file: DataFile, segment: Segment, manifest: Manifest) -> Array:
     """The keys of a data file's rows, computed from the evidence; raises UnreadableWarehouse."""
-    sums = _Sums(segment, manifest)
-    for evidence in _overlapping(file, manifest):
-        for sightings in _row_groups(evidence, file):
-            sums.add(sightings)
-    keys = sums.keys()
+    sums = Sums(segment.ids[: segment.rows])
+    for sightings in sightings_between(manifest, file.collection, file.first_id, file.last_id, SUMMED):
+        sums.add(sightings)
+    contracts, _ = sums.contracts()
+    keys = keys_of(sums.witness, contracts, sums.sources(), sums.kinds, sums.verified)
     for hash, text in canonical().items():
         if len(hash) == file.collection.hash_bytes:
             for row in segment.with_hash(hash).tolist():
                 if segment.text_at(row) == text:
                     keys[row] = as_standard(int(keys[row]))
     return keys
-
-
-def _row_groups(evidence: EvidenceFile, file: DataFile) -> Iterator[pa.Table]:
-    """The row groups of an evidence file that may have sightings of a data file's texts."""
-    with naming(evidence.path), pq.ParquetFile(evidence.path, page_checksum_verification=True) as parquet:
-        for number in range(parquet.num_row_groups):
-            ids = parquet.metadata.row_group(number).column(0).statistics
-            if ids is None or (ids.min <= file.last_id and ids.max >= file.first_id):
-                yield parquet.read_row_group(number, columns=_COLUMNS)
-
-
-class _Sums:
-    """What the sightings of a segment's rows add up to."""
-
-    def __init__(self, segment: Segment, manifest: Manifest) -> None:
-        self._ids, rows = segment.ids[: segment.rows], segment.rows
-        self._witness = np.full(rows, Witness.LISTED, np.uint8)
-        self._kinds, self._verified = np.zeros(rows, np.uint8), np.zeros(rows, np.bool_)
-        self._sources, self._contracts = [_NO_NUMBERS], [(_NO_NUMBERS, _NO_NUMBERS)]
-        self._own = np.zeros(rows, np.int32)
-        # By the number of a source, the first import of which its sightings count.
-        self._since = np.full(max(manifest.sources, default=0) + 2, np.iinfo(np.int64).max)
-        for source in manifest.sources.values():
-            self._since[source.number] = source.import_id
-
-    def add(self, sightings: pa.Table) -> None:
-        """Add those that count and are of the segment's rows."""
-        column = {name: sightings[name].to_numpy() for name in _COLUMNS if name != _COLUMNS[-1]}
-        rows = np.minimum(self._ids.searchsorted(column["id"]), len(self._ids) - 1)
-        since = self._since[np.minimum(column["source"], len(self._since) - 1)]
-        counts = (self._ids[rows] == column["id"]) & (column["import_id"] >= since)
-        rows = rows[counts]
-        witness, kind, own = (column[name][counts] for name in ("witness", "kind", "contracts"))
-        pairs = rows << _SHIFT | column["source"][counts]
-        self._sources.append(pairs)
-        if (witness > Witness.LISTED).any():
-            np.maximum.at(self._witness, rows, witness.astype(np.uint8))
-        if kind.any():
-            np.bitwise_or.at(self._kinds, rows[kind > 0], np.left_shift(1, kind[kind > 0]).astype(np.uint8))
-        if own.any():
-            np.maximum.at(self._own, rows, own)
-        self._verified[rows[column["verified"][counts]]] = True
-        contracts = sightings[_COLUMNS[-1]]
-        if contracts.null_count < len(contracts):
-            named = contracts.is_valid().to_numpy()[counts]
-            self._contracts.append((rows[named], contracts.fill_null(0).to_numpy()[counts][named]))
-
-    def keys(self) -> Array:
-        """The keys of the rows, none of which is called a standard's."""
-        sources = self._count(np.concatenate(self._sources))
-        codes = np.unique(np.concatenate([keys for _, keys in self._contracts]), return_inverse=True)[1]
-        contracts = self._count(np.concatenate([rows for rows, _ in self._contracts]) << _SHIFT | codes)
-        contracts = np.maximum(contracts, self._own)
-        return keys_of(self._witness, contracts, np.maximum(sources, 1), self._kinds, self._verified)
-
-    def _count(self, pairs: Array) -> Array:
-        """By row, the number of distinct pairs of the row and something else."""
-        return np.bincount(np.unique(pairs) >> _SHIFT, minlength=len(self._ids))

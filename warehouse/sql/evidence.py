@@ -7,6 +7,7 @@ texts, so ``ranked`` finds those first, compares their texts, and gives the firs
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -18,6 +19,7 @@ from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import MOST_CONTRACTS, MOST_SOURCES, made_up_part
 from sigdir.warehouse.evidence import Manifest
+from sigdir.warehouse.evidence.summaries import SQL_TYPE, Summaries
 from sigdir.warehouse.sql.views import read_parquet
 
 _KIND_MASKS = {
@@ -35,6 +37,11 @@ def create_evidence_views(connection: duckdb.DuckDBPyConnection, manifest: Manif
     connection.create_function(
         "deep_parameter_names", _parameter_names, ["VARCHAR"], "VARCHAR[]", type=PythonUDFType.ARROW
     )
+    for collection in COLLECTIONS:
+        connection.create_function(
+            _summary(collection), partial(_summaries, Summaries(manifest, collection)), ["BIGINT"], SQL_TYPE,
+            type=PythonUDFType.ARROW,
+        )  # fmt: skip
     connection.execute("CREATE SCHEMA parts")
     _create_table(connection, "sources", _sources(manifest))
     _create_table(connection, "standards", _standards())
@@ -88,6 +95,10 @@ def _parameter_names(declarations: pa.ChunkedArray) -> pa.Array:
     return pa.array([list(each) for each in names], pa.list_(pa.string()))
 
 
+def _summaries(summaries: Summaries, ids: pa.ChunkedArray) -> pa.StructArray:
+    return summaries.of(ids.to_numpy())
+
+
 def _of_both(query: Callable[[Collection], str]) -> str:
     """A query over the rows of both collections."""
     return " UNION ALL ".join(query(collection) for collection in COLLECTIONS)
@@ -131,9 +142,6 @@ CREATE MACRO parts.parameter_names(declaration) AS CASE
     THEN list_transform(string_split(regexp_extract(declaration, '\\(([^()]*)\\)', 1), ', '),
                         lambda one: if(contains(one, ' ') AND NOT ends_with(one, ' indexed'), split_part(one, ' ', -1), ''))
     ELSE deep_parameter_names(declaration) END;
-CREATE MACRO parts.commonest(declared) AS list_sort(list_transform(
-    map_entries(list_aggregate(list_transform(list_distinct(declared), lambda one: one.declaration), 'histogram')),
-    lambda entry: {{'count': -entry.value::BIGINT, 'declaration': entry.key}}))[1].declaration;
 CREATE MACRO parts.counted(number, noun) AS number || ' ' || noun || CASE WHEN number = 1 THEN '' ELSE 's' END;
 """
 
@@ -161,44 +169,6 @@ WHERE NOT EXISTS (SELECT 1 FROM {_live(collection)} AS s WHERE s.id = t.id)
 """
 
 
-# A contract that two sources name is one. A source that counts its contracts without naming them counts the same
-# contracts of the same chains as others do, so the greatest of these numbers counts.
-#
-# The first lateral join adds up what needs no list of distinct values, which is all there is to most texts; the second
-# does the rest for the others. A filter on one text does not reach the sightings: see DESIGN.md for the figures.
-def _known(texts: str, sightings: str) -> str:
-    """The rows of ``texts`` as ``t``, with what these sightings say together of each, and as ``m`` what is distinct."""
-    return f"""
-(
-    SELECT t.*, s.*, CASE WHEN s.count > 2 OR s.named > 1 OR s.declared > 1 THEN t.id END AS repeated
-    FROM {texts} AS t, LATERAL (
-        SELECT count(*) AS count, min(source) AS first, max(source) AS last, max(witness) AS witness,
-               bit_or(1 << kind) & ~1 AS kinds, bool_or(verified) AS verified, max(contracts) AS own,
-               count(contract_key) AS named, count(contract_key) FILTER (witness = {Witness.COMPILED:d}) AS compiled,
-               count(declaration) AS declared, any_value(declaration) AS declaration
-        FROM {sightings} AS x WHERE x.id = t.id
-    ) AS s
-) AS t, LATERAL (
-    SELECT count(DISTINCT source) AS sources, count(DISTINCT contract_key) AS named,
-           count(DISTINCT contract_key) FILTER (witness = {Witness.COMPILED:d}) AS compiled,
-           list({_DECLARED_BY}) FILTER (declaration IS NOT NULL) AS declared
-    FROM {sightings} AS x WHERE x.id = t.repeated
-) AS m"""
-
-
-# Who declares a text: a contract, or a source that names no contract.
-_DECLARED_BY = (
-    "{'declaration': declaration, 'contract': contract_key, 'source': if(contract_key IS NULL, source, NULL)}"
-)
-
-# Of ``t`` and ``m``. A text without sightings is listed by its import.
-_WITNESS = f"coalesce(t.witness, {Witness.LISTED:d})"
-_SOURCES = "CASE WHEN t.count < 2 OR t.first = t.last THEN 1 WHEN t.count = 2 THEN 2 ELSE m.sources END"
-_CONTRACTS = "greatest(coalesce(t.own, 0), CASE WHEN t.named > 1 THEN m.named ELSE t.named END)"
-_COMPILED = "CASE WHEN t.named > 1 THEN m.compiled ELSE t.compiled END"
-_DECLARATION = "CASE WHEN t.declared > 1 THEN parts.commonest(m.declared) ELSE t.declaration END"
-
-
 def _declarations(collection: Collection) -> str:
     return f"""
 SELECT '{collection}' AS collection, t.id, t.text_signature, t.hex_signature, s.declaration,
@@ -209,13 +179,19 @@ WHERE s.declaration IS NOT NULL GROUP BY ALL
 """
 
 
+def _summary(collection: Collection) -> str:
+    """The function that gives the summary of a text of the collection by its id."""
+    return f"{collection.view_name}_summary"
+
+
+# A summary is looked up by a function, so that a filter on hash or text reaches the rows first. A join with sums over
+# all sightings took 5 s of the corpora, and 3 s for one of their texts.
 def _evidence(collection: Collection) -> str:
     return f"""
-SELECT '{collection}' AS collection, t.id, t.text_signature, t.hex_signature,
-       parts.kind_names(coalesce(t.kinds, 0)) AS kinds, parts.witness_name({_WITNESS}) AS witness, {_SOURCES} AS sources,
-       {_CONTRACTS} AS contracts, {_COMPILED} AS compiled, coalesce(t.verified, false) AS verified,
-       t.created_at AS first_seen, {_DECLARATION} AS declaration, t.import_id, t.hash
-FROM {_known(collection.view_name, _live(collection))}
+SELECT '{collection}' AS collection, id, text_signature, hex_signature, parts.kind_names(said.kinds) AS kinds,
+       parts.witness_name(said.witness) AS witness, said.sources, said.contracts, said.compiled, said.verified,
+       created_at AS first_seen, said.declaration, import_id, hash
+FROM (SELECT *, {_summary(collection)}(id) AS said FROM {collection.view_name})
 """
 
 
@@ -226,15 +202,16 @@ WITH alike AS MATERIALIZED (
     SELECT id, text_signature, hash FROM signatures
     SEMI JOIN (SELECT hash FROM signatures GROUP BY hash HAVING count(*) > 1) USING (hash)
 ), said AS MATERIALIZED (
-    FROM {_live(SIGNATURES)} SEMI JOIN alike USING (id)
+    SELECT id, source, witness, contracts, contract_key FROM {_live(SIGNATURES)} SEMI JOIN alike USING (id)
 ), texts AS MATERIALIZED (
-    SELECT t.id, t.text_signature, t.hash, k.standard IS NOT NULL AS is_standard, t.known AS witness,
-           least(t.in_contracts, {MOST_CONTRACTS}) AS contracts, least(t.named_by, {MOST_SOURCES}) AS sources,
+    SELECT t.id, t.text_signature, t.hash, bool_or(k.standard IS NOT NULL) AS is_standard,
+           coalesce(max(s.witness), {Witness.LISTED:d}) AS witness,
+           least(greatest(coalesce(max(s.contracts), 0), count(DISTINCT s.contract_key)), {MOST_CONTRACTS}) AS contracts,
+           least(greatest(count(DISTINCT s.source), 1), {MOST_SOURCES}) AS sources,
            signature_name(t.text_signature) AS name, made_up_part(signature_name(t.text_signature)) AS part
-    FROM (
-        SELECT t.id, t.text_signature, t.hash, {_WITNESS} AS known, {_CONTRACTS} AS in_contracts, {_SOURCES} AS named_by
-        FROM {_known("alike", "said")}
-    ) AS t LEFT JOIN parts.standards AS k ON k.hash = t.hash AND k.text_signature = t.text_signature
+    FROM alike AS t LEFT JOIN said AS s ON s.id = t.id
+         LEFT JOIN parts.standards AS k ON k.hash = t.hash AND k.text_signature = t.text_signature
+    GROUP BY t.id, t.text_signature, t.hash
 ), made_up AS MATERIALIZED (
     FROM texts WHERE part <> '' AND NOT is_standard
 ), shared AS (
@@ -256,20 +233,29 @@ SELECT t.id, t.text_signature, t.hash, m.mined,
 FROM texts AS t LEFT JOIN mined AS m ON m.id = t.id;
 """
 
-# chr(31) is in no text and in no name. Filtering a list of reasons takes twice as long as splitting one string.
+# Most texts have two or three reasons, and a list of those is made at once. chr(31) is in no text and in no name:
+# filtering a list of reasons takes twice as long as splitting one string. A time becomes a day without its time zone,
+# which is UTC: with it a million take 0.6 s.
 _RANKED = """
+CREATE MACRO parts.day(time) AS 'first seen ' || make_timestamp(epoch_us(time))::DATE;
+CREATE MACRO parts.named(sources) AS CASE WHEN sources = 1 THEN 'named by 1 source' ELSE 'named by ' || sources || ' sources' END;
+CREATE MACRO parts.declared(contracts) AS 'declared in ' || parts.counted(contracts, 'contract');
+CREATE MACRO parts.reasons(standard, mined, compiled, contracts, verified, sources, time) AS CASE
+    WHEN standard IS NULL AND mined IS NULL AND contracts = 0 AND NOT verified THEN [parts.named(sources), parts.day(time)]
+    WHEN standard IS NULL AND mined IS NULL AND compiled = 0 AND NOT verified
+    THEN [parts.declared(contracts), parts.named(sources), parts.day(time)]
+    ELSE string_split(concat_ws(chr(31),
+        'text of ' || standard,
+        'looks mined: ' || mined,
+        CASE WHEN compiled > 0 THEN 'compiled in ' || parts.counted(compiled, 'contract') END,
+        CASE WHEN contracts > compiled THEN parts.declared(contracts - compiled) END,
+        CASE WHEN verified THEN 'verified by a source that compiles contracts' END,
+        parts.named(sources),
+        parts.day(time)
+    ), chr(31)) END;
 CREATE VIEW ranked AS
 SELECT e.collection, e.id, e.hex_signature, e.text_signature, coalesce(r.position, 1) AS position,
-       string_split(concat_ws(chr(31),
-           'text of ' || s.standard,
-           'looks mined: ' || r.mined,
-           CASE WHEN e.compiled > 0 THEN 'compiled in ' || parts.counted(e.compiled, 'contract') END,
-           CASE WHEN e.contracts > e.compiled
-                THEN 'declared in ' || parts.counted(e.contracts - e.compiled, 'contract') END,
-           CASE WHEN e.verified THEN 'verified by a source that compiles contracts' END,
-           'named by ' || parts.counted(e.sources, 'source'),
-           'first seen ' || e.first_seen::DATE
-       ), chr(31)) AS reasons,
+       parts.reasons(s.standard, r.mined, e.compiled, e.contracts, e.verified, e.sources, e.first_seen) AS reasons,
        r.mined, e.witness, e.sources, e.contracts, e.verified, e.first_seen, e.declaration, e.hash
 FROM evidence AS e LEFT JOIN parts.rivals AS r ON r.id = e.id AND r.hash = e.hash
      LEFT JOIN parts.standards AS s ON s.hash = e.hash AND s.text_signature = e.text_signature;
