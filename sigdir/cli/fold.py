@@ -24,6 +24,7 @@ from sigdir.warehouse.errors import Busy
 from sigdir.warehouse.fold_mark import mark_fold
 from sigdir.warehouse.index.view import tidy
 from sigdir.warehouse.paths import Paths, existing
+from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.vacuum import vacuum
 
 # Vacuum reads the log of its whole window: 0.6 s after a week of folds.
@@ -62,17 +63,25 @@ class Upkeep:
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
         self._next_vacuum = 0.0
+        self._tidied_version = -1
 
     def run_once(self) -> None:
         """One round. It ends early if another process publishes; the next round continues."""
         with suppress(Busy):  # an import that is publishing folds the staged rows too
-            folded = publish.fold(self._paths, wait=False)
+            publish.fold(self._paths, wait=False)
             mark_fold(self._paths)
-            if compact(self._paths, due, threads=1, wait=False) or folded:
-                tidy(self._paths)
+            compact(self._paths, due, threads=1, wait=False)
+            self._tidy()
             if time.monotonic() >= self._next_vacuum:
                 vacuum(self._paths, wait=False)
                 self._next_vacuum = time.monotonic() + _VACUUM_SECONDS
+
+    def _tidy(self) -> None:
+        """Remove unused indexes once for each version: of other processes too, and again if one was publishing."""
+        version = read_snapshot(self._paths).version
+        if version != self._tidied_version:
+            tidy(self._paths)
+            self._tidied_version = version
 
 
 def _repeat(work: Callable[[], None], every: float) -> NoReturn:

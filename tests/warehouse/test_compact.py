@@ -44,7 +44,7 @@ from sigdir.warehouse.compact import (
 )
 from sigdir.warehouse.errors import CommitConflict, UnreadableWarehouse
 from sigdir.warehouse.files import make_folder
-from sigdir.warehouse.index.view import Reader, tidy
+from sigdir.warehouse.index.view import Reader, tidy, unused_indexes
 from sigdir.warehouse.log import checkpoint
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.commit import append
@@ -491,6 +491,21 @@ def test_a_server_folds_and_merges_by_itself(paths: Paths) -> None:
     assert len(staged_rows(paths, SIGNATURES)) == 1
     upkeep.run_once()
     assert staged_rows(paths, SIGNATURES) == []
+
+
+def test_a_server_removes_unused_indexes_whoever_merged(paths: Paths) -> None:
+    """After a compaction of another process the next round does it, or the one after a busy lock."""
+    make_folder(paths.cache)
+    upkeep = Upkeep(paths)
+    for text in ("f()", "g()"):
+        publish(paths, [text])
+        upkeep.run_once()
+    compact(paths)
+    with Publisher(paths):
+        upkeep.run_once()
+    assert unused_indexes(paths, read_snapshot(paths)) != []
+    upkeep.run_once()
+    assert unused_indexes(paths, read_snapshot(paths)) == []
 
 
 # Crashes.
