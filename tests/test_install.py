@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -86,3 +88,24 @@ def test_the_samples_are_in_the_package(tmp_path: Path) -> None:
         command, cwd=tmp_path, env=environment(tmp_path / "w"), capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "Error: name the files to import, or give --samples")
+
+
+def test_the_image_keeps_its_promises() -> None:
+    """Slim, packages that need no compiler, kernels compiled in the build, a user without rights, a read-only root."""
+    stages = (ROOT / "Dockerfile").read_text().replace("\\\n", " ").split("\nFROM ")[1:]
+    assert [stage.split()[0] for stage in stages] == ["python:3.11-slim"] * 2
+    build, image = stages
+    assert "--only-binary :all:" in build
+    assert re.search(r"pip install .*&& sigdir compile$", build, re.MULTILINE)
+    [extras] = re.findall(r"'/source\[(.*)\]'", build)
+    assert set(extras.split(",")) <= PROJECT["optional-dependencies"].keys()
+    assert image.index("\nUSER signatures\n") < image.index("\nENTRYPOINT")
+    assert "SIGDIR_WAREHOUSE=/data" in image
+    kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    layers = {link.readlink().name for link in (ROOT / "sigdir").iterdir() if link.is_symlink()}
+    assert {"sigdir", "pyproject.toml", "constraints.txt", *layers} <= set(kept)
+    assert all((ROOT / name).exists() for name in kept)
+    service = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["signatures"]
+    assert (service["read_only"], service["tmpfs"], service["cap_drop"]) == (True, ["/tmp"], ["ALL"])  # noqa: S108
+    assert service["volumes"] == ["warehouse:/data"]
+    assert service["ports"] == ["127.0.0.1:8000:8000"]
