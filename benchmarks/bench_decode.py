@@ -36,7 +36,7 @@ from sigdir.signatures.types import parameter_types
 
 _LISTS = ("4byte.json.gz", "openchain-export.csv.gz")
 _PATH = "/api/v1/decode/"
-_ROWS = 1_000_000
+_ROWS = 500_000
 _REPEATED = 10  # times that the same rows follow each other: encoding them is slow
 _SAMPLES = 2_000
 _CEILING = 0.5

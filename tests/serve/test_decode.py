@@ -193,7 +193,7 @@ def test_each_kind_has_its_command(server: Server, run_sigdir: Sigdir) -> None:
     assert [line.split("  ")[0] for line in shown if not line.startswith(" ")] == [MULTICALL]
     assert f"    [0.0] {TRANSFER}  (high: text of ERC-20; the values encode to the same bytes)" in shown
     shown = run_sigdir("decode", "log", *log, *warehouse).stdout.decode().splitlines()
-    assert shown[1].split() == ["address", "indexed", "0xABaBaBaBABabABabAbAbABAbABabababaBaBABaB"]
+    assert shown[1].split() == ["address", "from", "indexed", "0xABaBaBaBABabABabAbAbABAbABabababaBaBABaB"]
     ran = run_sigdir("decode", "revert", "0x", *warehouse)
     assert (ran.returncode, ran.stdout) == (1, b"")
     assert b"without a message" in ran.stderr
