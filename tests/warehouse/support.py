@@ -350,7 +350,7 @@ def assert_evidence_is_whole(paths: Paths, with_strays: bool = False) -> None:
     snapshot = read_snapshot(paths)
     findings = Findings(paths)
     check_evidence(findings, snapshot)
-    assert findings.report.findings == []
+    assert findings.report.findings == [], findings.report.findings
     if not with_strays:
         note_leftovers(findings)
     assert [note for note in findings.report.notes if note.where.startswith("evidence")] == []

@@ -46,7 +46,6 @@ from sigdir.warehouse.evidence.manifest import (
     write_manifest,
 )
 from sigdir.warehouse.evidence.spill import Ids, Said, Word, WordCount, summed
-from sigdir.warehouse.files import make_folder
 from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging import PostedSighting, Range, StagedRow
@@ -220,9 +219,7 @@ class EvidenceFiles:
 
     def _sync(self) -> None:
         files = [written.file for written in self._written.values() if written.file is not None]
-        if files:
-            make_folder(self._paths.evidence)
-            sync_folders(files)
+        sync_folders(files)
 
 
 def _sighting(posted: PostedSighting | None) -> Sighting:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import LISTED, Sighting, SightingColumns
 from sigdir.warehouse.evidence.manifest import POST, WORDS_NOTED, EvidenceFile
-from sigdir.warehouse.files import sync
+from sigdir.warehouse.files import make_folder, sync
 from sigdir.warehouse.parquet import ROW_GROUP_ROWS, naming, sha256_of
 from sigdir.warehouse.schema import SIGHTING_SCHEMA
 
@@ -141,7 +141,7 @@ def write_sightings(path: Path, collection: Collection, tables: Iterable[pa.Tabl
             if not table.num_rows:
                 continue
             if writer is None:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(path.parent)
                 writer = pq.ParquetWriter(path, SIGHTING_SCHEMA, **_OPTIONS)
             ids = table["id"].to_numpy()
             lowest, highest = int(ids.min()), int(ids.max())
