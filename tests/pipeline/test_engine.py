@@ -48,9 +48,12 @@ SAMPLES = Path(sigdir.__file__).parent / "samples"
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Any]:
+    """pyspark takes a process without a main file, as a worker of xdist is, for its own doctests."""
     pytest.importorskip("pysail")
-    with spark.open_session(None) as session:
-        yield session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules["__main__"], "__file__", __file__, raising=False)
+        with spark.open_session(None) as session:
+            yield session
 
 
 def by_engine(session: Any, paths: Iterable[Path | str], warehouse: Path, **options: Any) -> ImportReport:
