@@ -31,7 +31,6 @@ from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot
 from sigdir.warehouse.sql.decoding import register
-from sigdir.warehouse.sql.evidence import create_evidence_views
 from sigdir.warehouse.sql.functions import FUNCTIONS
 from sigdir.warehouse.sql.search import NAME, create_search
 from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_views, quoted
@@ -277,6 +276,8 @@ class Database:
         """Create the views over the evidence at the first query that needs them: 0.14 s. False if they are there."""
         if self._evidence is None:
             return False
+        from sigdir.warehouse.sql.evidence import create_evidence_views  # and pyarrow.parquet, 65 ms
+
         create_evidence_views(self._connection, self._evidence)
         self._evidence = None
         return True
