@@ -25,7 +25,7 @@ def store_sources(url: str, unread: UnreadInputs) -> list[Source]:
     if not found:
         raise BadInput(printable(url), "no such object, and none below this prefix")
     if store.url != url.rstrip("/"):
-        return [_source(store, found[0], explicit=True, below=top)]
+        return [_source(store, found[0].name, True, found[0].size, top)]
     sources: list[Source] = []
     for folder, objects in _by_folder(found):
         hash_named = [each for each in objects if is_hash_named(_base(each.name), each.size)]
@@ -33,7 +33,7 @@ def store_sources(url: str, unread: UnreadInputs) -> list[Source]:
             if any(part.startswith(".") for part in each.name.split("/")):
                 unread.skip(printable(store.where(each.name)), HIDDEN)
             elif each not in hash_named:
-                sources.append(_source(store, each, explicit=False, below=f"{top}/{each.name}"))
+                sources.append(_source(store, each.name, False, each.size, f"{top}/{each.name}"))
             elif each is hash_named[0]:
                 sources.append(_hash_named(store, folder, hash_named, unread, f"{top}/{folder}".rstrip("/")))
     return sources
@@ -44,19 +44,13 @@ def store_member(source: Source, name: str) -> Source:
     store = open_store(source.path)
     found = store.find(name)
     size = found.size if found is not None else 0
-    return Source(
-        store.where(name),
-        False,
-        size=size,
-        stream=partial(_open, store, name),
-        below=f"{source.below}/{printable(name)}",
-    )
+    return _source(store, name, False, size, f"{source.below}/{name}")
 
 
 def store_source(url: str, explicit: bool, size: int, below: str) -> Source:
     """One object by its own URL, as an input."""
     folder, _, name = url.rpartition("/")
-    return Source(url, explicit, size=size, stream=partial(_open, open_store(folder), name), below=below)
+    return _source(open_store(folder), name, explicit, size, below)
 
 
 def store_folder(url: str, names: Sequence[str], size: int, unread: UnreadInputs, below: str) -> Source:
@@ -78,11 +72,9 @@ def _base(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def _source(store: Store, found: Object, explicit: bool, below: str) -> Source:
-    return Source(
-        store.where(found.name), explicit, size=found.size, stream=partial(_open, store, found.name),
-        below=printable(below),
-    )  # fmt: skip
+def _source(store: Store, name: str, explicit: bool, size: int, below: str) -> Source:
+    stream = partial(_open, store, name)
+    return Source(store.where(name), explicit, size=size, stream=stream, below=printable(below))
 
 
 def _open(store: Store, name: str) -> PieceStream:

@@ -6,7 +6,6 @@ import gzip
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +13,7 @@ from typing import BinaryIO, cast
 
 from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.warehouse.files import replacing
+from sigdir.warehouse.parallel import for_each
 from sigdir.warehouse.stores import is_url, open_store
 
 STDOUT = "-"
@@ -63,8 +63,7 @@ def put_tree(folder: Path, url: str) -> None:
     if store.list():
         raise BadTarget(printable(url), "has objects already; name a new prefix")
     files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-    with ThreadPoolExecutor(_REQUESTS) as pool:
-        list(pool.map(lambda file: store.put(file.relative_to(folder).as_posix(), file), files))
+    for_each(lambda file: store.put(file.relative_to(folder).as_posix(), file), files, _REQUESTS)
 
 
 @contextmanager

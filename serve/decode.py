@@ -77,8 +77,10 @@ class DecodeResource:
             try:
                 alternatives = inputs_of(one)
                 codes += alternatives[0].form is Form.CODE
-                too_many = _error("code", f"more than {MAX_CODES} codes in one list")
-                answers.append(self._document(view, alternatives) if codes <= MAX_CODES else too_many)
+                if codes > MAX_CODES:
+                    answers.append(_error("code", f"more than {MAX_CODES} codes in one list"))
+                else:
+                    answers.append(self._document(view, alternatives))
             except BadInput as error:
                 answers.append(_error(error.field, error.problem))
         return answers

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +22,7 @@ from pathlib import Path
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.errors import CommitConflict, UnreadableWarehouse
 from sigdir.warehouse.files import make_folder, sync, write_file
+from sigdir.warehouse.parallel import for_each
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.stores import MissingObject, ObjectExists, Store, StoreError, open_store
 
@@ -112,8 +112,7 @@ def upload(paths: Paths, run: str) -> None:
             store.put(paths.name(file), file)
             failpoints.reach("uploading")
 
-    with ThreadPoolExecutor(REQUESTS) as pool:
-        list(pool.map(bring, [file for file in files if file not in documents]))
+    for_each(bring, [file for file in files if file not in documents], REQUESTS)
     for file in sorted(documents, key=lambda file: not file.name.endswith(".sources.json")):
         store.put(paths.name(file), file)
 

@@ -1,10 +1,10 @@
-"""A parallel map and a read-ahead thread: both keep the order, and bound the items in flight."""
+"""Work in threads and a read-ahead thread: each bounds the items in flight, and the maps keep the order."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from queue import Empty, Queue
 from threading import Event, Thread
@@ -30,6 +30,13 @@ def ordered_map(pool: Executor, work: Callable[[Item], Result], items: Iterable[
     finally:
         for future in waiting:
             future.cancel()
+
+
+def for_each(work: Callable[[Item], object], items: Iterable[Item], threads: int) -> None:
+    """Call ``work`` for all items in ``threads`` threads. After an error, which is raised, no further call begins."""
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in ordered_map(pool, work, items, ahead=2 * threads):
+            pass
 
 
 def in_background(items: Iterable[Item], ahead: int) -> Iterator[Item]:

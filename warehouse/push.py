@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from sigdir.signatures.collections import COLLECTIONS
@@ -26,6 +25,7 @@ from sigdir.warehouse.identity import Identity, usable_identity
 from sigdir.warehouse.log.checkpoint import newest_checkpoint
 from sigdir.warehouse.log.entry import LogEntry, read_entries
 from sigdir.warehouse.log.evidence import manifest_of_entry
+from sigdir.warehouse.parallel import for_each
 from sigdir.warehouse.paths import Paths, existing
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.staging import open_read_only
@@ -135,8 +135,7 @@ class _Push:
                     self.bring(document)
 
     def bring_all(self, files: Iterable[Path]) -> None:
-        with ThreadPoolExecutor(REQUESTS) as pool:
-            list(pool.map(self.bring, files))
+        for_each(self.bring, files, REQUESTS)
 
     def bring(self, file: Path) -> None:
         """Bring a file that never changes, unless the store has it."""

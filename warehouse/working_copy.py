@@ -19,7 +19,6 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -28,7 +27,7 @@ from pathlib import Path
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.errors import Busy, UnreadableWarehouse
-from sigdir.warehouse.evidence.manifest import Manifest, manifest_of, sources_paths
+from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest, manifest_of, sources_paths
 from sigdir.warehouse.files import FileLock, RunFolder, make_folder, remove, remove_dead_runs, sync, write_file
 from sigdir.warehouse.home import REQUESTS, SWEEP_AGE, store_of
 from sigdir.warehouse.identity import FORMAT, Identity, read_identity, usable_identity, write_identity
@@ -38,6 +37,7 @@ from sigdir.warehouse.log.entry import LogEntry, existing_version, read_entry
 from sigdir.warehouse.log.evidence import ManifestFile, manifest_at, manifest_of_entry
 from sigdir.warehouse.log.history import history, version_at
 from sigdir.warehouse.log.state import TableState, read_state
+from sigdir.warehouse.parallel import for_each
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging import Staging
@@ -171,14 +171,13 @@ class _Pull:
     def bring_versions(self, state: TableState | None, have: int, is_first: bool) -> None:
         """Fetch the entries after version ``have`` and what they need, and put them in place."""
         folder = self.paths.name(self.paths.log)
-        listed = {each.name for each in self.store.list(folder, after=f"{folder}/{have:020d}." if have >= 0 else "")}
+        listed = {each.name for each in self.store.list(folder, after=self.entry_name(have) if have >= 0 else "")}
         last = have
         while self.entry_name(last + 1) in listed:
             last += 1
         versions = range(have + 1, last + 1)
         make_folder(self.scratch.log)
-        with ThreadPoolExecutor(REQUESTS) as pool:
-            list(pool.map(self.fetch_entry, versions))
+        for_each(self.fetch_entry, versions, REQUESTS)
         entries = [read_entry(self.scratch, version) for version in versions]
         self.require_chain(entries, state.chain if state is not None else Chain())
         files, others = self.files_of(entries, state)
@@ -195,7 +194,7 @@ class _Pull:
             sync(folder_)
         self.bring_checkpoint(last)
         failpoints.reach("pulled")
-        build(self.paths, files.values(), [path for path in files if state is None or path not in state.files], manifest,
+        _build(self.paths, files.values(), [path for path in files if state is None or path not in state.files], manifest,
               self.threads)  # fmt: skip
         make_folder(self.paths.log)
         for version in versions:
@@ -271,8 +270,7 @@ class _Pull:
                 if not optional:
                     raise
 
-        with ThreadPoolExecutor(REQUESTS) as pool:
-            list(pool.map(one, sizes))
+        for_each(one, sizes, REQUESTS)
 
     def fetch_file(self, name: str, size: int | None, digest: str | None) -> None:
         """Fetch an object that never changes, unless it is there; raises StoreError if it is not what was written."""
@@ -316,9 +314,12 @@ class _Pull:
         """Fetch the files of a manifest, then put its sources and itself in place."""
         if manifest is None or evidence is None:
             return
-        wanted = {f"evidence/{file.collection}/{file.path.name}": file for file in evidence.all_files()}
-        with ThreadPoolExecutor(REQUESTS) as pool:
-            list(pool.map(lambda name: self.fetch_file(name, wanted[name].size, wanted[name].sha256), wanted))
+
+        def one(file: EvidenceFile) -> None:
+            place = self.paths.evidence / file.collection / file.path.name
+            self.fetch_file(self.paths.name(place), file.size, file.sha256)
+
+        for_each(one, evidence.all_files(), REQUESTS)
         self.bring_documents(manifest, evidence)
 
     def bring_documents(self, manifest: ManifestFile, evidence: Manifest) -> None:
@@ -341,8 +342,7 @@ class _Pull:
             with suppress(MissingObject):
                 self.fetch_file(name, None, None)
 
-        with ThreadPoolExecutor(REQUESTS) as pool:
-            list(pool.map(one, names))
+        for_each(one, names, REQUESTS)
 
     def bring_suppressed(self) -> None:
         """The list comes first: a copy hides what its store hides."""
@@ -359,7 +359,7 @@ class _Pull:
         with suppress(MissingObject, ValueError, KeyError, TypeError):
             pointer = self.store.read(self.paths.name(self.paths.last_checkpoint))
             version = int(json.loads(pointer)["version"])
-            name = f"{self.paths.name(self.paths.log)}/{version:020d}.checkpoint.parquet"
+            name = self.paths.name(self.paths.checkpoint(version))
             if version <= last and not self.paths.checkpoint_files(version):
                 make_folder(self.paths.log)
                 self.fetch_file(name, None, None)
@@ -404,7 +404,7 @@ def _digests(summaries: Iterable[Mapping[str, object] | None]) -> dict[str, str]
     return found
 
 
-def build(
+def _build(
     paths: Paths, files: Iterable[DataFile], new: Iterable[Path], manifest: ManifestFile | None, threads: int
 ) -> None:
     """Build what servers map of the new files, where a server has used the copy."""

@@ -47,10 +47,9 @@ class _CutFile:
 
 def read(run: ImportRun, sources: list[Source], run_tasks: RunTasks) -> None:
     """Read all inputs into ``run.state`` by tasks."""
-    plan = list(_planned(run, sources))
-    results = run_tasks("read", [task for item in plan for task in _tasks(run, item)])
-    done = iter(results)
-    taken = [(item, [next(done) for _ in _tasks(run, item)]) for item in plan]
+    plan = [(item, _tasks(run, item)) for item in _planned(run, sources)]
+    done = iter(run_tasks("read", [task for _, tasks in plan for task in tasks]))
+    taken = [(item, [next(done) for _ in tasks]) for item, tasks in plan]
     again = [item.ref for item, found in taken if isinstance(item, _CutFile) and not _are_sound(found)]
     reread = iter(run_tasks("read-whole", [_whole(run, [ref]) for ref in again]))
     deferred: list[tuple[InputRef, list[int]]] = []

@@ -91,8 +91,14 @@ class RsgiApp:
     async def _turn(self, address: str) -> None:
         """Wait until the address has fewer than its share of the threads."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if not self._shares.begin(address, turn):
+        if self._shares.begin(address, turn):
+            return
+        try:
             await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # cancelled between being given its turn and taking it
+                self._end_turn(address)
+            raise
 
     def _end_turn(self, address: str) -> None:
         while (turn := self._shares.end(address)) is not None and turn.done():  # its request was cancelled

@@ -177,6 +177,24 @@ def test_an_address_has_half_of_the_threads_of_granian() -> None:
         pool.submit(lambda: asyncio.run(asyncio.wait_for(ask(), SAFETY_SECONDS))).result()
 
 
+def test_a_request_that_is_cancelled_with_its_turn_gives_it_back() -> None:
+    """Its client has gone between the moment when it was given its turn and the one when it takes it."""
+
+    async def cancel() -> None:
+        served = RsgiApp(lambda *_: [], Settings(threads=2))
+        await served._turn(GREEDY)
+        second = asyncio.ensure_future(served._turn(GREEDY))
+        await asyncio.sleep(0)
+        served._end_turn(GREEDY)
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        assert second.cancelled()
+        await served._turn(GREEDY)
+
+    with ThreadPoolExecutor(1) as pool:  # a test of the pages may have left a running loop in this thread
+        pool.submit(lambda: asyncio.run(asyncio.wait_for(cancel(), SAFETY_SECONDS))).result()
+
+
 def test_a_share_of_tasks() -> None:
     """A task without room waits, and begins when one of its own address ends; others do not wait for it."""
     shares: AddressShares[str] = AddressShares(2)
