@@ -62,7 +62,7 @@ class _Measured(spark.SparkEngine):
         self.run_bytes = size_of(run.state.folder)
 
     def new_rows(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> dict[Collection, Flags]:
-        return self._timed("strike out", lambda: spark.SparkEngine.new_rows(self, run, snapshot, staged))
+        return self._timed("deduplicate", lambda: spark.SparkEngine.new_rows(self, run, snapshot, staged))
 
     def writer(self, work: Sequence[FileTask], progress: Progress) -> list[WrittenFile]:
         return self._timed("write", lambda: spark.SparkEngine.writer(self, work, progress))
@@ -117,7 +117,7 @@ def table(found: Constants) -> list[str]:
         _row("candidates", [f"{size:,}" for size in _SIZES]),
         "|---|--:|--:|--:|",
         _row("core hours: map", hours(["map"])),
-        _row("core hours: strike out", hours(["strike out"])),
+        _row("core hours: deduplicate", hours(["deduplicate"])),
         _row("core hours: write", hours(["write"])),
         _row("core hours: driver alone", hours(["driver"])),
         _row("input, GB", gigabytes(found.input_bytes)),

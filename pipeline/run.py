@@ -106,7 +106,7 @@ class Options:
     memory_limit: str = "512MB"
     """DuckDB's limit. Above it DuckDB spills to the run's folder."""
     adds: bool = False
-    """The source's earlier word still counts: a mirror imports what was added."""
+    """The source's earlier sightings still count: a mirror imports what was added."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The texts of a hash in the order of their rank, as every route but 4byte.directory's own gives them."""
+"""The texts of a hash in the order of their rank, for the routes and pages that show it."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def _chosen(snapshot: Snapshot, choose: Choose) -> dict[Collection, list[Files]]
 
 
 def _chosen_evidence(manifest: Manifest, choose: Choose) -> Merges:
-    """The evidence files to merge, chosen by their rows as data files are; by hand also each with replaced words."""
+    """The evidence files to merge, chosen by their rows as data files are; by hand also each with sightings that were replaced."""
     merges = {collection: choose(manifest.files[collection]) for collection in COLLECTIONS}
     merges = {collection: files for collection, files in merges.items() if files}
     return merges if choose is due else with_replaced_words(manifest, merges)

@@ -8,7 +8,8 @@ Invariants
     of its own.
 
 A working copy is an ordinary warehouse folder with ``store.json`` in it, which names the store. So a publish into the
-folder, by whatever command, commits to the store, and nothing else of a publish knows of stores.
+folder, by whatever command, commits to the store through this module. Pulls and uploads are further steps of a
+publish, which do nothing for a folder that is no working copy.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Invariants
     The log and the rejects stay: they are the history.
     Nothing is deleted while another process publishes, so no file of a running publish is taken for an orphan.
 
-Only compaction removes files from a version, and only it and a replaced word remove evidence. So each version back to
-the first of these that is older than the window stays readable as well.
+Compaction and repair remove files from a version; compaction and a source that is imported again remove evidence. So
+each version back to the first of these that is older than the window stays readable as well.
 """
 
 from __future__ import annotations

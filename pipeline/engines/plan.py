@@ -5,7 +5,7 @@ inputs many in a task. What needs the other inputs (Solidity, Vyper, Sourcify's 
 read by one last task, as the local import reads it after all others.
 
 A piece begins where the one before it ends, and is read as if nothing in front of it could change its meaning. If a
-piece ends inside a comment or a quoted field, or has a fault, that is not so, and the file is read again as a whole.
+piece ends inside a comment or a quoted field, or has a fault, this assumption is wrong, and the whole file is read again.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 ::
 
-    map:        piece of an input ─ canonicalise, hash ─► texts, keys and rejects in the run's folder
-    strike out: keys and numbers ─ grouped by key, the least number wins ─► numbers of the rows that are not new
-    write:      flags, ids ─► data files in the run's folder ─ publisher ─► table
+    map:         piece of an input ─ canonicalise, hash ─► texts, keys and rejects in the run's folder
+    deduplicate: keys and numbers ─ grouped by key, the least number wins ─► numbers of the rows that are not new
+    write:       flags, ids ─► data files in the run's folder ─ publisher ─► table
 
 The engine schedules tasks (``tasks.py``) and shuffles keys of 16 bytes with the rows' numbers, never texts. It knows
 neither the table nor its log: the driver, which is this process, numbers the rows in the order of the inputs, so that ids
@@ -84,7 +84,7 @@ class SparkEngine:
         self._folder = run.state.folder
         plan.read(run, sources, lambda stage, work: self._run(stage, work, run.progress.advance))
 
-    # Strike out.
+    # Deduplicate.
 
     def new_rows(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> dict[Collection, Flags]:
         keep = {collection: self._flags(collection, spill.rows) for collection, spill in run.state.spills.items()}

@@ -8,7 +8,7 @@
 Both are Parquet, split by row range into files in any order. The first has the texts, the second has a row for each
 compilation and each function, event and error that its ABI declares. They are joined by the hash: a text is a candidate
 for each kind that it was compiled as, with the number of compilations; Sourcify has verified these contracts. A text that
-no compilation has was sent by somebody: it is a list's word.
+no compilation has was sent by somebody: it counts as listed.
 
 Invariants
     Memory is bounded: both tables lie in the engine, which spills them. The second table, of some hundred million rows, is

@@ -1,6 +1,6 @@
 """What one client address may have of a worker: it must not keep the others waiting.
 
-Not counted are the addresses of this machine, where a proxy or the operator's own tools are.
+Addresses of this machine are not counted, because a proxy and the operator's own tools use them.
 """
 
 from __future__ import annotations

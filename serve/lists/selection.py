@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from sigdir.serve.lists.query import FAR, Filter
 from sigdir.signatures.collections import Collection
-from sigdir.signatures.standards import is_filtered
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.view import View
 
@@ -130,6 +129,5 @@ def needs_scan(wanted: Filter | None, collection: Collection) -> bool:
 
 
 def texts_with(view: View, collection: Collection, hash: bytes) -> list[str]:
-    """The texts of a whole hash: the standard's first, then the oldest."""
-    texts = [segment.text_at(row) for segment, rows in view.with_hash(collection, hash) for row in rows.tolist()]
-    return sorted(texts, key=lambda text: is_filtered(hash, text))
+    """The texts of a whole hash."""
+    return [segment.text_at(row) for segment, rows in view.with_hash(collection, hash) for row in rows.tolist()]

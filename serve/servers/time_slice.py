@@ -2,8 +2,8 @@
 
 A request wakes a thread while an import has every core. Linux lets the running thread finish its time slice, which
 it checks every 4 ms; a thread that asked for shorter slices than the running one goes first. It gets no larger
-share of the processor. Beside two busy loops, of 1,000 reads that take 1.2 ms on waitress 240 took more than 2.5
-ms, and 111 with short slices; on granian 107 and 90. As many requests are answered as before.
+share of the processor. Beside two busy loops 240 of 1,000 reads on waitress took more than
+2.5 ms (1.2 ms alone), with short slices 111; on granian 107 and 90. As many requests are answered as before.
 
 The alternative, a nice import: niceness counts only among the processes of one session (``sched_autogroup``), and
 a service and a shell are two sessions. Where it counts, a server that is never idle would leave no time to an

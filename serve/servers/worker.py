@@ -1,9 +1,15 @@
 """One worker process: opens the warehouse and serves it until SIGTERM.
 
 Started by the supervisor as ``python -P -m sigdir.serve.servers.worker ARGUMENT``, with the settings in SIGDIR_
-variables. The argument is ``SERVER:SOCKET:COUNTS:PLACE:LIFE`` or ``check``. The first names one of the table of
-servers, the descriptors of the bound socket and of the shared counts, the worker's place in these, and the pipe that
-ends with the supervisor. With ``check`` the process ends after opening the warehouse, and shows why no worker starts.
+variables. The argument is ``check`` or ``SERVER:SOCKET:COUNTS:PLACE:LIFE``:
+
+    SERVER  a name in the registry of servers
+    SOCKET  the descriptor of the bound socket
+    COUNTS  the descriptor of the counts that all workers share
+    PLACE   the worker's place in the counts
+    LIFE    the descriptor of a pipe that closes when the supervisor ends
+
+With ``check`` the process ends after opening the warehouse, and shows why no worker starts.
 """
 
 from __future__ import annotations

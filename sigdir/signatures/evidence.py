@@ -1,4 +1,4 @@
-"""Evidence: what a source says about a text. ``Sighting`` is one source's word for one text."""
+"""Evidence: what a source says about a text. A ``Sighting`` is what one source says about one text."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class Sighting(NamedTuple):
 
 
 LISTED = Sighting()
-"""A list's word: the text alone."""
+"""What a plain list says: the text alone."""
 LISTED_EVENT = Sighting(Kind.EVENT)
-"""A list's word about an event. A list that knows a selector does not know whether it is a function's or an error's."""
+"""What a plain list says of an event. A list that knows a selector does not know whether it is a function's or an error's."""
 
 
 class SightingColumns(Sequence[Sighting]):

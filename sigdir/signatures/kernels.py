@@ -1,6 +1,6 @@
 """The decorator of compiled functions, and the folder that keeps what numba compiled.
 
-numba compiles a kernel when it is called first. All of them take 20 s, and the next process loads them in half a
+numba compiles a kernel when it is called first. All of them take about 20 s, and the next process loads them in half a
 second. They are kept in the first of these folders that can be written to:
 
 1. ``NUMBA_CACHE_DIR``, where it is set;

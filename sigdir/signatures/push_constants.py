@@ -9,7 +9,7 @@ Theory
         PUSH32 selector000...                  without SHL, before Constantinople
         PUSH4 selector                         plain; PUSH3 where the selector begins with a zero byte
 
-    A plain constant that is compared next belongs to a dispatcher and is none of an error's.
+    A plain constant that is compared next is a selector of the dispatcher, not of an error.
 
     The code is read from its first byte to its last, as `solc --asm` lists it. What lies in it as data is read as
     instructions too: it can add a constant by chance, one in 2^32 for a given selector.

@@ -11,7 +11,7 @@ Each round is one level of all inputs: their selectors and topics, then those of
 texts of a hash come in rank order. Candidates of a reading are ordered by fit, then by kind, then by that rank.
 
 Invariants
-    A reading keeps its raw bytes. A nested reading is there only if a text uses all of its bytes.
+    A reading keeps its raw bytes. A call inside a value is shown only if a text decodes all of its bytes.
     An input's tree has at most ``MAX_READINGS`` readings, ``MAX_LEVELS`` levels, and decodes at most a few times the
     input's size; what is left out is said in ``note``, and the outer level is always there.
 """

@@ -33,7 +33,7 @@ class Said(NamedTuple):
 
 
 def sightings(path: Path, format: str | None = None) -> list[tuple[str, Sighting | None]]:
-    """The texts of an input and what it says about each, in order; None for a list's word."""
+    """The texts of an input and what it says about each, in order; None for a plain text of a list."""
     [source] = find([str(path)])
     found: list[tuple[str, Sighting | None]] = []
     with source.open(lambda _: None):
@@ -155,7 +155,7 @@ def test_a_plain_list_has_no_sightings(tmp_path: Path) -> None:
 
 
 def test_lines_that_are_declarations(tmp_path: Path) -> None:
-    """A line in words is a list's word, with its kind and its parameters' names; others of its batch stay plain."""
+    """A line in words counts as listed, with its kind and its parameters' names; others of its batch stay plain."""
     lines = (
         "set(uint256)\nfunction f(uint a) public view returns (bool ok);\nset(uint)\nset(uint value)\nerror Low(uint)\n"
     )
@@ -194,7 +194,7 @@ ARTIFACT = '{"contractName": "Store", "sourceName": "contracts/Store.sol", "abi"
 
 
 def test_what_does_not_fit_in_a_row_with_evidence_is_left_out(tmp_path: Path) -> None:
-    """The text stays, as the list's word or with what fits."""
+    """The text stays, as listed or with what fits."""
     row = {"text_signature": SET, "hex_signature": "0x60fe47b1", "declaration": "function set(uint256 value)",
            "kinds": ["function"], "witness": "compiled", "contracts": 7}  # fmt: skip
     other = {"declaration": "function get(uint256 value)"}

@@ -45,7 +45,7 @@ def key_of(view: View, text: str) -> int:
 
 
 def test_import_of_known_texts(reader: Reader, tmp_path: Path) -> None:
-    """A publish builds the columns of its version, so servers do not; the older file's has the new source's word."""
+    """A publish builds the columns of its version, so servers do not; the older file's counts the new source."""
     assert rank.sources_of(key_of(reader.current(), "f()")) == 1
     (tmp_path / "two.txt").write_text("f()\nh()\n")
     (tmp_path / "abi.json").write_text(ABI)

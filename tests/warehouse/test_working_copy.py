@@ -173,7 +173,7 @@ def test_vacuum_removes_what_was_replaced(tmp_path: Path, url: str) -> None:
 
 
 def test_two_importers_at_once(tmp_path: Path, s3: S3) -> None:
-    """While one has compared its rows and is about to commit, another commits: the first strikes out what it brought."""
+    """While one has compared its rows and is about to commit, another commits: the first drops the rows that it brought."""
     url = f"s3://{BUCKET}/{tmp_path.name}"
     ours, theirs = copy_in(url, tmp_path / "ours"), copy_in(url, tmp_path / "theirs")
     publish(ours, ["known(uint256)"])

@@ -4,7 +4,7 @@ Invariants
     Every accepted row leaves its sighting, with the id that its text has once the version is visible: a stored one,
     the one reserved for the row, that of the batch's first row with the text, or that of a POST that took the text.
     Memory does not grow with the batch: a part of CHUNK_ROWS rows is in memory at a time, in each thread.
-    A source whose word is the same as before brings nothing: its sightings stay those of the earlier import.
+    A source that says the same as before brings nothing: its sightings stay those of the earlier import.
 
 A list that names a text twice brings one sighting of it where the two lines are in the same part; compaction removes
 the others.

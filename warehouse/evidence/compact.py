@@ -1,8 +1,8 @@
 """Few sorted files of evidence instead of many, without the sightings that no longer count.
 
 Invariants
-    What counts in a version counts in the compacted one: a sighting is dropped where its source's word was replaced,
-    or where another of the same source says the same of the same text. Of a text's POSTs one stays.
+    What counts in a version counts in the compacted one: a sighting is dropped where its source was imported again,
+    or where another of the same source says the same of the same text. A text keeps one sighting by POST.
     A merged file is in the order of the ids, then of the sources.
     Memory does not grow with the files: they are read a range of ids at a time, of about WINDOW_ROWS sightings.
 """

@@ -1,8 +1,8 @@
 """What all sources say about single texts, read from the evidence files by their ids: for pages, routes and exports.
 
 A file's ids are known to the manifest and a row group's to the file, so a text that three lists name costs three row
-groups, and texts that are asked for together share them. Kept are the files' footers, and one sighting of each row group
-whose sightings differ in their ids alone.
+groups, and texts that are asked for together share them. The files' footers are cached, and one sighting
+of each row group whose sightings differ only in their ids.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Invariants
     It is never changed, and the summary of each commit names one, with its digest. A commit that brings no sighting
     names the manifest of the version before it. Versions from before the evidence name none.
     A sighting counts if its import is its source's ``import_id`` or a later one. So importing a source again replaces
-    its word at once; compaction removes the sightings that no longer count.
+    its earlier sightings at once; compaction removes the sightings that no longer count.
 
 The sources are in a file of their own, because a fold, which comes every minute, changes the files and no source.
 """

@@ -1,4 +1,4 @@
-"""What the sightings of texts add up to, as columns: behind the rank columns of servers and the views of SQL.
+"""Sums over the sightings of texts, as columns. The rank columns of servers and the views of SQL use them.
 
 Theory. Distinct sources and contracts are counted by sorting numbers: a row and a source in one int64.
 """

@@ -1,4 +1,4 @@
-"""What is checked of an index before it is believed: its bytes, by a checksum, and its row numbers.
+"""The checks of an index before it is used: its bytes, by a checksum, and its row numbers.
 
 A flipped bit in a column would let a known text be POSTed again, give a wrong answer, or point outside of the columns,
 which kills the process. Each worker reads all columns once, when it maps them.

@@ -7,7 +7,7 @@ lists of its trigrams; those few rows are then compared with the fragment itself
 A list is the rows' differences as numbers of seven bits a byte, the first with bit 7 set where more follow. All lists
 stand in one file, one after the other; ``starts`` has where each begins.
 
-What is known, for the 1.08 M real texts: trigrams of names take 19 bytes a row and are built at 5 M rows a second
+What is known, for the 1.08 M real texts: trigrams of names take 19.7 bytes a row and are built at 2 M rows a second
 and core. Trigrams of whole texts would take three times as much, because half of all lists of types are the same.
 A suffix array of the names takes 56 bytes a row, and an FM-index finds a match in fifty steps that each miss the cache.
 

@@ -11,7 +11,7 @@ The log follows version 1 of Delta's protocol for readers and 2 for writers: htt
 PROTOCOL.md. An entry is one file of JSON lines, one action a line. We write four kinds:
 
 - ``add``: a data file with its size, its partition and statistics (rows, smallest and largest id and time);
-- ``remove``: a data file that compaction replaced;
+- ``remove``: a data file that compaction or repair replaced;
 - ``txn``: a collection's watermark, its highest id, under the name ``sigdir:<collection>``;
 - ``commitInfo``: the time, our summary as JSON in the field ``sigdir``, and the digests of ``chain.py``.
 

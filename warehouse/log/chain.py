@@ -5,8 +5,8 @@ Invariants
     in the entry itself, and an entry that was replaced or lost by the one after it. Staging has the digest of the
     newest entry, which has none after it.
     The first entry after a checkpoint holds the sha256 of the checkpoint's file.
-    An entry of ours vouches for every entry before it that nothing has vouched for: entries of earlier program
-    versions and of other programs have no digests. It goes back to the last checkpoint, no further.
+    Entries of earlier program versions and of other programs have no digests. Our next entry holds theirs, back to the
+    last checkpoint.
 
 Delta lets a writer put anything into ``commitInfo``, and readers ignore what they do not know there. Ours is the
 field ``sigdirDigests``, a text of JSON. An entry's own digest is that of its bytes without the 64 digits themselves.

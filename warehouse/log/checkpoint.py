@@ -1,7 +1,7 @@
 """Checkpoints: the state of the table as a Parquet file, which is read instead of the entries up to it.
 
 One row an action, in the column of its kind. A checkpoint of ours is one file; of other programs those in several
-parts are read too. Where its reader's version is 1 a table has no other kinds.
+parts are read too. Version 1 of Delta's protocol for readers has these kinds alone.
 """
 
 from __future__ import annotations
