@@ -27,7 +27,8 @@ from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging import NO_HIGH_WATER, Staging
+from sigdir.warehouse.staging.rows import NO_HIGH_WATER
+from sigdir.warehouse.staging.writer import Staging
 
 _ROWS = 1_000_000
 _FOLDS = 500

@@ -66,7 +66,8 @@ from sigdir.warehouse.publish import Publisher, upgrade_older
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
-from sigdir.warehouse.staging import StagedRow, make_warehouse
+from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.staging.writer import make_warehouse
 
 COMMIT_TRIES = 20
 """Attempts to commit to a store. Each one lost is a commit of another process."""

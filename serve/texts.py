@@ -17,7 +17,7 @@ from sigdir.signatures.evidence import LISTED, Kind
 from sigdir.signatures.grammar import OK, REASONS, normalise_rows
 from sigdir.signatures.keccak import keccak256, keccak256_rows
 from sigdir.signatures.spelling import Spelled, spelled
-from sigdir.warehouse.staging import NewText, StagedRow
+from sigdir.warehouse.staging.rows import NewText, StagedRow
 
 # One transaction of 200,000 rows would hold up every POST for eight seconds.
 _TRANSACTION_ROWS = 500

@@ -18,7 +18,9 @@ from queue import Empty, SimpleQueue
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.staging import STAGED_TOGETHER, NewText, PostedSighting, StagedRow, Staging, Transaction
+from sigdir.warehouse.staging.rows import NewText, PostedSighting, StagedRow
+from sigdir.warehouse.staging.transaction import STAGED_TOGETHER, Transaction
+from sigdir.warehouse.staging.writer import Staging
 
 _MAX_JOBS = 64
 """Jobs that share a commit."""

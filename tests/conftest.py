@@ -16,7 +16,7 @@ from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options, run_import
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.staging import make_warehouse
+from sigdir.warehouse.staging.writer import make_warehouse
 from tests.examples import draw_fewer
 
 # A shell starts what runs in the background with Ctrl-C ignored, and children inherit that: they would never end.

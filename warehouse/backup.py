@@ -40,7 +40,8 @@ from sigdir.warehouse.log.entry import LogEntry, read_entries
 from sigdir.warehouse.log.evidence import manifest_of_entry
 from sigdir.warehouse.paths import Paths, existing, mirror_spool
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.staging import Staging, is_as_backed_up, replace_by, settle
+from sigdir.warehouse.staging.backup import is_as_backed_up, replace_by, settle
+from sigdir.warehouse.staging.writer import Staging
 
 _TRIES = 10
 

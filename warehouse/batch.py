@@ -19,7 +19,7 @@ from sigdir.warehouse.files import sync
 from sigdir.warehouse.parquet import NewRows, WrittenFile, rows_table, write_data_file
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.spill import SpilledRows
-from sigdir.warehouse.staging import Range, StagedRow
+from sigdir.warehouse.staging.rows import Range, StagedRow
 
 FILE_ROWS = 5_000_000
 """Rows of a data file, about 75 MB. A file is also what one thread writes at a time."""

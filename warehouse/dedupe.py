@@ -35,7 +35,7 @@ from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.snapshot import Snapshot
 from sigdir.warehouse.spill import SpilledRows
-from sigdir.warehouse.staging import StagedRow
+from sigdir.warehouse.staging.rows import StagedRow
 
 Flags = npt.NDArray[np.bool_]
 

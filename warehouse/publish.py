@@ -58,7 +58,9 @@ from sigdir.warehouse.log.evidence import ManifestFile, evidence_entry
 from sigdir.warehouse.log.history import last_import, newest_run
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot, require_newest
-from sigdir.warehouse.staging import PostedSighting, Range, StagedRow, Staging, Transaction
+from sigdir.warehouse.staging.rows import PostedSighting, Range, StagedRow
+from sigdir.warehouse.staging.transaction import Transaction
+from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.stores import StoreError
 from sigdir.warehouse.working_copy import pull, sweep
 

@@ -28,7 +28,7 @@ from sigdir.warehouse.log.evidence import manifest_of_entry
 from sigdir.warehouse.parallel import for_each
 from sigdir.warehouse.paths import Paths, existing
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.staging import open_read_only
+from sigdir.warehouse.staging.reader import open_read_only
 from sigdir.warehouse.stores import ObjectExists, Store, open_store
 
 

@@ -39,7 +39,7 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import Snapshot
 from sigdir.warehouse.sql.engine import connect
-from sigdir.warehouse.staging import Staging
+from sigdir.warehouse.staging.writer import Staging
 
 _TWICE = """
     WITH rows AS (SELECT id, import_id, text_signature AS text FROM read_parquet($files)),

@@ -22,7 +22,8 @@ from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.log.history import version_at
 from sigdir.warehouse.log.state import TableState, advance, read_state
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.staging import NO_HIGH_WATER, HighWaterMark, StagingReader, open_read_only
+from sigdir.warehouse.staging.reader import StagingReader, open_read_only
+from sigdir.warehouse.staging.rows import NO_HIGH_WATER, HighWaterMark
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from sigdir.warehouse.log.state import TableState, read_state
 from sigdir.warehouse.parallel import for_each
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging import Staging
+from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.stores import MissingObject, Object, ObjectExists, Store, StoreError
 
 _KEPT = timedelta(hours=1)

@@ -37,7 +37,7 @@ from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.records import LINE_FRAME, render_lines
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.staging import NewText
+from sigdir.warehouse.staging.rows import NewText
 
 KINDS: Mapping[str, Collection] = {"function": SIGNATURES, "event": EVENT_SIGNATURES}
 

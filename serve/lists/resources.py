@@ -33,7 +33,7 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collecti
 from sigdir.signatures.grammar import GrammarError
 from sigdir.warehouse.index.records import render_record, render_rows
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.staging import NewText
+from sigdir.warehouse.staging.rows import NewText
 
 _CACHE_BYTES = 4 << 20
 _MIN_CHARACTERS = 3

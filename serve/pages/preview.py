@@ -15,7 +15,7 @@ from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK, REASONS, GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.index.view import View
-from sigdir.warehouse.staging import NewText
+from sigdir.warehouse.staging.rows import NewText
 
 MAX_SIGNATURES = 2000
 """Candidates of one submission. Longer lists go through the API or `sigdir import`."""

@@ -25,7 +25,7 @@ from sigdir.serve.urls import base_url
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.staging import NewText
+from sigdir.warehouse.staging.rows import NewText
 
 _MAX_BODY = 4 * MIB
 _MAX_PREFILLED = 3000  # characters of the text that an address fills into the form

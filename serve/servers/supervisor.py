@@ -31,7 +31,7 @@ from sigdir.serve.settings import Settings
 from sigdir.signatures.errors import SigdirError
 from sigdir.warehouse.identity import read_identity
 from sigdir.warehouse.paths import Paths, existing
-from sigdir.warehouse.staging import make_warehouse
+from sigdir.warehouse.staging.writer import make_warehouse
 
 _STOP_SECONDS = 15.0
 _RESTART_SECONDS = 0.5

@@ -372,7 +372,8 @@ def test_an_older_version_is_exported_as_it_was(warehouse: Path, tmp_path: Path)
 def test_posted_rows_come_once_they_are_folded(tmp_path: Path) -> None:
     from sigdir.warehouse.paths import Paths
     from sigdir.warehouse.publish import fold
-    from sigdir.warehouse.staging import NO_HIGH_WATER, Staging
+    from sigdir.warehouse.staging.rows import NO_HIGH_WATER
+    from sigdir.warehouse.staging.writer import Staging
 
     import_files(write_files(tmp_path, {"in.txt": "a()\nb()"}), tmp_path / "warehouse")
     paths = Paths(tmp_path / "warehouse")

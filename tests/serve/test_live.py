@@ -32,7 +32,8 @@ from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
-from sigdir.warehouse.staging import StagedRow, Staging
+from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.staging.writer import Staging
 from tests.conftest import (
     ROOT,
     SAFETY_SECONDS,

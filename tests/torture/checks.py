@@ -18,7 +18,7 @@ from sigdir.warehouse.evidence import POST
 from sigdir.warehouse.files import FileLock
 from sigdir.warehouse.paths import Paths, index_name, index_of_entry
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging import Staging
+from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.verify.evidence import check_evidence
 from sigdir.warehouse.verify.leftovers import note_leftovers
 from sigdir.warehouse.verify.report import Findings

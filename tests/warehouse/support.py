@@ -48,7 +48,8 @@ from sigdir.warehouse.schema import FILE_SCHEMA, REJECT_SCHEMA, SIGHTING_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.spill import Spill
 from sigdir.warehouse.sql.engine import connect
-from sigdir.warehouse.staging import StagedRow, Staging
+from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.verify.evidence import check_evidence
 from sigdir.warehouse.verify.leftovers import note_leftovers
 from sigdir.warehouse.verify.report import Findings

@@ -20,7 +20,7 @@ from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging import Staging
+from sigdir.warehouse.staging.writer import Staging
 from tests.warehouse.support import (
     Disk,
     assert_fails_in_one_line,

@@ -56,7 +56,7 @@ from sigdir.warehouse.snapshot import (
     Snapshot,
     read_snapshot,
 )
-from sigdir.warehouse.staging import Staging
+from sigdir.warehouse.staging.writer import Staging
 from tests.warehouse.support import (
     REPOSITORY,
     SAFETY_SECONDS,

@@ -32,7 +32,7 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.spill import Spill
 from sigdir.warehouse.sql.engine import connect
-from sigdir.warehouse.staging import StagedRow
+from sigdir.warehouse.staging.rows import StagedRow
 from tests.examples import examples
 from tests.warehouse.support import (
     Digest,

@@ -39,7 +39,8 @@ from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.spill import Spill
 from sigdir.warehouse.sql.engine import connect
-from sigdir.warehouse.staging import NewText, PostedSighting, Staging
+from sigdir.warehouse.staging.rows import NewText, PostedSighting
+from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.vacuum import vacuum
 from tests.warehouse.support import (
     Run,

@@ -24,7 +24,7 @@ from sigdir.warehouse.identity import (
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging import Staging
+from sigdir.warehouse.staging.writer import Staging
 from tests.warehouse.support import (
     assert_fails_in_one_line,
     call_command,

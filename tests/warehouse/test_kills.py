@@ -28,7 +28,8 @@ from sigdir.signatures.collections import (
 from sigdir.signatures.keccak import keccak256_column
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging import StagedRow, Staging
+from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.staging.writer import Staging
 from tests.conftest import import_files
 from tests.warehouse.support import (
     BACKUP_POINTS,

@@ -22,7 +22,7 @@ from sigdir.warehouse.log.history import history
 from sigdir.warehouse.log.state import advance, read_state
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import LogTailer, read_snapshot
-from sigdir.warehouse.staging import Staging
+from sigdir.warehouse.staging.writer import Staging
 from tests.warehouse.support import call_command, log_actions, publish, remove_digests
 
 

@@ -19,7 +19,7 @@ from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.origins import POSTED, Origin, Origins
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
-from sigdir.warehouse.staging import Staging
+from sigdir.warehouse.staging.writer import Staging
 from tests.conftest import import_files
 from tests.serve.support import Row, segment_of
 

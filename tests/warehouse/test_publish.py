@@ -39,7 +39,7 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.schema import FILE_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.staging import Staging
+from sigdir.warehouse.staging.writer import Staging
 from tests.warehouse.support import (
     SAFETY_SECONDS,
     Content,

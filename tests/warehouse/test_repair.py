@@ -17,7 +17,8 @@ from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.repair import repair
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging import PostedSighting, Staging
+from sigdir.warehouse.staging.rows import PostedSighting
+from sigdir.warehouse.staging.writer import Staging
 from tests.conftest import import_files
 from tests.warehouse.support import (
     assert_clean,

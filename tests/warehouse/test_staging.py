@@ -30,15 +30,9 @@ from sigdir.warehouse.identity import FORMAT
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher
-from sigdir.warehouse.staging import (
-    NO_HIGH_WATER,
-    STAGED_TOGETHER,
-    HighWaterMark,
-    NewText,
-    Range,
-    StagedRow,
-    Staging,
-)
+from sigdir.warehouse.staging.rows import NO_HIGH_WATER, HighWaterMark, NewText, Range, StagedRow
+from sigdir.warehouse.staging.transaction import STAGED_TOGETHER
+from sigdir.warehouse.staging.writer import Staging
 from tests.examples import examples
 from tests.warehouse import support
 from tests.warehouse.support import (

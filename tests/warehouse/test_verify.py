@@ -36,7 +36,7 @@ from sigdir.warehouse.paths import Paths, index_name
 from sigdir.warehouse.publish import fold
 from sigdir.warehouse.schema import FILE_SCHEMA
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging import Staging
+from sigdir.warehouse.staging.writer import Staging
 from tests.conftest import import_files
 from tests.warehouse.support import (
     REPOSITORY,

@@ -25,7 +25,7 @@ from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.push import push
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging import make_warehouse
+from sigdir.warehouse.staging.writer import make_warehouse
 from sigdir.warehouse.stores import StoreError, open_store
 from sigdir.warehouse.working_copy import pull
 from tests.conftest import import_files

@@ -48,7 +48,7 @@ from sigdir.warehouse.evidence.manifest import (
 from sigdir.warehouse.evidence.spill import Ids, Said, Word, WordCount, summed
 from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.staging import PostedSighting, Range, StagedRow
+from sigdir.warehouse.staging.rows import PostedSighting, Range, StagedRow
 
 CHUNK_ROWS = 1 << 19
 """So many sightings are sorted by id and written at a time."""

@@ -37,7 +37,9 @@ from sigdir.warehouse.index.visible import Visible, unused_visible
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.paths import Paths, digest_name, index_name
 from sigdir.warehouse.snapshot import LogTailer, Snapshot, read_snapshot, require_newest
-from sigdir.warehouse.staging import StagedRow, Staging, StagingReader
+from sigdir.warehouse.staging.reader import StagingReader
+from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.suppressed import NONE, Suppressed, SuppressList
 
 Array = npt.NDArray[Any]

@@ -18,7 +18,7 @@ from sigdir.warehouse.parquet import naming, sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.schema import SIGHTING_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.staging import open_read_only
+from sigdir.warehouse.staging.reader import open_read_only
 from sigdir.warehouse.verify.report import Findings, reason_of
 
 Ids = npt.NDArray[np.int64]

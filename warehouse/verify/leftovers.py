@@ -11,7 +11,7 @@ from sigdir.warehouse.log.entry import read_entries
 from sigdir.warehouse.log.evidence import manifest_of_entry
 from sigdir.warehouse.paths import index_name, index_of_entry
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging import open_read_only
+from sigdir.warehouse.staging.reader import open_read_only
 from sigdir.warehouse.verify.report import Findings
 
 

@@ -23,7 +23,7 @@ from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parquet import naming, sha256_of
 from sigdir.warehouse.schema import FILE_SCHEMA
-from sigdir.warehouse.staging import HighWaterMark, StagedRow
+from sigdir.warehouse.staging.rows import HighWaterMark, StagedRow
 from sigdir.warehouse.verify.report import Finding, quoted, reason_of
 
 Array = npt.NDArray[Any]

@@ -29,7 +29,7 @@ from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.schema import FILE_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.staging import HighWaterMark, StagedRow
+from sigdir.warehouse.staging.rows import HighWaterMark, StagedRow
 from sigdir.warehouse.verify.history import History
 from sigdir.warehouse.verify.report import SHOWN, Findings, quoted, reason_of
 from sigdir.warehouse.verify.row_group import (

@@ -14,7 +14,10 @@ from sigdir.signatures.columns import keys_of
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.identity import FORMAT
 from sigdir.warehouse.snapshot import Snapshot
-from sigdir.warehouse.staging import HighWaterMark, StagedRow, Transaction, given_out, open_read_only
+from sigdir.warehouse.staging.reader import open_read_only
+from sigdir.warehouse.staging.rows import HighWaterMark, StagedRow
+from sigdir.warehouse.staging.stamp import given_out
+from sigdir.warehouse.staging.transaction import Transaction
 from sigdir.warehouse.verify.report import Findings, quoted, reason_of
 from sigdir.warehouse.verify.row_group import Array
 

@@ -1,0 +1,247 @@
+"""What may be read and changed inside of one transaction on the staging file: rows, sightings, sequences, publishes."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.staging.rows import HighWaterMark, NewText, PostedSighting, Range, StagedRow
+
+RESTORE = "put staging.sqlite and staging.sqlite-wal back from a backup"
+
+STAGED_TOGETHER = 64
+"""Rows of one INSERT statement, which is durable without a transaction around it."""
+
+_DIGEST_BYTES = 32
+
+_STAGE = "INSERT INTO staged VALUES {} ON CONFLICT (collection, text_signature) DO NOTHING"
+_NOTE_SIGHTING = """
+INSERT INTO sighted VALUES (?, ?, ?, ?) ON CONFLICT (collection, id)
+DO UPDATE SET kind = excluded.kind, declaration = excluded.declaration
+WHERE declaration = '' AND excluded.declaration != ''
+"""
+
+_ADVANCE = "UPDATE sequence SET last_id = ?, last_created_at = ? WHERE collection = ?"
+
+
+class Transaction:
+    """What may be done inside one exclusive transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.given: dict[Collection, int] = {}
+        """The highest ids that this transaction gives out."""
+
+    def reserve(self, collection: Collection, rows: int, high_water: HighWaterMark) -> Range:
+        """Reserve ``rows`` ids and as many microseconds, all above everything given out so far.
+
+        The times end at the current time where they can, so that a large import does not push the
+        times of later rows into the future.
+        """
+        last = self._last(collection, high_water)
+        first_id = last.id + 1
+        first_created_at = max(last.created_at + 1, _now() - rows + 1)
+        self._connection.execute(_ADVANCE, (first_id + rows - 1, first_created_at + rows - 1, collection))
+        self.given[collection] = first_id + rows - 1
+        return Range(first_id, first_created_at, rows)
+
+    def reserve_import(self, published: int) -> int:
+        """The next import's number, above ``published``, the last one that the log names."""
+        (last,) = self._connection.execute("SELECT last_id FROM imports").fetchone()
+        number = max(int(last), published) + 1
+        self._connection.execute("UPDATE imports SET last_id = ?", (number,))
+        return number
+
+    def stage(self, collection: Collection, text: str, digest: bytes, high_water: HighWaterMark) -> StagedRow | None:
+        """Add a row; None if the text is staged already."""
+        return self.stage_all([NewText(collection, text, digest)], {collection: high_water})[0]
+
+    def stage_all(
+        self, rows: Sequence[NewText], high_water: Mapping[Collection, HighWaterMark]
+    ) -> list[StagedRow | None]:
+        """Add rows; None in the place of each whose text is staged already.
+
+        Up to STAGED_TOGETHER of them are one statement. Each call of SQLite releases the GIL, and reacquiring it
+        on a busy server costs 100 us: four rows took 0.9 ms one by one.
+        """
+        found: list[StagedRow | None] = []
+        for first in range(0, len(rows), STAGED_TOGETHER):
+            found += self._insert(rows[first : first + STAGED_TOGETHER], high_water)
+        self.note_sightings(
+            PostedSighting(new.collection, row.id, new.kind, new.declaration)
+            for new, row in zip(rows, found, strict=True)
+            if row is not None and new.is_declared
+        )
+        return found
+
+    def note_sightings(self, sightings: Iterable[PostedSighting]) -> None:
+        """Keep what POSTs say of texts, one sighting a text: the first, or the first with a declaration."""
+        for one in sightings:
+            self._connection.execute(_NOTE_SIGHTING, (one.collection, one.id, one.kind, one.declaration))
+
+    def sightings(self) -> list[PostedSighting]:
+        """What POSTs said that is not in the evidence yet."""
+        found = self._connection.execute("SELECT collection, id, kind, declaration FROM sighted ORDER BY 1, 2")
+        return [PostedSighting(Collection.of_name(name), *row) for name, *row in found]
+
+    def forget_sightings(self, sightings: Iterable[PostedSighting]) -> None:
+        """Delete sightings that are in the evidence, as far as no later POST changed them."""
+        rows = [(one.collection, one.id, one.declaration) for one in sightings]
+        self._connection.executemany("DELETE FROM sighted WHERE collection = ? AND id = ? AND declaration = ?", rows)
+
+    def id_of_text(self, collection: Collection, text: str) -> int | None:
+        """The id of a staged row; None if the text is not staged."""
+        found = self._connection.execute(
+            "SELECT id FROM staged WHERE collection = ? AND text_signature = ?", (collection, text)
+        ).fetchone()
+        return None if found is None else int(found[0])
+
+    def _insert(
+        self, rows: Sequence[NewText], high_water: Mapping[Collection, HighWaterMark]
+    ) -> list[StagedRow | None]:
+        """Add up to STAGED_TOGETHER rows in one statement; None in the place of each that is staged already."""
+        first = {c: self._last(c, high_water[c]) for c in {row.collection for row in rows}}
+        last = dict(first)
+        now = _now()
+        staged: list[StagedRow] = []
+        values: list[Any] = []
+        for row in rows:
+            previous = last[row.collection]
+            place = HighWaterMark(previous.id + 1, max(previous.created_at + 1, now))
+            last[row.collection] = place
+            staged.append(StagedRow(place.id, place.created_at, row.text, row.digest))
+            checksum = _checksum(row.collection, place.id, place.created_at, row.text, row.digest)
+            values += (row.collection, place.id, place.created_at, row.text, row.digest + checksum)
+        added = self._connection.execute(_STAGE.format(",".join(["(?,?,?,?,?)"] * len(rows))), values).rowcount
+        if added == len(rows):
+            self.given |= {collection: place.id for collection, place in last.items()}
+            return list(staged)
+        inserted = {(c, row.id) for c, above in first.items() for row in self.rows(c, above.id)}
+        self.given |= {collection: self.sequence(collection).id for collection in first}
+        return [new if (row.collection, new.id) in inserted else None for row, new in zip(rows, staged, strict=True)]
+
+    def _last(self, collection: Collection, high_water: HighWaterMark) -> HighWaterMark:
+        """The highest id and time that were given out or are published."""
+        last = self.sequence(collection)
+        return HighWaterMark(max(last.id, high_water.id), max(last.created_at, high_water.created_at))
+
+    def rows(self, collection: Collection, above: int, up_to: int | None = None) -> list[StagedRow]:
+        """The rows with ``above < id``, and ``id <= up_to`` where given, in id order; raises DatabaseError."""
+        limit = 2**63 - 1 if up_to is None else up_to
+        found = self._connection.execute(
+            "SELECT id, created_at, text_signature, digest FROM staged"
+            " WHERE collection = ? AND id > ? AND id <= ? ORDER BY id",
+            (collection, above, limit),
+        )
+        return [self._checked(collection, *row) for row in found]
+
+    def _checked(self, collection: Collection, id: int, created_at: int, text: str, stored: bytes) -> StagedRow:
+        digest, checksum = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
+        if checksum and checksum != _checksum(collection, id, created_at, text, digest):
+            raise sqlite3.DatabaseError(f"the row of {collection} with id {id} is damaged; {RESTORE}")
+        return StagedRow(id, created_at, text, digest)
+
+    def forget(self, collection: Collection, up_to: int) -> int:
+        """Delete the rows with ``id <= up_to``, which are in the snapshot. Returns how many."""
+        return self._connection.execute(
+            "DELETE FROM staged WHERE collection = ? AND id <= ?", (collection, up_to)
+        ).rowcount
+
+    def remove(self, collection: Collection, ids: Sequence[int]) -> None:
+        """Delete the rows with these ids, whose texts the table has."""
+        rows = [(collection, id) for id in ids]
+        self._connection.executemany("DELETE FROM staged WHERE collection = ? AND id = ?", rows)
+
+    def sequence(self, collection: Collection) -> HighWaterMark:
+        """The highest id and time that were given out."""
+        last = self._connection.execute(
+            "SELECT last_id, last_created_at FROM sequence WHERE collection = ?", (collection,)
+        ).fetchone()
+        return HighWaterMark(*last)
+
+    def format(self) -> int:
+        (found,) = self._connection.execute("SELECT format FROM about").fetchone()
+        return int(found)
+
+    def warehouse(self) -> str:
+        """The id of the warehouse that the file belongs to; empty in files that are older than the ids."""
+        about = self._connection.execute("SELECT * FROM about").fetchone()
+        return str(about[1]) if len(about) > 1 else ""
+
+    def version(self) -> int:
+        """The newest version whose publish was noted here; -1 for none.
+
+        A log that ends at an earlier version has lost entries; nothing in the log itself shows that.
+        """
+        about = self._connection.execute("SELECT * FROM about").fetchone()
+        return int(about[2]) if len(about) > 2 and about[2] is not None else -1
+
+    def newest_entry(self) -> tuple[int, str] | None:
+        """The newest version whose log entry's digest was noted here, and the sha256 in hex; None for none."""
+        if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'newest_entry'").fetchone():
+            return None
+        found = self._connection.execute("SELECT version, sha256 FROM newest_entry").fetchone()
+        return (int(found[0]), str(found[1])) if found else None
+
+    def note_version(self, version: int, sha256: str) -> None:
+        """Note the newest version and the digest of its log entry."""
+        self._connection.execute("UPDATE about SET version = ?", (version,))
+        self._connection.execute("DELETE FROM newest_entry")
+        self._connection.execute("INSERT INTO newest_entry VALUES (?, ?)", (version, sha256))
+
+    def lost(self, given: Mapping[Collection, int]) -> dict[Collection, tuple[int, int]]:
+        """The ids, first and last, that were given out and are not known here: their rows are lost."""
+        known = {collection: self.sequence(collection).id for collection in COLLECTIONS}
+        return {c: (known[c] + 1, given[c]) for c in COLLECTIONS if given[c] > known[c]}
+
+    def integrity_problems(self) -> list[str]:
+        """The problems that SQLite finds in its pages and indexes."""
+        found = [str(line) for (line,) in self._connection.execute("PRAGMA integrity_check(10)")]
+        return [] if found == ["ok"] else found
+
+    def is_as_backed_up(self) -> bool:
+        """Whether the sequences are as a backup recorded them."""
+        if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'backup'").fetchone():
+            return False
+        return self._connection.execute("SELECT * FROM sequence EXCEPT SELECT * FROM backup").fetchone() is None
+
+    def begin_publish(self, run: str) -> None:
+        """Record that files named after ``run`` may exist without a commit that names them."""
+        self._connection.execute("INSERT OR IGNORE INTO unfinished VALUES (?)", (run,))
+
+    def reserve_from(self, run: str, collection: Collection, first_id: int) -> None:
+        """Record that ``run`` has reserved ids from ``first_id`` on, and that its rows are not visible yet."""
+        self._connection.execute("INSERT INTO reserved VALUES (?, ?, ?)", (run, collection, first_id))
+
+    def first_reserved(self, collection: Collection, high_water: HighWaterMark) -> int | None:
+        """The lowest reserved id whose row may still appear; None if there is none.
+
+        A reservation at or below the snapshot's highest id was published: one run publishes at a
+        time, and the reservations of a dead one are deleted before the next run reserves.
+        """
+        (first,) = self._connection.execute(
+            "SELECT min(first_id) FROM reserved WHERE collection = ? AND first_id > ?", (collection, high_water.id)
+        ).fetchone()
+        return None if first is None else int(first)
+
+    def end_publish(self, run: str) -> None:
+        """Delete the run's records: its rows are visible, or never will be."""
+        self._connection.execute("DELETE FROM unfinished WHERE run = ?", (run,))
+        self._connection.execute("DELETE FROM reserved WHERE run = ?", (run,))
+
+    def unfinished(self) -> list[str]:
+        return [run for (run,) in self._connection.execute("SELECT run FROM unfinished")]
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
+
+
+def _checksum(collection: Collection, id: int, created_at: int, text: str, digest: bytes) -> bytes:
+    """The four bytes that follow a row's digest in the file; rows of earlier program versions have none."""
+    row = f"{collection} {id} {created_at} {text}".encode()
+    return zlib.crc32(row, zlib.crc32(digest)).to_bytes(4, "big")

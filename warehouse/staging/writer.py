@@ -1,0 +1,200 @@
+"""One process's handle on the staging file for writing."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+
+from sigdir.signatures.collections import Collection
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.files import file_identity, lock, make_folder, unlock
+from sigdir.warehouse.identity import FORMAT, Identity, usable_identity, write_identity
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.staging.reader import WAIT_SECONDS, StagingReader
+from sigdir.warehouse.staging.schema import create, create_missing
+from sigdir.warehouse.staging.stamp import given_out, note_commit, writable_stamp
+from sigdir.warehouse.staging.transaction import Transaction
+
+
+class Staging(StagingReader):
+    """One process's handle on the staging file. Not for use by two threads at once."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, made where it is missing; raises UnreadableWarehouse."""
+        paths = Paths(path.parent)
+        identity = usable_identity(paths)
+        with suppress(OSError):
+            begin = path.read_bytes()[:16] if 0 < path.stat().st_size < 512 else b""
+            if begin and not begin.startswith(b"SQLite format 3\0"):  # SQLite would treat it as a new file
+                raise UnreadableWarehouse(f"{path}: file is not a database")
+        self._path = path
+        self._files: dict[bytes, bytes] = {}
+        with ExitStack() as undo:  # a server that retries would run out of handles
+            self._stamp = writable_stamp(paths.staging_stamp)
+            undo.callback(self._stamp.close)
+            self._queue = os.open(paths.staging_stamp, os.O_RDWR | os.O_CLOEXEC)
+            undo.callback(os.close, self._queue)
+            try:
+                self._connection = sqlite3.connect(
+                    path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
+                )
+                undo.callback(self._connection.close)
+                self._connect_wal()
+                self._connection.execute("PRAGMA synchronous = FULL")
+                with self.exclusive():
+                    id = self._prepare(path, identity)
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # a damaged name may be in SQLite's message
+                raise UnreadableWarehouse(f"{path}: {error}") from error
+            # After the transaction: if we crash here, the next process adopts the id.
+            if not identity.id:
+                write_identity(paths, Identity(FORMAT, id))
+            self._files = {
+                os.fsencode(file): file_identity(os.fsencode(file))
+                for file in (path, paths.staging_wal, paths.staging_stamp)
+            }
+            undo.pop_all()
+
+    def _connect_wal(self) -> None:
+        """Turn WAL on. While several processes do so at once, SQLite fails with `locked` without waiting."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+
+    def _prepare(self, path: Path, identity: Identity) -> str:
+        """Create what is missing; returns the warehouse's id."""
+        execute = self._connection.execute
+        if not execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
+            create(self._connection, identity.id or uuid.uuid4().hex)
+            self._raise_sequences()
+        create_missing(self._connection)
+        if not execute("SELECT 1 FROM pragma_table_info('about') WHERE name = 'warehouse'").fetchone():
+            execute("ALTER TABLE about ADD COLUMN warehouse TEXT")  # a file of an earlier program version
+            execute("ALTER TABLE about ADD COLUMN version INTEGER")
+            if not identity.id:
+                execute("UPDATE about SET warehouse = ?", (uuid.uuid4().hex,))
+        (id,) = execute("SELECT warehouse FROM about").fetchone()
+        if identity.id and id != identity.id:
+            raise UnreadableWarehouse(
+                f"{path} belongs to another warehouse: to {id or 'one without an id'}, not to {identity.id}"
+            )
+        (found,) = execute("SELECT format FROM about").fetchone()
+        if found != FORMAT:
+            raise UnreadableWarehouse(f"{path} has format {found}; this version reads format {FORMAT}")
+        return str(id)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[Transaction]:
+        """One write transaction: durable once the block has ended, undone where it raises."""
+        with self.exclusive_statement() as transaction:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield transaction
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._undo()
+                raise
+
+    @contextmanager
+    def exclusive_unsynced(self) -> Iterator[Transaction]:
+        """Like ``exclusive`` for what may be lost with the power: without an fsync, and readers are told nothing."""
+        lock(self._queue)
+        try:
+            self._require_own_files()
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield Transaction(self._connection)
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._undo()
+                raise
+            finally:
+                self._connection.execute("PRAGMA synchronous = FULL")
+        except sqlite3.Error as error:
+            raise UnreadableWarehouse(f"{self._path}: {error}") from error
+        finally:
+            unlock(self._queue)
+
+    @contextmanager
+    def exclusive_statement(self) -> Iterator[Transaction]:
+        """Exclude all other writers. Every statement is durable by itself, so a single one needs no transaction."""
+        # SQLite polls for its own lock at growing intervals; the kernel wakes whoever waits in its queue.
+        lock(self._queue)
+        try:
+            self._require_own_files()
+            transaction = Transaction(self._connection)
+            yield transaction
+            note_commit(self._stamp, transaction.given)
+        except sqlite3.Error as error:
+            raise UnreadableWarehouse(f"{self._path}: {error}") from error
+        finally:
+            unlock(self._queue)
+
+    def _require_own_files(self) -> None:
+        """Raise UnreadableWarehouse where a file was removed or replaced since it was opened: 3 us.
+
+        What is committed into a file without a name is lost when the process ends.
+        """
+        for file, identity in self._files.items():
+            if file_identity(file) != identity:
+                raise UnreadableWarehouse(
+                    f"{os.fsdecode(file)} was removed or replaced while it was open; put it back and restart the servers"
+                )
+
+    def losses(self) -> dict[Collection, tuple[int, int]]:
+        """The ids, first and last, that were given out and whose rows are lost."""
+        given = given_out(Paths(self._path.parent))
+        with self.reading() as transaction:
+            return transaction.lost(given)
+
+    def accept_losses(self) -> dict[Collection, tuple[int, int]]:
+        """Go on without the rows that were lost: their ids are not given out again. Returns first and last ids."""
+        with self.exclusive() as transaction:
+            lost = transaction.lost(given_out(Paths(self._path.parent)))
+            self._raise_sequences()
+        return lost
+
+    def _raise_sequences(self) -> None:
+        """No id that was given out is given out again, also where the staging file is new."""
+        for collection, id in given_out(Paths(self._path.parent)).items():
+            self._connection.execute(
+                "UPDATE sequence SET last_id = max(last_id, ?) WHERE collection = ?", (id, collection)
+            )
+
+    def copy(self, path: Path) -> None:
+        """Write the current state into a new file. Others may write meanwhile. Raises UnreadableWarehouse."""
+        try:
+            copy_database(self._connection, path)
+        except sqlite3.Error as error:  # names the copy, whose disk may be full
+            raise UnreadableWarehouse(f"{path}: {error}") from error
+
+    def close(self) -> None:
+        super().close()
+        os.close(self._queue)
+
+
+def make_warehouse(paths: Paths) -> bool:
+    """Make an empty warehouse where the folder holds none, and return whether it did; raises UnreadableWarehouse."""
+    if paths.hold_warehouse():
+        return False
+    make_folder(paths.root)
+    Staging(paths.staging).close()
+    return True
+
+
+def copy_database(connection: sqlite3.Connection, path: Path) -> None:
+    """Give the file at ``path`` the content of a database, in one transaction; raises sqlite3.Error."""
+    with closing(sqlite3.connect(path, timeout=WAIT_SECONDS)) as other:
+        other.execute("PRAGMA synchronous = FULL")
+        connection.backup(other)
