@@ -7,7 +7,6 @@ are in flight, so memory does not grow with the file. The results are in the fil
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 from collections import Counter
@@ -25,7 +24,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from sigdir.pipeline.decode_rows import COLUMNS, SCHEMA, TOPICS, Texts, decode_batch
+from sigdir.pipeline.decode_calls import Texts
+from sigdir.pipeline.decode_rows import COLUMNS, SCHEMA, TOPICS, decode_batch
 from sigdir.pipeline.errors import BadInput, BadTarget
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.target import STDOUT, open_target
@@ -41,7 +41,6 @@ _BATCH_BYTES = 4 << 20
 _AHEAD = 3  # batches in flight for each worker
 _LINE_BYTES = 2 << 20
 _BLOCK_BYTES = 8 << 20
-_OBJECTS = 50_000  # that a worker makes between two runs of the garbage collector
 _KNOWN = 65_536  # hashes whose texts a worker remembers
 
 
@@ -238,8 +237,6 @@ def _start(root: Path) -> None:
     """Of a worker. Ctrl-C ends the main process, which ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _worker["texts"] = _texts(Reader(existing(root)))
-    gc.freeze()  # what is loaded stays; a batch makes many objects and no cycles
-    gc.set_threshold(_OBJECTS)
 
 
 def _work(item: tuple[pa.RecordBatch, int]) -> pa.RecordBatch:

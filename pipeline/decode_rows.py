@@ -1,28 +1,29 @@
 """A batch of transactions or logs to the texts and values that fit best: the unit of work of ``sigdir decode --file``.
 
-A row is read like an input of ``/api/v1/decode/``, and its best candidate is kept. Most rows have one known text, or a
-standard's, without bytes in it: then one attempt decides, and no tree is built.
+A row is read like an input of ``/api/v1/decode/``, and its best candidate is kept. ``decode_calls.py`` reads most calls
+without a tree of readings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import orjson
 import pyarrow as pa
 
-from sigdir.signatures.abi_decoder import Budget, Layout, exact_values, layout_of
-from sigdir.signatures.calldata import MAX_BYTES, JsonForm, json_form
-from sigdir.signatures.decode_attempt import SELECTOR_BYTES
+from sigdir.pipeline.decode_calls import CallDecoder, Row, Texts
+from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.reading_json import ordered, parameters, reading_document
-from sigdir.signatures.readings import Confidence, Form, Input, Known, Reading, Readings
-from sigdir.signatures.standards import canonical
-from sigdir.signatures.types import BadTypeList
+from sigdir.signatures.readings import Confidence, Form, Input, Reading, Readings
 
 INPUT, TO, DATA, TOPICS = "input", "to", "data", ("topic0", "topic1", "topic2", "topic3")
 COLUMNS = (INPUT, TO, DATA, *TOPICS)
 """The columns that are read; ``input`` is a transaction's, ``data`` and the topics are a log's."""
+_TO, _TOPIC0 = COLUMNS.index(TO), COLUMNS.index(TOPICS[0])
+_NOTHING = (None, "", b"")  # a topic that is not there
 
 SCHEMA = pa.schema([
     ("row", pa.int64()), ("to", pa.string()), ("kind", pa.string()), ("hash", pa.string()),
@@ -32,38 +33,54 @@ SCHEMA = pa.schema([
 """One row for each input: ``row`` counts from 0; ``values`` and ``nested`` are JSON; ``reason`` says why there is no text."""
 
 _TREES = 64
-"""Trees that are built at a time. The garbage collector walks all that are alive: 4,096 took twice as long for each."""
-
-Texts = Callable[[bytes], Sequence[Known]]
-Row = tuple[Any, ...]
+"""Trees that are built at a time, which bounds their memory."""
 
 
 def decode_batch(batch: pa.RecordBatch, first: int, texts: Texts) -> pa.RecordBatch:
     """The best reading of each row; ``first`` is the number of the first row, ``texts`` gives those of a hash."""
-    rows = batch.num_rows
-    nothing = [None] * rows
+    with _uncollected():
+        return _decode_batch(batch, first, texts)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the garbage collector: a batch makes many objects and no cycles, and to walk them takes as long as to decode."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _decode_batch(batch: pa.RecordBatch, first: int, texts: Texts) -> pa.RecordBatch:
+    nothing = [None] * batch.num_rows
     columns = [batch.column(name).to_pylist() if name in batch.schema.names else nothing for name in COLUMNS]
-    found: list[Row | None] = [None] * rows
-    slow: list[tuple[int, Input]] = []
-    plans: dict[bytes, _Plan | None] = {}
+    found: list[Row | None] = [None] * batch.num_rows
+    calls, logs = [], []
     for number, values in enumerate(zip(*columns, strict=True)):
-        to = _text(values[1])
         try:
-            input = _input(values)
+            if values[_TOPIC0] in _NOTHING:
+                calls.append((number, _call(values)))
+            else:
+                logs.append((number, _log(values)))
         except ValueError as error:
-            found[number] = (to, None, None, None, None, None, Confidence.NONE.value, None, None, str(error))
-            continue
-        row = _quick(input.data, plans, texts) if input.form is Form.CALLDATA else None
-        if row is None:
-            slow.append((number, input))
-        else:
-            found[number] = (to, *row)
-    for some in (slow[at : at + _TREES] for at in range(0, len(slow), _TREES)):
+            found[number] = (*_NOT_READ, str(error))
+    for (number, _), row in zip(calls, CallDecoder(texts).rows([data for _, data in calls]), strict=True):
+        found[number] = row
+    trees = logs + [(number, Input(Form.CALLDATA, data)) for number, data in calls if found[number] is None]
+    for some in (trees[at : at + _TREES] for at in range(0, len(trees), _TREES)):
         for (number, _), readings in zip(some, _read([input for _, input in some], texts), strict=True):
-            found[number] = (_text(columns[1][number]), *_best(ordered(readings)[0]))
-    numbered = zip(*((first + number, *row) for number, row in enumerate(found) if row is not None), strict=True)
-    arrays = [pa.array(column, field.type) for column, field in zip(numbered, SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA) if arrays else SCHEMA.empty_table().to_batches()[0]
+            found[number] = _best(ordered(readings)[0])
+    decoded = zip(*(row for row in found if row is not None), strict=True) if found else [()] * (len(_NOT_READ) + 1)
+    parts = (range(first, first + batch.num_rows), map(_text, columns[_TO]), *decoded)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(parts, SCHEMA, strict=True)], schema=SCHEMA
+    )
+
+
+_NOT_READ = (None, None, None, None, None, Confidence.NONE.value, None, None)
 
 
 def _text(value: Any) -> str | None:
@@ -84,63 +101,22 @@ def _bytes(value: Any, name: str) -> bytes:
     return found
 
 
-def _input(values: Sequence[Any]) -> Input:
-    """The input of a row; raises ValueError. A row with a topic is a log."""
-    call, _, data, *topics = values
-    if topics[0] not in (None, "", b""):
-        words = [
-            _bytes(topic, name) for topic, name in zip(topics, TOPICS, strict=True) if topic not in (None, "", b"")
-        ]
-        if any(len(word) != 32 for word in words):
-            raise ValueError("topics: a topic has 32 bytes")
-        return Input(Form.LOG, _bytes(data or b"", DATA), tuple(words))
+def _call(values: Sequence[Any]) -> bytes:
+    """The calldata of a row; raises ValueError."""
+    call, _, data, *_ = values
     value, name = (call, INPUT) if call is not None else (data, DATA)
     if value is None:
         raise ValueError("no input, no topic and no data")
-    return Input(Form.CALLDATA, _bytes(value, name))
+    return _bytes(value, name)
 
 
-class _Plan(NamedTuple):
-    """How calldata of a selector is read where one text decides."""
-
-    hash: str
-    text: str
-    layout: Layout
-    forms: tuple[JsonForm, ...]
-    texts: int
-
-
-def _plan(selector: bytes, known: Sequence[Known]) -> _Plan | None:
-    """The plan of a selector's texts; None where a tree has to be built."""
-    if not known or "bytes" in known[0].text:
-        return None
-    text = known[0].text
-    if len(known) > 1 and canonical().get(selector) != text:
-        return None
-    try:
-        layout = layout_of(text)
-    except BadTypeList:
-        return None
-    return _Plan("0x" + selector.hex(), text, layout, tuple(map(json_form, layout.types)), len(known))
-
-
-def _quick(data: bytes, plans: dict[bytes, _Plan | None], texts: Texts) -> Row | None:
-    """The row of calldata that one text decides; None where a tree has to be built."""
-    selector = data[:SELECTOR_BYTES]
-    if selector in plans:
-        plan = plans[selector]
-    else:
-        plan = plans[selector] = _plan(selector, texts(selector)) if len(selector) == SELECTOR_BYTES else None
-    if plan is None:
-        return None
-    values = exact_values(data[SELECTOR_BYTES:], plan.layout, Budget.of(len(data)))
-    if values is None:
-        return None
-    json = orjson.dumps([form(value) for form, value in zip(plan.forms, values, strict=True)])
-    return _CALLDATA, plan.hash, plan.text, json.decode(), None, _HIGH, True, plan.texts, None
-
-
-_CALLDATA, _HIGH = Form.CALLDATA.value, Confidence.HIGH.value
+def _log(values: Sequence[Any]) -> Input:
+    """The log of a row with a topic; raises ValueError."""
+    _, _, data, *topics = values
+    words = [_bytes(topic, name) for topic, name in zip(topics, TOPICS, strict=True) if topic not in _NOTHING]
+    if any(len(word) != 32 for word in words):
+        raise ValueError("topics: a topic has 32 bytes")
+    return Input(Form.LOG, _bytes(data or b"", DATA), tuple(words))
 
 
 def _read(inputs: list[Input], texts: Texts) -> list[list[Reading]]:

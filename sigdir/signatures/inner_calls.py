@@ -19,8 +19,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from sigdir.signatures.abi_decoder import Budget, attempt
-from sigdir.signatures.decode_attempt import DecodeAttempt
+from sigdir.signatures.decode_attempt import SELECTOR_BYTES, DecodeAttempt
 from sigdir.signatures.types import Type, parameter_types
+
+_WORD = 32
 
 Path = tuple[int, ...]
 """A value's place: the parameter's number, then positions in tuples and arrays."""
@@ -39,6 +41,13 @@ class Inner(NamedTuple):
     kind: str = "calldata"
     names: tuple[Any, ...] = ()
 
+    @property
+    def may_be_call(self) -> bool:
+        """Whether it is decoded, or has the size of a selector and words."""
+        return self.attempt is not None or (
+            len(self.data) >= SELECTOR_BYTES and len(self.data) % _WORD == SELECTOR_BYTES
+        )
+
 
 def inner_calls(text: str, types: Sequence[Type], values: Sequence[Any], budget: Budget) -> Iterator[Inner]:
     """The bytes values of a text's parameters that may be calls, in the order in which they stand."""
@@ -53,11 +62,16 @@ def inner_calls(text: str, types: Sequence[Type], values: Sequence[Any], budget:
 _BYTES = re.compile(r"bytes(?!\d)")
 
 
+def has_bytes(type: Type) -> bool:
+    """Whether values of a type may hold calls."""
+    return _BYTES.search(type.text) is not None
+
+
 def _in_members(path: Path, types: Sequence[Type], values: Sequence[Any], budget: Budget) -> Iterator[Inner]:
     operation = _OPERATIONS.get(",".join(type.text for type in types)) if path else None
     before: tuple[str, Any] = ("", None)
     for number, (type, value) in enumerate(zip(types, values, strict=True)):
-        if _BYTES.search(type.text):
+        if has_bytes(type):
             inner = operation(number, value) if operation else None
             if inner is not None:
                 yield inner._replace(path=(*path, number))

@@ -44,7 +44,6 @@ MAX_TEXTS = 100
 CODE_NOTE = "The bytes begin as a contract's code does."
 _INNER_TEXTS = 8
 _OPENED = 3  # candidates of a reading whose values are searched for calls
-_WORD = 32
 
 
 class Form(StrEnum):
@@ -290,7 +289,7 @@ class Readings:
 
     def _take(self, tree: _Tree, level: int, candidate: Candidate, outer: Reading, inner: Inner) -> bool:
         """Take up one call; False where the tree is full."""
-        if inner.attempt is None and (len(inner.data) < SELECTOR_BYTES or len(inner.data) % _WORD != SELECTOR_BYTES):
+        if not inner.may_be_call:
             return True
         if not tree.readings or level > MAX_LEVELS:
             limit = f"{MAX_LEVELS} levels" if tree.readings else f"{MAX_READINGS:,} calls"
@@ -309,21 +308,28 @@ class Readings:
         return True
 
     def _read_inner(self, one: _Inner, known: Sequence[Known]) -> None:
-        """Read a call inside a value: it counts if a text uses all of its bytes."""
+        """Read a call inside a value."""
         tree = one.tree
-        known = _with_built_in(one.data[:SELECTOR_BYTES], known)
-        arguments = one.data[SELECTOR_BYTES:]
-        candidates = [_candidate(arguments, text, tree.inner) for text in known[:_INNER_TEXTS]]
+        reading = inner_reading(one.data, known, one.outer.form, tree.inner)
         if tree.inner.left < 0:
             one.outer.note = "It holds more calls than can be decoded at its size."
-        fitting = [found for found in candidates if found.decodes and not found.attempt.left_over]
-        if fitting:
-            reading = Reading(Form.CALLDATA, one.data, texts=len(known), candidates=fitting)
-            _rank(reading, one.outer.form, is_inner=True)
-            if likely_kind(reading.candidates[0].known) is Kind.ERROR:
-                reading.form = Form.REVERT
+        if reading is not None:
             one.owner.nested.append(Nested(one.path, reading))
             self._search(tree, one.level + 1, reading)
+
+
+def inner_reading(data: bytes, known: Sequence[Known], outer: Form, budget: Budget) -> Reading | None:
+    """What a call inside a value of an ``outer`` reading is; None where no text uses all of its bytes."""
+    known = _with_built_in(data[:SELECTOR_BYTES], known)
+    candidates = [_candidate(data[SELECTOR_BYTES:], text, budget) for text in known[:_INNER_TEXTS]]
+    fitting = [found for found in candidates if found.decodes and not found.attempt.left_over]
+    if not fitting:
+        return None
+    reading = Reading(Form.CALLDATA, data, texts=len(known), candidates=fitting)
+    _rank(reading, outer, is_inner=True)
+    if likely_kind(reading.candidates[0].known) is Kind.ERROR:
+        reading.form = Form.REVERT
+    return reading
 
 
 def _with_built_in(hash: bytes, known: Sequence[Known]) -> Sequence[Known]:

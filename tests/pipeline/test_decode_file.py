@@ -12,19 +12,25 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from eth_abi.abi import encode
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sigdir.pipeline import decode_file as job
-from sigdir.pipeline.decode_rows import COLUMNS, SCHEMA
+from sigdir.pipeline.decode_calls import CallDecoder
+from sigdir.pipeline.decode_rows import COLUMNS, SCHEMA, decode_batch
 from sigdir.pipeline.errors import BadInput, BadTarget
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.keccak import keccak256
-from sigdir.signatures.readings import Form, Input
+from sigdir.signatures.reading_json import parameters, reading_document
+from sigdir.signatures.readings import Form, Input, Known, Readings
+from sigdir.signatures.types import Type, parameter_types
 from sigdir.warehouse.index.known import read_alternatives
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from tests.conftest import Sigdir, import_files
-from tests.signatures.test_calldata import word
+from tests.signatures.test_calldata import values_of, word
 from tests.signatures.test_readings import MULTICALL, OTHER, TO, TRANSFER, call
 
 TEXTS = [
@@ -118,6 +124,96 @@ def test_workers_give_the_same_rows_in_the_same_order(warehouse: Path, tmp_path:
     alone = decoded(tmp_path / "t.parquet", tmp_path / "alone.parquet", warehouse)
     assert [json.loads(row["values"])[1] for row in alone] == [str(number) for number in range(30_000)]
     assert decoded(tmp_path / "t.parquet", tmp_path / "both.parquet", warehouse, workers=2) == alone
+
+
+# Random calls, by both ways of reading them.
+
+PLAIN = (
+    "transfer(address,uint256)",
+    "a(string,bytes3)",
+    "b((int8,bool)[],uint256[2])",
+    "Odd(uint256)",
+    "g()",
+    "Error(string)",
+)
+OUTER = (MULTICALL, "h(address,bytes)", "multiSend(bytes)", "execute(bytes32,bytes)", "k(string,bytes)", "a(bytes)")
+RIVALS = {
+    "transfer(address,uint256)": "rival(uint8)",
+    "b((int8,bool)[],uint256[2])": "rival(uint256)",
+    "a(bytes)": "r(string)",
+}
+"""Other texts of the same selectors, as a directory may have by chance: some fit, some do not."""
+
+
+def known(hash: bytes) -> list[Known]:
+    texts = [text for text in (*PLAIN, *OUTER) if call_hash(text) == hash]
+    return [Known(one) for text in texts for one in (text, *([RIVALS[text]] if text in RIVALS else []))]
+
+
+def call_hash(text: str) -> bytes:
+    return keccak256(text.encode())[:4]
+
+
+@st.composite
+def random_calls(draw: st.DrawFn, depth: int = 3) -> bytes:
+    """Calldata of a known or an unknown text, whole or changed, with calls in its bytes."""
+    text = draw(st.sampled_from([*PLAIN, *OUTER, "unknown(uint256)"]))
+    inner = random_calls(depth - 1) | st.binary(max_size=70) if depth else st.binary(max_size=70)
+    types = parameter_types(text)
+    data = call_hash(text) + encode([type.text for type in types], [draw(_filled(type, inner)) for type in types])
+    change = draw(st.sampled_from(["", "", "", "", "cut", "more", "byte"]))
+    if change == "byte" and len(data) > 4:
+        at = draw(st.integers(4, len(data) - 1))
+        return data[:at] + bytes([draw(st.integers(0, 255))]) + data[at + 1 :]
+    return data[:-1] if change == "cut" else data + bytes(32) if change == "more" else data
+
+
+def _filled(type: Type, inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[Any]:
+    """Values of a type, with ``inner`` for its bytes."""
+    if type.text == "bytes":
+        return inner
+    return st.lists(inner, max_size=3) if type.text == "bytes[]" else values_of(type)
+
+
+def by_tree(data: bytes) -> dict[str, Any]:
+    """The row that the tree of readings gives."""
+    readings = Readings([Input(Form.CALLDATA, data)])
+    while wanted := readings.wanted():
+        readings.supply({hash: known(hash) for hash in wanted})
+    [[reading]] = readings.results()
+    best = reading.best
+    if best is None:
+        return {"confidence": "none", "values": None, "nested": None, "exact": None, "texts": reading.texts}
+    nested = [{"path": list(one.path)} | reading_document(one.reading) for one in best.nested]
+    return {
+        "text_signature": best.attempt.text, "confidence": best.confidence.value, "exact": best.attempt.exact,
+        "texts": reading.texts, "nested": orjson.dumps(nested).decode() if nested else None,
+        "values": orjson.dumps([one["value"] for one in parameters(best)]).decode(),
+    }  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(random_calls(), max_size=6), st.integers(1, 12))
+def test_rows_are_those_of_the_tree(calls: list[bytes], times: int) -> None:
+    """Each alone and among others like it: what columns and plans read is what the tree of readings says."""
+    given_rows = calls * times
+    batch = pa.RecordBatch.from_pydict({"input": pa.array(given_rows, pa.binary())})
+    expected = {data: by_tree(data) for data in calls}
+    for data, row in zip(given_rows, decode_batch(batch, 0, known).to_pylist(), strict=True):
+        assert {name: row[name] for name in expected[data]} == expected[data]
+
+
+def test_most_calls_need_no_tree() -> None:
+    """Calls of standards, of single texts, and multicalls of them."""
+    transfer = call(TRANSFER, TO, 7)
+    calls = [
+        transfer,
+        call(MULTICALL, [transfer, call("g()"), b"\1"]),
+        call("a(string,bytes3)", "x", b"abc"),
+        call("g()"),
+    ]
+    assert None not in CallDecoder(known).rows(calls)
+    assert CallDecoder(known).rows([transfer + b"\0", call("unknown(uint256)", 1), b""]) == [None] * 3
 
 
 class Recorder(Reporter):
