@@ -282,10 +282,19 @@ class Piece(Source):
     """The blocks ``piece`` of a plain file, cut as ``Source.blocks`` cuts the whole one. Lines are numbered from 1.
 
     What is recognised by a file's head is recognised in each piece. Readers of tables take the rows ``piece``.
+    ``open_file`` opens what is no file on disk, as a file that can seek.
     """
 
-    def __init__(self, path: str, explicit: bool, size: int, below: str, piece: range) -> None:
-        super().__init__(path, explicit, size=size, below=below)
+    def __init__(
+        self,
+        path: str,
+        explicit: bool,
+        size: int,
+        below: str,
+        piece: range,
+        open_file: Callable[[], BinaryIO] | None = None,
+    ) -> None:
+        super().__init__(path, explicit, size=size, stream=open_file, below=below)
         self.piece: range = piece
 
     @property
@@ -295,6 +304,11 @@ class Piece(Source):
     def finish(self) -> tuple[int, str]:
         """Nothing: size and sha256 are those of the whole file, which another task reads."""
         return 0, ""
+
+    @contextmanager
+    def seekable(self) -> Iterator[BinaryIO]:
+        with self._open_file() as file:
+            yield file
 
     def _line_before(self) -> tuple[bytes, bool]:
         if self.is_first:
@@ -319,7 +333,7 @@ class Piece(Source):
     @contextmanager
     def _file_at(self, block: int) -> Iterator[BinaryIO]:
         try:
-            with Path(self.path).open("rb") as file:
+            with self._open_file() as file:
                 mark = len(_BYTE_ORDER_MARK) if file.read(len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK else 0
                 file.seek(mark + block * BLOCK_BYTES)
                 yield file

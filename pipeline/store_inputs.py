@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
+from typing import BinaryIO
 
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.hash_named import is_hash_named, joined_source
 from sigdir.pipeline.source import Source
-from sigdir.pipeline.streams import PieceStream
+from sigdir.pipeline.streams import READ_BYTES, PieceStream, RangeFile
 from sigdir.pipeline.unread import HIDDEN, UnreadInputs
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.stores import Object, Store, StoreError, objects_at, open_store
@@ -53,6 +56,18 @@ def store_source(url: str, explicit: bool, size: int, below: str) -> Source:
     return _source(open_store(folder), name, explicit, size, below)
 
 
+def open_object(url: str, size: int) -> BinaryIO:
+    """An object as a file that can seek, read by ranges. A failure is an error of reading, as it would be for a file."""
+    folder, _, name = url.rpartition("/")
+    store = open_store(folder)
+
+    def read_range(start: int, length: int) -> bytes:
+        with _reading(store, name):
+            return store.read_range(name, start, length)
+
+    return io.BufferedReader(RangeFile(read_range, size), READ_BYTES)
+
+
 def store_folder(url: str, names: Sequence[str], size: int, unread: UnreadInputs, below: str) -> Source:
     """The hash-named objects ``names`` below a URL as one input."""
     return joined_source(url, printable(url), names, _contents(url, names, unread), size, below)
@@ -83,8 +98,14 @@ def _open(store: Store, name: str) -> PieceStream:
 
 def _pieces(store: Store, name: str) -> Iterator[bytes]:
     """An object's bytes. A failure is an error of reading, as it would be for a file."""
-    try:
+    with _reading(store, name):
         yield from store.pieces(name)
+
+
+@contextmanager
+def _reading(store: Store, name: str) -> Iterator[None]:
+    try:
+        yield
     except StoreError as error:
         raise OSError(str(error).removeprefix(f"{store.where(name)}: ")) from error
 

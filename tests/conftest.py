@@ -1,4 +1,4 @@
-"""Fixtures of all tests: the folder of a warehouse, the command as users run it, an import in this process."""
+"""Fixtures of all tests: the folder of a warehouse, the command as users run it, an import in this process, a store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from sigdir.pipeline.run import Options, run_import
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.writer import make_warehouse
 from tests.examples import draw_fewer
+from tests.faulty_store import S3, s3_server
 
 # A shell starts what runs in the background with Ctrl-C ignored, and children inherit that: they would never end.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -104,6 +105,25 @@ def run_sigdir(warehouse: Path) -> Sigdir:
         )  # fmt: skip
 
     return run
+
+
+@pytest.fixture(scope="session")
+def s3_running() -> Iterator[S3]:
+    with s3_server() as running:
+        yield running
+
+
+@pytest.fixture
+def s3(s3_running: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
+    """A real S3 server on loopback, which fails as the test says, and the environment of its users."""
+    for name, value in s3_running.variables.items():
+        monkeypatch.setenv(name, value)
+    s3_running.faults.clear()
+    s3_running.requests.clear()
+    s3_running.ranges.clear()
+    yield s3_running
+    s3_running.faults.clear()
+    s3_running.before = lambda *_: None
 
 
 def command_line() -> list[str]:

@@ -32,11 +32,14 @@ class Fault:
 
 @dataclass
 class S3:
-    """A running server. ``faults`` may be changed at any time; ``requests`` are methods and paths, oldest first."""
+    """A running server. ``faults`` may be changed at any time; ``requests`` are methods and paths, oldest first, and
+    ``ranges`` the paths of those that asked for a part of an object.
+    """
 
     port: int
     faults: list[Fault] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)
+    ranges: list[str] = field(default_factory=list)
     before: Callable[[str, str], None] = lambda *_: None
     """Called with each request before it is passed on."""
 
@@ -113,6 +116,7 @@ def _handler(server: S3, moto: int) -> type[BaseHTTPRequestHandler]:
             body = self._body()
             with lock:
                 server.requests.append((self.command, self.path))
+                server.ranges += [self.path] if self.headers.get("Range") else []
                 fault = server.fault(self.command, unquote(self.path))
             server.before(self.command, unquote(self.path))
             if fault is not None and fault.kind in _ERRORS:

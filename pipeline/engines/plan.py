@@ -91,15 +91,19 @@ def _planned(run: ImportRun, sources: list[Source]) -> Iterator[_Inputs | _CutFi
 
 def _cut(run: ImportRun, source: Source) -> _CutFile | None:
     """The pieces of a large file; None if it is read as a whole, which also finds out what is wrong with it."""
+    ref = InputRef.of(source)
+    if ref.names is not None:
+        return None
+    opened = ref.piece(range(0))  # of an object only what is asked for is fetched
     try:
-        with source.open(lambda _: None):
-            if not source.is_plain_file():
+        with opened.open(lambda _: None):
+            if opened.packed:
                 return None
-            format = by_name(run.options.format) if run.options.format else detect(source)
-            pieces = format.pieces(source) if format is not None and format.pieces is not None else []
+            format = by_name(run.options.format) if run.options.format else detect(opened)
+            pieces = format.pieces(opened) if format is not None and format.pieces is not None else []
     except BadInput:
         return None
-    return _CutFile(InputRef.of(source), format.name, pieces) if format is not None and len(pieces) > 1 else None
+    return _CutFile(ref, format.name, pieces) if format is not None and len(pieces) > 1 else None
 
 
 def _tasks(run: ImportRun, item: _Inputs | _CutFile) -> list[Task]:

@@ -160,15 +160,18 @@ def _entries(table: _Table) -> Iterator[Entry]:
 
 
 def _check_pages(source: Source, stored: BinaryIO, metadata: pq.FileMetaData, columns: list[str]) -> None:
-    """Refuse pages that would take too much memory, and chunks that are read more than once."""
+    """Refuse pages that would take too much memory, in what is read of the file, and chunks that are read twice."""
     left = stored.seek(0, os.SEEK_END)
-    for group in range(metadata.num_row_groups):
-        row_group = metadata.row_group(group)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    of_piece, _ = _groups_of(groups, source.piece)
+    for group, row_group in enumerate(groups):
+        is_read = group in of_piece
         for column in (row_group.column(number) for number in range(row_group.num_columns)):
             left -= column.total_compressed_size
             if left < 0 or column.total_compressed_size < 0:
                 raise BadInput(source.name, "its column chunks overlap", f"row group {group + 1:,}")
-            if column.path_in_schema in columns and (size := largest_page(stored, column)) > _PAGE_BYTES:
+            is_checked = is_read and column.path_in_schema in columns
+            if is_checked and (size := largest_page(stored, column)) > _PAGE_BYTES:
                 reason = f"a page of {size >> 20:,} MiB in column {column.path_in_schema}; write smaller pages"
                 raise BadInput(source.name, reason, f"row group {group + 1:,}")
 
