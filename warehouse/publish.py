@@ -98,6 +98,7 @@ class Publisher:
         self._wait = wait
         self._on_wait = on_wait
         self._lock = FileLock(paths.lock)
+        self._dead_runs: set[str] = set()
 
     def __enter__(self) -> Self:
         make_folder(self._paths.root)
@@ -147,6 +148,7 @@ class Publisher:
                     for file in paths.evidence_of_run(run):
                         file.unlink()
                 staging.end_publish(run)
+                self._dead_runs.add(run)
             for collection in COLLECTIONS:
                 staging.forget(collection, self.snapshot.high_water[collection].id)
             newest = self.snapshot.newest_entry()
@@ -190,7 +192,7 @@ class Publisher:
         write_checkpoint(self._paths, version)
         upload_checkpoint(self._paths, version)
         with suppress(StoreError):  # the version is published; the next run sweeps
-            sweep(self._paths)
+            sweep(self._paths, self._dead_runs)
         self.snapshot = read_snapshot(self._paths)  # after the checkpoint, whose digest the next entry records
         return Published(self.snapshot, import_id, sightings)
 

@@ -18,7 +18,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -450,17 +450,21 @@ def _tidy(paths: Paths) -> None:
 _RUN = re.compile(r"(?:^|/)(\d{16}-[0-9a-f]{8})")
 
 
-def sweep(paths: Paths) -> int:
-    """Remove from the store what ``orphans`` finds, and return how many objects; 0 for a warehouse that is a folder."""
+def sweep(paths: Paths, dead: Collection[str] = ()) -> int:
+    """Remove from the store what ``orphans`` finds, and return how many objects; 0 for a warehouse that is a folder.
+
+    ``dead`` are runs of this copy that died without a commit. Call it after a commit: before that the request by which
+    one of them creates its entry may still be on its way, and afterwards there is an entry of that version.
+    """
     store = store_of(paths)
-    left = orphans(paths, store) if store is not None else []
+    left = orphans(paths, store, dead) if store is not None else []
     if store is not None and left:
         store.delete(each.name for each in left)
     return len(left)
 
 
-def orphans(paths: Paths, store: Store) -> list[Object]:
-    """What runs have left in the store that ended over SWEEP_AGE ago without a commit.
+def orphans(paths: Paths, store: Store, dead: Collection[str] = ()) -> list[Object]:
+    """What runs have left in the store that ended over SWEEP_AGE ago without a commit, or are known to be dead.
 
     A run is committed if an entry of the copy, which is up to date, names it. Times are those of the store's clock:
     what is so much older than the newest object is old.
@@ -469,11 +473,19 @@ def orphans(paths: Paths, store: Store) -> list[Object]:
     folders += [paths.evidence, paths.rejects, paths.tmp]
     listed = [each for folder in folders for each in store.list(paths.name(folder))]
     newest = max((each.modified for each in listed), default=None)
-    old = [each for each in listed if newest is not None and newest - each.modified > SWEEP_AGE]
-    if not old:
+    left = [
+        each for each in listed if (newest is not None and newest - each.modified > SWEEP_AGE) or _run_of(each) in dead
+    ]
+    if not left:
         return []
     committed = {summary.get("run") for summary in history(paths)}
-    return [each for each in old if (found := _RUN.search(each.name)) and found[1] not in committed]
+    return [each for each in left if _run_of(each) not in (None, *committed)]
+
+
+def _run_of(found: Object) -> str | None:
+    """The run that an object's name begins with."""
+    run = _RUN.search(found.name)
+    return run[1] if run else None
 
 
 def fetch_manifests(paths: Paths) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import sigdir
+from sigdir.pipeline.engines import spark
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
@@ -237,9 +238,13 @@ def test_two_make_a_warehouse_at_once(tmp_path: Path, url: str) -> None:
 
 @pytest.mark.parametrize("point", ["uploading", "uploaded", "created"])
 def test_an_import_is_killed(tmp_path: Path, folder: Path, url: str, point: str) -> None:
-    """Nothing is visible unless the entry is there; the next import, here or elsewhere, finds whole versions."""
+    """Nothing is visible unless the entry is there; the next import, here or elsewhere, finds whole versions.
+
+    The next one here removes what was left. One elsewhere does, once it is a day old.
+    """
     publish(copy_in(url, tmp_path / "one"), ["known(uint256)"])
     (tmp_path / "in.txt").write_text("a(uint)\nb(uint)\n")
+    (tmp_path / "more.txt").write_text("c(uint)\n")
     arguments = ("import", tmp_path / "in.txt", "--warehouse", url, "-q")
     cache = str(tmp_path / "cache")
     killed = run_command(*arguments, SIGDIR_FAILPOINT=point, SIGDIR_STORE_CACHE=cache)
@@ -251,14 +256,28 @@ def test_an_import_is_killed(tmp_path: Path, folder: Path, url: str, point: str)
     assert rows_of(url)[SIGNATURES] == expected
     copy = working_copy(url)
     assert_clean(copy)
-    # What the dead run left is swept once it is a day old; what a version names is not.
+    assert data_files(url) == named_files(copy)
+    killed = run_command(
+        "import", tmp_path / "more.txt", "--warehouse", url, "-q", SIGDIR_FAILPOINT=point, SIGDIR_STORE_CACHE=cache
+    )
+    assert killed.returncode == -9, killed.stderr
     long_ago = time.time() - SWEEP_AGE.total_seconds() - 60
     for file in folder.rglob("*"):
         os.utime(file, (long_ago, long_ago))
-    publish(copy, ["later()"])
-    named = {copy.name(file.path) for file in read_snapshot(copy).all_files()}
-    assert {each.name for each in open_store(url).list("table") if each.name.endswith(".parquet")} == named
+    elsewhere = copy_in(url, tmp_path / "elsewhere")
+    publish(elsewhere, ["later()"])
+    assert data_files(url) == named_files(elsewhere)
     assert_clean(copy_in(url, tmp_path / "fresh"))
+
+
+def data_files(url: str) -> set[str]:
+    """The names of all data files in a store."""
+    return {each.name for each in open_store(url).list("table") if each.name.endswith(".parquet")}
+
+
+def named_files(copy: Paths) -> set[str]:
+    """The data files of the newest version of a store without compactions, which are those of all versions."""
+    return {copy.name(file.path) for file in read_snapshot(copy).all_files()}
 
 
 @pytest.mark.long
@@ -478,6 +497,32 @@ def test_a_failing_store(tmp_path: Path, s3: S3, fault: Fault, reason: str) -> N
     assert rows_of(url)[SIGNATURES] == ["known(uint256)", "a(uint256)"]
 
 
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.long)])
+def test_credentials_expire_while_inputs_are_read(tmp_path: Path, s3: S3, engine: str) -> None:
+    """From the second object on each request is refused: one line says so, nothing is visible, and it can be run again."""
+    url, lists = f"s3://{BUCKET}/{tmp_path.name}", open_store(f"s3://{BUCKET}/lists-{tmp_path.name}")
+    publish(copy_in(url, tmp_path / "one"), ["known(uint256)"])
+    for name in "abc":
+        lists.put(f"{name}.txt", f"{name}(uint)\n".encode())
+
+    def expire(method: str, path: str) -> None:
+        if path.endswith("b.txt"):
+            s3.faults[:] = [Fault("expired", each, "") for each in ("GET", "PUT", "HEAD")]
+
+    s3.before = expire
+    arguments = ("import", lists.url, "--engine", engine, "--warehouse", url, "-q")
+    cache = str(tmp_path / "cache")
+    result = run_command(*arguments, SIGDIR_STORE_CACHE=cache)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr
+    assert "ExpiredToken" in result.stderr
+    assert "access denied" in result.stderr
+    s3.before, s3.faults[:] = lambda *_: None, []
+    assert rows_of(url)[SIGNATURES] == ["known(uint256)"]
+    again = run_command(*arguments, SIGDIR_STORE_CACHE=cache)
+    assert again.returncode == 0, again.stderr
+    assert rows_of(url)[SIGNATURES] == ["known(uint256)", "a(uint256)", "b(uint256)", "c(uint256)"]
+
+
 def test_a_commit_whose_answer_was_lost(tmp_path: Path, s3: S3) -> None:
     """The entry was created and the connection broke: the import has succeeded, once."""
     url = f"s3://{BUCKET}/{tmp_path.name}"
@@ -528,6 +573,21 @@ def test_others_read_the_table(tmp_path: Path, s3: S3) -> None:
     assert sorted(table.to_pyarrow_table(columns=["text_signature"])["text_signature"].to_pylist()) == wanted
     frame = polars.scan_delta(f"{url}/table", storage_options=options).select("text_signature").collect()
     assert sorted(frame["text_signature"].to_list()) == wanted
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_sail_reads_the_table(tmp_path: Path, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Spark's API, with its own reader of Delta."""
+    pytest.importorskip("pysail")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    url = f"s3://{BUCKET}/{tmp_path.name}"
+    copy = copy_in(url, tmp_path / "one")
+    publish(copy, names("a", 3))
+    publish(copy, names("b", 3), ["E(uint256)"])
+    with spark.open_session(None) as session:
+        found = session.read.format("delta").load(f"{url}/table").select("text_signature").toArrow()
+    assert sorted(found["text_signature"].to_pylist()) == sorted([*names("a", 3), *names("b", 3), "E(uint256)"])
 
 
 def test_duckdb_reads_the_table(tmp_path: Path, s3: S3) -> None:
