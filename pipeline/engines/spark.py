@@ -59,6 +59,9 @@ _POLL_SECONDS = 0.2
 _CONNECT_PORT = 15002
 """Of Spark Connect, where the URL has none."""
 _CONNECT_SECONDS = 10
+_TRIES, _BACKOFF_MS = 8, 5000
+"""A request to a Connect server that does not answer is repeated for 25 s. By default it is for ten minutes, and an import
+whose server has died would wait that long."""
 
 
 class EngineFailed(PipelineError):
@@ -260,10 +263,15 @@ def _collected(frame: Any) -> pa.Table:
         raise EngineFailed(f"the engine failed: {_reason(error)}") from error
 
 
+_GRPC_DETAILS = "details = "
+"""In front of what an error of gRPC says, in a dump of its fields."""
+
+
 def _reason(error: Exception) -> str:
     """The last line of an error that names an exception: engines put stack traces of Java around those of Python."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if "Error: " in line and not line.startswith(("at ", "org.", "java."))]
+    named = named or [line.removeprefix(_GRPC_DETAILS).strip('"') for line in lines if line.startswith(_GRPC_DETAILS)]
     return one_line((named or lines or [type(error).__name__])[-1 if named else 0])[:500]
 
 
@@ -301,6 +309,7 @@ def _remote(url: str) -> Iterator[Any]:
     if find_spec("pyspark") is None or find_spec("grpc") is None:
         raise EngineFailed(_missing("Spark Connect", "sail"))
     server = _listening(url)
+    _name_spark_home()
     with _quietly():
         from pyspark.sql import SparkSession
 
@@ -308,6 +317,9 @@ def _remote(url: str) -> Iterator[Any]:
             session = SparkSession.builder.remote(url).create()
         except Exception as error:
             raise EngineFailed(f"{server} does not answer: {_reason(error)}") from error
+        from pyspark.sql.connect.client.retries import DefaultPolicy
+
+        session.client.set_retry_policies([DefaultPolicy(max_retries=_TRIES, max_backoff=_BACKOFF_MS)])
     try:
         yield session
     finally:
@@ -315,9 +327,20 @@ def _remote(url: str) -> Iterator[Any]:
             session.stop()
 
 
+def _name_spark_home() -> None:
+    """Set SPARK_HOME where pyspark-client is installed, which has no Spark to find.
+
+    pyspark takes a process whose main module has no file (``python -c``, a worker of xdist) for its own doctests. For
+    these it looks for Spark, and ends the process where there is none.
+    """
+    if find_spec("py4j") is None:
+        [folder] = getattr(find_spec("pyspark"), "submodule_search_locations", None) or [""]
+        os.environ.setdefault("SPARK_HOME", folder)
+
+
 def _listening(url: str) -> str:
     """The host and port of a Connect URL, whose parameters may hold a token. Raises EngineFailed if nobody listens
-    there: the client would try again for ten minutes.
+    there.
     """
     try:
         address = urlsplit(url)
@@ -358,7 +381,10 @@ def _missing(what: str, extra: str) -> str:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the warning of pyspark that it does not know pandas 3, which is not used here."""
+    """Without the warnings of pyspark that it does not know pandas 3, which is not used here, and that it gives a server
+    up, which the error says too.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+        warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]", category=UserWarning)
         yield

@@ -13,6 +13,7 @@ import pickle
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any, Protocol
@@ -28,10 +29,11 @@ from sigdir.pipeline.report import ImportReport, Unread
 from sigdir.pipeline.run import ImportRun, Options, Scope, make_garbage_collection_rare, read_inputs
 from sigdir.pipeline.source import Piece, Source
 from sigdir.pipeline.state import ImportState, ReadPart
-from sigdir.pipeline.store_inputs import store_folder, store_source
+from sigdir.pipeline.store_inputs import open_object, store_folder, store_source
 from sigdir.pipeline.unread import UnreadInputs
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.columns import Keys
+from sigdir.warehouse import failpoints
 from sigdir.warehouse.batch import FileTask
 from sigdir.warehouse.dedupe import RowGroup, keys_of_group
 from sigdir.warehouse.parquet import WrittenFile
@@ -70,8 +72,10 @@ def do(stage: Path, number: int) -> str:
         task: Task = _unpickled(_task_file(stage, number))
         attempt = stage / f"{number:06d}-{uuid.uuid4().hex[:8]}"
         attempt.mkdir()
+        failpoints.reach("task_begun")
         result = attempt / "result"
         result.write_bytes(pickle.dumps(task(attempt), pickle.HIGHEST_PROTOCOL))
+        failpoints.reach("task_written")
         (stage / f"{number:06d}.done").touch()
         return str(result.relative_to(stage))
 
@@ -119,6 +123,11 @@ class InputRef:
         if is_url(self.path):
             return store_source(self.path, self.explicit, self.size, self.below)
         return Source(self.path, self.explicit, size=self.size, below=self.below)
+
+    def piece(self, piece: range) -> Piece:
+        """A part of the file or object."""
+        open_file = partial(open_object, self.path, self.size) if is_url(self.path) else None
+        return Piece(self.path, self.explicit, self.size, self.below, piece, open_file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +181,7 @@ class ReadInputs:
         if self.piece is None:
             return [ref.source(unread) for ref in self.inputs]
         [ref] = self.inputs
-        return [Piece(ref.path, ref.explicit, ref.size, ref.below, self.piece)]
+        return [ref.piece(self.piece)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +192,7 @@ class DigestFile:
     units: int = 0
 
     def __call__(self, folder: Path) -> tuple[int, str]:
-        source = Source(self.input.path, self.input.explicit, size=self.input.size, below=self.input.below)
+        source = self.input.source(UnreadInputs(ImportReport()))
         with source.open(lambda _: None):
             return source.finish()
 
@@ -273,6 +282,7 @@ def strike_out(stage: Path, bucket: pa.Table) -> pa.Table:
 
     The least number of a text wins; that of a stored text is negative. Gives the collection and the file's name.
     """
+    failpoints.reach("striking")
     high, low, number = (bucket[name].to_numpy() for name in ("high", "low", "number"))
     dropped, first = _repeated(high, low, number)
     if not len(dropped):

@@ -27,12 +27,18 @@ from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options
 from sigdir.pipeline.source import BLOCK_BYTES
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.warehouse.home import working_copy
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.stores import open_store
+from sigdir.warehouse.working_copy import pull
 from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
+from tests.faulty_store import BUCKET, S3, Fault
 from tests.pipeline.support import invoke, keccak256, parquet_bytes, write_files
 from tests.pipeline.test_sourcify import LOGGED, SENT, SET, compiled, signatures
+from tests.torture.points import TASK_POINTS
+from tests.torture.stores import sail_server
 from tests.warehouse.support import assert_clean, run_command, stage
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
@@ -48,12 +54,9 @@ SAMPLES = Path(sigdir.__file__).parent / "samples"
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Any]:
-    """pyspark takes a process without a main file, as a worker of xdist is, for its own doctests."""
     pytest.importorskip("pysail")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules["__main__"], "__file__", __file__, raising=False)
-        with spark.open_session(None) as session:
-            yield session
+    with spark.open_session(None) as session:
+        yield session
 
 
 def by_engine(session: Any, paths: Iterable[Path | str], warehouse: Path, **options: Any) -> ImportReport:
@@ -246,6 +249,36 @@ def test_inputs_in_a_store(session: Any, tmp_path: Path) -> None:
     assert contents(tmp_path / "engine") == contents(tmp_path / "local")
 
 
+@pytest.mark.usefixtures("small_pieces")
+def test_large_objects_in_pieces(session: Any, tmp_path: Path, s3: S3) -> None:
+    """Text, JSON lines and Parquet in a store are read by ranges, as files are; the whole object once, for its sha256."""
+    texts = [f"text{number}_{'x' * (number % 50)}(uint256,address)" for number in range(_LINES)]
+    rows = "".join(json.dumps({"id": 7, "text_signature": text}) + "\n" for text in texts[: _LINES // 2])
+    files: dict[str, str | bytes] = {
+        "a.txt": "\ufeff" + "\n".join(lines(_LINES)),
+        "b.jsonl": rows,
+        "c.parquet": parquet_bytes({"text_signature": [f"{text}x" for text in texts]}, row_group_size=20_000, compression=None),
+    }  # fmt: skip
+    write_files(tmp_path / "in", files)
+    store = open_store(f"s3://{BUCKET}/{tmp_path.name}/in")
+    for name in files:
+        store.put(name, tmp_path / "in" / name)
+    import_files([tmp_path / "in"], tmp_path / "local")
+    report = by_engine(session, [store.url], tmp_path / "engine")
+    assert [file.format for file in report.files] == ["text", "rows", "parquet"]
+    for name in files:
+        ranges = sum(path.endswith(name) for path in s3.ranges)
+        assert ranges > 2
+        assert sum(method == "GET" and path.endswith(name) for method, path in s3.requests) == ranges + 1
+    expected = contents(tmp_path / "local")
+    found = contents(tmp_path / "engine")
+    for name in ("signatures", "events", "sightings"):
+        assert found[name] == expected[name]
+    s3.faults.append(Fault("404", "GET", "c.parquet"))
+    broken = by_engine(session, [store.url], tmp_path / "broken")
+    assert [fault.path for fault in broken.faults] == [f"{store.url}/c.parquet"]
+
+
 def test_known_and_staged_texts_are_struck_out(session: Any, tmp_path: Path) -> None:
     """Texts of the table and of staging keep their ids, and the import's sightings get them."""
     old, new = write_files(
@@ -284,6 +317,23 @@ def test_the_command_imports_by_sail(run_sigdir: Sigdir, warehouse: Path, tmp_pa
     assert contents(warehouse) == contents(tmp_path / "local")
 
 
+def test_from_s3_into_s3(tmp_path: Path, s3: S3) -> None:
+    """The command imports a bucket into a bucket, as the local import of that bucket into a folder does."""
+    pytest.importorskip("pysail")
+    lists, url = open_store(f"s3://{BUCKET}/lists-{tmp_path.name}"), f"s3://{BUCKET}/{tmp_path.name}/main"
+    shapes(tmp_path / "in")
+    for file in (tmp_path / "in").rglob("*"):
+        if file.is_file():
+            lists.put(file.relative_to(tmp_path / "in").as_posix(), file)
+    command = [*command_line(), "import", lists.url, "--warehouse", url, "--engine", "spark", "--quiet"]
+    environ = environment(tmp_path) | {"SIGDIR_STORE_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr  # a file is broken
+    import_files([lists.url], tmp_path / "local")
+    assert contents(pulled(url, tmp_path / "copy").root) == contents(tmp_path / "local")
+
+
+@pytest.mark.long
 def test_a_warehouse_in_a_store(tmp_path: Path) -> None:
     """An engine's import into a store is committed there; another working copy has its rows."""
     pytest.importorskip("pysail")
@@ -322,16 +372,36 @@ def test_a_killed_driver_leaves_nothing(warehouse: Path, point: str) -> None:
     assert_clean(Paths(warehouse))
 
 
-def test_two_imports_at_once(warehouse: Path, tmp_path: Path) -> None:
-    """Two drivers publish one after the other; a text that both bring is there once."""
+@pytest.mark.parametrize("home", ["store", pytest.param("folder", marks=pytest.mark.long)])
+def test_two_imports_at_once(warehouse: Path, tmp_path: Path, home: str) -> None:
+    """Two drivers, in a store those of two machines, both finish; a text that both bring is there once."""
     pytest.importorskip("pysail")
     both = write_files(tmp_path, {"a.txt": "\n".join(lines(3000)), "b.txt": "\n".join(lines(3000, 2000))})
-    started = [subprocess.Popen(engine_command(path), env=environment(warehouse), cwd=ROOT) for path in both]
+    url = f"file://{tmp_path}/store"
+    started = [
+        subprocess.Popen(
+            [*engine_command(path), "--warehouse", str(warehouse) if home == "folder" else url],
+            env=environment(warehouse) | {"SIGDIR_STORE_CACHE": str(tmp_path / f"machine-{path.name}")}, cwd=ROOT,
+        )
+        for path in both
+    ]  # fmt: skip
     assert [process.wait(SAFETY_SECONDS) for process in started] == [0, 0]
+    copy = Paths(warehouse) if home == "folder" else pulled(url, tmp_path / "copy")
     import_files(both, tmp_path / "local")
-    texts = [{text for _, text, *_ in contents(folder)["signatures"]} for folder in (warehouse, tmp_path / "local")]
-    assert texts[0] == texts[1]
-    assert_clean(Paths(warehouse))
+    found, expected = (
+        [text for _, text, *_ in contents(root)["signatures"]] for root in (copy.root, tmp_path / "local")
+    )
+    assert sorted(found) == sorted(expected)
+    assert len(set(found)) == len(found)
+    assert read_snapshot(copy).version == 2
+    assert_clean(copy)
+
+
+def pulled(url: str, folder: Path) -> Paths:
+    """A working copy of a machine that had none."""
+    copy = working_copy(url, folder)
+    pull(copy)
+    return copy
 
 
 def test_an_interrupted_import_leaves_nothing(warehouse: Path, tmp_path: Path) -> None:
@@ -350,6 +420,39 @@ def test_an_interrupted_import_leaves_nothing(warehouse: Path, tmp_path: Path) -
 
 def engine_command(path: Path) -> list[str]:
     return [*command_line(), "import", str(path), "--engine", "spark", "--quiet"]
+
+
+def test_a_process_without_a_main_file(tmp_path: Path) -> None:
+    """`python -c` has a session too: pyspark takes it for its own doctests, and would end it."""
+    pytest.importorskip("pysail")
+    code = (
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "from sigdir.pipeline.engines import spark\n"
+        "with spark.open_session(None) as session: print(session.range(3).count())"
+    )
+    environ = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("point", TASK_POINTS)
+def test_a_killed_executor_leaves_nothing(warehouse: Path, tmp_path: Path, point: str) -> None:
+    """When the server that runs the tasks dies, the import ends with one line; the next one removes what is left."""
+    pytest.importorskip("pysail")
+    import_files([SAMPLES / "erc-0020-token.txt"], warehouse)
+    before = contents(warehouse)
+    again = ("import", "--samples", "--engine", "spark", "--quiet", "--warehouse", warehouse)
+    with sail_server(tmp_path / "sail.stderr", point) as (server, url):
+        done = run_command(*again, "--master", url)
+        assert server.poll() == -signal.SIGKILL
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "the engine failed" in done.stderr
+    assert contents(warehouse) == before
+    assert run_command(*again).returncode == 0
+    assert_clean(Paths(warehouse))
 
 
 def test_a_local_import_loads_nothing_of_spark(tmp_path: Path) -> None:

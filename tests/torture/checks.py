@@ -113,11 +113,11 @@ def _by_files(paths: Paths) -> None:
                 named.add(paths.table / action["add"]["path"])
             if "commitInfo" in action and "sigdir" in action["commitInfo"]:
                 runs.add(json.loads(action["commitInfo"]["sigdir"]).get("run"))
-    _check_none("data files that no version names", set(paths.table.glob("collection=*/*")) - named)
-    _check_none("rejects files without an import", [file for file in paths.rejects.glob("*") if file.stem not in runs])
-    _check_none("entries in tmp", paths.tmp.glob("*"))
+    check_none("data files that no version names", set(paths.table.glob("collection=*/*")) - named)
+    check_none("rejects files without an import", [file for file in paths.rejects.glob("*") if file.stem not in runs])
+    check_none("entries in tmp", paths.tmp.glob("*"))
     known = re.compile(r"\d{20}\.(json|checkpoint\.parquet|crc)|_last_checkpoint")
-    _check_none("unknown files in the log", [file for file in paths.log.iterdir() if not known.fullmatch(file.name)])
+    check_none("unknown files in the log", [file for file in paths.log.iterdir() if not known.fullmatch(file.name)])
     if len(list(paths.root.iterdir())) > _ROOT_ENTRIES:
         raise Finding(f"{paths.root} has {sorted(file.name for file in paths.root.iterdir())}")
 
@@ -141,7 +141,8 @@ def by_evidence(paths: Paths) -> None:
             raise Finding(f"{len(posted - seen)} POSTed rows of {collection} have no sighting")
 
 
-def _check_none(what: str, found: Iterable[Path]) -> None:
+def check_none(what: str, found: Iterable[Path | str]) -> None:
+    """Raises Finding."""
     left = sorted(map(str, found))
     if left:
         raise Finding(f"{len(left)} {what}: {left[0]}")

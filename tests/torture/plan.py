@@ -11,15 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
+from tests.torture.points import IMPORT_POINTS, PUBLISH_POINTS, STORE_POINTS, TASK_POINTS
 
 CLIENTS = 4
 ROUNDS_PER_WAREHOUSE = 25
 """After these a new warehouse starts, so that a late round of a long run takes no longer than an early one."""
 
-_PUBLISH_POINTS = ("reserved", "evidence_written", "written", "manifest_written", "committed", "published")
+MACHINES = 2
+ENGINES = ("local", "sail", "server")
+SHARED = 300
+_OWN = (10, 3_000)
+_STORE_CHANCE = 0.1
+"""Of a round to have the part of ``stores``, which takes as long as ten others."""
 POINTS = {
-    "import": ("read", "locked", "deduped", *_PUBLISH_POINTS),
-    "fold": _PUBLISH_POINTS,
+    "import": IMPORT_POINTS,
+    "fold": PUBLISH_POINTS,
     "compact": ("compact_begun", "compact_written", "compact_committed"),
     "vacuum": ("vacuum_removing",),
     "backup": ("brought", "logged", "replaced"),
@@ -66,6 +72,40 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreImport:
+    """An import of some texts of its own and some that others bring too. It may be killed, or its executor may."""
+
+    machine: int
+    engine: str
+    """One of ENGINES."""
+    failpoint: str | None
+    """Of the driver."""
+    task_failpoint: str | None
+    """Of the executor."""
+    kill_after: float | None
+    """Seconds after which the driver is killed."""
+    own: int
+    """How many texts nobody else brings."""
+    shared: int
+    """The first of the texts that others bring too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaKill:
+    at: float
+    """Seconds from the start."""
+    target: str
+    """``worker``, ``follower`` or ``supervisor``."""
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class StorePlan:
+    imports: tuple[StoreImport, ...]
+    kills: tuple[ReplicaKill, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     seed: int
     round: int
@@ -78,6 +118,8 @@ class Plan:
     kills: tuple[Kill, ...]
     readers: tuple[int, ...]
     """One seed per reader."""
+    stores: StorePlan | None
+    """What happens to a warehouse in a store; drawn by itself, so that the rest of a round is as it was without it."""
 
 
 def draw(seed: int, round_number: int, upkeep: Sequence[str], first_round: int = 1) -> Plan:
@@ -93,6 +135,7 @@ def draw(seed: int, round_number: int, upkeep: Sequence[str], first_round: int =
         tuple(_commands(chance, round_number, upkeep)),
         tuple(_kills(chance)),
         tuple(chance.getrandbits(32) for _ in range(2)),
+        _stores(random.Random(f"{seed}:{round_number}:stores")),
     )
 
 
@@ -159,3 +202,27 @@ def _kills(chance: random.Random) -> list[Kill]:
     targets = chance.choices(("worker", "folder", "supervisor"), (5, 3, 2), k=chance.randint(0, 3))
     kills = [Kill(chance.uniform(0.2, 3.0), target, chance.randrange(4)) for target in targets]
     return sorted(kills, key=lambda kill: kill.at)
+
+
+def _stores(chance: random.Random) -> StorePlan | None:
+    return draw_stores(chance) if chance.random() < _STORE_CHANCE else None
+
+
+def draw_stores(chance: random.Random) -> StorePlan:
+    """What happens to a warehouse in a store."""
+    imports = tuple(_store_import(chance, number % MACHINES) for number in range(2 * MACHINES))
+    targets = chance.choices(("worker", "follower", "supervisor"), k=chance.randint(1, 3))
+    kills = (ReplicaKill(chance.uniform(0.5, 12.0), target, chance.randrange(4)) for target in targets)
+    return StorePlan(imports, tuple(sorted(kills, key=lambda kill: kill.at)))
+
+
+def _store_import(chance: random.Random, machine: int) -> StoreImport:
+    engine = chance.choice(ENGINES)
+    how = chance.random()
+    driver_points = [*IMPORT_POINTS, *STORE_POINTS, *(TASK_POINTS if engine == "sail" else ())]
+    failpoint = chance.choice(driver_points) if how < 0.5 else None
+    task_failpoint = chance.choice(TASK_POINTS) if engine == "server" and how >= 0.5 else None
+    kill_after = chance.uniform(0.5, 6.0) if 0.5 <= how < 0.8 and task_failpoint is None else None
+    return StoreImport(
+        machine, engine, failpoint, task_failpoint, kill_after, chance.randint(*_OWN), chance.randrange(SHARED)
+    )

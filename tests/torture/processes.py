@@ -20,6 +20,9 @@ HOST = "127.0.0.1"
 HANGS_SECONDS = 120.0
 """An action that takes longer hangs, which is a finding. It is not a bound on speed."""
 
+_PARTS = {"worker": "sigdir.serve.servers.worker", "folder": " fold ", "follower": "follower"}
+"""What the command lines of a server's children contain."""
+
 Found = TypeVar("Found")
 
 
@@ -64,9 +67,9 @@ def children(parent: int) -> dict[int, str]:
 
 
 class Server:
-    """A running ``sigdir serve``: a supervisor, two workers and a fold process."""
+    """A running ``sigdir serve``: a supervisor, two workers and a process that folds, or follows a store."""
 
-    def __init__(self, warehouse: Path, errors: Path, fold_every: float) -> None:
+    def __init__(self, warehouse: Path, errors: Path, fold_every: float, *options: str) -> None:
         arguments: list[str | Path] = [
             "serve",
             "--warehouse",
@@ -78,7 +81,7 @@ class Server:
             "--workers",
             "2",
         ]
-        arguments += ["--fold-every", str(fold_every), "--no-log-requests"]
+        arguments += ["--fold-every", str(fold_every), "--no-log-requests", *options]
         self._errors = errors
         with errors.open("wb") as stderr:
             self._process = subprocess.Popen(
@@ -107,14 +110,14 @@ class Server:
         return [line for line in self.output().splitlines() if re.match("Traceback|error:|Error", line)]
 
     def workers(self) -> list[int]:
-        return [pid for pid, command in children(self._process.pid).items() if "sigdir.serve.servers.worker" in command]
+        return self._children("worker")
 
-    def folders(self) -> list[int]:
-        return [pid for pid, command in children(self._process.pid).items() if " fold " in command]
+    def _children(self, target: str) -> list[int]:
+        return [pid for pid, command in children(self._process.pid).items() if _PARTS[target] in command]
 
     def kill_one(self, target: str, number: int) -> bool:
-        """Kill a worker or the fold process, which the supervisor replaces. False if there was none."""
-        pids = self.workers() if target == "worker" else self.folders()
+        """Kill a worker, the fold process or the follower, which the supervisor replaces. False if there was none."""
+        pids = self._children(target)
         return bool(pids) and kill(pids[number % len(pids)])
 
     def kill_supervisor(self) -> None:
@@ -153,11 +156,15 @@ def _command_of(pid: int) -> str:
 
 
 def run(
-    *arguments: str | Path, failpoint: str | None = None, kill_after: float | None = None
+    *arguments: str | Path,
+    failpoint: str | None = None,
+    kill_after: float | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command until it ends or is killed as planned. Raises Finding if it hangs."""
+    more = dict(variables or {}) | ({"SIGDIR_FAILPOINT": failpoint} if failpoint else {})
     process = subprocess.Popen(
-        command_line(*arguments), cwd=ROOT, env=environment({"SIGDIR_FAILPOINT": failpoint} if failpoint else {}),
+        command_line(*arguments), cwd=ROOT, env=environment(more),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

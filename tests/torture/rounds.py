@@ -21,6 +21,7 @@ from tests.torture.clients import Client, ConnectionLost, Reader, post, poster
 from tests.torture.ledger import Finding, Ledger
 from tests.torture.plan import CLIENTS, Command, Plan, Post
 from tests.torture.processes import Server, run, until
+from tests.torture.stores import StoreRound
 
 UPKEEP: dict[str, Sequence[str]] = {
     "compact": [],
@@ -86,6 +87,9 @@ class Torture:
             orphan.end()
         self._orphans.clear()
         self._check(plan)
+        if plan.stores is not None:
+            place = self._place / f"stores-{plan.round}"
+            self.figures.found += StoreRound(place, plan.stores, self.figures.kills).play()
         self.figures.rounds += 1
 
     def _start_warehouse(self, plan: Plan) -> None:

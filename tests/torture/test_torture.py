@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +20,8 @@ from sigdir.warehouse.paths import Paths
 from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.torture.checks import by_files
 from tests.torture.ledger import Finding, Ledger, Row, Rows
-from tests.torture.plan import draw
+from tests.torture.plan import SHARED, draw, draw_stores
+from tests.torture.stores import StoreRound
 
 TEXTS = [f"f{number}(uint256)" for number in range(5)]
 ROWS = [Row(number + 1, 1_000_000 + number, text, keccak256(text.encode())[:4]) for number, text in enumerate(TEXTS)]
@@ -45,6 +48,15 @@ def test_nothing_is_lost_in_two_rounds(tmp_path: Path) -> None:
     assert figures["rounds"] == 2
     assert figures["kills"] > 0
     assert figures["rows_found"] > figures["rows_acknowledged"] > 0
+
+
+@pytest.mark.long
+def test_nothing_is_lost_in_a_store(tmp_path: Path) -> None:
+    """The part of a round with a store: drivers, an executor and a replica are killed, and all imports are there."""
+    pytest.importorskip("pysail")
+    kills: Counter[str] = Counter()
+    assert StoreRound(tmp_path / "round", draw_stores(random.Random(2)), kills).play() > SHARED
+    assert {"driver of local at written", "executor at striking"} <= kills.keys()
 
 
 def test_a_round_is_drawn_from_seed_and_number_alone() -> None:

@@ -31,6 +31,7 @@ from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.staging.writer import Staging
 from tests.conftest import import_files
+from tests.torture.points import TASK_POINTS
 from tests.warehouse.support import (
     BACKUP_POINTS,
     REPOSITORY,
@@ -169,7 +170,7 @@ def test_every_failpoint_of_the_source_is_tested() -> None:
         for path in (REPOSITORY / layer).rglob("*.py"):
             found += re.findall(r'failpoints\.reach\("?([^")]*)"?\)', path.read_text())
     upkeep = [*COMPACT_POINTS, *BACKUP_POINTS, "vacuum_removing", *REPAIR_POINTS, *STORE_POINTS]
-    named = [*BEFORE_THE_COMMIT, *AFTER_THE_COMMIT, *upkeep, *MIRROR_POINTS]
+    named = [*BEFORE_THE_COMMIT, *AFTER_THE_COMMIT, *upkeep, *MIRROR_POINTS, *TASK_POINTS]
     assert sorted(found) == sorted(named)
 
 

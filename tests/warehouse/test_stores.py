@@ -180,6 +180,13 @@ def test_what_a_url_names(tmp_path: Path) -> None:
     assert objects_at(f"file://{tmp_path}/nothing")[1] == []
 
 
+@pytest.mark.parametrize("url", ["gs://bucket/prefix", "az://container/prefix"])
+def test_urls_of_other_clouds(url: str) -> None:
+    """They are taken, with or without a slash at the end; nothing is asked there before something is read."""
+    assert open_store(f"{url}/").url == url
+    assert open_store(url).where("a/b") == f"{url}/a/b"
+
+
 def test_what_is_a_url() -> None:
     """Local paths are none, whatever they contain."""
     assert is_url("s3://bucket")
