@@ -73,6 +73,7 @@ def _markdown(figures: list[Figure]) -> str:
             "web",
             "decode",
             "engine",
+            "engine-executors",
             "engine-memory",
         ]
     ),
@@ -115,6 +116,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "live": lambda: [f for server in servers.installed() for f in bench_live.figures(rows, server)],
         "bulk": lambda: [f for server in servers.installed() for f in bench_bulk.figures(rows, rounds, server)],
         "engine": lambda: bench_engine.figures(rows, rounds),
+        "engine-executors": lambda: bench_engine.executors(rows, rounds),
         "engine-memory": lambda: bench_engine.memory(rows),
         "decode": lambda: [f for server in servers.installed() for f in bench_decode.figures(rounds, present, server)],
         "web": lambda: [f for server in servers.installed() for f in bench_web.figures(rows, rounds, server)],

@@ -26,6 +26,7 @@ _KEY_BYTES = 28
 
 
 def figures(rows: int, rounds: int) -> list[Figure]:
+    """Sail and PySpark beside the local import, and what they shuffle."""
     lines = corpus.lines(rows)
     local = [_seconds(lines, "local") for _ in range(rounds)]
     sail = [_seconds(lines, "spark") for _ in range(rounds)]
@@ -33,20 +34,48 @@ def figures(rows: int, rounds: int) -> list[Figure]:
         _beside(f"Sail: import {rows:,} distinct lines, beside the local import", sail, local, 3),
         _bytes("Sail: bytes shuffled a candidate", _KEY_BYTES),
     ]
-    if not _PYSPARK or shutil.which("java") is None:
-        return found
-    spark = [_pyspark(lines, "local[2]") for _ in range(rounds)]
-    one, two = (_pyspark(lines, f"local-cluster[{number},1,2048]") for number in (1, 2))
-    found.append(_beside(f"PySpark local[2]: import {rows:,} distinct lines", [r.seconds for r in spark], local, 0))
-    found.append(_bytes("PySpark: bytes shuffled a candidate", spark[-1].shuffled / rows))
-    work = [run.stages["read"] + run.stages["write"] for run in (one, two)]
-    found.append(
-        Figure(
-            "PySpark: 2 executors of one core beside 1, map and write", f"{work[1]:.1f} s", f"{work[0]:.1f} s",
-            work[0] / work[1], "any", True,
-        )
-    )  # fmt: skip
+    if _has_pyspark():
+        spark = [_pyspark(lines, "local[2]") for _ in range(rounds)]
+        name = f"PySpark local[2]: import {rows:,} distinct lines, beside the local import"
+        found.append(_beside(name, [run.seconds for run in spark], local, 3))
+        found.append(_bytes("PySpark: bytes shuffled a candidate", spark[-1].shuffled / rows))
     return found
+
+
+def executors(rows: int, rounds: int) -> list[Figure]:
+    """The map and write stages on two executors of one core beside those on one."""
+    if not _has_pyspark():
+        return []
+    lines = corpus.lines(rows)
+    pairs = [[_pyspark(lines, f"local-cluster[{number},1,2048]") for number in (1, 2)] for _ in range(rounds)]
+    one, two = ([run.stages["read"] + run.stages["write"] for run in runs] for runs in zip(*pairs, strict=True))
+    ratio = min(one) / min(two)
+    wanted, is_wanted = (">= 1.6x", ratio >= 1.6) if (os.cpu_count() or 1) >= 4 else ("any", True)
+    name = f"PySpark: map and write of {rows:,} lines, 2 executors of one core beside 1"
+    return [Figure(name, f"{min(two):.1f} s", f"{min(one):.1f} s", ratio, wanted, is_wanted, two, one)]
+
+
+def memory(rows: int) -> list[Figure]:
+    """Peak memory of a Python worker and of its executor's JVM, at ten times the rows beside that at three times."""
+    if not _has_pyspark():
+        return []
+    less, more = (_pyspark(corpus.lines(count * rows), "local-cluster[1,1,2048]").peaks for count in (3, 10))
+    beside = f"{10 * rows:,} rows beside {3 * rows:,}"
+    worker = max(more["pyspark.daemon"], less["pyspark.daemon"])
+    return [
+        _memory(f"PySpark: a Python worker, {beside}", "pyspark.daemon", more, less, "<= 1536 MiB", worker <= 1536),
+        _memory(f"PySpark: the JVM of its executor, {beside}", _EXECUTOR, more, less, "any", True),
+        _memory(f"PySpark: the driver's Python, {beside}", _DRIVER, more, less, "any", True),
+    ]
+
+
+def _memory(name: str, part: str, more: dict[str, float], less: dict[str, float], wanted: str, holds: bool) -> Figure:
+    ours, theirs = more[part], less[part]
+    return Figure(name, f"{ours:.0f} MiB", f"{theirs:.0f} MiB", ours / max(1, theirs), wanted, holds)
+
+
+def _has_pyspark() -> bool:
+    return bool(_PYSPARK) and shutil.which("java") is not None
 
 
 def _beside(name: str, ours: list[float], theirs: list[float], at_most: float) -> Figure:
@@ -60,19 +89,6 @@ def _bytes(name: str, number: float) -> Figure:
     return Figure(name, f"{number:.1f}", "32", number / 32, "<= 32", number <= 32)
 
 
-def memory(rows: int) -> list[Figure]:
-    """Peak memory of a Python worker at three times the rows, beside that at the rows."""
-    if not _PYSPARK or shutil.which("java") is None:
-        return []
-    peaks = [_pyspark(corpus.lines(count), "local-cluster[1,1,2048]").worker_mib for count in (3 * rows, rows)]
-    return [
-        Figure(
-            f"PySpark: peak memory of a Python worker, {3 * rows:,} rows beside {rows:,}", f"{peaks[0]:.0f} MiB",
-            f"{peaks[1]:.0f} MiB", peaks[0] / peaks[1], "<= 1536 MiB", max(peaks) <= 1536,
-        )
-    ]  # fmt: skip
-
-
 def _seconds(lines: Path, engine: str) -> float:
     """The seconds of an import's stages, which begin when the engine is there."""
     with tempfile.TemporaryDirectory(dir=corpus.CACHE) as folder:
@@ -84,12 +100,12 @@ def _seconds(lines: Path, engine: str) -> float:
 
 @dataclass(frozen=True)
 class _SparkRun:
-    """An import by PySpark: its stages, the bytes that it shuffled, the largest Python worker."""
+    """An import by PySpark: its stages, the bytes that it shuffled, the largest process of each kind in MiB."""
 
     seconds: float
     stages: dict[str, float]
     shuffled: int
-    worker_mib: float
+    peaks: dict[str, float]
 
 
 def _pyspark(lines: Path, master: str) -> _SparkRun:
@@ -106,7 +122,7 @@ def _pyspark(lines: Path, master: str) -> _SparkRun:
             output, _ = process.communicate()
         assert process.returncode == 0, f"{master}: status {process.returncode}"
         report = json.loads(output)
-        return _SparkRun(report["seconds"], report["stages"], _shuffled(events), watch.peak_mib)
+        return _SparkRun(report["seconds"], report["stages"], _shuffled(events), watch.peaks)
 
 
 def _shuffled(events: Path) -> int:
@@ -120,11 +136,14 @@ def _shuffled(events: Path) -> int:
     return total
 
 
+_EXECUTOR, _DRIVER = "CoarseGrainedExecutorBackend", "sigdir"
+
+
 class _Watch:
-    """Looks for the largest process of Spark's Python workers, ten times a second."""
+    """Looks for the largest process of each kind, by its command line, ten times a second."""
 
     def __init__(self) -> None:
-        self.peak_mib = 0.0
+        self.peaks = dict.fromkeys(("pyspark.daemon", _EXECUTOR, _DRIVER), 0.0)
         self._stop = Event()
         self._thread = Thread(target=self._look, daemon=True)
 
@@ -140,9 +159,12 @@ class _Watch:
         while not self._stop.wait(0.1):
             for folder in Path("/proc").glob("[0-9]*"):
                 try:
-                    if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
-                        status = (folder / "status").read_text()
-                        peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-                        self.peak_mib = max(self.peak_mib, int(peak.split()[1]) / 1024)
+                    words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                    part = next((part for part in self.peaks if any(word.endswith(part) for word in words)), None)
+                    if part is None or (part == _DRIVER and "--master" not in words):
+                        continue
+                    status = (folder / "status").read_text()
+                    peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+                    self.peaks[part] = max(self.peaks[part], int(peak.split()[1]) / 1024)
                 except (OSError, StopIteration):
                     continue
