@@ -338,6 +338,9 @@ def _is_conflict(error: StoreError) -> bool:
 
 _XML = re.compile(r"<Code>([^<]{1,100})</Code>(?:\s*<Message>([^<]{0,300})</Message>)?")
 
+_REFUSED = ("ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "TokenRefreshRequired")
+"""What S3 says of credentials with the status of a bad request."""
+
 
 def _reason(error: Exception) -> str:
     """What a user needs of the library's message, which is followed by a dump of its structures."""
@@ -349,7 +352,8 @@ def _reason(error: Exception) -> str:
         reason = f"{found[1]}: {found[2]}" if found[2] else found[1]
     else:
         reason = getattr(error, "strerror", None) or " ".join(text.split())[:300] or type(error).__name__
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+    is_refused = found is not None and found[1] in _REFUSED
+    if is_refused or isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return f"access denied ({reason}); check the credentials in the environment or the profile"
     return str(reason)
 

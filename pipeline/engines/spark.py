@@ -59,6 +59,7 @@ _POLL_SECONDS = 0.2
 _CONNECT_PORT = 15002
 """Of Spark Connect, where the URL has none."""
 _CONNECT_SECONDS = 10
+_CLASSIC = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 _TRIES, _BACKOFF_MS = 8, 5000
 """A request to a Connect server that does not answer is repeated for 25 s. By default it is for ten minutes, and an import
 whose server has died would wait that long."""
@@ -283,7 +284,8 @@ def open_session(master: str | None) -> Iterator[Any]:
     """A session of a master: ``local[N]``, ``local-cluster[N,cores,MiB]``, ``spark://...``, ``sc://...``, or Sail in
     this process. Raises EngineFailed, which says what is missing.
     """
-    with _sail() if master is None else _remote(master) if master.startswith("sc://") else _classic(master) as session:
+    opened = _sail() if master is None else _remote(master) if master.startswith("sc://") else _classic(master)
+    with _quietly(), opened as session:
         yield session
 
 
@@ -310,21 +312,20 @@ def _remote(url: str) -> Iterator[Any]:
         raise EngineFailed(_missing("Spark Connect", "sail"))
     server = _listening(url)
     _name_spark_home()
-    with _quietly():
-        from pyspark.sql import SparkSession
+    from pyspark.sql import SparkSession
 
-        try:
-            session = SparkSession.builder.remote(url).create()
-        except Exception as error:
-            raise EngineFailed(f"{server} does not answer: {_reason(error)}") from error
-        from pyspark.sql.connect.client.retries import DefaultPolicy
+    try:
+        session = SparkSession.builder.remote(url).create()
+    except Exception as error:
+        raise EngineFailed(f"{server} does not answer: {_reason(error)}") from error
+    from pyspark.sql.connect.client.retries import DefaultPolicy
 
-        session.client.set_retry_policies([DefaultPolicy(max_retries=_TRIES, max_backoff=_BACKOFF_MS)])
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_TRIES, max_backoff=_BACKOFF_MS)])
     try:
         yield session
     finally:
-        with _quietly():
-            session.stop()
+        session.client.set_retry_policies([])  # the server may be gone
+        session.stop()
 
 
 def _name_spark_home() -> None:
@@ -361,14 +362,15 @@ def _classic(master: str) -> Iterator[Any]:
             " --master out for Sail, which needs none"
         )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with _quietly():
-        from pyspark.sql import SparkSession
+    from pyspark.sql import SparkSession
 
-        builder = SparkSession.builder.master(master).appName("sigdir import").config("spark.ui.enabled", "false")
-        try:
-            session = builder.config("spark.log.level", "ERROR").getOrCreate()
-        except Exception as error:
-            raise EngineFailed(f"{master} cannot be used: {_reason(error)}") from error
+    builder = SparkSession.builder.master(master).appName("sigdir import")
+    for name, value in _CLASSIC.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        raise EngineFailed(f"{master} cannot be used: {_reason(error)}") from error
     try:
         yield session
     finally:

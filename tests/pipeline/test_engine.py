@@ -38,6 +38,7 @@ from tests.faulty_store import BUCKET, S3, Fault
 from tests.pipeline.support import invoke, keccak256, parquet_bytes, write_files
 from tests.pipeline.test_sourcify import LOGGED, SENT, SET, compiled, signatures
 from tests.torture.points import TASK_POINTS
+from tests.torture.processes import children, until
 from tests.torture.stores import sail_server
 from tests.warehouse.support import assert_clean, run_command, stage
 
@@ -492,29 +493,54 @@ PYSPARK = os.environ.get("SIGDIR_TEST_PYSPARK", "")
 """A Python with the package pyspark, which cannot be installed beside pyspark-client."""
 
 
+needs_pyspark = pytest.mark.skipif(
+    shutil.which("java") is None or not PYSPARK,
+    reason="PySpark needs Java, and a Python with pyspark that SIGDIR_TEST_PYSPARK names",
+)
+
+
+def pyspark_import(paths: Iterable[Path], warehouse: Path, master: str) -> tuple[list[str], dict[str, str]]:
+    """The command and its environment."""
+    command = [PYSPARK, "-m", "sigdir", "import", *map(str, paths), "--engine", "spark", "--master", master, "--quiet"]
+    return command, {**environment(warehouse), "PYTHONPATH": str(ROOT)}
+
+
+@needs_pyspark
 @pytest.mark.long
 @pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
 def test_pyspark_gives_the_same(warehouse: Path, tmp_path: Path, master: str) -> None:
     """PySpark, in threads and in processes of its own, leaves the warehouse that the local import leaves."""
-    if shutil.which("java") is None or not PYSPARK:
-        pytest.skip("PySpark needs Java, and a Python with pyspark that SIGDIR_TEST_PYSPARK names")
     paths = [*shapes(tmp_path / "in"), *write_files(tmp_path / "large", {"list.txt": "\n".join(lines(_LINES))})]
     for _ in range(2):
         import_files(paths, tmp_path / "local")
-        command = [
-            PYSPARK,
-            "-m",
-            "sigdir",
-            "import",
-            *map(str, paths),
-            "--engine",
-            "spark",
-            "--master",
-            master,
-            "--quiet",
-        ]
-        environ = {**environment(warehouse), "PYTHONPATH": str(ROOT)}
+        command, environ = pyspark_import(paths, warehouse, master)
         done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 1, done.stderr  # a file is broken
         assert contents(warehouse) == contents(tmp_path / "local")
     assert_clean(Paths(warehouse))
+
+
+@needs_pyspark
+@pytest.mark.long
+def test_a_killed_python_worker_is_replaced(warehouse: Path, tmp_path: Path) -> None:
+    """Spark repeats the task in another worker, and the warehouse is that of the local import."""
+    paths = write_files(tmp_path, {f"{number}.txt": "\n".join(lines(_LINES, number * _LINES)) for number in range(3)})
+    command, environ = pyspark_import(paths, warehouse, "local-cluster[1,1,1024]")
+    with subprocess.Popen(command, cwd=tmp_path, env=environ) as driver:
+        os.kill(until(lambda: python_workers(driver.pid), "a Python worker")[0], signal.SIGKILL)
+        assert driver.wait(SAFETY_SECONDS) == 0
+    import_files(paths, tmp_path / "local")
+    assert contents(warehouse) == contents(tmp_path / "local")
+    assert_clean(Paths(warehouse))
+
+
+def python_workers(driver: int) -> list[int]:
+    """The processes that Spark's Python daemons below a driver have forked."""
+    found, left = [], [(driver, "")]
+    while left:
+        parent, above = left.pop()
+        for pid, command in children(parent).items():
+            left.append((pid, command))
+            if "pyspark.daemon" in command and "pyspark.daemon" in above:
+                found.append(pid)
+    return found

@@ -478,8 +478,9 @@ def test_a_copy_stays_apart(tmp_path: Path, url: str) -> None:
         (Fault("expired", "PUT", "evidence"), "ExpiredToken"),
         (Fault("500", "PUT", "_delta_log"), "run the command again"),
         (Fault("404", "GET", "collection=signatures"), "NoSuchKey"),
+        (Fault("truncated", "GET", "collection=signatures"), ".parquet: "),
     ],
-    ids=["no data", "expired in the middle", "no entry", "gone after the listing"],
+    ids=["no data", "expired in the middle", "no entry", "gone after the listing", "truncated"],
 )
 def test_a_failing_store(tmp_path: Path, s3: S3, fault: Fault, reason: str) -> None:
     """The import ends with one line that names the object; nothing is visible, and it can be run again."""
