@@ -285,7 +285,7 @@ def open_session(master: str | None) -> Iterator[Any]:
     this process. Raises EngineFailed, which says what is missing.
     """
     opened = _sail() if master is None else _remote(master) if master.startswith("sc://") else _classic(master)
-    with _quietly(), opened as session:
+    with _quietly(), _spark_home(), opened as session:
         yield session
 
 
@@ -311,7 +311,6 @@ def _remote(url: str) -> Iterator[Any]:
     if find_spec("pyspark") is None or find_spec("grpc") is None:
         raise EngineFailed(_missing("Spark Connect", "sail"))
     server = _listening(url)
-    _name_spark_home()
     from pyspark.sql import SparkSession
 
     try:
@@ -328,15 +327,24 @@ def _remote(url: str) -> Iterator[Any]:
         session.stop()
 
 
-def _name_spark_home() -> None:
-    """Set SPARK_HOME where pyspark-client is installed, which has no Spark to find.
+@contextmanager
+def _spark_home() -> Iterator[None]:
+    """Set SPARK_HOME where pyspark-client, which has no Spark to find, would look for it.
 
     pyspark takes a process whose main module has no file (``python -c``, a worker of xdist) for its own doctests. For
     these it looks for Spark, and ends the process where there is none.
     """
-    if find_spec("py4j") is None:
-        [folder] = getattr(find_spec("pyspark"), "submodule_search_locations", None) or [""]
-        os.environ.setdefault("SPARK_HOME", folder)
+    found = find_spec("pyspark")
+    folders = found.submodule_search_locations if found is not None else None
+    has_main_file = hasattr(sys.modules["__main__"], "__file__")
+    if has_main_file or find_spec("py4j") is not None or "SPARK_HOME" in os.environ or not folders:
+        yield
+        return
+    os.environ["SPARK_HOME"] = folders[0]
+    try:
+        yield
+    finally:
+        del os.environ["SPARK_HOME"]
 
 
 def _listening(url: str) -> str:

@@ -502,7 +502,8 @@ needs_pyspark = pytest.mark.skipif(
 def pyspark_import(paths: Iterable[Path], warehouse: Path, master: str) -> tuple[list[str], dict[str, str]]:
     """The command and its environment."""
     command = [PYSPARK, "-m", "sigdir", "import", *map(str, paths), "--engine", "spark", "--master", master, "--quiet"]
-    return command, {**environment(warehouse), "PYTHONPATH": str(ROOT)}
+    environ = {name: value for name, value in environment(warehouse).items() if name != "SPARK_HOME"}
+    return command, {**environ, "PYTHONPATH": str(ROOT)}
 
 
 @needs_pyspark

@@ -7,6 +7,7 @@ as a whole or not at all; run again it is there, no text is there twice, and not
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import subprocess
@@ -86,10 +87,18 @@ class StoreRound:
             with sail_server(self._folder / f"sail-{number}.stderr", one.task_failpoint) as (server, url):
                 done = self._command(f"{number}", number, one, ["--engine", "spark", "--master", url])
                 was_killed = server.poll() == -signal.SIGKILL
-            if was_killed:
+            if one.task_failpoint:
+                if (
+                    not was_killed
+                    or done.returncode != 2
+                    or not re.fullmatch("Error: the engine failed: .*\n", done.stderr)
+                ):
+                    raise Finding(
+                        f"an import whose executor was{'' if was_killed else ' not'} killed at {one.task_failpoint} ended"
+                        f" with status {done.returncode}: {done.stderr[-500:]!r}"
+                    )
                 self._kills[f"executor at {one.task_failpoint}"] += 1
-                if done.returncode == 2 and "engine failed" in done.stderr and done.stderr.count("\n") == 1:
-                    return
+                return
         else:
             done = self._command(f"{number}", number, one, ["--engine", "spark"] if one.engine == "sail" else [])
         if done.returncode == -signal.SIGKILL and (one.failpoint or one.kill_after):
