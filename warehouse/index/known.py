@@ -30,6 +30,11 @@ def texts_of_hashes(view: View, hashes: Iterable[bytes], names: Names) -> dict[b
     return _known_texts.of(view, hashes, names)
 
 
+def are_kept(hash: bytes) -> bool:
+    """Whether the texts of a hash were looked up lately, so that nothing has to be read for them again."""
+    return hash in _known_texts
+
+
 class _KnownTexts:
     """The texts of the hashes that were asked last, of the view that was asked last. Safe for threads.
 
@@ -41,6 +46,9 @@ class _KnownTexts:
         self._view: weakref.ref[View] | None = None
         self._known: dict[bytes, list[Known]] = {}
         self._lock = threading.Lock()
+
+    def __contains__(self, hash: bytes) -> bool:
+        return hash in self._known
 
     def of(self, view: View, hashes: Iterable[bytes], names: Names) -> dict[bytes, list[Known]]:
         """The texts of each hash, in rank order."""
