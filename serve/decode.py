@@ -40,7 +40,10 @@ class DecodeResource:
         self._reader, self._names, self._codes = reader, names, codes
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        self._answer(req, resp, self._one({"data": req.get_param("data", default="")}))
+        fields = {"data": req.get_param("data", default="")}
+        if "as" in req.params:
+            fields["as"] = req.get_param("as", default="")
+        self._answer(req, resp, self._one(fields))
 
     on_head = on_get
 

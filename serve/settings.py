@@ -108,5 +108,6 @@ def write_token() -> str:
     """
     token = os.environ.get(_WRITE_TOKEN)
     if token is not None and not re.fullmatch("[!-~]+", token):
-        raise ValueError(f"{_WRITE_TOKEN} must be ASCII characters without spaces; unset it to take every POST")
+        problem = "must be ASCII characters without spaces" if token else "is empty"
+        raise ValueError(f"{_WRITE_TOKEN} {problem}; unset it to take every POST")
     return token or ""

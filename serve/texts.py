@@ -10,7 +10,7 @@ import numpy as np
 
 from sigdir.serve.writer import Writer
 from sigdir.signatures.candidates import Entry, pack
-from sigdir.signatures.canonicalise import canonicalise, canonicalise_one
+from sigdir.signatures.canonicalise import OTHER_COLLECTION, canonicalise, canonicalise_one
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, Collection
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.evidence import LISTED, Kind
@@ -56,7 +56,7 @@ def canonical_texts(collection: Collection, texts: list[str]) -> list[NewText | 
             if reason != OK:
                 found.append(Refused(REASONS[reason], columns[row]))
             elif kind != code:  # a keyword of the other collection
-                found.append(Refused("bad_name", 1))
+                found.append(Refused(OTHER_COLLECTION, 1))
             else:
                 text = data[ends[row] : ends[row + 1]].decode()
                 found.append(NewText(collection, text, digests[row].tobytes(), *_spelled(collection, original)))

@@ -18,7 +18,7 @@ _MAX_QUERY_BYTES = 16_384
 # Pages of any origin may read and write these.
 _OPEN_PATHS = ("/api/", "/dumps/", "/signature-database/", "/signatures/", "/topic0/")
 
-_EXPOSED = "Reject-Reason, Reject-Position, Existing-Id, Unknown-Parameters"
+_EXPOSED = "ETag, Existing-Id, Reject-Position, Reject-Reason, Retry-After, Unknown-Parameters, WWW-Authenticate"
 
 
 class Negotiation:

@@ -9,6 +9,7 @@ from functools import partial
 import falcon
 
 from sigdir.serve.http.addresses import AddressShares
+from sigdir.serve.http.codings import packed
 from sigdir.serve.http.errors import unavailable
 
 WHOLE_BYTES = 1 << 20
@@ -48,7 +49,7 @@ class StreamLimit:
         if req.method == "HEAD":
             resp.stream = ()
         elif size <= WHOLE_BYTES:
-            resp.data = b"".join(chunks)
+            resp.data = packed(req, resp, b"".join(chunks))
         else:
             resp.stream = self.stream(req.remote_addr, chunks)
 

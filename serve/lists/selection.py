@@ -126,8 +126,3 @@ def needs_scan(wanted: Filter | None, collection: Collection) -> bool:
     if wanted is None or wanted.never:
         return False
     return wanted.text is not None or (wanted.hex is not None and len(wanted.hex) != 2 * collection.hash_bytes)
-
-
-def texts_with(view: View, collection: Collection, hash: bytes) -> list[str]:
-    """The texts of a whole hash."""
-    return [segment.text_at(row) for segment, rows in view.with_hash(collection, hash) for row in rows.tolist()]

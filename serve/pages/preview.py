@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sigdir.serve.http.errors import detail
-from sigdir.serve.lists.selection import texts_with
 from sigdir.serve.pages.reject_messages import SUPPRESSED, message, message_for_text
 from sigdir.serve.pages.rows import HASH_NAMES, hash_address
 from sigdir.signatures.candidates import Entry
@@ -108,4 +107,4 @@ def _shortened(text: bytes) -> str:
 def _state(view: View, new: NewText, seen: set[tuple[Collection, str]]) -> str:
     if (new.collection, new.text) in seen:
         return REPEATED
-    return KNOWN if new.text in texts_with(view, new.collection, new.hash) else NEW
+    return NEW if view.id_of_text(new.collection, new.text, new.hash) is None else KNOWN

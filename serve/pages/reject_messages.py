@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sigdir.signatures.canonicalise import OTHER_COLLECTION
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
 
 SUPPRESSED = "suppressed"
@@ -29,9 +30,10 @@ _MESSAGES = {
     "hash_mismatch": "the declared hash does not match the text",
     "syntax": "the Solidity parser cannot place this statement",
     "import_not_found": "the imported file was not given",
+    OTHER_COLLECTION: "its keyword says that it belongs to the other collection",
     SUPPRESSED: "the operator of this directory does not serve this signature",
 }
-"""By reject reason: the grammar's, the three of ``_reason`` here, and of the suppress list."""
+"""By reject reason: the grammar's, the three of ``_reason`` here, of the collection, and of the suppress list."""
 
 
 def message(reason: str) -> str:

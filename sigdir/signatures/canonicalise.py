@@ -185,6 +185,10 @@ def check_canonical(collection: Collection, text: pa.StringArray) -> tuple[Array
     return keccak256_rows(data, bounds), good
 
 
+OTHER_COLLECTION = "other_collection"
+"""The reason for one text that is right, but an event among functions or a function among events."""
+
+
 def canonicalise_one(text: str, collection: int) -> tuple[str, bytes]:
     """The canonical text of one declaration of this collection, and its digest; raises GrammarError.
 
@@ -198,7 +202,7 @@ def canonicalise_one(text: str, collection: int) -> tuple[str, bytes]:
             return out.tobytes().decode(), digest.tobytes()
     signature = normalise(text, collection, collection)
     if signature.collection != collection:
-        raise GrammarError("bad_name", 1, text)
+        raise GrammarError(OTHER_COLLECTION, 1, text)
     return signature.text, keccak256(signature.text.encode())
 
 

@@ -138,7 +138,7 @@ _KEYWORDS = frozenset(
 )
 _SIZED = re.compile(r"(?:u?int|bytes)\d+|u?fixed\d+x\d+")
 _USABLE_KEYWORDS = frozenset(["from", "error", "revert", "assert", "require", "global", "layout", "at", "transient"])
-"""Words of the list above that a function may have as its name. As names of parameters they are left out."""
+"""Words of the list above that are names all the same: ``from`` is the first parameter of ERC-20's Transfer."""
 _STATIC_LIMIT = 1 << 16  # words of a static array; solc refuses types that no memory holds
 
 
@@ -197,12 +197,13 @@ class _Writer:
             return f"    // {hash} {member.kind.name.lower()} {declaration.text}: {problem}"
         self._kinds[declaration.name] = member.kind
         self._written.add(f"{member.kind} {declaration.text}")
-        return f"    {self._declaration(declaration)}; // {hash if member.kind is not Kind.EVENT else 'topic'}{_note(member.best, member.kind)}"
+        shown = f"topic {hash[:10]}..." if member.kind is Kind.EVENT else hash
+        return f"    {self._declaration(declaration)}; // {shown}{_note(member.best, member.kind)}"
 
     def _problem(self, kind: Kind, declaration: Declaration) -> str:
         """Why Solidity cannot say a declaration, "" if it can."""
         name = declaration.name
-        if name in _KEYWORDS - _USABLE_KEYWORDS or _SIZED.fullmatch(name):
+        if not _usable(name):
             return "its name is a keyword of Solidity"
         taken = self._kinds.get(name)
         if taken is not None and (taken is not kind or kind is Kind.ERROR):
@@ -256,7 +257,7 @@ def _note(text: ContractText, kind: Kind) -> str:
 
 
 def _usable(name: str) -> str:
-    return "" if name in _KEYWORDS or _SIZED.fullmatch(name) else name
+    return "" if name in _KEYWORDS - _USABLE_KEYWORDS or _SIZED.fullmatch(name) else name
 
 
 def _member_names(members: tuple[Parameter, ...]) -> list[str]:

@@ -283,7 +283,7 @@ def test_an_import_reports_every_text(server: Server) -> None:
             "invalid": ["bad(", "event z()", ""],
             "reasons": {
                 "bad(": {"reason": "unbalanced", "position": 5},
-                "event z()": {"reason": "bad_name", "position": 1},
+                "event z()": {"reason": "other_collection", "position": 1},
                 "": {"reason": "empty", "position": 1},
             },
         },

@@ -12,7 +12,6 @@ from sigdir.serve.bulk.resolve import MAX_HASHES, Hashes, as_list, resolved
 from sigdir.serve.http.errors import HttpError
 from sigdir.serve.lists.paging import page_of
 from sigdir.serve.lists.query import parse
-from sigdir.serve.lists.selection import texts_with
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.snapshot import Snapshot
@@ -80,14 +79,13 @@ def expected(rows: dict[str, list[Row]], sent: str) -> Line:
 
 
 def test_the_text_of_the_standard_is_the_first() -> None:
-    """In every line and piece, whichever segment it is in; the others are oldest first. Single look-ups do the same."""
+    """In every line and piece, whichever segment it is in; the others are oldest first."""
     hash = bytes.fromhex(selector(TRANSFER)[2:])
     older = [Row(1, 1, SPAM, hash), Row(2, 2, "approve(address,uint256)", b"none")]
     younger = [Row(3, 3, "join_tg_invmru_haha_fd06787(address,bool)", hash), Row(4, 4, TRANSFER, hash)]
     files = (segment_of(older, by_hash=True), segment_of(younger, by_hash=True))
     view = View(Snapshot(), {SIGNATURES: files, EVENT_SIGNATURES: ()}, "token", b"")
     texts = [TRANSFER, SPAM, younger[0].text]
-    assert texts_with(view, SIGNATURES, hash) == texts
     for count in (1, 20_000):
         lines = answer(view, "\n".join(["0xa9059cbb", "00000000"] * count).encode())
         assert lines == [{"hash": "0xa9059cbb", "texts": texts}, {"hash": "0x00000000", "texts": []}] * count

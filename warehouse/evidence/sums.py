@@ -137,7 +137,7 @@ def commonest(sightings: pa.Table) -> tuple[Array, pa.StringArray]:
     """The ids of the texts that have a declaration, rising, and the commonest declaration of each.
 
     ``sightings`` count, and have the columns DECLARING. A declaration counts once for each contract
-    that has it, and for each source that names no contract. The first in alphabetical order wins a tie.
+    that has it, and for each source that names no contract. The source that came first wins a tie.
     """
     declared = sightings.filter(sightings["declaration"].is_valid()).combine_chunks()
     ids = declared["id"].to_numpy()
