@@ -200,6 +200,10 @@ class Paths:
         """An entry that has no name yet."""
         return self.log / f".{version:020d}.json.{mark}.part"
 
+    def nameless_entries(self) -> list[Path]:
+        """Entries that have no name yet. Only a publisher writes them, so for the next one they are a dead one's."""
+        return sorted(self.log.glob(".*.json.*.part"))
+
     def log_part_files(self) -> list[Path]:
         """What a killed process left of entries and checkpoints; with ``#`` of earlier program versions."""
         return sorted([*self.log.glob(".*.part"), *self.log.glob("*#*")])

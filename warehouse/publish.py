@@ -155,6 +155,8 @@ class Publisher:
             # The last publisher may have died before it noted its entry, or was of a version without digests.
             if newest is not None and staging.newest_entry() != newest:
                 staging.note_version(*newest)
+        for entry in paths.nameless_entries():
+            entry.unlink(missing_ok=True)
         remove_dead_runs(paths.tmp)
 
     def staged(self, collection: Collection) -> list[StagedRow]:

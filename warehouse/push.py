@@ -54,6 +54,7 @@ class _Push:
         self.source, self.store, self.progress = source, store, progress
         self.report = Report()
         self.there: dict[str, int] = {}
+        self.brought: set[str] = set()
         """The sizes of the files that the store has."""
 
     def run(self, identity: Identity) -> None:
@@ -140,11 +141,13 @@ class _Push:
     def bring(self, file: Path) -> None:
         """Bring a file that never changes, unless the store has it."""
         name, size = self.source.name(file), file.stat().st_size
+        if name in self.brought:  # by an older version that names it too
+            return
+        self.brought.add(name)
         if self.there.get(name) == size:
             self.report.present += 1
         else:
             self.store.put(name, file)
-            self.there[name] = size
             self.report.copied += 1
             self.report.bytes += size
         self.progress(self.report)

@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from sigdir.signatures.errors import missing_package
 from sigdir.warehouse.errors import WarehouseError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def open_store(url: str) -> Store:
     try:
         import obstore  # noqa: F401
     except ImportError:
-        raise StoreError("stores need the package obstore: pip install 'signature-directory[store]'") from None
+        raise StoreError(missing_package("a store", "obstore", "store")) from None
     return _open(checked)
 
 

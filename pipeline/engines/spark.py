@@ -47,6 +47,7 @@ from sigdir.pipeline.run import Flags, ImportRun, Options, Staged, run_import
 from sigdir.pipeline.source import Source
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import keys_of
+from sigdir.signatures.errors import missing_package
 from sigdir.warehouse.batch import FileTask, Progress
 from sigdir.warehouse.dedupe import hash_map, row_groups
 from sigdir.warehouse.parquet import WrittenFile
@@ -292,7 +293,7 @@ def open_session(master: str | None) -> Iterator[Any]:
 @contextmanager
 def _sail() -> Iterator[Any]:
     if find_spec("pysail") is None:
-        raise EngineFailed(_missing("Sail", "sail"))
+        raise EngineFailed(missing_package("Sail", "pysail", "sail"))
     os.environ.setdefault("RUST_LOG", "error")  # Sail's log goes to standard error
     from pysail.spark import SparkConnectServer
 
@@ -309,7 +310,7 @@ def _sail() -> Iterator[Any]:
 @contextmanager
 def _remote(url: str) -> Iterator[Any]:
     if find_spec("pyspark") is None or find_spec("grpc") is None:
-        raise EngineFailed(_missing("Spark Connect", "sail"))
+        raise EngineFailed(missing_package("Spark Connect", "pysail", "sail"))
     server = _listening(url)
     from pyspark.sql import SparkSession
 
@@ -363,7 +364,7 @@ def _listening(url: str) -> str:
 @contextmanager
 def _classic(master: str) -> Iterator[Any]:
     if find_spec("py4j") is None or find_spec("pyspark") is None:
-        raise EngineFailed(_missing(f"the master {master}", "spark"))
+        raise EngineFailed(missing_package(f"the master {master}", "pyspark", "spark"))
     if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
         raise EngineFailed(
             f"the master {master} needs Java 17 or newer, which is not there: install it, set JAVA_HOME, or leave"
@@ -383,10 +384,6 @@ def _classic(master: str) -> Iterator[Any]:
         yield session
     finally:
         session.stop()
-
-
-def _missing(what: str, extra: str) -> str:
-    return f"{what} needs packages that are not installed: pip install 'signature-directory[{extra}]'"
 
 
 @contextmanager

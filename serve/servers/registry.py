@@ -12,14 +12,17 @@ from typing import NamedTuple
 class HttpServer(NamedTuple):
     """A server: the module of its worker, and whether all workers accept connections from the supervisor's socket.
 
-    Otherwise each worker listens on a socket of its own, and the supervisor's only reserves the address.
+    Otherwise each worker listens on a socket of its own, and the supervisor's only reserves the address. ``package``
+    is the server's own; ``extra`` is ours that installs it, "" if every installation has it.
     """
 
     worker: str
     shares_socket: bool
+    package: str
+    extra: str = ""
 
 
 SERVERS = {
-    "waitress": HttpServer("sigdir.serve.servers.waitress_worker", shares_socket=True),
-    "granian": HttpServer("sigdir.serve.servers.granian_worker", shares_socket=False),
+    "waitress": HttpServer("sigdir.serve.servers.waitress_worker", shares_socket=True, package="waitress"),
+    "granian": HttpServer("sigdir.serve.servers.granian_worker", shares_socket=False, package="granian", extra="fast"),
 }

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from http.client import HTTPConnection, HTTPException
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -28,7 +29,7 @@ from sigdir.serve.metrics.counts import new_memory
 from sigdir.serve.servers import probe
 from sigdir.serve.servers.registry import SERVERS
 from sigdir.serve.settings import Settings
-from sigdir.signatures.errors import SigdirError
+from sigdir.signatures.errors import SigdirError, missing_package
 from sigdir.warehouse.identity import read_identity
 from sigdir.warehouse.paths import Paths, existing
 from sigdir.warehouse.staging.writer import make_warehouse
@@ -58,6 +59,7 @@ def run(settings: Settings, server: str, ready: Callable[[Settings, str], None])
     The workers of a read-only warehouse share a temporary folder unless the settings name one. Raises StartError,
     UnreadableWarehouse, OSError.
     """
+    require_package(server)
     settings = settings.as_the_medium_allows()
     if settings.on_read_only_media and settings.cache is None:
         with TemporaryDirectory(prefix="sigdir-") as folder:
@@ -94,6 +96,12 @@ def _run(settings: Settings, server: str, ready: Callable[[Settings, str], None]
             first_pull(settings, environment)
         ensure_warehouse(settings)
         return _keep(spawners, starting, lambda: check(environment), bound.close)
+
+
+def require_package(server: str) -> None:
+    """Raise StartError where the server's package is not installed: its workers would fail one after the other."""
+    if find_spec(SERVERS[server].package) is None:
+        raise StartError(missing_package(f"--server {server}", SERVERS[server].package, SERVERS[server].extra))
 
 
 def ensure_warehouse(settings: Settings) -> None:
@@ -153,6 +161,8 @@ def why_it_ended(status: int) -> str:
         "SIGKILL": "the system does so when memory runs out",
         "SIGBUS": "a file was cut short while it was mapped, or the disk is full or failing; run `sigdir verify`",
     }
+    if name in ("SIGTERM", "SIGINT"):
+        return f"it was ended by {name} during its first check"
     return f"its first check was killed by {name}; {advice.get(name, 'run `sigdir verify` to look for damage')}"
 
 
@@ -184,7 +194,8 @@ def _lock_address(host: str, port: int) -> socket.socket:
             if error.errno != errno.EADDRINUSE:
                 raise
             raise StartError(
-                f"{host}:{port}: another sigdir serve has this address, or its workers have not ended yet"
+                f"{host}:{port}: another sigdir serve has this address; the workers of one that was killed end"
+                " within 12 seconds"
             ) from None
     return lock
 

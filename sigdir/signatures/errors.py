@@ -5,3 +5,8 @@ from __future__ import annotations
 
 class SigdirError(Exception):
     """The root. Each layer has its own subclass; the command line and HTTP each map them in one place."""
+
+
+def missing_package(what: str, package: str, extra: str) -> str:
+    """The message where something needs a package of an extra that is not installed."""
+    return f"{what} needs {package}: pip install 'signature-directory[{extra}]', or in a clone pip install '.[{extra}]'"

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sigdir.serve.servers.supervisor import StartError, check, why_it_ended
+from sigdir.serve.servers.registry import SERVERS, HttpServer
+from sigdir.serve.servers.supervisor import StartError, check, require_package, why_it_ended
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.index.view import Reader
@@ -155,12 +156,20 @@ def test_a_first_check_that_dies_is_named(capfd: pytest.CaptureFixture[str]) -> 
         (-signal.SIGSEGV, "killed by SIGSEGV; run `sigdir verify`"),
         (-signal.SIGKILL, "killed by SIGKILL; the system does so when memory runs out"),
         (-signal.SIGBUS, "killed by SIGBUS; a file was cut short"),
+        (-signal.SIGTERM, "ended by SIGTERM during its first check"),
         (-250, "killed by signal 250"),
     ],
 )
 def test_the_status_of_a_check_has_a_reason(status: int, why: str) -> None:
     """Of a check that a signal killed nothing was printed."""
     assert why in why_it_ended(status)
+
+
+def test_a_server_whose_package_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line that says what to install, instead of workers that fail one after the other."""
+    monkeypatch.setitem(SERVERS, "absent", HttpServer("absent", True, "no_such_package", "fast"))
+    with pytest.raises(StartError, match=r"--server absent needs no_such_package: pip install '.*\[fast\]'"):
+        require_package("absent")
 
 
 def fold_state(server: Server) -> str | None:

@@ -568,7 +568,9 @@ def test_a_publish_that_fails_leaves_nothing(paths: Paths) -> None:
     assert version(paths) == 1
     assert visible(paths)[SIGNATURES].to_pylist() == before
     assert stage(paths, SIGNATURES, "posted()")[0].id == 52
+    paths.log_part(2, "killed").write_bytes(b"{}")
     publish(paths, names("f", 50))
+    assert not paths.nameless_entries()
     table = visible(paths)[SIGNATURES]
     assert_sound(table)
     assert texts(table) == ["old()", "posted()", *names("f", 50)]

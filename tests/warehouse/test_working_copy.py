@@ -405,6 +405,14 @@ def test_a_copy_is_bounded(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyP
 # Push.
 
 
+def test_a_first_push_finds_nothing_there(tmp_path: Path, url: str) -> None:
+    """Two versions name the same files; each is brought once and counted once."""
+    local = Paths(tmp_path / "local")
+    publish(local, names("a", 5))
+    publish(local, names("b", 5))
+    assert push(local, url).present == 0
+
+
 def test_a_push_brings_what_is_new(tmp_path: Path, url: str) -> None:
     """A local warehouse's versions, each file once; the copy of the store is the warehouse."""
     local = Paths(tmp_path / "local")
