@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import BinaryIO
+from urllib.parse import unquote
 
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.hash_named import is_hash_named, joined_source
@@ -24,7 +25,7 @@ _REQUESTS = 16
 def store_sources(url: str, unread: UnreadInputs) -> list[Source]:
     """The inputs that a URL names: one object, or all below a prefix. Raises BadInput, StoreError."""
     store, found = objects_at(url)
-    top = url.rstrip("/").rpartition("/")[2]
+    top = unquote(url.rstrip("/").rpartition("/")[2])
     if not found:
         raise BadInput(printable(url), "no such object, and none below this prefix")
     if store.url != url.rstrip("/"):
@@ -52,20 +53,24 @@ def store_member(source: Source, name: str) -> Source:
 
 def store_source(url: str, explicit: bool, size: int, below: str) -> Source:
     """One object by its own URL, as an input."""
-    folder, _, name = url.rpartition("/")
-    return _source(open_store(folder), name, explicit, size, below)
+    store, name = _object_at(url)
+    return _source(store, name, explicit, size, below)
 
 
 def open_object(url: str, size: int) -> BinaryIO:
     """An object as a file that can seek, read by ranges. A failure is an error of reading, as it would be for a file."""
-    folder, _, name = url.rpartition("/")
-    store = open_store(folder)
+    store, name = _object_at(url)
 
     def read_range(start: int, length: int) -> bytes:
         with _reading(store, name):
             return store.read_range(name, start, length)
 
     return io.BufferedReader(RangeFile(read_range, size), READ_BYTES)
+
+
+def _object_at(url: str) -> tuple[Store, str]:
+    folder, _, name = url.rpartition("/")
+    return open_store(folder), unquote(name)
 
 
 def store_folder(url: str, names: Sequence[str], size: int, unread: UnreadInputs, below: str) -> Source:

@@ -13,6 +13,10 @@ class UnreadableWarehouse(WarehouseError):
     """The folder or a part of it cannot be used: missing, unreadable, damaged, or of another format."""
 
 
+class NoWarehouse(UnreadableWarehouse):
+    """There is none yet."""
+
+
 class Busy(WarehouseError):
     """Another process holds the lock, and the caller did not want to wait."""
 

@@ -36,7 +36,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from sigdir.signatures.errors import missing_package
 from sigdir.warehouse.errors import WarehouseError
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 SCHEMES = ("s3", "gs", "az", "file", "memory")
 
+_UNQUOTED = "/!$&'()*+,:;=@"
+"""What a URL's path may have beside letters and digits. A name's %, ? and # would mean something else in it."""
 _PIECE_BYTES = 1 << 20
 _CREATE_TRIES = 5
 _CLIENT: dict[str, Any] = {
@@ -100,7 +102,7 @@ def objects_at(url: str) -> tuple[Store, list[Object]]:
     above, _, name = _checked(url).rpartition("/")
     if name and not url.endswith("/") and not above.endswith("/"):
         store = open_store(above)
-        found = store.find(name)
+        found = store.find(unquote(name))
         if found is not None:
             return store, [found]
     store = open_store(url)
@@ -148,8 +150,8 @@ class Store:
         return f"Store({self.url!r})"
 
     def where(self, name: str) -> str:
-        """An object as messages name it."""
-        return f"{self.url}/{name}"
+        """The URL of an object, which messages name it by."""
+        return f"{self.url}/{quote(name, safe=_UNQUOTED)}"
 
     def read(self, name: str) -> bytes:
         """The whole object; raises MissingObject."""

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import failpoints
-from sigdir.warehouse.errors import Busy, UnreadableWarehouse
+from sigdir.warehouse.errors import Busy, NoWarehouse, UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest, manifest_of, sources_paths
 from sigdir.warehouse.files import FileLock, RunFolder, make_folder, remove, remove_dead_runs, sync, write_file
 from sigdir.warehouse.home import REQUESTS, SWEEP_AGE, store_of
@@ -134,7 +134,7 @@ class _Pull:
             raw = self.store.read(name)
         except MissingObject:
             if not make:
-                raise UnreadableWarehouse(
+                raise NoWarehouse(
                     f"{self.store.url}: no warehouse, because there is no {name}; `sigdir import` and `sigdir backup`"
                     " make one"
                 ) from None
@@ -156,7 +156,7 @@ class _Pull:
         try:
             yield
         except UnreadableWarehouse as error:
-            raise UnreadableWarehouse(str(error).replace(str(self.scratch.root), self.store.url)) from error
+            raise type(error)(str(error).replace(str(self.scratch.root), self.store.url)) from error
 
     def newest(self) -> int:
         """The newest version of the copy, -1 for none."""

@@ -63,7 +63,7 @@ class Command(click.Command):
             place = ctx.params.get("folder")
             if isinstance(place, StoreUrl) and not self._opens_stores:
                 makes = self._makes and not ctx.params.get("dry_run")
-                ctx.params["folder"] = local_folder(place, ctx.params.get("version"), makes)
+                ctx.params["folder"] = local_folder(place, ctx.params.get("version"), makes, self._makes)
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result

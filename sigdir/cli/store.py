@@ -17,16 +17,23 @@ class StoreUrl:
     url: str
 
 
-def local_folder(place: StoreUrl, as_of: int | datetime | None, make: bool) -> Path:
+def local_folder(place: StoreUrl, as_of: int | datetime | None, make: bool, may_be_missing: bool) -> Path:
     """The folder of the store's working copy, brought up to date; ``make`` makes a warehouse where there is none.
 
-    Raises StoreError, UnreadableWarehouse.
+    With ``may_be_missing``, for a dry run, the copy of none has no rows. Raises StoreError, UnreadableWarehouse.
     """
+    from sigdir.warehouse.errors import NoWarehouse
     from sigdir.warehouse.home import working_copy
     from sigdir.warehouse.working_copy import pull  # the engines, which --help does without
 
     paths = working_copy(place.url)
-    if pull(paths, as_of, make=make).made:
+    try:
+        pulled = pull(paths, as_of, make=make)
+    except NoWarehouse:
+        if not may_be_missing:
+            raise
+        return paths.root
+    if pulled.made:
         write_line(f"new warehouse at {place.url}")
     return paths.root
 

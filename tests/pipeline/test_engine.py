@@ -240,9 +240,14 @@ def test_every_shape(session: Any, tmp_path: Path, options: dict[str, Any]) -> N
 
 
 def test_inputs_in_a_store(session: Any, tmp_path: Path) -> None:
-    """Objects are read by tasks, each as a whole."""
+    """Objects are read by tasks, each as a whole, whatever is in their names."""
     shapes(tmp_path / "in")
-    urls = [f"file://{tmp_path}/in/{name}" for name in ("a", "b.zip", "d", "f")]
+    write_files(
+        tmp_path / "in" / "a", {"50%20off #1/a b%41?.txt": "strange(uint256)\n", "50%20off #1/" + "a9059cbb": "x()"}
+    )
+    urls = [
+        f"file://{tmp_path}/in/{name}" for name in ("a", "b.zip", "d", "f", "a/50%2520off%20%231/a%20b%2541%3F.txt")
+    ]
     reports = []
     for name, imported in (("local", import_files), ("engine", partial(by_engine, session))):
         reports.append(told(imported(urls, Path(tmp_path / name))))
@@ -500,9 +505,9 @@ needs_pyspark = pytest.mark.skipif(
 
 
 def pyspark_import(paths: Iterable[Path], warehouse: Path, master: str) -> tuple[list[str], dict[str, str]]:
-    """The command and its environment."""
+    """The command and its environment. pyspark has noted in this process's that it uses Spark Connect."""
     command = [PYSPARK, "-m", "sigdir", "import", *map(str, paths), "--engine", "spark", "--master", master, "--quiet"]
-    environ = {name: value for name, value in environment(warehouse).items() if name != "SPARK_HOME"}
+    environ = {name: value for name, value in environment(warehouse).items() if not name.startswith("SPARK_")}
     return command, {**environ, "PYTHONPATH": str(ROOT)}
 
 

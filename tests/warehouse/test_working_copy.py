@@ -110,6 +110,9 @@ def test_an_import_into_a_store_is_the_local_one(tmp_path: Path, url: str) -> No
 def test_every_command_reads_a_store(tmp_path: Path, url: str) -> None:
     """The commands bring the copy up to date and answer as for a folder; a store without a warehouse is named."""
     assert_fails_in_one_line(call_command("stats", "--warehouse", url))
+    (tmp_path / "in.txt").write_text("dry(uint)\n")
+    dry = call_command("import", tmp_path / "in.txt", "--dry-run", "--warehouse", url)
+    assert (dry.exit_code, open_store(url).list()) == (0, []), dry.output
     copy = copy_in(url, tmp_path / "one")
     for number in range(3):
         publish(copy, names(f"n{number}x", 3), rejects=["bad("] if number == 0 else ())
