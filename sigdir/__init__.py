@@ -6,6 +6,18 @@
 
     sigdir.open("data").sql("SELECT text_signature FROM signatures WHERE hex_signature = selector('f(uint)')").df()
 
+``sigdir.open`` gives a ``Warehouse``:
+
+======================  ==========================================================================================
+``sql(query, values)``  a ``Result``: ``df()`` for pandas, ``pl()`` for polars, ``arrow()``, ``reader()`` for a stream,
+                        ``rows()`` for tuples, which is also ``fetchall()``
+``count(collection)``   rows of ``signatures`` or ``event-signatures``
+``version``             the version that is open
+``history()``           a summary of each commit
+``refresh()``           go to the newest version
+``close()``             free the engine; ``with`` does it too
+======================  ==========================================================================================
+
 Layers, each importing only those after it: ``cli``, ``serve``, ``pipeline``, ``warehouse``, ``signatures``.
 """
 
@@ -23,14 +35,15 @@ __all__ = ["open"]
 
 
 def open(
-    path: str | Path, as_of: int | datetime | None = None, *, unsafe: bool = False,
+    path: str | Path, as_of: int | datetime | str | None = None, *, unsafe: bool = False,
     files: Mapping[str, Any] | None = None, memory_limit: str = "1GB",
 ) -> Warehouse:  # fmt: skip
     """Open the warehouse in a folder, or in a store by its URL; see ``sigdir.warehouse.Warehouse``.
 
-    ``as_of`` opens an older version as it was, by its number or a time. ``files`` are tables of your own, by the
-    names that SQL finds them under: paths, DataFrames, Arrow tables. ``unsafe`` lets SQL do whatever the engine can;
-    otherwise it reads the warehouse and those tables and nothing else. Raises WarehouseError.
+    ``as_of`` opens an older version as it was, by its number or a time (also as text: "2026-11-21T08:00Z"). ``files``
+    are tables of your own, by the names that SQL finds them under: paths, DataFrames, Arrow tables. ``unsafe`` lets SQL
+    do whatever the engine can; otherwise it reads the warehouse and those tables and nothing else. Raises
+    WarehouseError, also where a time is before the first version or a table cannot be read.
 
     ::
 
@@ -38,8 +51,10 @@ def open(
             warehouse.sql("FROM mine JOIN signatures ON hex_signature = hex_of(mine.selector)").pl()
     """
     from sigdir.warehouse import Warehouse  # pyarrow takes 0.2 s to load
+    from sigdir.warehouse.as_of import number_or_time
     from sigdir.warehouse.stores import is_url
 
+    as_of = number_or_time(as_of)
     if isinstance(path, str) and is_url(path):
         from sigdir.warehouse.home import working_copy
         from sigdir.warehouse.working_copy import pull

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.as_of import number_or_time
 from sigdir.warehouse.errors import Busy, CommitConflict, QueryError, UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.paths import Paths, existing
 
@@ -31,7 +32,8 @@ __all__ = [
 class Warehouse:
     """A warehouse at one version. Open it again, or ``refresh``, to see a later one.
 
-    ``as_of`` opens an older version as it was: a version's number, or a time, which is UTC where it has no zone.
+    ``as_of`` opens an older version as it was: a version's number, or a time, which is UTC where it has no zone; also
+    the text of either, as `--as-of` takes it.
     ``files`` are tables of your own, by their names in SQL: paths of files, pandas or polars DataFrames, Arrow tables
     or streams. ``unsafe`` lets SQL do whatever the engine can; otherwise it reads the warehouse and those tables and
     nothing else. ``served``, a server's paths, leaves out the rows of the suppress list. As a context manager it frees
@@ -39,15 +41,17 @@ class Warehouse:
     """
 
     def __init__(
-        self, path: str | Path, as_of: int | datetime | None = None, *, unsafe: bool = False,
+        self, path: str | Path, as_of: int | datetime | str | None = None, *, unsafe: bool = False,
         files: Mapping[str, Any] | None = None, memory_limit: str = "1GB", served: Paths | None = None,
     ) -> None:  # fmt: skip
         self.paths = served or existing(Path(path))
-        self._as_of, self._is_served = as_of, served is not None
+        self._as_of, self._is_served = number_or_time(as_of), served is not None
         self._options: dict[str, Any] = {
             "unsafe": unsafe, "files": files, "memory_limit": memory_limit,
         }  # fmt: skip
         self.refresh()
+        if files:
+            _ = self.database  # a table that cannot be read fails here, not at the first query
 
     def refresh(self) -> None:
         """Move to the newest version, or to the one that ``as_of`` names; raises UnreadableWarehouse."""
@@ -78,9 +82,16 @@ class Warehouse:
         """The version that this object shows; -1 where nothing was published yet."""
         return self.snapshot.version
 
-    def count(self, collection: Collection) -> int:
-        """Rows of a collection in this version. POSTed rows count once they are folded."""
-        return self.snapshot.count(collection)
+    def count(self, collection: Collection | str) -> int:
+        """Rows of a collection in this version, by its name or its view's. POSTed rows count once they are folded.
+
+        Raises QueryError for another name.
+        """
+        for each in COLLECTIONS:
+            if collection in (each, each.view_name):
+                return self.snapshot.count(each)
+        names = ", ".join(f"{each}" for each in COLLECTIONS)
+        raise QueryError(f"{collection!r} is no collection; the collections are {names}")
 
     @cached_property
     def database(self) -> Database:
@@ -93,7 +104,8 @@ class Warehouse:
         """Run SQL over the views signatures, event_signatures, sightings, evidence, declarations, ranked, collisions,
         names, parameters, imports and rejects.
 
-        Raises QueryError. ``result.arrow()``, ``result.df()``, ``result.pl()`` and ``result.rows()`` give the rows.
+        Raises QueryError. ``result.df()``, ``result.pl()``, ``result.arrow()``, ``result.reader()`` and
+        ``result.rows()`` give the rows; ``result.fetchall()`` is ``rows()`` by DuckDB's name.
         """
         return self.database.sql(query, parameters)
 

@@ -13,6 +13,8 @@ import click
 
 from sigdir.cli.store import StoreUrl
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.as_of import number_or_time
+from sigdir.warehouse.errors import QueryError
 from sigdir.warehouse.stores import is_url
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -83,18 +85,18 @@ class Duration(click.ParamType[timedelta]):
         return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
-class AsOf(click.ParamType[int | datetime]):
+class AsOf(click.ParamType[int | datetime | None]):
     """A version's number, or a time in the form of ISO 8601, UTC where it has no zone."""
 
     name = "version"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | datetime:
-        if isinstance(value, int | datetime):
-            return value
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | datetime | None:  # fmt: skip
         try:
-            return int(value) if re.fullmatch(r"\d{1,18}", value) else datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither a version nor a time such as 2026-11-21T08:00Z", param, ctx)
+            return number_or_time(value)
+        except QueryError as error:
+            self.fail(str(error), param, ctx)
 
 
 as_of_option = click.option(

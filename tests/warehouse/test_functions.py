@@ -129,10 +129,13 @@ def test_calldata_and_logs_are_decoded(samples: Path) -> None:
     word = "00" * 12 + "ab" * 20
     calldata = f"0xa9059cbb{word}{1000:064x}"
     [(blob, text, bad, none)] = warehouse.sql(
-        "SELECT decode_calldata(unhex($1)), decode_calldata($2::BLOB), decode_calldata('0xzz'::BLOB), decode_calldata(NULL)",
+        "SELECT decode_calldata(unhex($1)), decode_calldata($2), decode_calldata('0xzz'), decode_calldata(NULL)",
         [calldata[2:], calldata],
     ).rows()
     assert (blob, bad, none) == (text, None, None)
+    for same in (calldata[2:], calldata.upper()):
+        assert warehouse.sql("SELECT decode_calldata($1)", [same]).rows() == [(blob,)]
+    assert warehouse.sql("SELECT decode_calldata('junk'), decode_calldata(5)").rows() == [(None, None)]
     first = json.loads(blob)["candidates"][0]
     assert (first["text_signature"], first["parameters"][1]["value"]) == ("transfer(address,uint256)", "1000")
     [(log,)] = warehouse.sql(
@@ -140,6 +143,8 @@ def test_calldata_and_logs_are_decoded(samples: Path) -> None:
     ).rows()
     assert [one["indexed"] for one in json.loads(log)["candidates"][0]["parameters"]] == [True, True, False]
     assert json.loads(log)["candidates"][0]["parameters"][0]["name"] == "from"
+    plain = "SELECT decode_log([$1, $2, $2], $3), decode_log(['junk'], ''), decode_log([$1], '0x1')"
+    assert warehouse.sql(plain, [TRANSFER_TOPIC[2:], word, f"{5:064x}"]).rows() == [(log, None, None)]
     many = warehouse.sql("SELECT count(decode_calldata(unhex($1))) FROM range(5000)", [calldata[2:]]).rows()
     assert many == [(5000,)]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import re
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sigdir
-from sigdir.warehouse import QueryError, UnreadableWarehouse
+from sigdir.warehouse import QueryError, UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.compact import compact, everything
 from sigdir.warehouse.digests import written_digests
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.sql.engine import Database
+from sigdir.warehouse.sql.engine import Database, Result
 from sigdir.warehouse.sql.views import MACROS, VIEWS
 from tests.conftest import empty_warehouse
 from tests.examples import examples
@@ -294,14 +296,57 @@ def test_a_time_opens_the_version_that_was_the_newest(warehouse: sigdir.warehous
     """To the millisecond of the commit; without a zone it is UTC; after the last version it is the newest."""
     first, second = (entry["committed_at"] for entry in warehouse.history())
     root, step = warehouse.paths.root, timedelta(milliseconds=1)
-    assert [sigdir.open(root, as_of=time).version for time in (first - step, first, second, second + step)] == [
-        0,
-        1,
-        2,
-        2,
-    ]
+    assert [sigdir.open(root, as_of=time).version for time in (first, second, second + step)] == [1, 2, 2]
     assert sigdir.open(root, as_of=first.replace(tzinfo=None)).version == 1
-    assert sigdir.open(root, as_of=1).version == 1
+    assert [sigdir.open(root, as_of=given).version for given in (1, "1", first.isoformat())] == [1, 1, 1]
+
+
+def test_a_time_before_the_first_version_is_an_error(warehouse: sigdir.warehouse.Warehouse) -> None:
+    """It names the time of the first version, and what --as-of takes."""
+    root, first = warehouse.paths.root, warehouse.history()[0]["committed_at"]
+    named = first.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    with pytest.raises(WarehouseError, match=rf"has no version at .*; the first is of {re.escape(named)}$"):
+        sigdir.open(root, as_of=first - timedelta(milliseconds=1))
+    for wrong in ("yesterday", first.date(), True):
+        with pytest.raises(QueryError, match="is neither a version nor a time such as"):
+            sigdir.open(root, as_of=wrong)  # type: ignore[arg-type]
+
+
+def test_a_collection_is_counted_by_either_of_its_names(warehouse: sigdir.warehouse.Warehouse) -> None:
+    """Its own and that of its view; another name is an error that has the names."""
+    assert warehouse.count("event_signatures") == warehouse.count("event-signatures")
+    with pytest.raises(QueryError, match="'events' is no collection; the collections are signatures, event-signatures"):
+        warehouse.count("events")
+
+
+@pytest.mark.parametrize("table", [[1, 2], "nowhere.csv"])
+def test_a_table_that_cannot_be_read_fails_at_open(warehouse: sigdir.warehouse.Warehouse, table: Any) -> None:
+    """Not at the first query, and without the names of the command's options."""
+    with pytest.raises(QueryError, match=r"DataFrame or Arrow data is expected, not list|no such file") as error:
+        sigdir.open(warehouse.paths.root, files={"mine": table})
+    assert "--file" not in str(error.value)
+
+
+def test_a_file_that_a_query_names_itself(warehouse: sigdir.warehouse.Warehouse) -> None:
+    """The error says how a query is given a file."""
+    for query in ("FROM '../x.csv'", "FROM read_csv('../x.csv')"):
+        with pytest.raises(QueryError, match=r"--file NAME=PATH \(in Python files="):
+            warehouse.sql(query).rows()
+
+
+def test_a_result_says_how_its_rows_are_fetched(warehouse: sigdir.warehouse.Warehouse) -> None:
+    """Its repr has the columns and runs nothing; fetchall is rows by DuckDB's name."""
+    result = warehouse.sql("SELECT id, error('run') AS ran FROM signatures")
+    assert repr(result).startswith("<Result of columns (id BIGINT, ran ")
+    assert warehouse.sql("SELECT 1 AS a").fetchall() == [(1,)]
+
+
+def test_the_help_of_the_package_names_the_methods() -> None:
+    """Of what open gives, and of a result."""
+    text = sigdir.__doc__ or ""
+    classes = (sigdir.warehouse.Warehouse, Result)
+    missing = {name for each in classes for name in vars(each) if not name.startswith("_") and name not in text}
+    assert missing == {"database"}
 
 
 def test_rows_as_a_polars_frame(warehouse: sigdir.warehouse.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.log.actions import EPOCH
 from sigdir.warehouse.log.entry import existing_version, read_summary
 from sigdir.warehouse.paths import Paths
@@ -69,11 +70,22 @@ class Summaries:
 def version_at(paths: Paths, time: datetime) -> int | None:
     """The version that was the newest at a time (UTC where it has no zone); None if there is no table.
 
-    Version 0, which has no rows, where nothing was published by then. Raises UnreadableWarehouse.
+    Raises UnreadableWarehouse, also for a time before the first version that has something.
     """
     newest = existing_version(paths)
     if newest is None:
         return None
     moment = time if time.tzinfo else time.replace(tzinfo=UTC)
     milliseconds = (moment - EPOCH) // timedelta(milliseconds=1)
-    return max(0, Summaries(paths).first_since(milliseconds + 1, newest) - 1)
+    summaries = Summaries(paths)
+    first = next((summary for number in range(newest + 1) if (summary := summaries.at(number))), None)
+    if first is not None and moment < first["committed_at"]:
+        raise UnreadableWarehouse(
+            f"{paths.root} has no version at {_written(moment)}; the first is of {_written(first['committed_at'])}"
+        )
+    return max(0, summaries.first_since(milliseconds + 1, newest) - 1)
+
+
+def _written(time: datetime) -> str:
+    """A time as --as-of takes it."""
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,5 +1,6 @@
-"""SQL functions that decode: decode_calldata(blob) and decode_log(topics, data), each the API's answer as JSON.
+"""SQL functions that decode: decode_calldata(data) and decode_log(topics, data), each the API's answer as JSON.
 
+Data and topics are blobs, or texts of hex digits with or without 0x.
 The texts come from the connection's own views, by a cursor of it, so a query of an older version decodes by that version's texts.
 Texts of a hash stand in the order of their rank, with their declarations, by the evidence of the same version. What cannot
 be read is NULL, as for the other functions.
@@ -25,25 +26,35 @@ if TYPE_CHECKING:  # readings load numba, 0.5 s, and most queries decode nothing
 
 _REMEMBERED = 100_000
 
+# The engine would turn a text into a blob of its characters, so the macros look at the type first.
+_MACROS = """
+CREATE MACRO hex_digits(value) AS CASE typeof(value)
+    WHEN 'VARCHAR' THEN value::VARCHAR WHEN 'BLOB' THEN hex(value) WHEN '"NULL"' THEN NULL ELSE 'no bytes' END;
+CREATE MACRO decode_calldata(data) AS decode_calldata_hex(hex_digits(data));
+CREATE MACRO decode_log(topics, data) AS
+    decode_log_hex(list_transform(topics, lambda topic: hex_digits(topic)), hex_digits(data));
+"""
+
 
 def register(connection: duckdb.DuckDBPyConnection, evidence: Manifest) -> None:
     """Add both functions to a connection that has the views; ``evidence`` is that of its version."""
     texts = _Texts(weakref.ref(connection), evidence)
-    of_call: list[Any] = ["BLOB"]
-    of_log: list[Any] = ["VARCHAR[]", "BLOB"]
+    of_call: list[Any] = ["VARCHAR"]
+    of_log: list[Any] = ["VARCHAR[]", "VARCHAR"]
 
-    def decode_calldata(data: pa.ChunkedArray) -> pa.StringArray:
+    def decode_calldata_hex(data: pa.ChunkedArray) -> pa.StringArray:
         return texts.documents([_input("auto", one) for one in data.to_pylist()])
 
-    def decode_log(topics: pa.ChunkedArray, data: pa.ChunkedArray) -> pa.StringArray:
+    def decode_log_hex(topics: pa.ChunkedArray, data: pa.ChunkedArray) -> pa.StringArray:
         pairs = zip(topics.to_pylist(), data.to_pylist(), strict=True)
         return texts.documents([_input("log", one, words) for words, one in pairs])
 
-    for function, types in ((decode_calldata, of_call), (decode_log, of_log)):
+    for function, types in ((decode_calldata_hex, of_call), (decode_log_hex, of_log)):
         connection.create_function(
             function.__name__, function, types, "VARCHAR", type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )  # fmt: skip
+    connection.execute(_MACROS)
 
 
 def _input(kind: str, data: Any, topics: Sequence[Any] | None = ()) -> Input | None:
@@ -61,11 +72,9 @@ def _input(kind: str, data: Any, topics: Sequence[Any] | None = ()) -> Input | N
     return Input(form, found, words) if is_good and (words or form is not Form.LOG) else None
 
 
-def _bytes(value: Any) -> bytes:
-    """Bytes as they are, or of their hex digits with 0x; raises TypeError or ValueError."""
-    if isinstance(value, bytes):
-        return bytes.fromhex(value[2:].decode("ascii")) if value[:2] == b"0x" else value
-    return bytes.fromhex(value[2:] if value[:2] == "0x" else value)
+def _bytes(text: str) -> bytes:
+    """The bytes of hex digits, with or without 0x; raises TypeError for None, ValueError."""
+    return bytes.fromhex(text[2:] if text[:2] in ("0x", "0X") else text)
 
 
 class _Texts:

@@ -109,6 +109,9 @@ TABLE_FUNCTIONS = frozenset({
 })  # fmt: skip
 
 
+_HOW_TO_GIVE_FILES = "--file NAME=PATH (in Python files={NAME: PATH}) lets a query read a file by that name"
+
+
 def _refusal(connection: duckdb.DuckDBPyConnection, query: str) -> str | None:
     """Why a text may not be run: it is more than one statement, or one that does more than read the warehouse.
 
@@ -127,7 +130,7 @@ def _refusal(connection: duckdb.DuckDBPyConnection, query: str) -> str | None:
         return "one query that reads, please: SELECT, FROM, WITH, DESCRIBE, SUMMARIZE or SHOW"
     called = {part["function"]["function_name"].lower() for part in parts if part.get("type") == "TABLE_FUNCTION"}
     refused = sorted(called - TABLE_FUNCTIONS)
-    return f"{refused[0]}() reaches more than the warehouse; --file gives a query a file" if refused else None
+    return f"{refused[0]}() reaches more than the warehouse; {_HOW_TO_GIVE_FILES}" if refused else None
 
 
 def _parts(tree: Any) -> Iterator[dict[str, Any]]:
@@ -170,6 +173,10 @@ class Result:
         table = self.arrow()
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """The same as ``rows``, by the name that DuckDB and DB-API have for it."""
+        return self.rows()
+
     def reader(self, batch_rows: int = 65_536) -> pa.RecordBatchReader:
         """The rows as a stream of batches, computed while they are read; raises QueryError at any."""
         if self._relation is None:
@@ -181,6 +188,12 @@ class Result:
     def _batches(self, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         with self._database.engine_errors_as_ours():
             yield from rows
+
+    def __repr__(self) -> str:
+        """The columns and how to fetch the rows, without running the query; ``print`` shows the rows."""
+        relation = self._relation
+        columns = "" if relation is None else ", ".join(map("{} {}".format, relation.columns, relation.types))
+        return f"<Result of columns ({columns}): .df(), .pl(), .arrow(), .reader() or .rows() fetches the rows>"
 
     def __str__(self) -> str:
         with self._database.engine_errors_as_ours():
@@ -299,7 +312,7 @@ class Database:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             log_error, self._log.error = self._log.error, None
-            raise log_error or QueryError(str(error)) from error
+            raise log_error or QueryError(_message(error)) from error
         except RuntimeError as error:  # the engine's form of Ctrl-C
             if "interrupted" in str(error):
                 raise KeyboardInterrupt from error
@@ -320,6 +333,12 @@ class Database:
     def close(self) -> None:
         """Free what the engine holds. Results can no longer be read."""
         self._connection.close()
+
+
+def _message(error: Exception) -> str:
+    """The engine's message, and what to do where a query names a file that it may not read."""
+    text = str(error)
+    return f"{text}; {_HOW_TO_GIVE_FILES}" if "disabled by configuration" in text else text
 
 
 _LISTS_VIEWS = re.compile(
