@@ -211,7 +211,14 @@ class Source:
     def _chunks(self) -> Iterator[bytes]:
         chunk = self.head
         while True:
-            chunk += b"".join(self._pieces(BLOCK_BYTES - len(chunk)))
+            pieces = [chunk]
+            try:
+                for piece in self._pieces(BLOCK_BYTES - len(chunk)):
+                    pieces.append(piece)  # noqa: PERF402 - extend may lose the pieces before an error
+            except BadInput:
+                yield b"".join(pieces)  # what comes before the broken place
+                raise
+            chunk = b"".join(pieces)
             if not chunk:
                 return
             yield chunk

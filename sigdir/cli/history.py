@@ -16,9 +16,14 @@ _IMPORTS = """
         array_to_string(list_transform(sources[:3], lambda s: s.path), ', ')
         || CASE WHEN files > 3 THEN format(' and {:,} more', files - 3) ELSE '' END) AS source)
     FROM imports ORDER BY import_id"""
+_IMPORTS_TABLE = f"SELECT * REPLACE (len(faults) AS faults) FROM ({_IMPORTS})"
 _SOURCES = """
-    SELECT import_id, s.path, s.format, s.bytes, s.sha256, s.read, s.imported, s.duplicate, s.rejected
-    FROM (SELECT import_id, unnest(sources) AS s FROM imports) ORDER BY import_id, s.path"""
+    WITH inputs AS (SELECT import_id, unnest(sources, max_depth := 2) FROM imports),
+         faults AS (SELECT import_id, unnest(faults, max_depth := 2) FROM imports)
+    SELECT import_id, path, format, bytes, sha256, read, imported, duplicate, rejected, fault FROM inputs
+    UNION ALL
+    SELECT import_id, path, NULL, 0, '', 0, 0, 0, 0, reason FROM faults ANTI JOIN inputs USING (import_id, path)
+    ORDER BY import_id, path"""
 
 
 @click.command(cls=Command)
@@ -28,7 +33,8 @@ _SOURCES = """
 def history(sources: bool, folder: Path, format: str) -> None:
     """List the imports with their times, sources and counts.
 
-    The source is the label of --source, or the URL of a mirror, else the names of the first three files.
+    The source is the label of --source, or the URL of a mirror, else the names of the first three files. Faults are
+    the files that could not be read to their end: their number in the table, elsewhere their paths and reasons.
 
     Exit status: 0 done, 2 the warehouse cannot be used, 130 interrupted.
 
@@ -37,4 +43,5 @@ def history(sources: bool, folder: Path, format: str) -> None:
       sigdir history
       sigdir history --sources --format csv
     """
-    write_rows(Warehouse(folder).sql(_SOURCES if sources else _IMPORTS), format)
+    imports = _IMPORTS_TABLE if format == "table" else _IMPORTS
+    write_rows(Warehouse(folder).sql(_SOURCES if sources else imports), format)

@@ -28,7 +28,7 @@ from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import SIGNATURES, Collection
 
-_REPORT_COLUMNS = 110  # without a terminal, whose width would be taken
+_REPORT_COLUMNS = 10_000  # of a pipe or a file: no line is wrapped
 _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
 
 
@@ -42,14 +42,18 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
     "--samples", is_flag=True, help="Import the declarations of the common ERC standards that come with sigdir."
 )
 @click.option(
-    "--collection", type=CollectionChoice(), default=SIGNATURES, show_default=True,
+    "--collection", type=CollectionChoice(), default=SIGNATURES.value, show_default=True,
     help="Collection for candidates whose kind the input does not state.",
 )  # fmt: skip
 @click.option(
     "--format", "format", metavar="NAME",
     help="Read every input in this format.  [default: found by content, then by file name]",
 )  # fmt: skip
-@click.option("--source", metavar="LABEL", help="A label for the history.")
+@click.option(
+    "--source", metavar="LABEL",
+    help="The one source that all inputs are, by this name. Evidence counts sources by their names, and an import of a"
+    " source replaces what it said before.  [default: each file is a source, by its name below the folder you name]",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Do everything except publish.")
 @click.option("--strict", is_flag=True, help="Stop at the first broken file of a folder or an archive.")
 @click.option("--follow-links", is_flag=True, help="Read what links in folders lead to.  [default: skip them]")

@@ -15,6 +15,7 @@ from sigdir.pipeline.errors import one_line
 from sigdir.pipeline.report import COUNTS, ImportReport
 from sigdir.pipeline.unread import SKIP_REASONS
 from sigdir.signatures.canonicalise import MAX_VARIANTS
+from sigdir.signatures.plural import counted
 
 _SHOWN_FILES = 25
 _SHOWN_NAMES = 3
@@ -52,9 +53,9 @@ def _unread_lines(report: ImportReport) -> Iterator[str]:
         for warning in file.warnings:
             yield f"Warning: {one_line(file.path)}: {one_line(warning)}"
     if report.all_rejected:
-        yield f"Everything was rejected of {len(report.all_rejected):,} files: {_first(report.all_rejected)}"
+        yield f"Everything was rejected of {counted(len(report.all_rejected), 'file')}: {_first(report.all_rejected)}"
     if report.faults:
-        yield f"{len(report.faults):,} cannot be read to their end:"
+        yield f"{counted(len(report.faults), 'file')} cannot be read to the end:"
         for fault in report.faults[:_SHOWN_FAULTS]:
             yield f"  {fault.path}: {fault.reason}"
         if len(report.faults) > _SHOWN_FAULTS:
@@ -65,7 +66,7 @@ def _bytecode_lines(counts: BytecodeCounts) -> Iterator[str]:
     """What the bytecode of contracts proves, and which bytecode was not read."""
     if counts.contracts:
         yield (
-            f"bytecode of {counts.contracts:,} contracts: {counts.compiled:,} candidates compiled, "
+            f"bytecode of {counted(counts.contracts, 'contract')}: {counts.compiled:,} candidates compiled, "
             f"{counts.declared:,} only declared; {counts.misfits:,} ABIs do not fit their bytecode"
         )
     if counts.unread:
@@ -110,7 +111,7 @@ def _last_line(report: ImportReport) -> str:
     if not report.published:
         return f"{speed}; nothing new, version {max(report.version, 0)} stays"
     rejects = f"; rejects: sigdir rejects --import {report.rejects_in}" if report.rejects_in else ""
-    return f"{speed}; {report.sightings:,} sightings; version {report.version} published{rejects}"
+    return f"{speed}; {counted(report.sightings, 'sighting')}; version {report.version} published{rejects}"
 
 
 def _shortened(path: str) -> str:

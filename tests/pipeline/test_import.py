@@ -890,8 +890,40 @@ def test_broken_files_do_not_stop_a_folder(tmp_path: Path, warehouse: Path, invo
     assert partly.items() <= reasons.items()
     [entry] = sigdir.open(warehouse).history()
     assert entry["faults"] == report["faults"]
+    in_history = json.loads(invoke("history", "--json").stdout)
+    assert in_history[0]["faults"] == report["faults"]
+    rows = {row["path"]: row["fault"] for row in json.loads(invoke("history", "--sources", "--json").stdout)}
+    assert {path: fault for path, fault in rows.items() if fault} == {
+        one["path"]: one["reason"] for one in report["faults"]
+    }
+    assert rows.keys() >= {file["path"] for file in report["files"]}
     printed = invoke("import", "--quiet", tmp_path / "in").stdout.decode()
-    assert f"{len(FAULTY)} cannot be read to their end:\n" in printed
+    assert f"{len(FAULTY)} files cannot be read to the end:\n" in printed
+
+
+def test_the_lines_before_a_broken_place_are_kept(tmp_path: Path, warehouse: Path) -> None:
+    """Also of a file that is smaller than a block. The line that is cut is not."""
+    packed = gzip.compress(
+        "".join(f"f{random.Random(n).random()}(uint)\n".replace(".", "") for n in range(20_000)).encode()
+    )
+    write_files(tmp_path / "in", {"a.txt.gz": packed[: len(packed) // 2]})
+    report = import_files([tmp_path / "in"], warehouse)
+    [file] = report.files
+    assert (file.fault, file.rejected) == (report.faults[0].reason, 0)
+    assert file.imported == len(texts(warehouse)) > 1_000
+
+
+def test_lines_for_a_pipe_are_not_wrapped(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
+    """However long a name is; a grep finds the command to run next."""
+    [file] = write_files(tmp_path, {f"{'long' * 5}.txt": f"a()\n{'b' * 120}(uint7)\n"})
+    lines = invoke("import", "--quiet", file).stdout.decode().splitlines()
+    assert lines[-1].endswith("; 1 sighting; version 1 published; rejects: sigdir rejects --import 1")
+    assert f"{'b' * 120}(uint7)" in lines[-2]
+
+
+def test_the_help_has_the_spelling_of_defaults(invoke: Invoke) -> None:
+    """As the option accepts it."""
+    assert "[default: signatures]" in " ".join(invoke("import", "--help").stdout.decode().split())
 
 
 def test_strict_stops_at_the_first_broken_file(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
@@ -916,7 +948,7 @@ def test_a_file_with_everything_rejected_is_named(tmp_path: Path, warehouse: Pat
     bad, good = write_files(tmp_path, {"bad.txt": "a(uint7)\nb(uint7)\n", "good.txt": "a()\nb(uint7)\n"})
     status, out, _ = invoke("import", "--quiet", bad, good)
     assert status == 1
-    assert f"Everything was rejected of 1 files: {bad}\n" in out.decode()
+    assert f"Everything was rejected of 1 file: {bad}\n" in out.decode()
     assert invoke("import", "--quiet", good).status == 0
     [library] = write_files(tmp_path, {"L.sol": "library L { struct S { uint a; } function f(S memory s) public {} }"})
     assert invoke("import", "--quiet", library).status == 0  # rejected, as every text with a library type is

@@ -33,8 +33,10 @@ _SOURCE_TYPE = pa.struct(
         ("imported", pa.int64()),
         ("duplicate", pa.int64()),
         ("rejected", pa.int64()),
+        ("fault", pa.string()),
     ]
 )
+_FAULT_TYPE = pa.struct([("path", pa.string()), ("reason", pa.string())])
 
 IMPORTS_SCHEMA = pa.schema(
     [
@@ -50,6 +52,7 @@ IMPORTS_SCHEMA = pa.schema(
         ("sightings", pa.int64()),
         ("seconds", pa.float64()),
         ("sources", pa.list_(_SOURCE_TYPE)),
+        ("faults", pa.list_(_FAULT_TYPE)),
     ]
 )
 
@@ -246,6 +249,7 @@ def imports_table(entries: Sequence[dict[str, Any]]) -> pa.Table:
             "sightings": entry.get("evidence", {}).get("sightings", 0),
             "seconds": entry["seconds"],
             "sources": entry["sources"],
+            "faults": entry.get("faults", []),
         }
         for entry in entries
         if "import" in entry
