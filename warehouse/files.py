@@ -82,7 +82,7 @@ def make_folder(path: Path) -> None:
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write beside ``path``; it is synced and replaces ``path`` where the block ends without an error.
 
-    An OSError names ``path``: users do not know the file beside it.
+    An OSError names ``path``, or its folder if that is missing: users do not know the file beside it.
     """
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
@@ -95,7 +95,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with suppress(OSError):
             beside.unlink()
         if isinstance(error, OSError) and error.filename == str(beside):
-            error.filename = str(path)
+            error.filename = str(path if path.parent.is_dir() else path.parent)
         raise
     sync(path.parent)
 

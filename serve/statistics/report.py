@@ -31,6 +31,13 @@ def page(found: Statistics) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
+def can_draw() -> bool:
+    """Whether pages have plots: matplotlib is installed, the extra ``plots``."""
+    from sigdir.serve.statistics.plots import CAN_DRAW
+
+    return CAN_DRAW
+
+
 def about(found: Statistics) -> str:
     """A sentence that names the version of the numbers."""
     if found.version < 0 or not found.committed_at:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -13,7 +14,7 @@ import click
 import orjson
 
 from sigdir.cli.decode_contract import contract, explain_code
-from sigdir.cli.errors import Command
+from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json
 from sigdir.cli.progress import reporter
@@ -35,6 +36,8 @@ from sigdir.warehouse.paths import existing
 
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits per byte, and as many spaces and line breaks
 
+_PATH_CHARACTERS = 255  # longer ones are data, and some systems refuse to look for them
+
 _json = json_option("Write what the API answers: the tree of readings.")
 _data = click.argument("data", metavar="DATA")
 
@@ -52,7 +55,9 @@ class _DecodeCommands(click.Group):
 def decode() -> None:
     """Explain calldata, logs and reverts by each text that has their selector or topic, the best match first.
 
-    `sigdir decode DATA` is `sigdir decode auto DATA`.
+    `sigdir decode DATA` is `sigdir decode auto DATA`; `sigdir decode auto --help` has its options. DATA is hex digits or
+    a log, @FILE reads them from a file, - from standard input. --file FILE decodes each row of a .parquet, .csv or
+    .jsonl, and --output TARGET says where to. --warehouse DIR|URL names the warehouse, by default data.
 
     Exit status: 0 some text decodes the data, 1 no text does, 2 the data or the warehouse cannot be
     used, 130 interrupted.
@@ -197,7 +202,18 @@ def _entered(argument: str) -> str:
     if argument.startswith("@"):
         with Path(argument[1:]).open("rb") as file:
             return file.read(_MAX_CHARACTERS).decode("ascii", "replace")
+    if _is_file(argument):
+        raise Failure(f"{argument} is a file: write @{argument}")
     return argument
+
+
+def _is_file(argument: str) -> bool:
+    """Whether what should be hex digits is a file's path instead."""
+    return (
+        len(argument) < _PATH_CHARACTERS
+        and re.search("[^0-9a-fA-FxX]", argument) is not None
+        and Path(argument).is_file()
+    )
 
 
 def _print(reading: Reading) -> None:

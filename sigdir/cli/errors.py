@@ -26,10 +26,10 @@ from typing import Any, NoReturn
 
 import click
 
+from sigdir.cli.statuses import INTERRUPTED_STATUS
 from sigdir.cli.store import StoreUrl, local_folder
 from sigdir.signatures.errors import SigdirError
 
-INTERRUPTED_STATUS = 130
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from threading import Event, Thread
 
-from sigdir.cli.errors import INTERRUPTED_STATUS, Failure
+from sigdir.cli.errors import Failure
+from sigdir.cli.statuses import INTERRUPTED_STATUS
 from sigdir.warehouse.errors import QueryError
 
 _AGAIN_SECONDS = 0.1  # an interruption that arrives before the engine has begun is lost

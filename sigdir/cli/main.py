@@ -6,9 +6,11 @@ import os
 import sys
 from difflib import get_close_matches
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
+
+from sigdir.cli.statuses import INTERRUPTED_STATUS
 
 # Name, module and line of help. Loading all modules to ask them takes 0.8 s.
 _COMMANDS = {
@@ -40,6 +42,14 @@ _COMMANDS = {
 
 
 class _Commands(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Ctrl-C while its modules are loaded ends it as Ctrl-C during its work does."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(INTERRUPTED_STATUS)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 

@@ -14,7 +14,8 @@ from sigdir.cli.options import as_of_option, json_option, quiet_option, warehous
 from sigdir.cli.output import write_json, write_line
 from sigdir.cli.progress import reporter
 from sigdir.cli.store import shown
-from sigdir.serve.statistics.report import page
+from sigdir.serve.statistics.report import can_draw, page
+from sigdir.signatures.plural import counted
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.files import write_file
 from sigdir.warehouse.sql.statistics import Statistics, statistics
@@ -70,6 +71,12 @@ def _write_page(out: Path, html: bytes) -> None:
 
 
 def _write_summary(folder: str, out: Path | None, numbers: Statistics, seconds: float) -> None:
-    state = f"version {numbers.version}, {numbers.total:,} rows" if numbers.version >= 0 else "nothing imported yet"
+    state = (
+        f"version {numbers.version}, {counted(numbers.total, 'row')}"
+        if numbers.version >= 0
+        else "nothing imported yet"
+    )
     file = f": {out}, {out.stat().st_size / 1e3:,.0f} kB" if out and out != _STDOUT else ""
     write_line(f"{folder}: {state}, {seconds:.1f} s{file}")
+    if out and not can_draw():
+        write_line("the page has no plots: they need matplotlib; pip install 'signature-directory[plots]'")

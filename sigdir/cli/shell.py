@@ -28,6 +28,7 @@ from pygments.lexers.sql import SqlLexer
 
 from sigdir.cli.limits import limits
 from sigdir.cli.rows import terminal_width
+from sigdir.cli.script import QUIT
 from sigdir.cli.table import draw
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import Warehouse
@@ -42,7 +43,6 @@ Ctrl-C stops a statement, a second Ctrl-C ends the shell at once, Ctrl-D leaves 
   .help      show this text
   .quit      leave the shell
 """
-_QUIT = (".quit", ".exit", "quit", "exit")
 
 
 def run_shell(warehouse: Warehouse, timeout: timedelta | None = None) -> None:
@@ -61,10 +61,10 @@ def run_shell(warehouse: Warehouse, timeout: timedelta | None = None) -> None:
             continue
         except EOFError:
             return
-        if text.rstrip(";").strip() in _QUIT:
+        if text.rstrip(";").strip() in QUIT:
             return
         if text.startswith("."):
-            _command(warehouse, words, text.rstrip(";").strip())
+            run_command(warehouse, words, text.rstrip(";").strip())
         elif text:
             _answer(warehouse, text, timeout)
 
@@ -76,7 +76,8 @@ def _banner(warehouse: Warehouse) -> str:
     )
 
 
-def _command(warehouse: Warehouse, words: Words, text: str) -> None:
+def run_command(warehouse: Warehouse, words: Words, text: str) -> None:
+    """Run a command of the shell: .tables, .refresh, and .help for any other."""
     if text == ".tables":
         for table, columns in words.columns.items():
             click.echo(f"{table:<18} {', '.join(columns)}")
@@ -120,7 +121,7 @@ def _history() -> History:
 def is_whole(text: str) -> bool:
     """Whether Enter sends the text: a finished statement, a command, or nothing."""
     text = text.strip()
-    return not text or text.endswith(";") or text.startswith(".") or text in _QUIT
+    return not text or text.endswith(";") or text.startswith(".") or text in QUIT
 
 
 def _bindings() -> KeyBindings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -14,9 +15,11 @@ from sigdir.cli.errors import Command, Failure
 from sigdir.cli.limits import limits
 from sigdir.cli.options import Duration, as_of_option, memory_limit_option, warehouse_option
 from sigdir.cli.rows import WRITERS, rows_options, write_rows
+from sigdir.cli.script import COMMANDS, QUIT, parts_of
 from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.errors import QueryError
+from sigdir.warehouse.sql.views import VIEWS
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
@@ -25,11 +28,20 @@ def _pairs(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -
     for text in given:
         name, equals, value = text.partition("=")
         if not name or not equals:
-            raise click.BadParameter(f"{text!r} is not {param.metavar}", ctx, param)
+            example = (
+                f"; write {param.opts[0]} {_name_of(text)}={text}" if param.metavar == "NAME=PATH" and text else ""
+            )
+            raise click.BadParameter(f"{text!r} is not {param.metavar}{example}", ctx, param)
         if name in pairs:
             raise click.BadParameter(f"{name} is given twice", ctx, param)
         pairs[name] = value
     return pairs
+
+
+def _name_of(path: str) -> str:
+    """A name in SQL for a file, made from the file's name."""
+    name = re.sub(r"\W+", "_", Path(path).name.partition(".")[0], flags=re.ASCII).strip("_").lower()
+    return name if name and not name[0].isdigit() and name not in VIEWS else f"my_{name}".rstrip("_")
 
 
 def _named(option: str, metavar: str, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -63,8 +75,8 @@ def sql(
     """Run SQL over the warehouse.
 
     Without QUERY: a shell with history and completion at a terminal, else the statements on standard
-    input. VALUES are bound to ? or $1, $2. They are text; compared with a number they become
-    numbers, elsewhere write $n::INT.
+    input, with the shell's commands (.tables, .help) in lines between them. VALUES are bound to ? or
+    $1, $2. They are text; compared with a number they become numbers, elsewhere write $n::INT.
 
     \b
     Views: signatures, event_signatures (id, text_signature, hex_signature, created_at, import_id,
@@ -72,10 +84,11 @@ def sql(
     ranked (each text's place and reasons), collisions, names, parameters, imports, rejects.
     FROM search('fragment'): the rows whose text has the fragment in any case; with * and ? a pattern
     that the whole text fits.
-    Functions: selector(text), topic0(text), canonical(text), keccak256(text), which are NULL if
-    the text is not a signature; signature_name, parameter_list and parameter_types of a
+    Functions: selector(text), topic0(text), canonical(text), which are NULL if the text is not a
+    signature; keccak256(text); signature_name, parameter_list and parameter_types of a
     canonical text; hex_of(hash), the 0x text of a hash in any spelling: text with or without 0x,
-    bytes, integers; decode_calldata(blob) and decode_log(topics, data), the API's answer as JSON. docs/cookbook.md has 24 questions and their SQL.
+    bytes, integers; decode_calldata(data) and decode_log(topics, data), the API's answer as JSON, of
+    bytes or hex text. docs/cookbook.md has questions and their SQL.
 
     A table shows the columns that fit the terminal, without bytes, and the first and last rows; the
     other formats have everything. Ctrl-C ends the query, a second Ctrl-C does so at once.
@@ -113,9 +126,10 @@ def sql(
         from sigdir.cli.shell import run_shell  # prompt_toolkit, which a query does not need
 
         run_shell(warehouse, timeout)
+    elif query is None:
+        _run_script(warehouse, _stdin(), param or values, format, output or STDOUT, timeout)
     else:
-        script = _stdin() if query is None else query
-        _run(warehouse, script, param or values, format, output or STDOUT, timeout)
+        _run(warehouse, query, param or values, format, output or STDOUT, timeout)
 
 
 def _stdin() -> str:
@@ -133,6 +147,30 @@ def _format_of(output: str, format: str) -> str:
     if format not in WRITERS:
         raise click.UsageError(f"--output {output}: end it with .{', .'.join(WRITERS)}, or name one with --format")
     return format
+
+
+def _run_script(
+    warehouse: Warehouse,
+    script: str,
+    parameters: dict[str, str] | Sequence[str],
+    format: str,
+    target: str,
+    timeout: timedelta | None,
+) -> None:
+    """Run the statements and the shell's commands of standard input, up to the first that fails."""
+    for number, part in parts_of(script):
+        if part in QUIT:
+            return
+        if not part.startswith("."):
+            _run(warehouse, part, parameters, format, target, timeout)
+        elif part not in COMMANDS:
+            raise QueryError(f"line {number}: {part}: no such command; the commands are {', '.join(COMMANDS[:4])}")
+        elif parameters or target != STDOUT:
+            raise QueryError(f"line {number}: {part}: parameters and --output need exactly one statement")
+        else:
+            from sigdir.cli.shell import run_command, words_of  # prompt_toolkit, which statements do not need
+
+            run_command(warehouse, words_of(warehouse), part)
 
 
 def _run(

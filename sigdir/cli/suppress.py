@@ -10,6 +10,7 @@ from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import no_wait_option, warehouse_option
 from sigdir.cli.output import write_line
 from sigdir.signatures.grammar import GrammarError
+from sigdir.signatures.plural import counted
 from sigdir.warehouse.index.visible import change_list
 from sigdir.warehouse.paths import existing
 from sigdir.warehouse.suppressed import Entry, declaration, entries_of, read
@@ -43,11 +44,16 @@ def suppress(texts: tuple[str, ...], remove: bool, no_wait: bool, folder: Path) 
             click.echo(declaration(entry))
         return
     entries: list[Entry] = []
+    known = read(paths).entries
     for text in texts:
         try:
-            entries += entries_of(text)
+            named = entries_of(text)
         except GrammarError as error:
             raise Failure(str(error)) from None
+        entries += named
+        if remove and known.isdisjoint(named):
+            write_line(f"not on the list: {text}")
     listed = {"remove": entries} if remove else {"add": entries}
     suppressed = change_list(paths, **listed, wait=not no_wait, on_wait=write_line)
-    click.echo(f"{len(suppressed.entries):,} texts are suppressed")
+    number = len(suppressed.entries)
+    click.echo(f"{counted(number, 'text')} {'is' if number == 1 else 'are'} suppressed")

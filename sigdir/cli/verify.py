@@ -15,6 +15,7 @@ from sigdir.cli.store import shown
 from sigdir.pipeline.mirror_state import problems_of_states
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import COLLECTIONS
+from sigdir.signatures.plural import counted
 from sigdir.warehouse import verify as checking
 from sigdir.warehouse.paths import Paths
 
@@ -63,5 +64,5 @@ def _print(report: checking.Report, folder: str) -> None:
         click.echo(f"note: {note}")
     for collection in COLLECTIONS:
         click.echo(f"{collection:<18}{report.rows[collection]:>12,} rows {report.staged[collection]:>8,} staged")
-    result = f"{len(report.findings):,} findings" if report.findings else "clean"
-    click.echo(f"{folder}: version {report.version}, {report.files:,} files, {report.seconds:.1f} s: {result}")
+    result = counted(len(report.findings), "finding") if report.findings else "clean"
+    click.echo(f"{folder}: version {report.version}, {counted(report.files, 'file')}, {report.seconds:.1f} s: {result}")

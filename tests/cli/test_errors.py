@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from sigdir.cli.errors import Command
+from sigdir.cli.main import main
 from sigdir.pipeline.errors import BadTarget
 from sigdir.signatures.errors import SigdirError
 from sigdir.warehouse.errors import Busy, QueryError
@@ -67,6 +68,27 @@ def test_sigterm_ends_a_command_as_ctrl_c_does() -> None:
     result = CliRunner().invoke(Command("command", callback=interrupt, state="no row was changed"))
     assert (result.exit_code, result.stderr) == (130, "interrupted: no row was changed\n")
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_ctrl_c_while_a_command_is_loaded_ends_it_with_130() -> None:
+    """The modules of a command take a second; the interpreter reports each that it has imported."""
+    command = [command_line()[0], "-X", "importtime", *command_line()[1:], "verify"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any("sigdir.cli.errors" in line for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        said = [line for line in process.stderr if not line.startswith("import time:")]
+        assert process.wait(SAFETY_SECONDS) == 130
+    assert [line.partition(":")[0].strip() for line in said] == ["interrupted"]
+
+
+def test_hex_that_is_the_name_of_a_file_is_answered_with_how_to_read_it(warehouse: Path) -> None:
+    """An @ in front of it."""
+    done = CliRunner().invoke(main, ["decode", "docs/examples/error.hex", "--warehouse", str(warehouse)])
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "Error: docs/examples/error.hex is a file: write @docs/examples/error.hex\n",
+    )
 
 
 def test_other_errors_keep_their_traceback() -> None:

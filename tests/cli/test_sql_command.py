@@ -148,6 +148,32 @@ def test_statements_come_from_standard_input(folder: Path) -> None:
     assert (done.exit_code, done.stdout) == (2, "a\n1\n")
 
 
+def test_commands_of_the_shell_stand_between_the_statements_of_standard_input(folder: Path) -> None:
+    """They do what they do in the shell. An error names the line of one that cannot be run, after what stands before it."""
+    done = run_sql(folder, stdin="SELECT 41 + 1 AS found;\n-- views\n.tables\nSELECT '\n.quit' AS a;\n.quit\nnonsense")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.index("42") < done.stdout.index("event_signatures") < done.stdout.index("1 row", 300)
+    for script, message in (
+        (
+            "SELECT 41 + 1;\n.schema\n",
+            "line 2: .schema: no such command; the commands are .tables, .refresh, .help, .quit",
+        ),
+        ("SELECT 41 + 1;\nSELECT 2\n.tables", "line 3: .tables: end the statement in front of it with ;"),
+    ):
+        done = run_sql(folder, stdin=script)
+        assert (done.exit_code, done.stderr) == (2, f"Error: {message}\n")
+    done = run_sql(folder, "--output", folder.parent / "x.csv", stdin=".tables")
+    assert (done.exit_code, done.stderr.startswith("Error: line 1: .tables: ")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"), [("../x.csv", "x"), ("my-list.v2.txt", "my_list"), ("signatures.csv", "my_signatures"), ("7.txt", "my_7")]
+)  # fmt: skip
+def test_a_file_without_a_name_is_answered_with_an_example(folder: Path, given: str, name: str) -> None:
+    """The name is made from the file's."""
+    assert f"write --file {name}={given}" in error_of(folder, "SELECT 1", "--file", given)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -202,11 +228,11 @@ def test_names_of_parameters_have_no_case(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("parent", ["nowhere", "file"])
-def test_an_error_has_the_name_of_the_output(folder: Path, tmp_path: Path, parent: str) -> None:
-    """And not the name of the temporary file that is written first."""
+def test_an_error_has_the_folder_of_the_output(folder: Path, tmp_path: Path, parent: str) -> None:
+    """The folder that is missing, and not the temporary file that is written first."""
     (tmp_path / "file").write_text("")
     target = tmp_path / parent / "x.csv"
-    assert error_of(folder, "SELECT 1", "--output", target).startswith(f"Error: {target}: ")
+    assert error_of(folder, "SELECT 1", "--output", target).startswith(f"Error: {tmp_path / parent}: ")
 
 
 def test_input_that_is_not_utf_8_is_an_error(folder: Path) -> None:
@@ -265,9 +291,10 @@ def test_a_csv_file_of_0x_alone_has_its_header(folder: Path, tmp_path: Path) -> 
 
 
 def test_a_time_names_a_version(folder: Path) -> None:
-    """The version that was the newest then; version 0, which is empty, before the first import."""
+    """The version that was the newest then; before the first one, an error that has its time."""
     query = "SELECT count(*) AS n FROM signatures"
     everything = rows_of(folder, query)
     assert rows_of(folder, query, "--as-of", "2100-01-01") == rows_of(folder, query, "--as-of", "1") == everything
-    assert rows_of(folder, query, "--as-of", "2020-01-01T08:00Z") == [{"n": 0}]
+    message = error_of(folder, query, "--as-of", "2020-01-01T08:00Z")
+    assert message.startswith(f"Error: {folder} has no version at 2020-01-01T08:00:00.000Z; the first is of 2")
     assert "neither a version nor a time" in error_of(folder, query, "--as-of", "yesterday")

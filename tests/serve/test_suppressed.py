@@ -353,12 +353,14 @@ def test_the_command_changes_what_a_running_server_shows(tmp_path: Path, warehou
     with serving(warehouse) as server:
         assert post_text(server.port, RUDE).status == 201
         done = run_sigdir("suppress", "function veryRude(uint amount)")
-        assert (done.returncode, done.stdout) == (0, b"1 texts are suppressed\n"), done.stderr
+        assert (done.returncode, done.stdout) == (0, b"1 text is suppressed\n"), done.stderr
         until(lambda: not any(found(server.port, "rude") for _ in range(10)), "both workers to hide the text")
         assert post_text(server.port, RUDE).header("Reject-Reason") == "suppressed"
         assert run_sigdir("suppress").stdout == f"function {RUDE}\n".encode()
         assert run_sigdir("suppress", "no signature").returncode == 2
-        assert run_sigdir("suppress", "--remove", RUDE).returncode == 0
+        done = run_sigdir("suppress", "--remove", RUDE, "notthere()")
+        assert (done.returncode, done.stdout) == (0, b"0 texts are suppressed\n")
+        assert done.stderr == b"not on the list: notthere()\n"
         until(lambda: all(found(server.port, "rude") for _ in range(10)), "both workers to show the text")
         assert get(server.port, "/readyz").json()["rows"]["signatures"] == 1
         assert server.errors() == []
