@@ -36,6 +36,9 @@ ABI = "abi"
 RANKED = ("4byte.json", "4bytes", "foundry")
 """The formats that choose among the texts of a selector, or order them."""
 
+WITH_IDS = ("csv", "ndjson", "parquet")
+"""The formats whose rows have ids, which are unique inside a collection only."""
+
 OURS, SOURCIFY = COLUMNS = ("ours", "sourcify")
 
 
@@ -68,6 +71,7 @@ def run_export(options: Options, progress: Reporter) -> ExportReport:
     collections = _choose_collections(format, options)
     target = "standard output" if options.target == STDOUT else printable(options.target)
     report = ExportReport(options.format, target, snapshot.version)
+    report.mixes = options.format in WITH_IDS and len(collections) > 1
     order = _ranked_order(options, snapshot.version) if options.ranked else None
     export = ExportRows(snapshot, collections, report, progress, order)
     if format.write is None and not _is_tar(options.target):

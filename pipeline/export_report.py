@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.plural import counted
 
 
 @dataclass
@@ -23,6 +24,8 @@ class ExportReport:
     files: int = 1
     bytes: int | None = None
     seconds: float = 0.0
+    mixes: bool = False
+    """Whether both collections are in one file without a column that names them."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -46,10 +49,12 @@ class ExportReport:
             if self.rows[collection] or self.left_out[collection]:
                 left_out = self.left_out[collection]
                 more = f", {left_out:,} left out: the selector has an older text" if left_out else ""
-                yield f"{collection}: {self.rows[collection]:,} rows{more}"
+                yield f"{collection}: {counted(self.rows[collection], 'row')}{more}"
         size = f", {self.bytes / 1e6:,.1f} MB" if self.bytes is not None else ""
         files = f", {self.files:,} files" if self.files != 1 else ""
         yield (
-            f"{self.rows.total():,} rows of version {max(self.version, 0)} in {self.seconds:.1f} s"
+            f"{counted(self.rows.total(), 'row')} of version {max(self.version, 0)} in {self.seconds:.1f} s"
             f" ({self.rate():,.0f} a second){files}{size}: {self.target}"
         )
+        if self.mixes:
+            yield "both collections, and an id is unique in its collection only; --collection NAME exports one"

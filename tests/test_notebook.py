@@ -33,12 +33,13 @@ def outputs(cell: dict[str, Any]) -> str:
 
 
 def test_the_notebook_runs(tmp_path: Path) -> None:
-    """Every cell runs in a fresh kernel and shows what the sample contains."""
+    """Every cell runs in a fresh kernel in the notebook's folder and shows what the sample contains."""
     import_files([ROOT / "samples"], tmp_path / "data")
     done = tmp_path / "done.ipynb"
-    variables = environment(tmp_path / "data") | {"PYTHONPATH": str(ROOT), "IPYTHONDIR": str(tmp_path)}
+    variables = environment(tmp_path) | {"PYTHONPATH": str(ROOT), "IPYTHONDIR": str(tmp_path), "SIGDIR_WAREHOUSE": ""}
+    (folder := tmp_path / "docs").mkdir()
     subprocess.run(
-        [sys.executable, "-c", RUN, str(NOTEBOOK), str(tmp_path), str(done)],
+        [sys.executable, "-c", RUN, str(NOTEBOOK), str(folder), str(done)],
         env=variables, check=True, timeout=SAFETY_SECONDS, capture_output=True,
     )  # fmt: skip
     cells = [cell for cell in json.loads(done.read_text())["cells"] if cell["cell_type"] == "code"]

@@ -472,7 +472,7 @@ def test_a_reader_that_closes_the_pipe(warehouse: Path) -> None:
     [
         (["4bytes", "{full}"], "exists already; name a new folder"),
         (["csv", "{full}"], "is a folder"),
-        (["csv", "{tmp}/none/a.csv"], "No such file or directory"),
+        (["csv", "{tmp}/none/a.csv"], "/none: No such file or directory"),
         (["topic0", "{tmp}/t", "--collection", "signatures"], "topic0: cannot hold signatures"),
         (["csv", "{tmp}/t", "--columns", "sourcify"], "--columns sourcify is for parquet"),
         (["csv", "{tmp}/t", "--as-of", "77"], "has no version 77"),
@@ -494,5 +494,8 @@ def test_the_report_for_people(warehouse: Path, tmp_path: Path) -> None:
     rows = rows_of(warehouse, SIGNATURES)
     kept = len(first_texts(rows))
     assert f"signatures: {kept:,} rows, {len(rows) - kept} left out: the selector has an older text" in out
+    assert "--collection" not in out
+    both = run(warehouse, "csv", tmp_path / "out.csv").stdout.decode().splitlines()[-1]
+    assert both == "both collections, and an id is unique in its collection only; --collection NAME exports one"
     assert f"{kept:,} rows of version 2 in " in out
     assert str(tmp_path / "out.json") in out
