@@ -56,5 +56,5 @@ class ExportReport:
             f"{counted(self.rows.total(), 'row')} of version {max(self.version, 0)} in {self.seconds:.1f} s"
             f" ({self.rate():,.0f} a second){files}{size}: {self.target}"
         )
-        if self.mixes:
+        if self.mixes and all(self.rows[collection] for collection in COLLECTIONS):
             yield "both collections, and an id is unique in its collection only; --collection NAME exports one"

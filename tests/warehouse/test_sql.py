@@ -309,7 +309,7 @@ def test_a_time_before_the_first_version_is_an_error(warehouse: sigdir.warehouse
         sigdir.open(root, as_of=first - timedelta(milliseconds=1))
     for wrong in ("yesterday", first.date(), True):
         with pytest.raises(QueryError, match="is neither a version nor a time such as"):
-            sigdir.open(root, as_of=wrong)  # type: ignore[arg-type]
+            sigdir.open(root, as_of=wrong)
 
 
 def test_a_collection_is_counted_by_either_of_its_names(warehouse: sigdir.warehouse.Warehouse) -> None:
