@@ -31,7 +31,7 @@ from sigdir.signatures import rank
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.spelling import MAX_DECLARATION_BYTES
 from sigdir.warehouse.evidence import Manifest
-from sigdir.warehouse.evidence.sums import commonest_between
+from sigdir.warehouse.evidence.lookup import commonest_between
 from sigdir.warehouse.index.ranked import row_key
 from sigdir.warehouse.index.records import records_size, render_records
 from sigdir.warehouse.index.segment import Segment

@@ -99,10 +99,19 @@ def is_standard(hash: bytes, text: str) -> bool:
 
 def reasons(hash: bytes, text: Summary, mined: str = "") -> tuple[str, ...]:
     """What a text's place rests on: short phrases, the weightiest first. ``mined`` is as ``looks_mined`` gives it."""
+    standard = sources()[hash] if is_standard(hash, text.text) else ""
+    return (*noted_reasons(standard, mined), *plain_reasons(text))
+
+
+def noted_reasons(standard: str, mined: str) -> tuple[str, ...]:
+    """The reasons that few texts have: the standard whose text it is, and why it looks mined; "" for neither."""
+    return (*([f"text of {standard}"] if standard else ()), *([f"looks mined: {mined}"] if mined else ()))
+
+
+def plain_reasons(text: Summary) -> tuple[str, ...]:
+    """The reasons that any text has: its counts and its age."""
     declared = text.contracts - text.compiled
     found = (
-        f"text of {sources()[hash]}" if is_standard(hash, text.text) else "",
-        f"looks mined: {mined}" if mined else "",
         f"compiled in {counted(text.compiled, 'contract')}" if text.compiled else "",
         f"declared in {counted(declared, 'contract')}" if declared > 0 else "",
         "verified by a source that compiles contracts" if text.verified else "",

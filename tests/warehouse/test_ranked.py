@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from sigdir.signatures import rank
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.rank import Ranked
-from sigdir.warehouse.evidence.lookup import text_evidence
+from sigdir.warehouse.evidence.lookup import commonest_between, commonest_declarations, text_evidence
+from sigdir.warehouse.evidence.summaries import Summaries
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.ranked import ranked_rows
@@ -19,6 +25,7 @@ from sigdir.warehouse.index.view import View
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot
 from sigdir.warehouse.sql.engine import Database
+from sigdir.warehouse.sql.repeated import repeated
 from tests.warehouse.ranking import Known, make_known
 
 Expected = dict[tuple[Collection, int], Ranked]
@@ -68,6 +75,39 @@ def test_ranked(database: Database, expected: Expected) -> None:
     assert any(mined for *_, mined in found)
 
 
+def test_reasons_of_scattered_texts(tmp_path: Path) -> None:
+    """Texts of several windows and days get their own summaries and reasons, in the order in which they are asked for."""
+    known = make_known(tmp_path)
+    summaries = Summaries(known.manifest, SIGNATURES)
+    ids = np.array([70, 1 << 18, 3, 4, 5, 3])  # the second is nobody's: one list names it
+    times = np.array([0, 86_400_000_000, 0, 86_400_000_000, 5, 7])
+    mined = pa.chunked_array([pa.array([None, "odd", None, None, None, None], pa.string())])
+    found = summaries.ranked(ids, times, pa.chunked_array([pa.nulls(6, pa.string())]), mined).to_pylist()
+    for row, id, time, why in zip(found, ids.tolist(), times.tolist(), mined.to_pylist(), strict=True):
+        day = datetime.fromtimestamp(time / 1e6, UTC)
+        text = known.summary(SIGNATURES, id, "", day)
+        assert row["reasons"] == [*rank.noted_reasons("", why or ""), *rank.plain_reasons(text)]
+        assert (row["sources"], row["contracts"], row["declaration"]) == (
+            text.sources, text.contracts, text.declaration or None,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("pass_bits", [26, 3])
+def test_repeated_selectors(known: Known, database: Database, pass_bits: int) -> None:
+    """The selectors of several texts are those that GROUP BY finds, also where the files are read several times."""
+    query = "SELECT hash FROM signatures GROUP BY hash HAVING count(*) > 1 ORDER BY hash"
+    wanted = [hash for (hash,) in database.sql(query).rows()]
+    assert wanted
+    assert repeated(known.snapshot.files[SIGNATURES], pass_bits).to_pylist() == wanted
+    assert len(repeated(())) == 0
+
+
+def test_ranked_loads_no_pandas(known: Known) -> None:
+    """It takes a quarter of a second of each process."""
+    code = "import sys, sigdir; sigdir.open(sys.argv[1]).sql('FROM ranked').arrow(); assert 'pandas' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code, str(known.paths.root)], check=True, timeout=60)
+
+
 def test_collisions_in_rank_order(database: Database, expected: Expected) -> None:
     """A collision's texts are in the order of their places."""
     found = database.sql("SELECT texts, text_signatures FROM collisions").rows()
@@ -87,6 +127,16 @@ def test_declarations(known: Known, database: Database, expected: Expected) -> N
     }
     assert set(found) == wanted
     assert len(found) == len(wanted)
+
+
+def test_commonest_declarations(known: Known, expected: Expected) -> None:
+    """The commonest declaration of single texts and of ranges is the first of those that plain Python counts."""
+    for collection in COLLECTIONS:
+        ids = [id for of, id in expected if of == collection]
+        counts = {id: known.declarations(collection, id) for id in ids}
+        wanted = {id: declarations[0][0] for id, declarations in counts.items() if declarations}
+        assert commonest_declarations(known.manifest, collection, ids) == wanted
+        assert commonest_between(known.manifest, collection, 1, max(ids)) == wanted
 
 
 def test_parameter_names(tmp_path: Path) -> None:

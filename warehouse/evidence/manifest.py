@@ -106,6 +106,10 @@ class Manifest:
         """Whether a source's sightings of an import count."""
         return source in self.sources and import_id >= self.sources[source].import_id
 
+    def all_count(self, file: EvidenceFile) -> bool:
+        """Whether all sightings of a file are known to count."""
+        return file.words is not None and all(self.counts(*word) for word in file.words)
+
     def rows(self, collection: Collection) -> int:
         """The sightings of a collection, those included that no longer count."""
         return sum(file.rows for file in self.files[collection])

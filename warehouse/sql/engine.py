@@ -25,7 +25,6 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.warehouse.digests import written_digests
 from sigdir.warehouse.errors import QueryError, UnreadableWarehouse
-from sigdir.warehouse.evidence import Manifest
 from sigdir.warehouse.files import RunFolder, remove_dead_runs
 from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
@@ -55,6 +54,7 @@ def connect(paths: Paths, memory_limit: str, threads: int, spill: Path | None = 
     connection.execute("SET threads = $threads", {"threads": threads})
     connection.execute("SET temp_directory = $folder", {"folder": str(folder)})
     connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_progress_bar = false")  # it writes to standard output
     connection.execute("SET preserve_insertion_order = false")
     return connection
 
@@ -212,7 +212,7 @@ class Database:
     ) -> None:  # fmt: skip
         self._unsafe = unsafe
         self._log = LazyLog(paths, snapshot.version)
-        self._evidence: Manifest | None = snapshot.evidence
+        self._evidence: Snapshot | None = snapshot
         """What the views over the evidence read; None once they are there."""
         self._searched: Snapshot | None = snapshot
         """What ``search`` reads; None once it is there."""

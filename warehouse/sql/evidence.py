@@ -12,14 +12,17 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from duckdb.func import PythonUDFType
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures import standards
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import MOST_CONTRACTS, MOST_SOURCES, made_up_part
+from sigdir.warehouse.arrow import string_lists, strings, values
 from sigdir.warehouse.evidence import Manifest
-from sigdir.warehouse.evidence.summaries import SQL_TYPE, Summaries
+from sigdir.warehouse.evidence.summaries import RANKED_SQL_TYPE, SQL_TYPE, Summaries
+from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.sql.repeated import RepeatedSelectors
 from sigdir.warehouse.sql.views import read_parquet
 
 _KIND_MASKS = {
@@ -28,19 +31,30 @@ _KIND_MASKS = {
 }  # fmt: skip
 
 
-def create_evidence_views(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> None:
-    """Create the views over the evidence, after those of the rows and the imports.
+def create_evidence_views(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
+    """Create the views over the evidence of a version, after those of the rows and the imports.
 
     What they share is in the schema ``parts``, which SHOW TABLES does not list.
     """
+    manifest = snapshot.evidence
+    # As a volatile function it is not called while a query is planned.
+    connection.create_function(
+        "repeated_selectors", RepeatedSelectors(snapshot.files[SIGNATURES]).lists, ["INTEGER"], "BLOB[]",
+        type=PythonUDFType.ARROW, side_effects=True,
+    )  # fmt: skip
     connection.create_function("made_up_part", _made_up_parts, ["VARCHAR"], "VARCHAR", type=PythonUDFType.ARROW)
     connection.create_function(
         "deep_parameter_names", _parameter_names, ["VARCHAR"], "VARCHAR[]", type=PythonUDFType.ARROW
     )
     for collection in COLLECTIONS:
+        summaries = Summaries(manifest, collection)
         connection.create_function(
-            _summary(collection), partial(_summaries, Summaries(manifest, collection)), ["BIGINT"], SQL_TYPE,
-            type=PythonUDFType.ARROW,
+            _summary(collection), partial(_summaries, summaries), ["BIGINT"], SQL_TYPE, type=PythonUDFType.ARROW
+        )
+        connection.create_function(
+            f"{_summary(collection)}_with_reasons", partial(_summaries_with_reasons, summaries),
+            ["BIGINT", "BIGINT", "VARCHAR", "VARCHAR"], RANKED_SQL_TYPE, type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
         )  # fmt: skip
     connection.execute("CREATE SCHEMA parts")
     _create_table(connection, "sources", _sources(manifest))
@@ -51,7 +65,8 @@ def create_evidence_views(connection: duckdb.DuckDBPyConnection, manifest: Manif
     connection.execute(f"CREATE VIEW sightings AS {_of_both(_sightings)}")
     connection.execute(f"CREATE VIEW evidence AS {_of_both(_evidence)}")
     connection.execute(f"CREATE VIEW declarations AS {_of_both(_declarations)}")
-    connection.execute(_RIVALS + _RANKED)
+    connection.execute(_RIVALS + _NOTED)
+    connection.execute(f"CREATE VIEW ranked AS {_of_both(_ranked)}")
 
 
 def _create_table(
@@ -84,19 +99,24 @@ def _standards() -> dict[str, tuple[str, list[Any]]]:
 
 def _made_up_parts(names: pa.ChunkedArray) -> pa.Array:
     """The part of each name that looks made up, "" for none."""
-    return pa.array([made_up_part(name) for name in names.to_pylist()], pa.string())
+    return strings([made_up_part(name) for name in names.to_pylist()])
 
 
 def _parameter_names(declarations: pa.ChunkedArray) -> pa.Array:
     """The names of each declaration's parameters, "" for one without; those with tuples, which a pattern cannot read."""
     from sigdir.signatures.declaration import parse_declaration  # numba takes 0.5 s to load
 
-    names = [parse_declaration(text).parameter_names for text in declarations.to_pylist()]
-    return pa.array([list(each) for each in names], pa.list_(pa.string()))
+    return string_lists([parse_declaration(text).parameter_names for text in declarations.to_pylist()])
 
 
 def _summaries(summaries: Summaries, ids: pa.ChunkedArray) -> pa.StructArray:
-    return summaries.of(ids.to_numpy())
+    return summaries.of(values(ids))
+
+
+def _summaries_with_reasons(
+    summaries: Summaries, ids: pa.ChunkedArray, times: pa.ChunkedArray, standards: pa.ChunkedArray, mined: pa.ChunkedArray
+) -> pa.StructArray:  # fmt: skip
+    return summaries.ranked(values(ids), values(times), standards, mined)
 
 
 def _of_both(query: Callable[[Collection], str]) -> str:
@@ -123,8 +143,7 @@ def _live_sightings(manifest: Manifest, collection: Collection) -> str:
     if not files:
         return f"FROM {_NO_SIGHTINGS}"
     sightings = f"SELECT s.* FROM {read_parquet(files)} AS s"
-    words = [file.words for file in manifest.files[collection]]
-    if all(of_file is not None and all(manifest.counts(*word) for word in of_file) for of_file in words):
+    if all(map(manifest.all_count, manifest.files[collection])):
         return sightings
     return f"{sightings} SEMI JOIN parts.sources AS o ON o.source = s.source AND s.import_id >= o.import_id"
 
@@ -142,7 +161,6 @@ CREATE MACRO parts.parameter_names(declaration) AS CASE
     THEN list_transform(string_split(regexp_extract(declaration, '\\(([^()]*)\\)', 1), ', '),
                         lambda one: if(contains(one, ' ') AND NOT ends_with(one, ' indexed'), split_part(one, ' ', -1), ''))
     ELSE deep_parameter_names(declaration) END;
-CREATE MACRO parts.counted(number, noun) AS number || ' ' || noun || CASE WHEN number = 1 THEN '' ELSE 's' END;
 """
 
 
@@ -200,7 +218,7 @@ _RIVALS = f"""
 CREATE VIEW parts.rivals AS
 WITH alike AS MATERIALIZED (
     SELECT id, text_signature, hash FROM signatures
-    SEMI JOIN (SELECT hash FROM signatures GROUP BY hash HAVING count(*) > 1) USING (hash)
+    SEMI JOIN (SELECT unnest(repeated_selectors(0)) AS hash) USING (hash)
 ), said AS MATERIALIZED (
     SELECT id, source, witness, contracts, contract_key FROM {_live(SIGNATURES)} SEMI JOIN alike USING (id)
 ), texts AS MATERIALIZED (
@@ -215,7 +233,9 @@ WITH alike AS MATERIALIZED (
 ), made_up AS MATERIALIZED (
     FROM texts WHERE part <> '' AND NOT is_standard
 ), shared AS (
-    SELECT name FROM (SELECT signature_name(text_signature) AS name FROM signatures)
+    SELECT name FROM (SELECT signature_name(text_signature) AS name FROM signatures
+                      WHERE text_signature[:5] IN (SELECT name[:5] FROM made_up WHERE strlen(name) > 4)
+                            OR strpos(text_signature, '(') < 6)
     SEMI JOIN made_up USING (name) GROUP BY name HAVING count(*) > 1
 ), mined AS (
     SELECT m.id, any_value(m.part) || ' in its name looks made up, no other text has this name, and '
@@ -233,34 +253,28 @@ SELECT t.id, t.text_signature, t.hash, m.mined,
 FROM texts AS t LEFT JOIN mined AS m ON m.id = t.id;
 """
 
-# Most texts have two or three reasons, and a list of those is made at once. chr(31) is in no text and in no name:
-# filtering a list of reasons takes twice as long as splitting one string. A time becomes a day without its time zone,
-# which is UTC: with it a million take 0.6 s.
-_RANKED = """
-CREATE MACRO parts.day(time) AS 'first seen ' || make_timestamp(epoch_us(time))::DATE;
-CREATE MACRO parts.named(sources) AS CASE WHEN sources = 1 THEN 'named by 1 source' ELSE 'named by ' || sources || ' sources' END;
-CREATE MACRO parts.declared(contracts) AS 'declared in ' || parts.counted(contracts, 'contract');
-CREATE MACRO parts.reasons(standard, mined, compiled, contracts, verified, sources, time) AS CASE
-    WHEN standard IS NULL AND mined IS NULL AND contracts = 0 AND NOT verified THEN [parts.named(sources), parts.day(time)]
-    WHEN standard IS NULL AND mined IS NULL AND compiled = 0 AND NOT verified
-    THEN [parts.declared(contracts), parts.named(sources), parts.day(time)]
-    ELSE string_split(concat_ws(chr(31),
-        'text of ' || standard,
-        'looks mined: ' || mined,
-        CASE WHEN compiled > 0 THEN 'compiled in ' || parts.counted(compiled, 'contract') END,
-        CASE WHEN contracts > compiled THEN parts.declared(contracts - compiled) END,
-        CASE WHEN verified THEN 'verified by a source that compiles contracts' END,
-        parts.named(sources),
-        parts.day(time)
-    ), chr(31)) END;
-CREATE VIEW ranked AS
-SELECT e.collection, e.id, e.hex_signature, e.text_signature, coalesce(r.position, 1) AS position,
-       parts.reasons(s.standard, r.mined, e.compiled, e.contracts, e.verified, e.sources, e.first_seen) AS reasons,
-       r.mined, e.witness, e.sources, e.contracts, e.verified, e.first_seen, e.declaration, e.hash
-FROM evidence AS e LEFT JOIN parts.rivals AS r ON r.id = e.id AND r.hash = e.hash
-     LEFT JOIN parts.standards AS s ON s.hash = e.hash AND s.text_signature = e.text_signature;
+# What few texts of a collection have: a place behind another text, and a standard.
+_NOTED = """
+CREATE VIEW parts.signatures_noted AS
+SELECT hash, text_signature, max(position) AS position, max(mined) AS mined, max(standard) AS standard
+FROM (SELECT hash, text_signature, position, mined, NULL AS standard FROM parts.rivals
+      UNION ALL SELECT hash, text_signature, NULL, NULL, standard FROM parts.standards)
+GROUP BY hash, text_signature;
+CREATE VIEW parts.event_signatures_noted AS
+SELECT hash, text_signature, NULL AS position, NULL::VARCHAR AS mined, standard FROM parts.standards;
 CREATE VIEW collisions AS
 SELECT '0x' || lower(hex(hash)) AS hex_signature, count(*) AS texts,
        list(text_signature ORDER BY position) AS text_signatures, hash
 FROM parts.rivals GROUP BY hash;
+"""
+
+
+def _ranked(collection: Collection) -> str:
+    view = collection.view_name
+    return f"""
+SELECT '{collection}' AS collection, id, hex_signature, text_signature, coalesce(position, 1) AS position, said.reasons,
+       mined, parts.witness_name(said.witness) AS witness, said.sources, said.contracts, said.verified,
+       created_at AS first_seen, said.declaration, hash
+FROM (SELECT t.*, n.position, n.mined, {_summary(collection)}_with_reasons(t.id, epoch_us(t.created_at), n.standard, n.mined) AS said
+      FROM {view} AS t LEFT JOIN parts.{view}_noted AS n ON n.hash = t.hash AND n.text_signature = t.text_signature)
 """

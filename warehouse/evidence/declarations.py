@@ -1,0 +1,78 @@
+"""How often a text is declared in each way: the one place that counts declarations.
+
+A declaration counts once for each contract that has it, and for each source that names no contract. The commonest comes
+first, and the first in alphabetical order of those that are as common. The view ``declarations`` of SQL counts the same
+way; tests compare the two.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sigdir.warehouse.arrow import numbers, values
+
+Array = npt.NDArray[Any]
+
+DECLARING = ("id", "source", "import_id", "contract_key", "declaration")
+"""The columns of sightings that are needed here, and those that say whether a sighting counts."""
+
+
+class Counted(NamedTuple):
+    """Declarations of texts, in the order of the texts' ids, the commonest of each text first."""
+
+    ids: Array
+    rows: Array
+    """The number of a row that has the declaration."""
+    counts: Array
+
+
+def counted(sightings: pa.Table) -> Counted:
+    """Each declaration of each text and its count. ``sightings`` count, and have the columns DECLARING."""
+    import pyarrow.compute as pc  # takes 70 ms, and a server adds up without declarations
+
+    rows = np.flatnonzero(values(sightings["declaration"].is_valid()))
+    declared = sightings.take(numbers(rows))
+    ids, has_contract = values(declared["id"]), values(declared["contract_key"].is_valid())
+    by = np.where(has_contract, values(declared["contract_key"]), values(declared["source"]))
+    encoded = declared["declaration"].combine_chunks().dictionary_encode()
+    codes, alphabetical = values(encoded.indices), values(pc.rank(encoded.dictionary, "ascending"))
+    order = np.lexsort((has_contract, by, codes, ids))
+    order = order[differs(*(column[order] for column in (ids, codes, by, has_contract)))]
+    starts = np.flatnonzero(differs(ids[order], codes[order]))
+    counts = np.diff(np.append(starts, len(order)))
+    order = order[starts]
+    best_first = np.lexsort((alphabetical[codes[order]], -counts, ids[order]))
+    order = order[best_first]
+    return Counted(ids[order], rows[order], counts[best_first])
+
+
+def commonest(sightings: pa.Table) -> tuple[Array, Array]:
+    """The ids of the texts that have a declaration, rising, and the row of the commonest one of each.
+
+    ``sightings`` are as for ``counted``.
+    """
+    rows = np.flatnonzero(values(sightings["declaration"].is_valid()))
+    ids = values(sightings["id"])[rows]
+    if (ids[1:] < ids[:-1]).any():
+        order = np.argsort(ids, kind="stable")
+        ids, rows = ids[order], rows[order]
+    starts = np.flatnonzero(differs(ids))
+    several = np.diff(np.append(starts, len(ids))) > 1
+    best = rows[starts]  # for most texts it is the only one
+    if several.any():
+        chosen = np.sort(rows[np.repeat(several, np.diff(np.append(starts, len(ids))))])
+        found = counted(sightings.select(DECLARING).take(numbers(chosen)))
+        best[several] = chosen[found.rows[differs(found.ids)]]
+    return ids[starts], best
+
+
+def differs(*columns: Array) -> Array:
+    """Whether a row differs from the one in front of it; the first one does."""
+    found = np.ones(len(columns[0]), np.bool_)
+    if len(found):
+        found[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return found
