@@ -33,12 +33,16 @@ _TOKENS = "0x" + f"{25 * 10**18:064x}"
 LOG_EXAMPLE = " ".join([_TRANSFER_TOPIC, *("0x" + digits.zfill(64) for digits in (EXAMPLE[34:74], "dead")), _TOKENS])
 REVERT_EXAMPLE = "0x4e487b71" + f"{0x11:064x}"
 ERROR_EXAMPLE = "0xe450d38c" + EXAMPLE[10:74] + f"{0:064x}{10**18:064x}"
+ANONYMOUS_EXAMPLE = "\n".join([
+    "event LogNote(bytes4 indexed sig, address indexed usr, uint256 value) anonymous",
+    "0x" + "a9059cbb".ljust(64, "0"), "0x" + EXAMPLE[10:74], _TOKENS,
+])  # fmt: skip
 _INNER = EXAMPLE[2:].ljust(192, "0")
 MULTICALL_EXAMPLE = "0xac9650d8" + f"{32:064x}{1:064x}{32:064x}{68:064x}" + _INNER
 PROXY_EXAMPLE = "0x363d3d373d3d3d363d73" + EXAMPLE[34:74] + "5af43d82803e903d91602b57fd5bf3"
 _EXAMPLES = (
-    ("a transfer", EXAMPLE), ("a multicall", MULTICALL_EXAMPLE), ("a log", LOG_EXAMPLE), ("a custom error", ERROR_EXAMPLE),
-    ("a panic", REVERT_EXAMPLE), ("a proxy's code", PROXY_EXAMPLE),
+    ("a transfer", EXAMPLE), ("a multicall", MULTICALL_EXAMPLE), ("a log", LOG_EXAMPLE), ("an anonymous log", ANONYMOUS_EXAMPLE),
+    ("a custom error", ERROR_EXAMPLE),    ("a panic", REVERT_EXAMPLE), ("a proxy's code", PROXY_EXAMPLE),
 )  # fmt: skip
 _ABI_FILE, _SOLIDITY_FILE = _DOWNLOADS = ("abi.json", "interface.sol")
 
@@ -116,8 +120,10 @@ def inputs_of(entered: str) -> list[Input]:
 
 
 def _address(entered: str, alternatives: list[Input]) -> str:
-    """The input as a value of a query: hex digits as they are, anything else quoted."""
+    """The input as a value of a query: hex digits as they are, anything else quoted, texts to try on their lines."""
     [first, *others] = alternatives
+    if first.texts:
+        return quote("\n".join(filter(None, map(str.strip, entered.splitlines()))), safe="")
     if others or first.form is Form.LOG or first.libraries:
         return quote(" ".join(entered.split()), safe="")
     return "0x" + first.data.hex()

@@ -91,7 +91,7 @@ def auto(
     """Explain data by its shape: calldata, revert data, a log or code; with --file each row of a file.
 
     DATA is hex digits, with or without 0x; a log is its topics and its data, each with 0x, or an object of JSON
-    with topics and data. @FILE reads it from a file, - from standard input. Where the shape does not decide, every
+    with topics and data. Texts to try stand before it, each with a semicolon or on a line. @FILE reads it from a file, - from standard input. Where the shape does not decide, every
     reading is given, the surest first.
 
     A file has the columns of cryo, Dune or BigQuery: input and to, or data and topic0 to topic3 (or topics). Each
@@ -152,7 +152,7 @@ def revert(data: str, folder: Path, as_json: bool) -> None:
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="A topic, 0x and 64 digits; in their order.")
 @click.option("--data", default="0x", show_default=True, metavar="DATA", help="The data; @FILE reads it from a file.")
 @click.option("--anonymous", is_flag=True, help="The first topic is no hash; --text gives the events to try.")
-@click.option("--text", "texts", multiple=True, metavar="TEXT", help="An event to try first, as E(address,uint256).")
+@click.option("--text", "texts", multiple=True, metavar="TEXT", help="An event to try first, canonical or as declared.")
 @warehouse_option
 @_json
 def log(
@@ -161,8 +161,9 @@ def log(
     """Explain a log: its event, and which parameters are indexed.
 
     \b
-    Example:
+    Examples:
       sigdir decode log --topic 0xddf252ad... --topic 0x... --topic 0x... --data 0x...
+      sigdir decode log --topic 0x... --data 0x... --text 'event E(bytes4 indexed sig, uint value) anonymous'
     """
     words = [hex_bytes(topic, "topics") for topic in topics]
     given = texts_to_try(list(texts))

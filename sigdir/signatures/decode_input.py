@@ -15,6 +15,7 @@ from sigdir.signatures.bytecode import BadBytecode, bytes_of_hex
 from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.decode_attempt import SELECTOR_BYTES
 from sigdir.signatures.errors import SigdirError
+from sigdir.signatures.given_texts import is_anonymous
 from sigdir.signatures.readings import Form, Input
 
 MAX_TOPICS = 4
@@ -61,13 +62,16 @@ def code_input(text: str, field: str = "code") -> Input:
 
 
 def log_input(topics: list[bytes], data: bytes, *, anonymous: bool = False, texts: tuple[str, ...] = ()) -> Input:
-    """A log; raises BadInput where it has too many topics, or one that is no word."""
+    """A log; raises BadInput where it has too many topics, or one that is no word.
+
+    It is ``anonymous`` where one of its texts says so, too.
+    """
     if len(topics) > MAX_TOPICS:
         raise BadInput(f"{len(topics)} topics; a log has at most {MAX_TOPICS}", "topics")
     for number, topic in enumerate(topics):
         if len(topic) != _WORD:
             raise BadInput(f"topic {number} has {len(topic)} bytes, not {_WORD}", "topics")
-    return Input(Form.LOG, data, tuple(topics), anonymous, texts)
+    return Input(Form.LOG, data, tuple(topics), anonymous or any(map(is_anonymous, texts)), texts)
 
 
 def whole(alternatives: list[Input]) -> list[Input]:
@@ -83,27 +87,65 @@ _LABELS = re.compile(r"""(?:[\s,;:\[\]"']|topics?|data|[0-3])*""", re.IGNORECASE
 
 
 def inputs_of_text(text: str, form: Form = Form.AUTO) -> list[Input]:
-    """The alternatives of a text that was pasted; raises BadInput. ``form`` says what it is, if that is known."""
+    """The alternatives of a text that was pasted; raises BadInput. ``form`` says what it is, if that is known.
+
+    Texts to try stand before the bytes, each on a line or with a semicolon behind it, and the word ``anonymous`` where the log has no
+    topic of its event: ``event LogNote(bytes4 indexed sig) anonymous; 0x12... 0x34...``.
+    """
     text = text.strip()
     if text[:1] in ("{", "["):
         return _inputs_of_json(text, form)
+    if "(" not in text and "anonymous" not in text:
+        return _inputs_of_hex(text, form)
+    texts, anonymous, rest = _without_texts(text)
+    if anonymous and form is Form.AUTO:
+        form = Form.LOG
+    if not rest:
+        raise BadInput("the bytes are missing; a text to try stands before them")
+    found = _inputs_of_hex(rest, form, anonymous=anonymous)
+    found = [one._replace(texts=texts, anonymous=anonymous and one.form is Form.LOG) for one in found]
+    return [one for one in found if len(one.topics) in _topic_counts(texts, anonymous=anonymous)] or found
+
+
+def _topic_counts(texts: tuple[str, ...], *, anonymous: bool) -> frozenset[int]:
+    """How many topics the logs of declared events have."""
+    return frozenset(len(re.findall(r"\bindexed\b", text)) + (not anonymous) for text in texts)
+
+
+_LINES = re.compile(r";|\n(?![^(]*\))|\s+(?=0[xX])")  # a declaration may have line ends between its parentheses
+
+
+def _without_texts(text: str) -> tuple[tuple[str, ...], bool, str]:
+    """The texts to try, whether the log is anonymous, and what is left: the bytes."""
+    lines = [line.strip() for line in _LINES.split(text)]
+    texts = [line for line in lines if "(" in line]
+    rest = [line for line in lines if "(" not in line and line.lower() != "anonymous"]
+    anonymous = any(line.lower() == "anonymous" or is_anonymous(line) for line in lines)
+    return texts_to_try(texts), anonymous, " ".join(rest)
+
+
+def _inputs_of_hex(text: str, form: Form, *, anonymous: bool = False) -> list[Input]:
     tokens = text.split()
     words = [token for token in tokens if token[:2] in ("0x", "0X")]
     if form is Form.LOG or (form is Form.AUTO and len(words) > 1):
-        return _inputs_of_words(text)
+        return _inputs_of_words(text, anonymous=anonymous)
     if form is Form.AUTO and "__" in text and is_code(hex_bytes(text[:_CODE_HEAD])):
         return [code_input(text, "data")]
     return [_input_of_bytes(hex_bytes(text), form)]
 
 
-def _inputs_of_words(text: str) -> list[Input]:
-    """A log as its words, each with 0x; names before them (``data:``) are left out."""
+def _inputs_of_words(text: str, *, anonymous: bool) -> list[Input]:
+    """A log as its words, each with 0x; names before them (``data:``) are left out. One without topics is anonymous."""
     rest = _TOKEN.sub(" ", text)
     parts = [hex_bytes(part) for part in _TOKEN.findall(text)]
     if not parts or not _LABELS.fullmatch(rest):
         raise BadInput("a log is its topics and its data, each with 0x and without space inside")
     alternatives = []
-    if len(parts) > 1 and all(len(part) == _WORD for part in parts[:-1]) and len(parts) <= MAX_TOPICS + 1:
+    if (
+        (len(parts) > 1 or anonymous)
+        and all(len(part) == _WORD for part in parts[:-1])
+        and len(parts) <= MAX_TOPICS + 1
+    ):
         alternatives.append(Input(Form.LOG, parts[-1], tuple(parts[:-1])))
     if len(parts) <= MAX_TOPICS and all(len(part) == _WORD for part in parts):
         alternatives.append(Input(Form.LOG, b"", tuple(parts)))
@@ -145,7 +187,7 @@ def inputs_of_fields(fields: Mapping[str, Any], form: Form | None = None) -> lis
     """The alternatives of an object: a log has ``topics`` (or ``topic0`` ...) and ``data``, anything else ``data``.
 
     ``as`` says what the data is, else its shape does. ``input`` and ``calldata`` are other names of ``data``. An
-    anonymous log has ``anonymous`` and ``texts``. Raises BadInput.
+    anonymous log has ``texts``, and ``anonymous`` where none of them says it. Raises BadInput.
     """
     form = form or _form_of(fields)
     topics = _topics_of(fields)

@@ -27,6 +27,7 @@ from sigdir.signatures.abi_decoder import Budget, attempt, layout_of
 from sigdir.signatures.declaration import BadDeclaration, Parameter, parse_declaration
 from sigdir.signatures.decode_attempt import SELECTOR_BYTES, UTF8, DecodeAttempt
 from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.given_texts import canonical_and_declared
 from sigdir.signatures.inner_calls import Inner, Path, inner_calls
 from sigdir.signatures.interfaces import event_declaration
 from sigdir.signatures.keccak import keccak256
@@ -62,7 +63,7 @@ class Form(StrEnum):
 
 
 class Input(NamedTuple):
-    """Bytes to explain. ``texts`` are tried before the directory's; an anonymous log has no other texts.
+    """Bytes to explain. ``texts``, canonical or as declared, are tried before the directory's; an anonymous log has no others.
 
     ``libraries`` is how many libraries are not linked into code.
     """
@@ -157,7 +158,7 @@ class Reading:
     """Bytes, what they are taken for, and the texts that were tried, best first.
 
     ``texts`` counts the known texts of the selector or topic, of which at most MAX_TEXTS were tried. ``note`` is a
-    sentence about what could not be read.
+    sentence about what could not be read. ``is_anonymous`` says that a log has no topic of its event.
     """
 
     form: Form
@@ -166,12 +167,13 @@ class Reading:
     texts: int = 0
     candidates: list[Candidate] = field(default_factory=list)
     note: str = ""
+    is_anonymous: bool = False
 
     @property
     def hash(self) -> bytes:
         """The selector or topic that was looked up; empty where there is none."""
         if self.form is Form.LOG:
-            return self.topics[0] if self.topics else b""
+            return self.topics[0] if self.topics and not self.is_anonymous else b""
         return self.data[:SELECTOR_BYTES] if self.form in (Form.CALLDATA, Form.REVERT, Form.AUTO) else b""
 
     @property
@@ -239,7 +241,7 @@ class Readings:
 
     def _begin(self, tree: _Tree) -> None:
         input = tree.input
-        reading = Reading(input.form, input.data, input.topics)
+        reading = Reading(input.form, input.data, input.topics, is_anonymous=input.anonymous)
         if input.form is Form.CODE:
             reading.note = CODE_NOTE
             tree.results = [reading]
@@ -342,8 +344,16 @@ def _with_given(input: Input, hash: bytes, known: Sequence[Known]) -> Sequence[K
     """The texts to try: those that the input gives, those of the language, those of the directory."""
     if input.form is not Form.LOG:
         known = _with_built_in(hash, known)
-    given = [Known(text) for text in input.texts]
-    return [*given, *(one for one in known if one.text not in input.texts)] if given else known
+    if not input.texts:
+        return known
+    given = [_given(text, is_event=input.form is Form.LOG) for text in input.texts]
+    texts = {one.text for one in given}
+    return [*given, *(one for one in known if one.text not in texts)]
+
+
+def _given(text: str, *, is_event: bool) -> Known:
+    canonical, declaration = canonical_and_declared(text, is_event=is_event)
+    return Known(canonical).declared_as(declaration) if declaration else Known(canonical)
 
 
 def _candidate(arguments: bytes, known: Known, budget: Budget) -> Candidate:
@@ -466,10 +476,10 @@ def _short(reading: Reading) -> list[Reading]:
 
 
 def _unknown(reading: Reading, input: Input) -> str:
+    if reading.is_anonymous:
+        return "An anonymous event has no hash; its text has to be given."
     if reading.form is Form.LOG and not reading.hash:
         return "A log without topics is of an anonymous event; its text has to be given."
-    if reading.form is Form.LOG and input.anonymous:
-        return "An anonymous event has no hash; its text has to be given."
     what = "topic" if reading.form is Form.LOG else "selector"
     note = f"No text with this {what} is known."
     if reading.form is not Form.LOG and reading.data.isascii() and reading.data.decode().isprintable():

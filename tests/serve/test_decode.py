@@ -32,6 +32,32 @@ TO = "0x" + "ab" * 20
 CALLDATA = "0xa9059cbb" + encode(["address", "uint256"], [TO, 1000]).hex()
 
 
+ANONYMOUS = "event LogNote(bytes4 indexed sig, uint256 value) anonymous"
+NOTE_TOPIC, NOTE_DATA = "0x" + "12345678".ljust(64, "0"), f"0x{9:064x}"
+
+
+def test_an_anonymous_log_is_decoded_by_its_declaration(server: Server, run_sigdir: Sigdir) -> None:
+    """The same by POST, in the query, by `decode log` and by `decode`; without a text it says what is missing."""
+    answers = [
+        post(server.port, PATH, {"topics": [NOTE_TOPIC], "data": NOTE_DATA, "texts": [ANONYMOUS]}).json(),
+        decoded(server, f"{ANONYMOUS}\n{NOTE_TOPIC}\n{NOTE_DATA}"),
+    ]  # fmt: skip
+    at = ("--json", "--warehouse", server.folder)
+    runs = [
+        run_sigdir("decode", "log", "--text", ANONYMOUS, "--topic", NOTE_TOPIC, "--data", NOTE_DATA, *at),
+        run_sigdir("decode", f"{ANONYMOUS}; {NOTE_TOPIC} {NOTE_DATA}", *at),
+    ]
+    for answer in (*answers, *(json.loads(run.stdout) for run in runs)):
+        [candidate] = answer["candidates"]
+        assert candidate["text_signature"] == "LogNote(bytes4,uint256)"
+        assert [(one["name"], one["indexed"], one["value"]) for one in candidate["parameters"]] == [
+            ("sig", True, "0x12345678"), ("value", False, "9"),
+        ]  # fmt: skip
+    missing = run_sigdir("decode", "log", "--anonymous", "--topic", NOTE_TOPIC, *at)
+    assert missing.returncode == 1
+    assert json.loads(missing.stdout)["note"] == "An anonymous event has no hash; its text has to be given."
+
+
 def decoded(server: Server, data: str) -> Any:
     answer = get(server.port, f"{PATH}?data={quote(data)}")
     assert answer.status == 200

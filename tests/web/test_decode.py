@@ -10,7 +10,7 @@ import pytest
 from eth_abi.abi import encode
 from playwright.sync_api import expect
 
-from sigdir.serve.pages.decode import EXAMPLE
+from sigdir.serve.pages.decode import ANONYMOUS_EXAMPLE, EXAMPLE
 from sigdir.signatures.keccak import keccak256
 from tests.serve.support import (
     FORM,
@@ -66,6 +66,19 @@ def test_it_works_without_a_script(page_of: Open) -> None:
     page.goto("/decode/")
     page.get_by_role("link", name="a transfer").click()
     expect(page.get_by_text("decodes exactly")).to_be_visible()
+
+
+def test_an_anonymous_log_has_its_event_before_it(page_of: Open) -> None:
+    """Without a script too; the address has the lines, and the form shows them again."""
+    page = page_of("/decode/", java_script_enabled=False)
+    page.get_by_label("Calldata, log").fill(ANONYMOUS_EXAMPLE)
+    page.get_by_role("button", name="Decode").click()
+    expect(page.get_by_role("heading", name="LogNote(bytes4,address,uint256)")).to_be_visible()
+    expect(page.locator(".decoded tbody tr").nth(1)).to_contain_text("address usr indexed")
+    assert page.get_by_label("Calldata, log").input_value() == ANONYMOUS_EXAMPLE
+    page.goto("/decode/")
+    page.get_by_role("link", name="an anonymous log").click()
+    expect(page.get_by_role("heading", name="LogNote(bytes4,address,uint256)")).to_be_visible()
 
 
 def test_tuples_are_nested_lists(page_of: Open, server: Server) -> None:

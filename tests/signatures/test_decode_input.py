@@ -1,0 +1,93 @@
+"""What people paste, as inputs: texts to try that stand before the bytes, and anonymous logs."""
+
+from __future__ import annotations
+
+import pytest
+
+from sigdir.signatures.decode_input import BadInput, inputs_of_fields, inputs_of_text
+from sigdir.signatures.reading_json import ordered
+from sigdir.signatures.readings import Candidate, Form, Input
+from tests.signatures.test_calldata import word
+from tests.signatures.test_readings import OTHER, TO, TRANSFER, call, read
+
+EVENT = "event LogNote(bytes4 indexed sig, address indexed usr, uint value) anonymous"
+SIG, USER, VALUE = "0x" + "12345678".ljust(64, "0"), "0x" + TO[2:].zfill(64), "0x" + word(9).hex()
+
+
+def best(text: str) -> Candidate:
+    """The best of all alternatives: the last word may be a topic or the data."""
+    reading = ordered([reading for input in inputs_of_text(text) for reading in read(input, [])])[0]
+    assert reading.best is not None
+    assert reading.hash == b"" or reading.form is not Form.LOG
+    return reading.best
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{EVENT}\n{SIG}\n{USER}\n{VALUE}",
+        f"{EVENT};\n{SIG} {USER} {VALUE}",
+        f"{EVENT} {SIG} {USER} {VALUE}",
+        f"anonymous\n{EVENT.removesuffix(' anonymous')}\ntopic0: {SIG}\ntopic1: {USER}\ndata: {VALUE}",
+        f"event Other(string); {EVENT}; {SIG} {USER} {VALUE}",
+        "\n".join([EVENT.replace("(", "(\n  ").replace(", ", ",\n  ").replace(") ", "\n) "), SIG, USER, VALUE]),
+    ],
+)
+def test_an_anonymous_log_has_its_event_before_it(text: str) -> None:
+    """On a line or before a semicolon, as it is declared: with names, and what is indexed."""
+    found = best(text)
+    assert (found.known.text, found.known.names) == ("LogNote(bytes4,address,uint256)", ("sig", "usr", "value"))
+    assert (found.attempt.values, found.split) == ((b"\x12\x34\x56\x78", TO, 9), (0, 1))
+
+
+def test_an_anonymous_log_may_have_data_alone() -> None:
+    found = best(f"E(uint256 a, address b) anonymous\n{VALUE}{USER[2:]}")
+    assert found.attempt.values == (9, TO)
+
+
+def test_an_anonymous_log_without_a_text_says_what_is_missing() -> None:
+    for input in inputs_of_text(f"anonymous {SIG} {VALUE}"):
+        [reading] = read(input, [])
+        assert reading.note == "An anonymous event has no hash; its text has to be given."
+
+
+def test_a_log_may_have_its_event_before_it() -> None:
+    """One that is not anonymous keeps its first topic as the hash."""
+    [input] = inputs_of_text(f"E(uint256 indexed a)\n{SIG}\n{VALUE}\n0x")
+    assert input == Input(Form.LOG, b"", (bytes.fromhex(SIG[2:]), word(9)), texts=("E(uint256 indexed a)",))
+
+
+def test_calldata_may_have_its_text_before_it() -> None:
+    """Tried before those of the directory; the names of its parameters are those of the text."""
+    data = call(TRANSFER, OTHER, 5)
+    found = best(f"function transfer(address recipient, uint amount) external;\n0x{data.hex()}")
+    assert (found.known.text, found.known.names) == (TRANSFER, ("recipient", "amount"))
+
+
+def test_fields_may_say_that_an_event_is_anonymous_in_its_text() -> None:
+    [input] = inputs_of_fields({"topics": [SIG, USER], "data": VALUE, "texts": [EVENT]})
+    assert input.anonymous
+    [reading] = read(input, [])
+    assert reading.best is not None
+    assert reading.best.split == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (EVENT, "the bytes are missing"),
+        ("anonymous", "the bytes are missing"),
+        ("f(uint256)\nhello", "is not a hex digit"),
+        ("f()\n" * 9 + "0x12345678", "at most 8 texts"),
+        (f"f({'x' * 9000})\n0x12345678", "of 8192 characters"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(BadInput, match=problem):
+        inputs_of_text(text)
+
+
+def test_a_text_that_is_none_is_answered_with_its_reason() -> None:
+    [input] = inputs_of_text("f(uint7, see below)\n0x12345678")
+    [reading] = read(input, [])
+    assert [(one.decodes, one.attempt.reason) for one in reading.candidates] == [(False, "bad_type")]
