@@ -53,6 +53,10 @@ def _markdown(figures: list[Figure]) -> str:
     return "\n".join(lines)
 
 
+_LARGE = ("engine-memory", "import-large", "serve-large")
+"""Of ten times the rows: half an hour each."""
+
+
 @click.command()
 @click.option("--rows", default=10_000_000, show_default=True, help="Size of the large corpora.")
 @click.option("--rounds", default=3, show_default=True, help="Runs of each pair; the best counts.")
@@ -75,10 +79,12 @@ def _markdown(figures: list[Figure]) -> str:
             "engine",
             "engine-executors",
             "engine-memory",
+            "import-large",
+            "serve-large",
         ]
     ),
     multiple=True,
-    help="Measure only this part.  [default: all]",
+    help="Measure only this part.  [default: all but those of ten times the rows: engine-memory, import-large, serve-large]",
 )
 @click.option("--show", is_flag=True, help="Print the saved results as Markdown, and measure nothing.")
 @click.option(
@@ -117,13 +123,15 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "bulk": lambda: [f for server in servers.installed() for f in bench_bulk.figures(rows, rounds, server)],
         "engine": lambda: bench_engine.figures(rows, rounds),
         "engine-executors": lambda: bench_engine.executors(rows, rounds),
-        "engine-memory": lambda: bench_engine.memory(rows),
         "decode": lambda: [f for server in servers.installed() for f in bench_decode.figures(rounds, present, server)],
         "web": lambda: [f for server in servers.installed() for f in bench_web.figures(rows, rounds, server)],
+        "engine-memory": lambda: bench_engine.memory(rows),
+        "import-large": lambda: bench_import.large(rows, rounds),
+        "serve-large": lambda: [f for server in servers.installed() for f in bench_serve.large(rows, rounds, server)],
     }
     figures = []
     for name, measured in parts.items():
-        if not only or name in only:
+        if name in only or (not only and name not in _LARGE):
             found = measured()
             console.print(_table(found))
             console.print(f"saved in {save(found, rows, limits).relative_to(ROOT)}")

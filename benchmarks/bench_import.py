@@ -118,6 +118,32 @@ def _check_sample(path: Path, warehouse: Path) -> None:
     assert dense, "ids are not dense"
 
 
+def large(rows: int, rounds: int) -> list[Figure]:
+    """Ten times the rows: how much further from DuckDB's time the import is than with the rows, and its memory."""
+    small = [_beside_duckdb(rows)[0] for _ in range(rounds)]
+    ratio, peak = _beside_duckdb(10 * rows)
+    further = ratio / min(small)
+    return [
+        Figure(
+            f"import {10 * rows:,} distinct lines beside DuckDB, and {rows:,}", f"{ratio:.2f}x", f"{min(small):.2f}x",
+            further, "<= 1.3x", further <= 1.3, [ratio], small,
+        ),
+        Figure(
+            f"import {10 * rows:,} distinct lines: peak memory", f"{peak:,.0f} MiB", "3072 MiB", peak / 3072, "<= 1x",
+            peak <= 3072,
+        ),
+    ]  # fmt: skip
+
+
+def _beside_duckdb(rows: int) -> tuple[float, float]:
+    """The time of an import beside DuckDB's, and its peak memory in MiB."""
+    lines, warehouse = corpus.lines(rows), _folder("warehouse")
+    floor = _duckdb(lines)
+    run = import_lines(lines, warehouse, imported=rows, fresh=True)
+    shutil.rmtree(warehouse)
+    return run.seconds / floor, run.peak_mib
+
+
 def figures(rows: int, rounds: int, corpora: Path | None) -> list[Figure]:
     found = []
     lines, warehouse = corpus.lines(rows), _folder("warehouse")

@@ -93,6 +93,33 @@ def figures(rows: int, rounds: int, server: str) -> list[Figure]:
     return found
 
 
+def large(rows: int, rounds: int, server: str) -> list[Figure]:
+    """Ten times the rows served beside the rows: pages and lookups, how soon it is ready, a worker's private memory."""
+    if shutil.which("wrk") is None:
+        return []
+    warehouse, small = warehouse_of(10 * rows), warehouse_of(rows)
+    for each in (warehouse, small):
+        with servers.ours(each, server):
+            pass  # builds the index
+    found = []
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as name, servers.ours(warehouse, server) as big:
+        ready = time.perf_counter() - began
+        with servers.ours(small, server) as little:
+            ask = partial(_wrk, Path(name))
+            cases = zip(_cases(10 * rows, _check(big, warehouse)), _cases(rows, _check(little, small)), strict=True)
+            for case, in_little in cases:
+                title = f"{server}: {case.name}, {10 * rows:,} rows beside {rows:,}"
+                mine, theirs = partial(ask, big, case.script), partial(ask, little, in_little.script)
+                found.append(_beside(title, mine, theirs, _BESIDE_SMALL, rounds, big, by_pairs=True))
+        private = big.private_mib()
+    for what, value, unit, most in (("ready", ready, "s", 3), ("a worker's private memory", private, "MiB", 300)):
+        title = f"{server}: {what}, {10 * rows:,} rows"
+        figure = Figure(title, f"{value:.1f} {unit}", f"{most} {unit}", value / most, "<= 1x", value <= most)
+        found.append(figure)
+    return found
+
+
 def warehouse_of(rows: int) -> Path:
     """A warehouse of so many rows, nothing staged, its indexes built."""
     warehouse = corpus.CACHE / f"served-{rows}"
