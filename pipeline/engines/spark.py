@@ -28,7 +28,7 @@ import socket
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -383,7 +383,8 @@ def _classic(master: str) -> Iterator[Any]:
     try:
         yield session
     finally:
-        session.stop()
+        with suppress(Exception):  # Ctrl-C has ended Java too
+            session.stop()
 
 
 @contextmanager
