@@ -25,7 +25,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from sigdir.pipeline.decode_calls import Texts
-from sigdir.pipeline.decode_rows import COLUMNS, SCHEMA, TOPICS, decode_batch
+from sigdir.pipeline.decode_rows import COLUMNS, SCHEMA, TO, TOPICS, decode_batch
 from sigdir.pipeline.errors import BadInput, BadTarget
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.target import STDOUT, open_target
@@ -36,6 +36,7 @@ from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.paths import Paths, existing
 
+_TO_ADDRESS = "to_address"
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 4 << 20
 _AHEAD = 3  # batches in flight for each worker
@@ -96,7 +97,10 @@ def _batches(source: str, progress: Reporter) -> Iterator[pa.RecordBatch]:
 
 
 def _wanted(source: str, names: Iterable[str]) -> list[str]:
-    wanted = [name for name in names if name in COLUMNS or name == "topics"]
+    names = list(names)
+    wanted = [
+        name for name in names if name in COLUMNS or name == "topics" or (name == _TO_ADDRESS and TO not in names)
+    ]
     if not {"input", "data", "topic0", "topics"}.intersection(wanted):
         raise BadInput(source, "it has none of the columns input, data, topic0 and topics")
     return wanted
@@ -107,7 +111,7 @@ def _parquet(source: str, progress: Reporter) -> Iterator[pa.RecordBatch]:
         wanted = _wanted(source, file.schema_arrow.names)
         progress.stage("decode", file.metadata.num_rows)
         for batch in file.iter_batches(_BATCH_ROWS, columns=wanted):
-            yield _with_topics(batch)
+            yield _with_to(_with_topics(batch))
             progress.advance(batch.num_rows)
 
 
@@ -142,13 +146,19 @@ def _with_topics(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
+def _with_to(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """cryo and BigQuery call the column ``to_address``."""
+    return batch.rename_columns([TO if name == _TO_ADDRESS else name for name in batch.schema.names])
+
+
 def _csv(source: str, stream: BinaryIO) -> Iterator[pa.RecordBatch]:
     with pa.input_stream(source, compression="detect") as beginning:
         head = beginning.read(1 << 16).partition(b"\n")[0].decode("utf-8-sig", "replace")
     names = _wanted(source, [name.strip().strip('"') for name in head.split(",")])
-    strings = dict.fromkeys(COLUMNS, pa.string())
+    strings = dict.fromkeys((*COLUMNS, _TO_ADDRESS), pa.string())
     convert = pa_csv.ConvertOptions(column_types=strings, include_columns=names, strings_can_be_null=True)
-    yield from pa_csv.open_csv(stream, pa_csv.ReadOptions(block_size=_BLOCK_BYTES), convert_options=convert)
+    with pa_csv.open_csv(stream, pa_csv.ReadOptions(block_size=_BLOCK_BYTES), convert_options=convert) as batches:
+        yield from map(_with_to, batches)
 
 
 def _json_lines(source: str, stream: BinaryIO) -> Iterator[pa.RecordBatch]:
@@ -183,6 +193,7 @@ def _json_row(line: bytes) -> dict[str, Any]:
         value = None
     if not isinstance(value, dict):
         return {"input": "a line that is no object of JSON"}
+    value.setdefault(TO, value.get(_TO_ADDRESS))
     topics = value.get("topics")
     if isinstance(topics, list):
         value |= dict(zip(TOPICS, topics, strict=False))

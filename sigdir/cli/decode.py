@@ -94,7 +94,7 @@ def auto(
     with topics and data. Texts to try stand before it, each with a semicolon or on a line. @FILE reads it from a file, - from standard input. Where the shape does not decide, every
     reading is given, the surest first.
 
-    A file has the columns of cryo, Dune or BigQuery: input and to, or data and topic0 to topic3 (or topics). Each
+    A file has the columns of cryo, Dune or BigQuery: input and to (or to_address), or data and topic0 to topic3 (or topics). Each
     row gets its best text, its values as JSON and the confidence, in the order of the file.
 
     \b

@@ -246,6 +246,19 @@ def test_the_progress_has_a_total(warehouse: Path, tmp_path: Path, name: str) ->
     assert len(progress.units) > 1
 
 
+@pytest.mark.parametrize("name", ["txs.parquet", "txs.csv", "txs.jsonl"])
+def test_the_recipient_may_be_called_to_address(warehouse: Path, tmp_path: Path, name: str) -> None:
+    """As cryo and BigQuery export transactions."""
+    row = {"to_address": TO, "input": "0x" + call(TRANSFER, TO, 7).hex()}
+    if name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist([row]), tmp_path / name)
+    else:
+        lines = [json.dumps(row)] if name.endswith(".jsonl") else [",".join(row), ",".join(row.values())]
+        (tmp_path / name).write_text("\n".join(lines))
+    [found] = decoded(tmp_path / name, tmp_path / "out.parquet", warehouse)
+    assert (found["to"], json.loads(found["values"])) == (TO, [TO, "7"])
+
+
 def test_topics_may_be_one_list(warehouse: Path, tmp_path: Path) -> None:
     """As BigQuery exports logs."""
     topics = ["0x" + TOPIC.hex(), "0x" + TO[2:].zfill(64), "0x" + OTHER[2:].zfill(64)]
