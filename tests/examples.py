@@ -1,7 +1,14 @@
-"""How many examples a property test draws: all of them in `make test-all`, a quarter in `make test`."""
+"""What `make test` takes of a test's examples: a quarter of those that a property test draws, and some cases of a table.
+
+`make test-all` takes all of both.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
 _ALL = 100
@@ -17,3 +24,10 @@ def examples(count: int) -> int:
     """The number for a test that draws ``count`` in `make test-all`."""
     assert settings.default is not None
     return count * settings.default.max_examples // _ALL
+
+
+def long_except(kept: Collection[Any], cases: Iterable[Any]) -> list[Any]:
+    """The cases of a parametrised test; those that are not in ``kept`` are long, so `make test` leaves them out."""
+    cases = list(cases)
+    assert all(case in cases for case in kept), "a case to be kept is not there"
+    return [case if case in kept else pytest.param(case, marks=pytest.mark.long) for case in cases]

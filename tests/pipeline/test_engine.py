@@ -136,6 +136,7 @@ def test_text_in_pieces(session: Any, tmp_path: Path) -> None:
     assert report.files[0].rejected > 100
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_pieces")
 def test_a_comment_over_pieces(session: Any, tmp_path: Path) -> None:
     """A file whose comment crosses a cut is read as a whole."""
@@ -357,14 +358,8 @@ def test_a_warehouse_in_a_store(tmp_path: Path) -> None:
     assert re.search(rf'"rows": ?{rows}\b', counts[1])
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        "evidence_written",
-        pytest.param("deduped", marks=pytest.mark.long),
-        pytest.param("committed", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("point", ["evidence_written", "deduped", "committed"])
 def test_a_killed_driver_leaves_nothing(warehouse: Path, point: str) -> None:
     """After kill -9 of the driver the import is visible or it is not, and the next one removes what it left."""
     pytest.importorskip("pysail")

@@ -321,6 +321,7 @@ def test_memory_has_a_bound(warehouse: Path, name: str) -> None:
     assert peak <= MOST_MIB
 
 
+@pytest.mark.long
 def test_memory_has_a_bound_for_answers_of_long_rows(warehouse: Path) -> None:
     """Three answers, each as many rows of 1.5 kB as a feed may have."""
     answers = [

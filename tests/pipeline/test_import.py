@@ -36,6 +36,7 @@ from sigdir.pipeline.report import ImportReport
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.warehouse.errors import QueryError, UnreadableWarehouse
 from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, empty_warehouse, environment, import_files
+from tests.examples import long_except
 from tests.pipeline import support
 from tests.pipeline.support import COMPRESSORS, CommandResult, keccak256, parquet_bytes, texts, write_files
 
@@ -191,12 +192,12 @@ def test_import_of_rejects_only_is_kept(tmp_path: Path, warehouse: Path) -> None
     ]
 
 
-def test_run_of_duplicates_is_a_success(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
+def test_run_of_duplicates_is_a_success(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
     """The command prints that nothing was new and exits with status 0."""
     [path] = write_files(tmp_path, {"a.txt": "a()\n"})
     import_files([path], warehouse)
-    done = run_sigdir("import", path)
-    assert done.returncode == 0
+    done = invoke("import", path)
+    assert done.status == 0
     assert b"nothing new, version 1 stays" in done.stdout
 
 
@@ -288,11 +289,11 @@ def test_source_label_is_in_the_history(tmp_path: Path, warehouse: Path) -> None
     assert sigdir.open(warehouse).sql("SELECT source FROM imports").rows() == [("4byte \u2013 'mirror' of \"May\"",)]
 
 
-def test_dry_run_writes_nothing(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
+def test_dry_run_writes_nothing(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
     """--dry-run counts like an import, but creates no folder and uses up no version, import id or row id."""
     [path] = write_files(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n"})
-    done = run_sigdir("import", "--dry-run", "--json", path)
-    assert done.returncode == 0
+    done = invoke("import", "--dry-run", "--json", path)
+    assert done.status == 0
     report = json.loads(done.stdout)
     assert (report["dry_run"], report["published"], report["version"]) == (True, False, -1)
     assert report["totals"] == {"read": 4, "imported": 2, "duplicate": 1, "rejected": 1}
@@ -456,7 +457,9 @@ def test_standard_input(warehouse: Path, run_sigdir: Sigdir) -> None:
     assert texts(warehouse) == ["a()", "b()"]
 
 
-@pytest.mark.parametrize("name", ["wh #1", "100%", "w\u00e4r [1]", "it's", "a*b?", "semi;colon"])
+@pytest.mark.parametrize(
+    "name", long_except({"wh #1", "it's"}, ["wh #1", "100%", "w\u00e4r [1]", "it's", "a*b?", "semi;colon"])
+)
 def test_warehouse_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
     """The warehouse's folder may have any name."""
     paths = write_files(tmp_path / "in", {"a.txt": "a()\nb(\n", "b.txt": "c()\n"})
@@ -481,7 +484,13 @@ def test_warehouse_in_a_folder_with_a_percent_escape(tmp_path: Path) -> None:
     assert len(message.splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["a b.txt", "it's.txt", "\u00fc.txt", "line\nbreak.txt", b"latin\xff.txt"])
+@pytest.mark.parametrize(
+    "name",
+    long_except(
+        {"line\nbreak.txt", b"latin\xff.txt"},
+        ["a b.txt", "it's.txt", "\u00fc.txt", "line\nbreak.txt", b"latin\xff.txt"],
+    ),
+)
 def test_inputs_of_any_name(tmp_path: Path, warehouse: Path, invoke: Invoke, name: str | bytes) -> None:
     """A file may have any name that the system allows, and the history stays readable."""
     path = tmp_path / os.fsdecode(name)
@@ -671,7 +680,7 @@ def test_sql_as_csv_and_json(tmp_path: Path, warehouse: Path, invoke: Invoke) ->
     assert "transfer(address,uint256)" in table
 
 
-def test_sql_as_parquet(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> None:
+def test_sql_as_parquet(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir, invoke: Invoke) -> None:
     """Parquet on standard output is a complete file with the types of the query."""
     [path] = write_files(tmp_path, {"a.txt": "transfer(address,uint256)\nb()\n"})
     import_files([path], warehouse)
@@ -681,7 +690,7 @@ def test_sql_as_parquet(tmp_path: Path, warehouse: Path, run_sigdir: Sigdir) -> 
     assert table.to_pylist() == sigdir.open(warehouse).sql(QUERY).arrow().to_pylist()
     assert table.schema.field("created_at").type == pa.timestamp("us", tz="UTC")
     assert table.schema.field("hash").type == pa.binary()
-    none = run_sigdir("sql", "--format", "parquet", "SELECT * FROM signatures WHERE false")
+    none = invoke("sql", "--format", "parquet", "SELECT * FROM signatures WHERE false")
     assert pq.read_table(io.BytesIO(none.stdout)).num_rows == 0
 
 
@@ -710,37 +719,38 @@ VALUES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", VALUES)
-def test_sql_writes_values_of_any_type(tmp_path: Path, warehouse: Path, invoke: Invoke, name: str) -> None:
+def test_sql_writes_values_of_any_type(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
     """Values of every SQL type can be written as JSON and as CSV."""
     [path] = write_files(tmp_path, {"a.txt": "a()\n"})
     import_files([path], warehouse)
-    expression, as_json, as_csv = VALUES[name]
-    done = invoke("sql", "--format", "json", f"SELECT {expression} AS value")
+    query = "SELECT " + ", ".join(f'{expression} AS "{name}"' for name, (expression, _, _) in VALUES.items())
+    done = invoke("sql", "--format", "json", query)
     assert (done.status, done.stderr) == (0, "")
     [row] = json.loads(done.stdout)
-    assert str(row["value"]) == str(as_json)  # JSON readers differ on numbers over 64 bits
-    done = invoke("sql", "--format", "csv", f"SELECT {expression} AS value")
-    assert [row["value"] for row in csv.DictReader(io.StringIO(done.stdout.decode()))] in ([as_csv], [str(as_json)])
+    done = invoke("sql", "--format", "csv", query)
+    [fields] = csv.DictReader(io.StringIO(done.stdout.decode()))
+    for name, (_, as_json, as_csv) in VALUES.items():
+        assert str(row[name]) == str(as_json)  # JSON readers differ on numbers over 64 bits
+        assert fields[name] in (as_csv, str(as_json))
 
 
-@pytest.mark.parametrize("format", ["csv", "json", "ndjson"])
-def test_sql_keeps_columns_of_the_same_name(two_imports: list[Path], invoke: Invoke, format: str) -> None:
+def test_sql_keeps_columns_of_the_same_name(two_imports: list[Path], invoke: Invoke) -> None:
     """A join keeps both columns that are called id."""
-    done = invoke("sql", "--format", format, "SELECT s.id, e.id FROM signatures s, event_signatures e WHERE s.id = 2")
-    assert done.status == 0
-    assert re.findall(r"\b[12]\b", done.stdout.decode()) == ["2", "1"]
+    query = "SELECT s.id, e.id FROM signatures s, event_signatures e WHERE s.id = 2"
+    for format in ("csv", "json", "ndjson"):
+        done = invoke("sql", "--format", format, query)
+        assert done.status == 0
+        assert re.findall(r"\b[12]\b", done.stdout.decode()) == ["2", "1"], format
 
 
 @pytest.mark.parametrize("format", ["table", "csv", "json", "ndjson", "parquet"])
-@pytest.mark.parametrize(
-    "query", ["SELEC 1", "SELECT nothing FROM signatures", "SELECT CAST(text_signature AS INTEGER) FROM signatures"]
-)
-def test_sql_that_fails(two_imports: list[Path], invoke: Invoke, query: str, format: str) -> None:
+def test_sql_that_fails(two_imports: list[Path], invoke: Invoke, format: str) -> None:
     """A wrong query is an error with status 2 in every format, also if it fails at a row."""
-    done = invoke("sql", "--format", format, query)
-    assert done.status == 2
-    assert done.stderr.startswith("Error: ")
+    for query in (
+        "SELEC 1", "SELECT nothing FROM signatures", "SELECT CAST(text_signature AS INTEGER) FROM signatures",
+    ):  # fmt: skip
+        done = invoke("sql", "--format", format, query)
+        assert (done.status, done.stderr.startswith("Error: ")) == (2, True), query
 
 
 def test_sql_into_a_closed_pipe(two_imports: list[Path], warehouse: Path) -> None:
@@ -806,17 +816,21 @@ def _forbidden(warehouse: str, outside: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("number", range(len(_forbidden("", ""))))
 def test_sql_reads_the_warehouse_and_does_nothing_else(
-    two_imports: list[Path], tmp_path: Path, warehouse: Path, number: int
+    two_imports: list[Path], tmp_path: Path, warehouse: Path
 ) -> None:
     """SQL can read no other files and write none, inside the warehouse or outside."""
     write_files(tmp_path, {"secret": "secret", "warehouse-secret/secret": "secret"})
     before = files_below(tmp_path), (warehouse / "staging.sqlite").read_bytes()
     opened = sigdir.open(warehouse)
-    with pytest.raises(QueryError):
-        opened.sql(_forbidden(str(warehouse), str(tmp_path))[number]).rows()
-    assert (files_below(tmp_path), (warehouse / "staging.sqlite").read_bytes()) == before
+    for statement in _forbidden(str(warehouse), str(tmp_path)):
+        try:
+            opened.sql(statement).rows()
+        except QueryError:
+            pass
+        else:
+            pytest.fail(f"allowed: {statement}")
+        assert (files_below(tmp_path), (warehouse / "staging.sqlite").read_bytes()) == before, statement
     assert sigdir.open(warehouse).count(SIGNATURES) == 2
 
 
@@ -1114,8 +1128,15 @@ def _no_more(_: Any) -> None:
     return None
 
 
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("feed", [_more, _no_more])
+@pytest.mark.parametrize(
+    ("stop", "feed"),
+    [
+        (signal.SIGTERM, _more),
+        (signal.SIGINT, _no_more),
+        pytest.param(signal.SIGTERM, _no_more, marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, _more, marks=pytest.mark.long),
+    ],
+)
 def test_interrupted_import(warehouse: Path, stop: signal.Signals, feed: Callable[[Any], None]) -> None:
     """SIGTERM and Ctrl-C end an import with status 130, also while it waits for input; nothing remains."""
     status, stderr = _interrupted(warehouse, stop, feed)

@@ -197,7 +197,7 @@ def import_process(warehouse: Path, lines: list[str], **variables: str) -> subpr
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("changes") / "warehouse") as running:
+    with serving(tmp_path_factory.mktemp("changes") / "warehouse", workers=1) as running:
         yield running
 
 

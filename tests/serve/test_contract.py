@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from sigdir.serve.code_reader import CodeReader, SlowCode
 from sigdir.signatures.calldata import MAX_BYTES
 from tests.conftest import Sigdir
+from tests.pipeline.support import invoke
 from tests.serve.support import FORM, SPAM, TRANSFER, Server, multipart, post, request, selector
 from tests.signatures.assembly import creation_code, dispatcher, metadata, reads_words
 
@@ -120,16 +122,17 @@ def test_slow_code_is_refused_in_time() -> None:
 def test_the_command(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None:
     """It shows a table, the ABI, Solidity, and what the API answers; unknown functions give status 1."""
     (file := tmp_path / "code.hex").write_text(f"0x{CODE}\n")
-    warehouse: list[str | Path] = ["--warehouse", server.folder]
-    for argument, stdin in ((str(file), b""), (CODE, b""), ("-", CODE.encode())):
-        ran = run_sigdir("decode", "contract", argument, "--json", *warehouse, stdin=stdin)
-        assert (ran.returncode, ran.stderr) == (1, b"")
-        assert json.loads(ran.stdout) == explained(server, CODE)
-    shown = run_sigdir("decode", "contract", file, *warehouse).stdout.decode()
+    piped = run_sigdir("decode", "contract", "-", "--json", "--warehouse", server.folder, stdin=CODE.encode())
+    assert (piped.returncode, piped.stderr, json.loads(piped.stdout)) == (1, b"", explained(server, CODE))
+    command = partial(invoke, server.folder, "decode", "contract")
+    for argument in (file, CODE):
+        ran = command(argument, "--json")
+        assert (ran.status, ran.stderr, json.loads(ran.stdout)) == (1, "", explained(server, CODE))
+    shown = command(file).stdout.decode()
     assert TRANSFER in shown
     assert "unknown (" in shown
-    assert json.loads(run_sigdir("decode", "contract", file, "--abi", *warehouse).stdout)[0]["name"] == "transfer"
-    assert b"interface IContract {" in run_sigdir("decode", "contract", file, "--solidity", *warehouse).stdout
-    refused = run_sigdir("decode", "contract", "0x60zz", *warehouse)
-    assert (refused.returncode, refused.stderr.count(b"\n")) == (2, 1)
-    assert b"bytecode has 'z' at digit 3" in refused.stderr
+    assert json.loads(command(file, "--abi").stdout)[0]["name"] == "transfer"
+    assert b"interface IContract {" in command(file, "--solidity").stdout
+    refused = command("0x60zz")
+    assert (refused.status, refused.stderr.count("\n")) == (2, 1)
+    assert "bytecode has 'z' at digit 3" in refused.stderr

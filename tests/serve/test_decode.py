@@ -12,6 +12,7 @@ from eth_abi.abi import encode
 
 from sigdir.signatures.calldata import MAX_BYTES
 from tests.conftest import Sigdir
+from tests.pipeline.support import invoke
 from tests.serve.support import (
     FORM,
     JSON,
@@ -229,25 +230,24 @@ def test_the_command_answers_as_the_server_does(server: Server, run_sigdir: Sigd
     """It reads an argument, a file or standard input, and finds POSTed rows that are not folded."""
     (file := tmp_path / "data.hex").write_text(CALLDATA[:40] + "\n" + CALLDATA[40:] + "\n")
     warehouse: list[str | Path] = ["--warehouse", server.folder]
-    for argument, stdin in ((CALLDATA, b""), (f"@{file}", b""), ("-", CALLDATA.encode())):
-        ran = run_sigdir("decode", argument, "--json", *warehouse, stdin=stdin)
-        assert (ran.returncode, ran.stderr) == (0, b"")
-        assert json.loads(ran.stdout) == decoded(server, CALLDATA)
-    shown = run_sigdir("decode", CALLDATA + "00", *warehouse).stdout.decode().splitlines()
+    piped = run_sigdir("decode", "-", "--json", *warehouse, stdin=CALLDATA.encode())
+    assert (piped.returncode, piped.stderr, json.loads(piped.stdout)) == (0, b"", decoded(server, CALLDATA))
+    for argument in (CALLDATA, f"@{file}"):
+        ran = invoke(server.folder, "decode", argument, "--json")
+        assert (ran.status, ran.stderr, json.loads(ran.stdout)) == (0, "", decoded(server, CALLDATA))
+    shown = invoke(server.folder, "decode", CALLDATA + "00").stdout.decode().splitlines()
     assert shown[0] == f"{TRANSFER}  (low: text of ERC-20; 1 byte left over)"
     assert shown[1:3] == ["  address  0xABaBaBaBABabABabAbAbABAbABabababaBaBABaB", "  uint256  1000"]
     assert shown[3].startswith(f"{SPAM}  does not decode: ")
 
 
-def test_the_exit_status_is_whether_a_text_decodes(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None:
+def test_the_exit_status_is_whether_a_text_decodes(server: Server, tmp_path: Path) -> None:
     """1 if no text decodes; 2 and one line if the data, the file or the warehouse cannot be read."""
     cases: list[tuple[str, int]] = [
         ("0xa9059cbb", 1), ("0x00000000", 1), ("0xa9", 2), (f"@{tmp_path / 'none'}", 2),
     ]  # fmt: skip
     for argument, status in cases:
-        ran = run_sigdir("decode", argument, "--warehouse", server.folder)
-        assert ran.returncode == status
-        assert b"Traceback" not in ran.stderr
-    ran = run_sigdir("decode", CALLDATA, "--warehouse", tmp_path / "none")
-    assert (ran.returncode, ran.stderr.count(b"\n")) == (2, 1)
+        assert invoke(server.folder, "decode", argument).status == status
+    ran = invoke(tmp_path / "none", "decode", CALLDATA)
+    assert (ran.status, ran.stderr.count("\n")) == (2, 1)
     assert not (tmp_path / "none").exists()

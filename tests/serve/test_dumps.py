@@ -53,7 +53,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         lines = folder / f"{number}.txt"
         lines.write_text("\n".join([f"f{number}_{n}(address,uint256)" for n in range(20_000)] + more) + "\n")
         import_files([lines], folder / "warehouse")
-    with serving(folder / "warehouse") as running:
+    with serving(folder / "warehouse", workers=1) as running:
         assert post_text(running.port, "Posted(uint256)", EVENTS_PATH).status == 201
         yield running
         assert running.errors() == []

@@ -251,7 +251,7 @@ def test_an_import_and_a_fold_are_seen_whole_at_once(server: Server, tmp_path: P
                 assert get(server.port, f"{SIGNATURES_PATH}?text_signature=watched").json()["count"] == 405
         after = [posted(server, f"watchedAfter{number}()") for number in range(5)]
         rows = whole(server.port)
-        run_sigdir(server.folder, "fold")
+        fold(Paths(server.folder))
         for worker in server.workers():
             with only(server, worker):
                 assert whole(server.port) == rows
@@ -283,7 +283,7 @@ def test_a_fold_changes_no_row_and_forgets_none(server: Server) -> None:
         posted(server, f"foldedSignature{number}()")
         posted(server, f"FoldedEvent{number}(uint)", EVENTS_PATH)
     before = [whole(server.port, collection) for collection in (SIGNATURES, EVENT_SIGNATURES)]
-    run_sigdir(server.folder, "fold")
+    fold(Paths(server.folder))
     assert [whole(server.port, collection) for collection in (SIGNATURES, EVENT_SIGNATURES)] == before
     for worker in server.workers():
         with only(server, worker):
@@ -291,6 +291,7 @@ def test_a_fold_changes_no_row_and_forgets_none(server: Server) -> None:
             assert post_text(server.port, "FoldedEvent0(uint)", EVENTS_PATH).status == 400
 
 
+@pytest.mark.long
 def test_a_follower_sees_every_row_that_was_there_when_it_began(server: Server) -> None:
     """A client that follows ``next`` from page 1 while rows are POSTed, imported and folded misses no old row."""
     run_sigdir(server.folder, "import", "-", stdin="".join(f"followed{n}()\n" for n in range(150)).encode())
@@ -322,7 +323,7 @@ def test_a_follower_sees_every_row_that_was_there_when_it_began(server: Server) 
             seen.update(ids)
             link = page["next"]
             if len(seen) > 100 and not folded:
-                run_sigdir(server.folder, "fold")
+                fold(Paths(server.folder))
                 folded = True
     finally:
         ending.set()
@@ -531,7 +532,11 @@ def test_a_stop_finishes_the_requests_that_have_begun(tmp_path: Path) -> None:
     import_files([source], warehouse)
     body = b"text_signature=sentSlowly(uint256)"
     head = f"POST {SIGNATURES_PATH} HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM['Content-Type']}\r\n"
-    with serving(warehouse) as server, connected(server.port) as slow, connected(server.port, 4096) as reading:
+    with (
+        serving(warehouse, workers=1) as server,
+        connected(server.port) as slow,
+        connected(server.port, 4096) as reading,
+    ):
         slow.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body[:10])
         reading.sendall(f"GET {SIGNATURES_PATH}?page_size=1000 HTTP/1.1\r\nHost: a\r\n\r\n".encode())
         begun = reading.recv(1000, socket.MSG_PEEK)
@@ -570,6 +575,7 @@ def _answers(port: int) -> bool:
 # Starting, and folding by itself.
 
 
+@pytest.mark.long
 def test_a_server_starts_while_another_process_imports(tmp_path: Path) -> None:
     """An empty folder with an import under way is served at once; the import shows when it has ended."""
     warehouse = tmp_path / "warehouse"
@@ -595,7 +601,7 @@ def test_a_server_that_folds_by_itself(tmp_path: Path) -> None:
     The folder is new, which the server says first.
     """
     warehouse = tmp_path / "warehouse"
-    with serving(warehouse, fold_every=1) as server:
+    with serving(warehouse, workers=1, fold_every=1) as server:
         for number in range(10):
             posted(server, f"foldsItself{number}()")
             posted(server, f"FoldsItself{number}(uint)", EVENTS_PATH)

@@ -78,7 +78,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("openapi") / "warehouse"
     (rows := folder.with_name("rows.txt")).write_text(f"{TRANSFER}\nevent {EVENT}\nerror Late()\n")
     import_files([rows], folder)
-    with serving(folder) as server:
+    with serving(folder, workers=1) as server:
         for number in range(3):
             assert post_text(server.port, f"row{number}(uint256)").status == 201
             assert post_text(server.port, f"Row{number}(uint256)", EVENTS_PATH).status == 201

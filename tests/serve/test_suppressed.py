@@ -25,6 +25,7 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
 from sigdir.warehouse.suppressed import entries_of, read
 from tests.conftest import Sigdir, import_files
+from tests.pipeline.support import invoke
 from tests.serve.support import (
     EVENTS_PATH,
     FORM,
@@ -356,11 +357,10 @@ def test_the_command_changes_what_a_running_server_shows(tmp_path: Path, warehou
         assert (done.returncode, done.stdout) == (0, b"1 text is suppressed\n"), done.stderr
         until(lambda: not any(found(server.port, "rude") for _ in range(10)), "both workers to hide the text")
         assert post_text(server.port, RUDE).header("Reject-Reason") == "suppressed"
-        assert run_sigdir("suppress").stdout == f"function {RUDE}\n".encode()
-        assert run_sigdir("suppress", "no signature").returncode == 2
-        done = run_sigdir("suppress", "--remove", RUDE, "notthere()")
-        assert (done.returncode, done.stdout) == (0, b"0 texts are suppressed\n")
-        assert done.stderr == b"not on the list: notthere()\n"
+        assert invoke(warehouse, "suppress").stdout == f"function {RUDE}\n".encode()
+        assert invoke(warehouse, "suppress", "no signature").status == 2
+        removed = invoke(warehouse, "suppress", "--remove", RUDE, "notthere()")
+        assert removed == (0, b"0 texts are suppressed\n", "not on the list: notthere()\n")
         until(lambda: all(found(server.port, "rude") for _ in range(10)), "both workers to show the text")
         assert get(server.port, "/readyz").json()["rows"]["signatures"] == 1
         assert server.errors() == []

@@ -346,19 +346,26 @@ def test_solc_compiles_hard_names_and_types() -> None:
     }  # fmt: skip
 
 
-def test_solc_compiles_the_standards_and_the_corpora_s_contracts() -> None:
-    """All declarations of the table as one interface, and each contract's with its ABI's texts: same selectors."""
+def assert_solc_compiles(source: str) -> None:
+    """To the selectors that are written beside its functions, none of which is a comment."""
+    assert set(solc(source)["evm"]["methodIdentifiers"].values()) == written_hashes(source)
+    assert ": " not in "".join(line for line in source.splitlines() if line.startswith("    // 0x"))
+
+
+def test_solc_compiles_the_standards() -> None:
+    """All declarations of the table as one interface."""
     lines = [str(one) for one in standard_declarations().values()]
-    functions, directory, body = texts_of(lines)
-    sources = [solidity_of(contract(functions, directory, body))]
+    assert_solc_compiles(solidity_of(contract(*texts_of(lines))))
+
+
+@pytest.mark.long
+def test_solc_compiles_the_corpora_s_contracts() -> None:
+    """Each contract's interface, with its ABI's texts."""
     for one in artifacts():
         directory = {hash_of(text, kind): [Known(text, kind)] for kind, text in abi_texts(one)}
         found = interface_of(read_contract(one["deployedBytecode"]), directory)
         if found.functions:
-            sources.append(solidity_of(found))
-    for source in sources:
-        assert set(solc(source)["evm"]["methodIdentifiers"].values()) == written_hashes(source)
-        assert ": " not in "".join(line for line in source.splitlines() if line.startswith("    // 0x"))
+            assert_solc_compiles(solidity_of(found))
 
 
 def test_the_abi_is_that_of_the_declarations() -> None:

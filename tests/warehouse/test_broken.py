@@ -21,6 +21,7 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging.writer import Staging
+from tests.examples import examples
 from tests.warehouse.support import (
     Disk,
     assert_fails_in_one_line,
@@ -240,7 +241,7 @@ def test_a_flipped_bit_in_an_index_is_noticed_when_it_is_mapped(paths: Paths, co
     expected = served_texts(Reader(paths).current(), SIGNATURES)
     [folder, *_] = sorted(folder for folder in paths.cache.iterdir() if folder.is_dir())
     whole = {file.name: file.read_bytes() for file in folder.iterdir()}
-    for at in range(0, len(whole[column]), max(1, len(whole[column]) // 20)):
+    for at in range(0, len(whole[column]), max(1, len(whole[column]) // examples(20))):
         for bit in (0, 7):
             data = bytearray(whole[column])
             data[at] ^= 1 << bit

@@ -16,12 +16,13 @@ from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
+from tests.examples import examples
 from tests.warehouse.support import fold, names, publish, stage
 
 pytestmark = pytest.mark.slow
 
 SEED = 14
-FLIPS = 100
+FLIPS = examples(100)
 VERSIONS = 6
 CHECKPOINT = 4
 
@@ -123,7 +124,7 @@ def cache_files(paths: Paths) -> list[Path]:
 def test_a_flipped_bit_changes_no_answer(
     original: Paths, tmp_path: Path, files: Callable[[Paths], list[Path]], asks: list[Ask]
 ) -> None:
-    """A hundred flips at places that a seed chooses, of the index's files after it was removed for those of data."""
+    """Flips at places that a seed chooses, of the index's files after it was removed for those of data."""
     paths = Paths(tmp_path / "warehouse")
     shutil.copytree(original.root, paths.root)
     expected = {ask: ask(original) for ask in asks}

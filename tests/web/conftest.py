@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from sigdir.serve.pages.decode import EXAMPLE, LOG_EXAMPLE, MULTICALL_EXAMPLE, PROXY_EXAMPLE
 from tests.conftest import ROOT, import_files
+from tests.examples import long_except
 from tests.serve.support import HOST, Server, digest, serving
 from tests.signatures.assembly import dispatcher, error_code, event_code, metadata, reads_words
 
@@ -43,6 +44,12 @@ PATHS = [
     "/api/v1/signatures/", "/api/v1/event-signatures/1/", "/api/v1/signatures/1/evidence/",
 ]  # fmt: skip
 """Every kind of page."""
+
+SOME_PATHS = long_except(
+    {"/", "/search/?q=transfer", "/selector/0xa9059cbb/", "/submit/", "/decode/?data=0x12345678", "/dumps/", "/status/", "/api/v1/signatures/"},
+    PATHS,
+)  # fmt: skip
+"""``PATHS`` for tests that look at each page in the browser; `make test` takes one of each layout."""
 
 DESKTOP: dict[str, Any] = {"viewport": {"width": 1100, "height": 760}}
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True}

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.conftest import SAFETY_SECONDS
-from tests.web.conftest import DESKTOP, PATHS, PHONE, Open
+from tests.web.conftest import DESKTOP, PHONE, SOME_PATHS, Open
 
 LIGHT_DESKTOP = ("light", DESKTOP)
 DARK_PHONE = ("dark", PHONE)
@@ -27,7 +27,7 @@ def assert_no_findings(page: Page, *looks: Any) -> None:
 @pytest.mark.parametrize(
     "look", [pytest.param(LIGHT_DESKTOP, id="light"), pytest.param(DARK_PHONE, id="dark", marks=pytest.mark.long)]
 )
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", SOME_PATHS)
 def test_a_page_has_no_findings(page_of: Open, path: str, look: Any) -> None:
     page = page_of(path)
     if path == "/statistics/":  # until the charts are there, it reloads by itself
@@ -36,7 +36,12 @@ def test_a_page_has_no_findings(page_of: Open, path: str, look: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "status"), [("/nowhere/", "404"), ("/selector/0x00000000/", "404"), ("/decode/?data=z", "400")]
+    ("path", "status"),
+    [
+        ("/nowhere/", "404"),
+        pytest.param("/selector/0x00000000/", "404", marks=pytest.mark.long),
+        pytest.param("/decode/?data=z", "400", marks=pytest.mark.long),
+    ],
 )
 def test_an_error_has_no_findings(page_of: Open, path: str, status: str) -> None:
     assert_no_findings(page_of(path, expected=status))

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.conftest import ROOT, Sigdir
+from tests.pipeline.support import invoke
 from tests.serve.support import Server, post
 from tests.web.conftest import Open
 
@@ -37,10 +38,10 @@ def test_an_example_is_explained_in_the_box(page_of: Open, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_is_explained_by_the_command(server: Server, run_sigdir: Sigdir, name: str) -> None:
+def test_an_example_is_explained_by_the_command(server: Server, name: str) -> None:
     """With the same reasons as in the box; every function of the token is known."""
-    ran = run_sigdir("decode", "auto", f"@{FOLDER / name}", "--warehouse", server.folder)
-    assert (ran.returncode, ran.stderr) == (0, b"")
+    ran = invoke(server.folder, "decode", "auto", f"@{FOLDER / name}")
+    assert (ran.status, ran.stderr) == (0, "")
     heading, reason = EXAMPLES[name]
     assert (heading if name != "token.hex" else "transfer(address,uint256)") in ran.stdout.decode()
     assert reason in ran.stdout.decode()
