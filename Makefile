@@ -45,17 +45,18 @@ run: install ## import the bundled sample and serve it (PORT=8000, Ctrl-C ends i
 	$(BIN)/sigdir serve --port $(PORT)
 
 # Four workers on two cores, because much of a test is waiting for a process it started. A file stays with one worker,
-# so a module's server and warehouse are made once.
-PYTEST = $(BIN)/python -m pytest -n 4 --dist loadfile
+# so a module's server and warehouse are made once. The order is that of tests/conftest.py: xdist's own puts the files
+# with many tests first, and those are not the long ones.
+PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
 test: dev ## run the tests: with a quarter of the examples, without the longest (5 minutes)
-	$(PYTEST) -m "not long"
+	$(PYTEST) -n 4 -m "not long"
 
 test-all: dev ## all tests, as CI does: also those that kill at every moment, fill memory, read the real corpora
-	$(PYTEST)
+	$(PYTEST) -n 4
 
 test-quick: dev ## run the tests that need no browser and start no process (a minute)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -n 2 -m "not slow"
 
 lint: dev ## ruff and mypy, strict
 	$(BIN)/ruff check .

@@ -32,19 +32,23 @@ SAFETY_SECONDS = 300
 # Files whose tests kill processes, drive a browser or start many processes, the longest first. `make test-quick` leaves
 # them out. `make test` begins with them, so that the last worker to finish is not the one with the longest file.
 SLOW = (
-    "warehouse/test_kills.py", "pipeline/test_engine.py", "serve/test_live.py", "web/test_browser.py", "pipeline/test_import.py",
-    "pipeline/test_mirror.py", "warehouse/test_power.py", "test_cookbook.py", "warehouse/test_compact.py",
-    "warehouse/test_backup.py", "warehouse/test_vacuum.py", "pipeline/test_hostile.py", "serve/test_hostile.py",
-    "serve/test_model.py", "torture/test_torture.py", "warehouse/test_publish.py", "serve/test_openapi.py",
-    "serve/test_background.py", "warehouse/test_log.py", "serve/test_changes.py", "serve/test_dumps.py", "serve/test_long_texts.py",
-    "serve/test_suppressed.py", "serve/test_report.py", "serve/test_storage.py", "serve/test_read_only_media.py",
-    "serve/test_metrics.py", "serve/test_decode.py", "serve/test_write_access.py", "serve/test_openchain.py",
-    "serve/test_addresses.py", "serve/test_time_slice.py", "serve/test_replica.py", "serve/test_unit.py",
-    "warehouse/test_working_copy.py", "warehouse/test_stores.py", "warehouse/test_delta.py", "serve/test_agreement.py",
-    "serve/test_resolve.py", "warehouse/test_format.py", "warehouse/test_broken.py",
-    "warehouse/test_verify.py", "warehouse/test_dedupe.py", "pipeline/test_containers.py", "pipeline/test_export.py",
-    "pipeline/test_corpora.py", "signatures/test_kernels.py", "test_second_machine.py", "test_notebook.py",
-    "test_install.py", "fuzz/test_targets.py",
+    "pipeline/test_mirror.py", "pipeline/test_engine.py", "warehouse/test_verify.py", "warehouse/test_backup.py",
+    "pipeline/test_import.py", "serve/test_hostile.py", "web/test_axe.py", "warehouse/test_working_copy.py",
+    "serve/test_live.py", "web/test_browser.py", "warehouse/test_vacuum.py", "pipeline/test_containers.py",
+    "serve/test_replica.py", "warehouse/test_power.py", "serve/test_dumps.py", "pipeline/test_export.py",
+    "serve/test_suppressed.py", "pipeline/test_hostile_mirror.py", "signatures/test_contract.py",
+    "serve/test_read_only_media.py", "serve/test_app.py", "serve/test_openapi.py", "warehouse/test_compact.py",
+    "warehouse/test_kills.py", "serve/test_report.py", "warehouse/test_publish.py", "warehouse/test_log.py",
+    "pipeline/test_hostile.py", "serve/test_background.py", "fuzz/test_targets.py", "warehouse/test_broken.py",
+    "warehouse/test_staging.py", "serve/test_metrics.py", "signatures/test_kernels.py", "serve/test_changes.py",
+    "warehouse/test_log_chain.py", "warehouse/test_flips.py", "pipeline/test_corpora.py",
+    "serve/test_write_access.py", "test_install.py", "warehouse/test_format.py", "serve/test_addresses.py",
+    "warehouse/test_delta.py", "warehouse/test_repair.py", "serve/test_resolve.py", "pipeline/test_decode_file.py",
+    "test_notebook.py", "serve/test_long_texts.py", "serve/test_openchain.py", "warehouse/test_sql_limits.py",
+    "serve/test_time_slice.py", "warehouse/test_stores.py", "serve/test_unit.py", "serve/test_storage.py",
+    "serve/test_decode.py", "serve/test_agreement.py", "test_hanging.py", "serve/test_contract.py",
+    "warehouse/test_dedupe.py", "test_cookbook.py", "serve/test_evidence.py", "torture/test_torture.py",
+    "serve/test_model.py", "test_second_machine.py",
 )  # fmt: skip
 SLOW_FOLDERS = ("web", "clients", "cli")
 
