@@ -29,26 +29,26 @@ SAFETY_SECONDS = 300
 """The time limit of a command that hangs. No test measures speed with it."""
 
 
-# Files whose tests kill processes, drive a browser or start many processes, the longest first. `make test-quick` leaves
-# them out. `make test` begins with them, so that the last worker to finish is not the one with the longest file.
+# Files whose tests kill processes, drive a browser or start servers and other processes, the longest first. `make
+# test-quick` leaves them out. `make test` begins with them, so that the last worker to finish is not the one with the
+# longest file; the first six take little of its time and are the longest of `make test-all`.
 SLOW = (
-    "pipeline/test_mirror.py", "pipeline/test_engine.py", "warehouse/test_verify.py", "warehouse/test_backup.py",
-    "pipeline/test_import.py", "serve/test_hostile.py", "web/test_axe.py", "warehouse/test_working_copy.py",
-    "serve/test_live.py", "web/test_browser.py", "warehouse/test_vacuum.py", "pipeline/test_containers.py",
-    "serve/test_replica.py", "warehouse/test_power.py", "serve/test_dumps.py", "pipeline/test_export.py",
-    "serve/test_suppressed.py", "pipeline/test_hostile_mirror.py", "signatures/test_contract.py",
-    "serve/test_read_only_media.py", "serve/test_app.py", "serve/test_openapi.py", "warehouse/test_compact.py",
-    "warehouse/test_kills.py", "serve/test_report.py", "warehouse/test_publish.py", "warehouse/test_log.py",
-    "pipeline/test_hostile.py", "serve/test_background.py", "fuzz/test_targets.py", "warehouse/test_broken.py",
-    "warehouse/test_staging.py", "serve/test_metrics.py", "signatures/test_kernels.py", "serve/test_changes.py",
-    "warehouse/test_log_chain.py", "warehouse/test_flips.py", "pipeline/test_corpora.py",
-    "serve/test_write_access.py", "test_install.py", "warehouse/test_format.py", "serve/test_addresses.py",
-    "warehouse/test_delta.py", "warehouse/test_repair.py", "serve/test_resolve.py", "pipeline/test_decode_file.py",
-    "test_notebook.py", "serve/test_long_texts.py", "serve/test_openchain.py", "warehouse/test_sql_limits.py",
-    "serve/test_time_slice.py", "warehouse/test_stores.py", "serve/test_unit.py", "serve/test_storage.py",
-    "serve/test_decode.py", "serve/test_agreement.py", "test_hanging.py", "serve/test_contract.py",
-    "warehouse/test_dedupe.py", "test_cookbook.py", "serve/test_evidence.py", "torture/test_torture.py",
-    "serve/test_model.py", "test_second_machine.py",
+    "serve/test_model.py", "warehouse/test_kills.py", "torture/test_torture.py", "pipeline/test_hostile.py",
+    "test_second_machine.py", "test_cookbook.py", "pipeline/test_mirror.py", "pipeline/test_engine.py",
+    "warehouse/test_verify.py", "warehouse/test_backup.py", "pipeline/test_import.py", "serve/test_hostile.py",
+    "web/test_axe.py", "warehouse/test_working_copy.py", "serve/test_live.py", "web/test_browser.py",
+    "warehouse/test_vacuum.py", "pipeline/test_containers.py", "serve/test_replica.py", "warehouse/test_power.py",
+    "serve/test_dumps.py", "pipeline/test_export.py", "serve/test_suppressed.py", "pipeline/test_hostile_mirror.py",
+    "signatures/test_contract.py", "serve/test_read_only_media.py", "serve/test_app.py", "serve/test_openapi.py",
+    "warehouse/test_compact.py", "serve/test_report.py", "warehouse/test_publish.py", "warehouse/test_log.py",
+    "serve/test_background.py", "fuzz/test_targets.py", "warehouse/test_broken.py", "warehouse/test_staging.py",
+    "serve/test_metrics.py", "signatures/test_kernels.py", "serve/test_changes.py", "warehouse/test_log_chain.py",
+    "warehouse/test_flips.py", "pipeline/test_corpora.py", "serve/test_write_access.py", "test_install.py",
+    "warehouse/test_format.py", "serve/test_addresses.py", "warehouse/test_delta.py", "warehouse/test_repair.py",
+    "serve/test_resolve.py", "pipeline/test_decode_file.py", "test_notebook.py", "serve/test_long_texts.py",
+    "serve/test_openchain.py", "warehouse/test_sql_limits.py", "serve/test_time_slice.py", "warehouse/test_stores.py",
+    "serve/test_unit.py", "serve/test_storage.py", "serve/test_decode.py", "serve/test_agreement.py",
+    "test_hanging.py", "serve/test_contract.py", "warehouse/test_dedupe.py", "serve/test_evidence.py",
 )  # fmt: skip
 SLOW_FOLDERS = ("web", "clients", "cli")
 

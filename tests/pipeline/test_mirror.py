@@ -167,8 +167,10 @@ def test_killed_in_the_middle_of_a_walk_it_goes_on_and_misses_nothing(original: 
     posted = [f"late{number}(bool)" for number in range(150)]
     with started(original, warehouse, "pages", 3) as process:  # the whole walk would take 4 s
         until(lambda: state_of(warehouse).get("pages", 0) >= 2, "two pages")
+        process.send_signal(signal.SIGSTOP)
         for text in posted[:20]:
             post_text(original.port, text)
+        process.send_signal(signal.SIGCONT)
         until(lambda: state_of(warehouse)["pages"] >= 4 or process.poll() is not None, "two more")
         process.kill()
         process.wait(SAFETY_SECONDS)
