@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -38,7 +39,7 @@ from tests.faulty_store import BUCKET, S3, Fault
 from tests.pipeline.support import invoke, keccak256, parquet_bytes, write_files
 from tests.pipeline.test_sourcify import LOGGED, SENT, SET, compiled, signatures
 from tests.torture.points import TASK_POINTS
-from tests.torture.processes import children, until
+from tests.torture.processes import children
 from tests.torture.stores import sail_server
 from tests.warehouse.support import assert_clean, run_command, stage
 
@@ -528,7 +529,11 @@ def test_a_killed_python_worker_is_replaced(warehouse: Path, tmp_path: Path) -> 
     paths = write_files(tmp_path, {f"{number}.txt": "\n".join(lines(_LINES, number * _LINES)) for number in range(3)})
     command, environ = pyspark_import(paths, warehouse, "local-cluster[1,1,1024]")
     with subprocess.Popen(command, cwd=tmp_path, env=environ) as driver:
-        os.kill(until(lambda: python_workers(driver.pid), "a Python worker")[0], signal.SIGKILL)
+        workers: list[int] = []
+        while not workers and driver.poll() is None:
+            workers = python_workers(driver.pid)
+            time.sleep(0.05)
+        os.kill(workers[0], signal.SIGKILL)
         assert driver.wait(SAFETY_SECONDS) == 0
     import_files(paths, tmp_path / "local")
     assert contents(warehouse) == contents(tmp_path / "local")
