@@ -32,7 +32,7 @@ def parts_of(script: str) -> Iterator[tuple[int, str]]:
             raise QueryError(f"line {number}: {word}: end the statement in front of it with ;")
         else:
             sql.append(line)
-    if sql:
+    if sql or not lines:
         yield len(lines) - len(sql) + 1, "".join(sql)
 
 

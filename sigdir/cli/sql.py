@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,10 +127,14 @@ def sql(
         from sigdir.cli.shell import run_shell  # prompt_toolkit, which a query does not need
 
         run_shell(warehouse, timeout)
-    elif query is None:
-        _run_script(warehouse, _stdin(), param or values, format, output or STDOUT, timeout)
+        return
+    run = partial(
+        _run, warehouse, parameters=param or values, format=format, target=output or STDOUT, timeout=timeout
+    )  # fmt: skip
+    if query is None:
+        _run_script(warehouse, _stdin(), run, takes_commands=not (param or values or output))
     else:
-        _run(warehouse, query, param or values, format, output or STDOUT, timeout)
+        run(query)
 
 
 def _stdin() -> str:
@@ -149,23 +154,16 @@ def _format_of(output: str, format: str) -> str:
     return format
 
 
-def _run_script(
-    warehouse: Warehouse,
-    script: str,
-    parameters: dict[str, str] | Sequence[str],
-    format: str,
-    target: str,
-    timeout: timedelta | None,
-) -> None:
+def _run_script(warehouse: Warehouse, script: str, run: Callable[[str], None], takes_commands: bool) -> None:
     """Run the statements and the shell's commands of standard input, up to the first that fails."""
     for number, part in parts_of(script):
         if part in QUIT:
             return
         if not part.startswith("."):
-            _run(warehouse, part, parameters, format, target, timeout)
+            run(part)
         elif part not in COMMANDS:
             raise QueryError(f"line {number}: {part}: no such command; the commands are {', '.join(COMMANDS[:4])}")
-        elif parameters or target != STDOUT:
+        elif not takes_commands:
             raise QueryError(f"line {number}: {part}: parameters and --output need exactly one statement")
         else:
             from sigdir.cli.shell import run_command, words_of  # prompt_toolkit, which statements do not need

@@ -162,6 +162,7 @@ def test_commands_of_the_shell_stand_between_the_statements_of_standard_input(fo
     ):
         done = run_sql(folder, stdin=script)
         assert (done.exit_code, done.stderr) == (2, f"Error: {message}\n")
+    assert "exactly one statement" in error_of(folder, "--output", folder.parent / "x.csv", stdin="")
     done = run_sql(folder, "--output", folder.parent / "x.csv", stdin=".tables")
     assert (done.exit_code, done.stderr.startswith("Error: line 1: .tables: ")) == (2, True)
 
