@@ -90,7 +90,12 @@ class Known:
             (seen.said.declaration, seen.said.contract.key if seen.said.contract else seen.source)
             for seen in self.live(collection, id) if seen.said.declaration
         }  # fmt: skip
-        return sorted(Counter(text for text, _ in found).items(), key=lambda item: (-item[1], item[0]))
+        first: dict[str, tuple[int, int]] = {}
+        for number, seen in enumerate(self.live(collection, id)):
+            place = seen.source, number
+            first[seen.said.declaration] = min(place, first.get(seen.said.declaration, place))
+        counts = Counter(text for text, _ in found)
+        return sorted(counts.items(), key=lambda item: (-item[1], *first[item[0]]))
 
     def ranked(
         self, rows: Iterable[tuple[Collection, int, str, bytes, datetime]]
@@ -154,7 +159,8 @@ def make_known(root: Path, seed: int = 0, files: int = 3) -> Known:
                 written[collection].append(replace(file, words=None) if number == 1 else file)
     manifest = Manifest(sources, {c: tuple(written[c]) for c in COLLECTIONS})
     named = write_manifest(paths, "1-known", manifest, NO_EVIDENCE)
-    return Known(paths, replace(snapshot, manifest=named), manifest, seen)
+    published = [one for number in range(files) for one in seen[number::files]]
+    return Known(paths, replace(snapshot, manifest=named), manifest, published)
 
 
 __all__ = ["EVENTS", "EVENT_SIGNATURES", "SIGNATURES", "TEXTS", "Known", "Seen", "make_known"]

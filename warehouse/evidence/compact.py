@@ -3,7 +3,7 @@
 Invariants
     What counts in a version counts in the compacted one: a sighting is dropped where its source was imported again,
     or where another of the same source says the same of the same text. A text keeps one sighting by POST.
-    A merged file is in the order of the ids, then of the sources.
+    A merged file is in the order of the ids, then of the sources, then as the sightings came.
     Memory does not grow with the files: they are read a range of ids at a time, of about WINDOW_ROWS sightings.
 """
 
@@ -139,22 +139,23 @@ class _Merge:
         return table.set_column(0, SIGHTING_SCHEMA.field("id"), pa.array(ids, pa.int64()))
 
     def _distinct(self, table: pa.Table) -> pa.Table:
-        """The sightings that differ in more than their import, in the order of ids and sources."""
+        """The sightings that differ in more than their import, in the order of ids, of sources, and as they were."""
         ids, sources = table["id"].to_numpy(), table["source"].to_numpy()
         order = np.lexsort((sources, ids))
         same = (ids[order][1:] == ids[order][:-1]) & (sources[order][1:] == sources[order][:-1])
         if not same.any():
             return table.take(pa.array(order))
         order = np.lexsort((*(_numbers(table, name) for name in _LEAST), sources, ids))
-        table = table.take(pa.array(order))
+        alike = table.take(pa.array(order))
         repeats = np.zeros(len(ids), np.bool_)
         repeats[1:] = True
         for name in ("id", "source", *_SAID):
-            column = _numbers(table, name)
+            column = _numbers(alike, name)
             repeats[1:] &= column[1:] == column[:-1]
-        repeats[1:] |= _is_second_post(table)
-        self._repeated.update(table["source"].to_numpy()[repeats & (table["source"].to_numpy() != POST)].tolist())
-        return table.filter(pa.array(~repeats))
+        repeats[1:] |= _is_second_post(alike)
+        self._repeated.update(sources[order[repeats & (sources[order] != POST)]].tolist())
+        kept = order[~repeats]
+        return table.take(pa.array(kept[np.lexsort((kept, sources[kept], ids[kept]))]))
 
 
 _SAID = tuple(name for name in SIGHTING_SCHEMA.names if name not in ("id", "source", "import_id"))
