@@ -47,7 +47,7 @@ ROW_COLUMNS = [
 ]
 SOURCE = (
     'STRUCT(path VARCHAR, format VARCHAR, bytes BIGINT, sha256 VARCHAR, "read" BIGINT,'
-    " imported BIGINT, duplicate BIGINT, rejected BIGINT)[]"
+    " imported BIGINT, duplicate BIGINT, rejected BIGINT, fault VARCHAR)[]"
 )
 VIEWS = {
     "signatures": ROW_COLUMNS,
@@ -65,6 +65,7 @@ VIEWS = {
         ("sightings", "BIGINT"),
         ("seconds", "DOUBLE"),
         ("sources", SOURCE),
+        ("faults", "STRUCT(path VARCHAR, reason VARCHAR)[]"),
     ],
     "rejects": [
         ("import_id", "BIGINT"),
