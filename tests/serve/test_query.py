@@ -348,6 +348,11 @@ def test_hex_filters(value: str, wanted: Filter) -> None:
     assert (parse(f"hex_signature={value}").filter or Filter()) == wanted
 
 
+@pytest.mark.parametrize("value", ["%00", "a%00", "%C3%A9", "a%EF%BF%BD"])
+def test_a_text_that_no_row_can_have_matches_nothing(value: str) -> None:
+    assert parse(f"text_signature={value}").filter == Filter(never=True)
+
+
 @pytest.mark.parametrize("value", ["", "+", "%20%09", "%0A"])
 def test_a_blank_text_is_no_filter(value: str) -> None:
     """Blanks around a fragment are trimmed; if nothing is left, all rows pass."""
