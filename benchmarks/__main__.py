@@ -53,8 +53,8 @@ def _markdown(figures: list[Figure]) -> str:
     return "\n".join(lines)
 
 
-_LARGE = ("engine-memory", "import-large", "serve-large")
-"""Of ten times the rows: half an hour each."""
+_LONG = ("engine-executors", "engine-memory", "import-large", "serve-large")
+"""Ten minutes and more each; the last three have ten times the rows."""
 
 
 @click.command()
@@ -84,7 +84,7 @@ _LARGE = ("engine-memory", "import-large", "serve-large")
         ]
     ),
     multiple=True,
-    help="Measure only this part.  [default: all but those of ten times the rows: engine-memory, import-large, serve-large]",
+    help=f"Measure only this part.  [default: all but {', '.join(_LONG)}]",
 )
 @click.option("--show", is_flag=True, help="Print the saved results as Markdown, and measure nothing.")
 @click.option(
@@ -131,7 +131,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
     }
     figures = []
     for name, measured in parts.items():
-        if name in only or (not only and name not in _LARGE):
+        if name in only or (not only and name not in _LONG):
             found = measured()
             console.print(_table(found))
             console.print(f"saved in {save(found, rows, limits).relative_to(ROOT)}")
