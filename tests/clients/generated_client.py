@@ -12,10 +12,12 @@ import pkgutil
 import sys
 from enum import Enum
 from importlib import import_module
+from pathlib import Path
 from typing import Any, get_args
 
 SELECTOR, TOPIC = "a9059cbb", "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 CALLDATA = f"0x{SELECTOR}{17:064x}{1000:064x}"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 TEXTS = {"function": ["generated3(uint256)"], "event": []}
 
 
@@ -38,6 +40,8 @@ def arguments(version: str, file: str) -> dict[str, dict[str, Any]]:
         **{f"{verb}_{kind}signature": {"id": 1} for verb in ("get", "has", "describe") for kind in ("", "event_")},
         **alike({"data": CALLDATA}, "decode", "decode_head"),
         "decode_long": {"body": {"data": CALLDATA}},
+        "contract": {"body": {"code": (EXAMPLES / "token.hex").read_text()}},
+        **{f"{kind}signature_evidence{head}": {"id": 1} for kind in ("", "event_") for head in ("", "_head")},
         "resolve": {"body": [SELECTOR, TOPIC, "zz"], "format_": "json"},
         "changes": {"collection": "event-signatures", "after": "e0", "limit": 2},
         **alike({"version": version}, "dump", "dump_head"),

@@ -205,7 +205,7 @@ def test_the_report_counts_contracts(tmp_path: Path) -> None:
     assert ["bytecode" in file for file in report["files"]] == [True, True, False]
     shown = invoke(tmp_path / "w", "import", "--dry-run", *paths)
     text = (shown.stdout.decode() + shown.stderr).replace("\n", " ")
-    assert "bytecode of 1 contracts: 3 candidates compiled, 0 only declared; 0 ABIs do not fit their bytecode" in text
+    assert "bytecode of 1 contract: 3 candidates compiled, 0 only declared; 0 ABIs do not fit their bytecode" in text
     assert "bytecode not read: 1 not_hex" in text
     assert "bytecode" not in invoke(tmp_path / "w", "import", "--dry-run", paths[2]).stderr
 
