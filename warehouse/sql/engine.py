@@ -54,7 +54,8 @@ def connect(paths: Paths, memory_limit: str, threads: int, spill: Path | None = 
     connection.execute("SET threads = $threads", {"threads": threads})
     connection.execute("SET temp_directory = $folder", {"folder": str(folder)})
     connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET enable_progress_bar = false")  # it writes to standard output
+    with suppress(duckdb.InvalidInputException):  # in Jupyter without ipywidgets there is no bar, and no such setting
+        connection.execute("SET enable_progress_bar = false")  # the bar writes to standard output
     connection.execute("SET preserve_insertion_order = false")
     return connection
 
