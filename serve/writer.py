@@ -62,7 +62,7 @@ class Writer:
 
     def refuses(self, new: NewText) -> bool:
         """Whether the text is suppressed. Callers ask first, because ``store`` does not tell such a text from a known one."""
-        return self._reader.current().suppressed.hides(new.collection, new.text)
+        return self._reader.suppressed().hides(new.collection, new.text)
 
     def store(self, texts: list[NewText]) -> list[StagedRow | None]:
         """Stage the texts; None in the place of each that is stored already or suppressed. Raises UnreadableWarehouse."""

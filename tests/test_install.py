@@ -31,6 +31,7 @@ def test_make_installs_what_the_target_needs(tmp_path: Path, target: str, instal
     assert planned.count("sigdir compile\n") == 1
 
 
+@pytest.mark.long
 def test_sigdir_compile_covers_an_import_and_the_start_of_a_server(tmp_path: Path) -> None:
     """Neither calls a kernel with types that the steps of `sigdir compile` have not compiled."""
     code = f"""
@@ -81,6 +82,7 @@ def test_the_constraints_fit_the_requirements() -> None:
         )
 
 
+@pytest.mark.long
 def test_the_samples_are_in_the_package(tmp_path: Path) -> None:
     """`sigdir import --samples` works in any folder. Without it and without paths the command says what is missing."""
     command = [sys.executable, "-m", "sigdir", "import", "--quiet"]

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.conftest import (
     ROOT,
     SAFETY_SECONDS,
@@ -32,6 +34,7 @@ def outputs(cell: dict[str, Any]) -> str:
     return " ".join("".join(line for text in shown for line in text).split())
 
 
+@pytest.mark.long
 def test_the_notebook_runs(tmp_path: Path) -> None:
     """Every cell runs in a fresh kernel in the notebook's folder and shows what the sample contains."""
     import_files([ROOT / "samples"], tmp_path / "data")

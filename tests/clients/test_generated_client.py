@@ -48,6 +48,7 @@ def _run(command: list[Path | str], path: Path | None = None) -> subprocess.Comp
     return done
 
 
+@pytest.mark.long
 def test_every_operation_answers_as_its_type(server: Server, generated: Path) -> None:
     """Each GET and POST gives a parsed answer; each operation of the document is called once."""
     dump = get(server.port, "/dumps/").json()["latest"]

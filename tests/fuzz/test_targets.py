@@ -53,6 +53,7 @@ def mutated(draw: st.DrawFn, name: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.long
 def test_any_bytes(name: str) -> None:
     """No input makes a target fail."""
 

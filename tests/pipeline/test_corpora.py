@@ -99,6 +99,7 @@ def panoramix_entries(every: int, most: int) -> list[Entry]:
         return list(islice(panoramix.entries(lines), most))
 
 
+@pytest.mark.long
 def test_both_executions_of_the_grammar_agree_on_the_dump() -> None:
     """The scalar and the batch grammar give the same result for 20,000 texts of the Panoramix dump."""
     entries = panoramix_entries(every=76, most=20_000)

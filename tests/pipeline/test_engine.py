@@ -375,6 +375,7 @@ def test_a_killed_driver_leaves_nothing(warehouse: Path, point: str) -> None:
 
 
 @pytest.mark.parametrize("home", ["store", pytest.param("folder", marks=pytest.mark.long)])
+@pytest.mark.long
 def test_two_imports_at_once(warehouse: Path, tmp_path: Path, home: str) -> None:
     """Two drivers, in a store those of two machines, both finish; a text that both bring is there once."""
     pytest.importorskip("pysail")

@@ -103,6 +103,7 @@ def test_a_copy_has_the_same_rows_in_the_same_order_and_stays_so(original: Serve
         assert texts(warehouse, collection) == served(original, collection)
 
 
+@pytest.mark.long
 def test_a_copy_has_the_evidence_as_the_word_of_its_original(warehouse: Path, tmp_path: Path) -> None:
     """Kind, declaration and contracts, under the original's address; what bytecode proved there is declared here."""
     function, event, error = "function f(uint256 amount)", "event E(address indexed from)", "error Bad()"

@@ -161,6 +161,7 @@ def test_rows_that_cannot_be_read_cost_nothing_else(tmp_path: Path) -> None:
     assert warnings == ["4 rows have no hash of 32 bytes or no known signature_type"]
 
 
+@pytest.mark.long
 def test_the_join_spills(tmp_path: Path) -> None:
     """Under a small memory limit the join gives every text with its count, in the order of the files."""
     texts = [f"function_{number}_with_a_longer_name(uint256,address)" for number in range(60_000)]

@@ -72,6 +72,7 @@ def is_open(connection: socket.socket) -> bool:
         connection.settimeout(SAFETY_SECONDS)
 
 
+@pytest.mark.long
 def test_an_address_has_a_number_of_connections(server: Server) -> None:
     """What it has beyond that is closed; the rest works, and other addresses notice nothing."""
     with ExitStack() as stack:

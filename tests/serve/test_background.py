@@ -83,6 +83,7 @@ OF_OTHER_CODE = '{"version": 1, "about": "", "totals": [], "figures": [], "code"
 
 
 @pytest.mark.parametrize("content", long_except({OF_OTHER_CODE}, ["{", OF_OTHER_CODE]))
+@pytest.mark.long
 def test_a_file_of_other_code_is_rendered_again(paths: Paths, content: str) -> None:
     """So is a broken file."""
     paths.statistics.write_text(content)
@@ -91,6 +92,7 @@ def test_a_file_of_other_code_is_rendered_again(paths: Paths, content: str) -> N
     assert orjson.loads(paths.statistics.read_bytes())["code"] == code_id()
 
 
+@pytest.mark.long
 def test_a_failure_is_logged_and_not_retried_at_once(paths: Paths, capfd: pytest.CaptureFixture[str]) -> None:
     """A damaged data file leaves one line on standard error; the next try comes a minute later."""
     paths.statistics.unlink()

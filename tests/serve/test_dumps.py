@@ -333,6 +333,7 @@ def test_digests_are_those_of_the_commits(server: Server) -> None:
     assert list(paths.cache.glob("*.sha256")) == []
 
 
+@pytest.mark.long
 def test_digests_missing_in_the_commits_are_computed_and_kept(tmp_path: Path) -> None:
     """Commits of older releases have no digests; a computed one is kept while its file is used."""
     lines = tmp_path / "lines.txt"

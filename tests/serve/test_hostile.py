@@ -203,6 +203,7 @@ def test_slow_bodies_right_after_a_flood_of_lists(server: Server) -> None:
                 assert answer_on(connection)[0] == 201
 
 
+@pytest.mark.long
 def test_clients_that_read_nothing_hold_nobody_up(server: Server) -> None:
     """More clients than threads, each with hundreds of pipelined requests, read no answer at all
     while others are served; then each gets all of them, in order."""
@@ -416,6 +417,7 @@ def _answers(port: int) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_a_request_that_never_ends_is_hung_up_on(tmp_path: Path) -> None:
     """waitress: a request has a time to arrive in, however often another byte of it comes."""
     with (

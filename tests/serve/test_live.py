@@ -595,6 +595,7 @@ def test_a_server_starts_while_another_process_imports(tmp_path: Path) -> None:
         assert server.errors() == []
 
 
+@pytest.mark.long
 def test_a_server_that_folds_by_itself(tmp_path: Path) -> None:
     """With --fold-every rows move into the table while they are read, with the ids and times they had.
 

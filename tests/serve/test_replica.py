@@ -74,6 +74,7 @@ def replica(primary: Path, store: Path) -> Iterator[Server]:
         yield running
 
 
+@pytest.mark.long
 def test_answers_are_the_primary_s(primary: Path, replica: Server) -> None:
     """Byte for byte, with their ETags, for the same version and public address."""
     with serving(primary, "--public-url", PUBLIC, workers=1) as server:
@@ -174,6 +175,7 @@ def test_the_process_list_has_no_credentials(replica: Server) -> None:
     assert not any(SECRET in command for _, command in children_of(replica.process.pid))
 
 
+@pytest.mark.long
 def test_a_replica_of_s3_by_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--warehouse s3://...` is a replica too, with its copy in the user's cache; an import into the store is shown."""
     monkeypatch.setenv("SIGDIR_STORE_CACHE", str(tmp_path / "importer"))

@@ -42,6 +42,7 @@ def can_mount() -> bool:
     return subprocess.run(["unshare", "--mount", "sh", "-c", remount], capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.long
 def test_the_unit_serves_from_a_read_only_installation(tmp_path: Path) -> None:
     """Without a home, without rights, with its warehouse and its cache folder writable and nothing else."""
     if not can_mount():

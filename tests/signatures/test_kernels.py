@@ -79,6 +79,7 @@ def make_readonly(folder: Path) -> None:
         inner.chmod(0o555 if inner.is_dir() else 0o444)
 
 
+@pytest.mark.long
 def test_a_writable_installation_keeps_its_kernels(installation: Installation) -> None:
     """The second process compiles nothing, and neither does another user of the installation when it is read-only."""
     kept_in, compiled = installation.look()
@@ -92,6 +93,7 @@ def test_a_writable_installation_keeps_its_kernels(installation: Installation) -
     assert private.parent.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.long
 def test_a_named_folder_comes_first(installation: Installation, tmp_path: Path) -> None:
     """NUMBA_CACHE_DIR, and XDG_CACHE_HOME before ~/.cache."""
     named = str(tmp_path / "named")

@@ -113,13 +113,12 @@ def cache_files(paths: Paths) -> list[Path]:
 @pytest.mark.parametrize(
     ("files", "asks"),
     [
-        (data_files, [served, queried]),
-        (log_files, [served, queried, listed]),
-        (checkpoint_files, [served, queried]),
-        (staging_files, [served, listed]),
-        (cache_files, [served]),
+        pytest.param(data_files, [served, queried], marks=pytest.mark.long, id="data"),
+        pytest.param(log_files, [served, queried, listed], marks=pytest.mark.long, id="log"),
+        pytest.param(checkpoint_files, [served, queried], id="checkpoint"),
+        pytest.param(staging_files, [served, listed], id="staging"),
+        pytest.param(cache_files, [served], marks=pytest.mark.long, id="cache"),
     ],
-    ids=["data", "log", "checkpoint", "staging", "cache"],
 )
 def test_a_flipped_bit_changes_no_answer(
     original: Paths, tmp_path: Path, files: Callable[[Paths], list[Path]], asks: list[Ask]

@@ -289,6 +289,7 @@ def test_a_kill_at_any_moment_loses_and_doubles_nothing(
 # Concurrency.
 
 
+@pytest.mark.long
 def test_two_importers_at_once_bring_each_text_once(base: Base, tmp_path: Path) -> None:
     """Of two imports with common texts one waits for the other, and their counts add up."""
     paths = base.copy(tmp_path)
@@ -323,6 +324,7 @@ def test_two_importers_at_once_bring_each_text_once(base: Base, tmp_path: Path) 
     assert_clean(paths)
 
 
+@pytest.mark.long
 def test_rows_posted_during_an_import_are_there_once(base: Base, large: Path, tmp_path: Path) -> None:
     """Texts that are POSTed during their import are acknowledged at once and keep their ids."""
     paths = base.copy(tmp_path)

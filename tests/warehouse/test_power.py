@@ -184,6 +184,7 @@ def cut_power(
     assert [path for path in disk.named_early if "/warehouse/tmp/" not in path] == []
 
 
+@pytest.mark.long
 def test_posts_survive_power_loss(tmp_path: Path, memory: Path) -> None:
     """Every acknowledged row is kept, from the first row of a new folder on."""
     root = tmp_path / "parent" / "warehouse"
@@ -245,6 +246,7 @@ def test_the_first_import_survives_power_loss(tmp_path: Path, memory: Path) -> N
     cut_power(disk, calls, memory, required, lambda root: import_files([lines], root))
 
 
+@pytest.mark.long
 def test_a_fold_survives_power_loss(tmp_path: Path, memory: Path) -> None:
     """A POSTed row is on the disk before, while and after it moves into the table."""
     root = tmp_path / "parent" / "warehouse"
@@ -258,6 +260,7 @@ def test_a_fold_survives_power_loss(tmp_path: Path, memory: Path) -> None:
     assert b"published" in disk.output
 
 
+@pytest.mark.long
 def test_a_version_whose_publisher_died_is_synced_before_its_rows_leave_staging(tmp_path: Path, memory: Path) -> None:
     """A publisher is killed between naming a version and syncing the name; then power fails in the next fold."""
     root = tmp_path / "parent" / "warehouse"
@@ -272,6 +275,7 @@ def test_a_version_whose_publisher_died_is_synced_before_its_rows_leave_staging(
     assert b"nothing to fold" in disk.output
 
 
+@pytest.mark.long
 def test_a_checkpoint_survives_power_loss(tmp_path: Path, memory: Path) -> None:
     """A checkpoint is whole or absent. It replaces the log's entries, so half of one would lose rows."""
     root = tmp_path / "parent" / "warehouse"

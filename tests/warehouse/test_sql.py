@@ -170,6 +170,7 @@ def test_hex_of_takes_any_spelling_of_a_hash(value: str, expected: str | None) -
 # What a query reads.
 
 
+@pytest.mark.long
 def test_old_log_entries_are_read_only_for_the_history(tmp_path: Path) -> None:
     """After a checkpoint only imports and rejects read old entries, so only they fail on a damaged one."""
     paths = Paths(tmp_path / "warehouse")

@@ -177,6 +177,7 @@ def test_vacuum_removes_what_was_replaced(tmp_path: Path, url: str) -> None:
         read_snapshot(fresh, 1)
 
 
+@pytest.mark.long
 def test_two_importers_at_once(tmp_path: Path, s3: S3) -> None:
     """While one has compared its rows and is about to commit, another commits: the first drops the rows that it brought."""
     url = f"s3://{BUCKET}/{tmp_path.name}"

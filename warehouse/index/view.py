@@ -194,6 +194,11 @@ class Reader:
                 self._stamp, self._looked = stamp, time.monotonic()
         return self._view
 
+    def suppressed(self) -> Suppressed:
+        """The suppress list as it is now. A POST asks for it alone: a view would look for the rows of all other POSTs."""
+        with self._lock:
+            return self._suppress_list.newest()
+
     def held(self) -> View:
         """The view that was taken last, which may not be the newest."""
         return self._view
