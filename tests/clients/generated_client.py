@@ -43,6 +43,7 @@ def arguments(version: str, file: str) -> dict[str, dict[str, Any]]:
         "contract": {"body": {"code": (EXAMPLES / "token.hex").read_text()}},
         **{f"{kind}signature_evidence{head}": {"id": 1} for kind in ("", "event_") for head in ("", "_head")},
         "resolve": {"body": [SELECTOR, TOPIC, "zz"], "format_": "json"},
+        **alike({"hash_": SELECTOR, "format_": "json"}, "resolve_get", "resolve_head"),
         "changes": {"collection": "event-signatures", "after": "e0", "limit": 2},
         **alike({"version": version}, "dump", "dump_head"),
         **alike(collection, "dump_collection", "dump_collection_head"),
