@@ -43,7 +43,7 @@ class FileReport:
     sections: Sections = field(default_factory=Sections)
     """The sources inside this input."""
     source: str = ""
-    """The label of the source whose word its candidates are."""
+    """The label of the source that its candidates come from."""
     below: str = ""
     """The input's name below what the user named."""
     bytecode: BytecodeCounts = field(default_factory=BytecodeCounts)

@@ -21,7 +21,7 @@ from sigdir.signatures.canonicalise import BatchResult, Rejected
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.grammar import REASONS
 from sigdir.warehouse.batch import Batch
-from sigdir.warehouse.evidence.spill import Input, TextIds, Word
+from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
 from sigdir.warehouse.rejects import RejectsWriter, rejects_in
 from sigdir.warehouse.schema import REJECT_SCHEMA
 from sigdir.warehouse.spill import JoinedSpills, Spill, SpilledRows
@@ -205,7 +205,7 @@ class ImportState(AbstractContextManager["ImportState"]):
         return self._text_ids[collection]
 
     def batches(self, replaces: bool) -> dict[Collection, Batch]:
-        """The new rows, to be published, and what their sources say; ``replaces`` is that of ``Word``."""
+        """The new rows, to be published, and what their sources say; ``replaces`` is that of ``Statement``."""
         inputs = [
             Input(file.source, None if file.below == file.source else file.below, file.fault is None)
             for file in self._inputs.values()
@@ -214,7 +214,7 @@ class ImportState(AbstractContextManager["ImportState"]):
             collection: Batch(
                 self.spills[collection],
                 self._is_new[collection],
-                Word(inputs, self._of_batch[collection], self._text_ids[collection], replaces),
+                Statement(inputs, self._of_batch[collection], self._text_ids[collection], replaces),
             )
             for collection in COLLECTIONS
         }

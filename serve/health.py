@@ -13,6 +13,7 @@ from sigdir.serve.settings import Settings
 from sigdir.warehouse.fold_mark import last_fold, last_pull
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.times import iso
 
 _MISSED_PERIODS = 3
 _AWAY_SECONDS = 10.0
@@ -50,10 +51,10 @@ class ReadyResource:
         }
         failing_since = self._fold_failing_since()
         if failing_since is not None:
-            state["fold"] = f"failing since {_iso(failing_since)}"
+            state["fold"] = f"failing {_since(failing_since)}"
         away_since = self._store_away_since()
         if away_since is not None:
-            state["store"] = f"away since {_iso(away_since)}"
+            state["store"] = f"away {_since(away_since)}"
         send_json(req, resp, json_bytes(state))
 
     on_head = on_get
@@ -76,5 +77,5 @@ class ReadyResource:
         return since if time.time() - since > _AWAY_SECONDS else None
 
 
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def _since(seconds: float) -> str:
+    return f"since {iso(datetime.fromtimestamp(seconds, UTC), 'seconds')}"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.evidence.spill import Word
+from sigdir.warehouse.evidence.spill import Statement
 from sigdir.warehouse.files import sync
 from sigdir.warehouse.parquet import NewRows, WrittenFile, rows_table, write_data_file
 from sigdir.warehouse.paths import Paths
@@ -34,12 +34,12 @@ Staged = Mapping[Collection, list[StagedRow]]
 class Batch:
     """New rows of one collection: the rows of ``spill`` whose flag in ``keep`` is set.
 
-    ``word`` is what the batch's sources say about all rows of the spill; without it they leave no sightings.
+    ``statement`` is what the batch's sources say about all rows of the spill; without it they leave no sightings.
     """
 
     spill: SpilledRows
     keep: npt.NDArray[np.bool_]
-    word: Word | None = None
+    statement: Statement | None = None
 
     @property
     def rows(self) -> int:

@@ -40,6 +40,7 @@ from sigdir.warehouse.parquet import file_bytes
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.schema import FILE_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.times import iso
 
 CSV, PARQUET = "text/csv", "application/vnd.apache.parquet"
 
@@ -125,7 +126,7 @@ def _history(paths: Paths, newest: int) -> list[dict[str, Any]]:
     return [
         {
             "version": entry["version"],
-            "committed_at": entry["committed_at"].isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "committed_at": iso(entry["committed_at"]),
             "kind": entry.get("kind"),
             "url": f"/dumps/{entry['version']}/",
         }

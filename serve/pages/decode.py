@@ -16,6 +16,7 @@ from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages.page import ViewPage, rendered, send
 from sigdir.serve.pages.shown_contract import ShownContract, shown_contract
 from sigdir.serve.pages.shown_reading import shown_reading
+from sigdir.signatures.decode_attempt import WORD_BYTES
 from sigdir.signatures.decode_input import BadInput, inputs_of_text, whole
 from sigdir.signatures.readings import MAX_TEXTS, Form, Input
 from sigdir.warehouse.index.known import read_alternatives
@@ -25,7 +26,6 @@ from sigdir.warehouse.index.view import Reader, View
 # Any proxy accepts an address of this length. Longer data has no address and is answered to the POST itself.
 _ADDRESS_CHARACTERS = 6000
 _MAX_WORDS = 200
-_WORD = 32
 
 EXAMPLE = "0xa9059cbb" + "742d35cc6634c0532925a3b844bc454e4438f44e".zfill(64) + f"{10**18:064x}"
 _TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
@@ -108,7 +108,7 @@ class DecodePage(ViewPage):
             "decode.html", here="/decode/", entered=entered, problem="", examples=_EXAMPLES, tried=MAX_TEXTS,
             shown=[shown_reading(reading) for reading in readings],
             json=_json(address),
-            words=_words(data, first), all_words=-(-(len(data) - first) // _WORD),
+            words=_words(data, first), all_words=-(-(len(data) - first) // WORD_BYTES),
         )  # fmt: skip
 
 
@@ -169,5 +169,5 @@ def _form(entered: str = "", problem: str = "") -> bytes:
 
 def _words(data: bytes, first: int) -> list[tuple[int, str]]:
     """The words from byte ``first`` on, as hex, each with its place; places count as in the reasons."""
-    stop = min(len(data), first + _MAX_WORDS * _WORD)
-    return [(at, "0x" + data[at : at + _WORD].hex()) for at in range(first, stop, _WORD)]
+    stop = min(len(data), first + _MAX_WORDS * WORD_BYTES)
+    return [(at, "0x" + data[at : at + WORD_BYTES].hex()) for at in range(first, stop, WORD_BYTES)]

@@ -15,6 +15,7 @@ from sigdir.cli.output import write_json, write_line
 from sigdir.cli.progress import reporter
 from sigdir.cli.store import shown
 from sigdir.serve.statistics.report import can_draw, page
+from sigdir.signatures.errors import missing_package
 from sigdir.signatures.plural import counted
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.files import write_file
@@ -79,4 +80,4 @@ def _write_summary(folder: str, out: Path | None, numbers: Statistics, seconds: 
     file = f": {out}, {out.stat().st_size / 1e3:,.0f} kB" if out and out != _STDOUT else ""
     write_line(f"{folder}: {state}, {seconds:.1f} s{file}")
     if out and not can_draw():
-        write_line("the page has no plots: they need matplotlib; pip install 'signature-directory[plots]'")
+        write_line(f"the page has no plots: {missing_package('a plot', 'matplotlib', 'plots')}")

@@ -22,13 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures.argument_shapes import is_dynamic
+from sigdir.signatures.decode_attempt import WORD_BYTES
 from sigdir.signatures.types import Type
 
 Matrix = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.bool_]
 Values = tuple[Any, ...]
 
-_WORD = 32
 _PASSES = 8
 _FEW = 8  # rows: so few are as fast one by one
 _MOST_ELEMENTS = 64  # of dynamic elements, each of which has a column
@@ -87,23 +87,23 @@ class _Source:
 
     def number(self, at: int) -> int:
         """The number that all rows that fit have here."""
-        words = self.take(at, _WORD)
+        words = self.take(at, WORD_BYTES)
         self.fits &= (words == words[0]).all(axis=1)
         return int.from_bytes(words[0].tobytes())
 
     def expect_offset(self, at: int, offset: int) -> None:
         """Rows fit where this offset stands."""
-        word = np.frombuffer(offset.to_bytes(_WORD), np.uint8)
-        self.fits &= (self.rows[:, at : at + _WORD] == word).all(axis=1)
+        word = np.frombuffer(offset.to_bytes(WORD_BYTES), np.uint8)
+        self.fits &= (self.rows[:, at : at + WORD_BYTES] == word).all(axis=1)
 
 
 def _head(type: Type) -> int:
     """The bytes that a type has in its frame."""
     if is_dynamic(type):
-        return _WORD
+        return WORD_BYTES
     if type.members is not None:
         return sum(map(_head, type.members))
-    return type.length * _head(type.element) if type.element is not None and type.length is not None else _WORD
+    return type.length * _head(type.element) if type.element is not None and type.length is not None else WORD_BYTES
 
 
 def _frame(source: _Source, at: int, types: Sequence[Type]) -> list[Values]:
@@ -134,9 +134,9 @@ def _content(source: _Source, type: Type) -> list[Any]:
         if type.length is not None:
             return _elements(source, at, type.element, type.length)
         count = source.number(at)
-        return _elements(source, at + _WORD, type.element, count)
+        return _elements(source, at + WORD_BYTES, type.element, count)
     size = source.number(at)
-    content = source.take(at + _WORD, -(-size // _WORD) * _WORD)
+    content = source.take(at + WORD_BYTES, -(-size // WORD_BYTES) * WORD_BYTES)
     source.fits &= ~content[:, size:].any(axis=1)
     values = _pieces(content[:, :size])
     return values if type.text == "bytes" else [_string(source, row, value) for row, value in enumerate(values)]
@@ -202,7 +202,7 @@ def _words(source: _Source, words: Matrix, text: str) -> list[Any]:
         size = 24 if text == "function" else int(text[5:])
         source.fits &= ~words[:, size:].any(axis=1)
         return _pieces(words[:, :size])
-    signed, unused = text.startswith("int"), _WORD - int(text.lstrip("uint")) // 8
+    signed, unused = text.startswith("int"), WORD_BYTES - int(text.lstrip("uint")) // 8
     sign = words[:, unused : unused + 1] >> 7 if signed else 0
     source.fits &= (words[:, :unused] == sign * np.uint8(0xFF)).all(axis=1)
     return [int.from_bytes(word, signed=signed) for word in _pieces(words)]

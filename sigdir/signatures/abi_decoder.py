@@ -20,13 +20,22 @@ from decimal import Context, Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sigdir.signatures.decode_attempt import OFFSET, PADDING, SELECTOR_BYTES, SHORT, TYPE, UTF8, WORK, DecodeAttempt
+from sigdir.signatures.decode_attempt import (
+    OFFSET,
+    PADDING,
+    SELECTOR_BYTES,
+    SHORT,
+    TYPE,
+    UTF8,
+    WORD_BYTES,
+    WORK,
+    DecodeAttempt,
+)
 from sigdir.signatures.types import BadTypeList, Type, parameter_types
 
 _READS = 4
 _ATTEMPTS = 4
 _LEAST_READ = 64 << 10
-_WORD = 32
 _KEPT_TEXT = 256
 _FIXED_BITS = 200  # of an offset and a length, which hardly ever fit by chance
 
@@ -141,7 +150,7 @@ class _Source:
         return _Misfit(PADDING, f"the word at byte {place} is out of range for its type, or its padding is not zero")
 
     def number(self, at: int) -> int:
-        return int.from_bytes(self.data[at : at + _WORD])
+        return int.from_bytes(self.data[at : at + WORD_BYTES])
 
 
 class _Reader(NamedTuple):
@@ -195,7 +204,7 @@ def _tuple_reader(types: tuple[Type, ...]) -> _Reader:
     members = tuple(map(_reader, types))
     head, checked = _head(members), sum(member.checked for member in members)
     if any(member.is_dynamic for member in members):
-        return _Reader(lambda source, at: _frame(source, at, members, head), _WORD, True, _FIXED_BITS)
+        return _Reader(lambda source, at: _frame(source, at, members, head), WORD_BYTES, True, _FIXED_BITS)
 
     def read(source: _Source, at: int) -> tuple[Any, ...]:
         values = []
@@ -224,15 +233,15 @@ def _elements(source: _Source, at: int, element: _Reader, count: int) -> tuple[A
 
 def _array_reader(element: _Reader) -> _Reader:
     def read(source: _Source, at: int) -> tuple[Any, ...]:
-        source.take(at, _WORD)
-        return _elements(source, at + _WORD, element, source.number(at))
+        source.take(at, WORD_BYTES)
+        return _elements(source, at + WORD_BYTES, element, source.number(at))
 
-    return _Reader(read, _WORD, True, _FIXED_BITS)
+    return _Reader(read, WORD_BYTES, True, _FIXED_BITS)
 
 
 def _sized_array_reader(element: _Reader, length: int) -> _Reader:
     if element.is_dynamic:
-        return _Reader(lambda source, at: _elements(source, at, element, length), _WORD, True, _FIXED_BITS)
+        return _Reader(lambda source, at: _elements(source, at, element, length), WORD_BYTES, True, _FIXED_BITS)
     step = element.head
 
     def read(source: _Source, at: int) -> tuple[Any, ...]:
@@ -245,7 +254,7 @@ def _sized_array_reader(element: _Reader, length: int) -> _Reader:
 # Elementary types. The words of static ones were taken with their frame.
 
 _SPLIT = re.compile(r"([a-z]+)(\d*)x?(\d*)")
-_ZEROS = bytes(_WORD)
+_ZEROS = bytes(WORD_BYTES)
 _EXACT = Context(prec=100)
 
 
@@ -254,11 +263,11 @@ def _elementary(word: str) -> _Reader:
     base, digits, places = _SPLIT.fullmatch(word).groups()  # type: ignore[union-attr]
     width = int(digits or 0)
     if word in ("bytes", "string"):
-        return _Reader(_bytes if word == "bytes" else _string, _WORD, True, _FIXED_BITS)
+        return _Reader(_bytes if word == "bytes" else _string, WORD_BYTES, True, _FIXED_BITS)
     if word == "bool":
-        return _Reader(_bool, _WORD, False, 255)
+        return _Reader(_bool, WORD_BYTES, False, 255)
     if word == "address":
-        return _Reader(_address, _WORD, False, 96)
+        return _Reader(_address, WORD_BYTES, False, 96)
     if word == "function":  # an address and a selector
         return _left_aligned(24)
     if base == "bytes" and 1 <= width <= 32:
@@ -271,19 +280,19 @@ def _elementary(word: str) -> _Reader:
 def _number(is_unsigned: bool, bits: int, places: int) -> _Reader:
     read = _unsigned(bits) if is_unsigned else _signed(bits)
     if not places:
-        return _Reader(read, _WORD, False, 256 - bits)
+        return _Reader(read, WORD_BYTES, False, 256 - bits)
 
     def fixed(source: _Source, at: int) -> Decimal:
         return _EXACT.scaleb(Decimal(read(source, at)), -places)
 
-    return _Reader(fixed, _WORD, False, 256 - bits)
+    return _Reader(fixed, WORD_BYTES, False, 256 - bits)
 
 
 def _unsigned(bits: int) -> Callable[[_Source, int], int]:
     limit = 1 << bits
 
     def read(source: _Source, at: int) -> int:
-        value = int.from_bytes(source.data[at : at + _WORD])
+        value = int.from_bytes(source.data[at : at + WORD_BYTES])
         if value >= limit:
             raise source.padding(at)
         return value
@@ -295,7 +304,7 @@ def _signed(bits: int) -> Callable[[_Source, int], int]:
     limit = 1 << (bits - 1)
 
     def read(source: _Source, at: int) -> int:
-        value = int.from_bytes(source.data[at : at + _WORD], signed=True)
+        value = int.from_bytes(source.data[at : at + WORD_BYTES], signed=True)
         if not -limit <= value < limit:
             raise source.padding(at)
         return value
@@ -311,33 +320,33 @@ def _bool(source: _Source, at: int) -> bool:
 
 
 def _address(source: _Source, at: int) -> str:
-    word = source.data[at : at + _WORD]
+    word = source.data[at : at + WORD_BYTES]
     if word[:12] != _ZEROS[:12]:
         raise source.padding(at)
     return "0x" + word[12:].hex()
 
 
 def _left_aligned(size: int) -> _Reader:
-    zeros = bytes(_WORD - size)
+    zeros = bytes(WORD_BYTES - size)
 
     def read(source: _Source, at: int) -> bytes:
-        word = source.data[at : at + _WORD]
+        word = source.data[at : at + WORD_BYTES]
         if word[size:] != zeros:
             raise source.padding(at)
         return word[:size]
 
-    return _Reader(read, _WORD, False, 256 - 8 * size)
+    return _Reader(read, WORD_BYTES, False, 256 - 8 * size)
 
 
 def _bytes(source: _Source, at: int) -> bytes:
-    source.take(at, _WORD)
+    source.take(at, WORD_BYTES)
     size = source.number(at)
-    begin = at + _WORD
-    padded = -(-size // _WORD) * _WORD
+    begin = at + WORD_BYTES
+    padded = -(-size // WORD_BYTES) * WORD_BYTES
     source.take(begin, padded)
     value = source.data[begin : begin + size]
     if source.data[begin + size : begin + padded] != _ZEROS[: padded - size]:
-        raise source.padding(begin + padded - _WORD)
+        raise source.padding(begin + padded - WORD_BYTES)
     source.next = begin + padded
     return value
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from sigdir.signatures.types import Type
 
 SELECTOR_BYTES = 4
+WORD_BYTES = 32  # the ABI's unit, and the width of a topic
 
 SHORT, OFFSET, PADDING, UTF8, WORK, TYPE = "too_short", "bad_offset", "bad_padding", "bad_utf8", "too_much", "bad_type"
 TOPICS = "topic_count"  # of logs alone

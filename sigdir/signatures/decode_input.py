@@ -13,7 +13,7 @@ from typing import Any
 
 from sigdir.signatures.bytecode import BadBytecode, bytes_of_hex
 from sigdir.signatures.calldata import MAX_BYTES
-from sigdir.signatures.decode_attempt import SELECTOR_BYTES
+from sigdir.signatures.decode_attempt import SELECTOR_BYTES, WORD_BYTES
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.given_texts import is_anonymous
 from sigdir.signatures.readings import Form, Input
@@ -21,7 +21,6 @@ from sigdir.signatures.readings import Form, Input
 MAX_TOPICS = 4
 MAX_GIVEN_TEXTS = 8
 _MAX_GIVEN_CHARACTERS = 8192
-_WORD = 32
 _TOPIC_FIELDS = ("topic0", "topic1", "topic2", "topic3")
 _DATA_FIELDS = ("data", "input", "calldata", "revert")
 
@@ -69,8 +68,8 @@ def log_input(topics: list[bytes], data: bytes, *, anonymous: bool = False, text
     if len(topics) > MAX_TOPICS:
         raise BadInput(f"{len(topics)} topics; a log has at most {MAX_TOPICS}", "topics")
     for number, topic in enumerate(topics):
-        if len(topic) != _WORD:
-            raise BadInput(f"topic {number} has {len(topic)} bytes, not {_WORD}", "topics")
+        if len(topic) != WORD_BYTES:
+            raise BadInput(f"topic {number} has {len(topic)} bytes, not {WORD_BYTES}", "topics")
     return Input(Form.LOG, data, tuple(topics), anonymous or any(map(is_anonymous, texts)), texts)
 
 
@@ -143,11 +142,11 @@ def _inputs_of_words(text: str, *, anonymous: bool) -> list[Input]:
     alternatives = []
     if (
         (len(parts) > 1 or anonymous)
-        and all(len(part) == _WORD for part in parts[:-1])
+        and all(len(part) == WORD_BYTES for part in parts[:-1])
         and len(parts) <= MAX_TOPICS + 1
     ):
         alternatives.append(Input(Form.LOG, parts[-1], tuple(parts[:-1])))
-    if len(parts) <= MAX_TOPICS and all(len(part) == _WORD for part in parts):
+    if len(parts) <= MAX_TOPICS and all(len(part) == WORD_BYTES for part in parts):
         alternatives.append(Input(Form.LOG, b"", tuple(parts)))
     return alternatives or [log_input(parts[:-1], parts[-1])]
 
@@ -157,7 +156,7 @@ def _input_of_bytes(data: bytes, form: Form) -> Input:
         return Input(form, data)
     if is_code(data):
         return Input(Form.CODE, data)
-    return Input(Form.LOG, b"", (data,)) if len(data) == _WORD else Input(Form.AUTO, data)
+    return Input(Form.LOG, b"", (data,)) if len(data) == WORD_BYTES else Input(Form.AUTO, data)
 
 
 _CODE_HEAD = 10  # digits and 0x: enough to tell what most code begins with
@@ -168,7 +167,9 @@ _CODE = tuple(
 
 def is_code(data: bytes) -> bool:
     """Whether bytes begin as contract code does: solc's memory pointer, Vyper's and proxies' first opcodes, EOF."""
-    return data.startswith(_CODE) or (data[:1] in (b"\x5f", b"\x60") and len(data) % _WORD != 4 and len(data) > _WORD)
+    return data.startswith(_CODE) or (
+        data[:1] in (b"\x5f", b"\x60") and len(data) % WORD_BYTES != 4 and len(data) > WORD_BYTES
+    )
 
 
 def _inputs_of_json(text: str, form: Form) -> list[Input]:

@@ -19,10 +19,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from sigdir.signatures.abi_decoder import Budget, attempt
-from sigdir.signatures.decode_attempt import SELECTOR_BYTES, DecodeAttempt
+from sigdir.signatures.decode_attempt import SELECTOR_BYTES, WORD_BYTES, DecodeAttempt
 from sigdir.signatures.types import Type, parameter_types
-
-_WORD = 32
 
 Path = tuple[int, ...]
 """A value's place: the parameter's number, then positions in tuples and arrays."""
@@ -45,7 +43,7 @@ class Inner(NamedTuple):
     def may_be_call(self) -> bool:
         """Whether it is decoded, or has the size of a selector and words."""
         return self.attempt is not None or (
-            len(self.data) >= SELECTOR_BYTES and len(self.data) % _WORD == SELECTOR_BYTES
+            len(self.data) >= SELECTOR_BYTES and len(self.data) % WORD_BYTES == SELECTOR_BYTES
         )
 
 

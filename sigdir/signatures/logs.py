@@ -24,7 +24,6 @@ from sigdir.signatures.types import BadTypeList, Type
 
 _MAX_SPLITS = 4096
 _MAX_DECODED = 64
-_WORD = 32
 
 Split = tuple[int, ...]
 """The numbers of the indexed parameters, rising."""

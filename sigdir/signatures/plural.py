@@ -1,4 +1,4 @@
-"""Numbers of things in the sentences of commands."""
+"""Numbers of things in sentences."""
 
 
 def counted(number: int, noun: str) -> str:

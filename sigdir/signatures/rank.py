@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.plural import counted
 from sigdir.signatures.standards import canonical, sources
 
 Array = npt.NDArray[Any]
@@ -119,11 +120,6 @@ def plain_reasons(text: Summary) -> tuple[str, ...]:
         f"first seen {text.first_seen:%Y-%m-%d}" if text.first_seen else "",
     )
     return tuple(filter(None, found))
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun: "1 source", "3 sources"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 # Texts that are mined to collide.

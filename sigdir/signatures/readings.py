@@ -32,7 +32,8 @@ from sigdir.signatures.inner_calls import Inner, Path, inner_calls
 from sigdir.signatures.interfaces import event_declaration
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.logs import Split, log_attempt
-from sigdir.signatures.rank import Summary, counted
+from sigdir.signatures.plural import counted
+from sigdir.signatures.rank import Summary
 from sigdir.signatures.reverts import BUILT_IN, EMPTY, ERROR, PANIC, panic
 from sigdir.signatures.standards import canonical, sources
 

@@ -180,6 +180,14 @@ def test_a_bad_input_is_400_and_names_the_field(server: Server, body: Any, field
     assert (answer.status, list(answer.json())) == (400, [field])
 
 
+def test_a_get_may_say_what_the_data_is(server: Server) -> None:
+    """The selector of ``Panic(uint256)`` is that of a call too; a word that is no kind is refused."""
+    kinds = [get(server.port, f"{PATH}?data={PANIC}&as={form}").json()["kind"] for form in ("calldata", "revert")]
+    assert kinds == ["calldata", "revert"]
+    answer = get(server.port, f"{PATH}?data={PANIC}&as=poem")
+    assert (answer.status, list(answer.json())) == (400, ["as"])
+
+
 def test_words_of_a_log_may_be_read_in_two_ways(server: Server) -> None:
     """Four words are three topics and the data (ERC-20), or four topics (ERC-721): both readings are there."""
     text = " ".join([*LOG["topics"], str(LOG["data"])])

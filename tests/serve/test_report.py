@@ -126,7 +126,9 @@ def test_without_matplotlib_the_page_has_the_tables_and_says_what_is_missing(sam
     command = [sys.executable, "-c", code, "report", "-", "--warehouse", str(samples)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert b"no plots: they need matplotlib; pip install 'signature-directory[plots]'" in done.stderr.splitlines()[-1]
+    assert (
+        b"no plots: a plot needs matplotlib: pip install 'signature-directory[plots]'" in done.stderr.splitlines()[-1]
+    )
     page = Page(done.stdout)
     assert page.tables == Page(made).tables
     assert not page.all("svg")

@@ -37,7 +37,7 @@ from sigdir.signatures.keccak import keccak256, keccak256_column
 from sigdir.warehouse.batch import Batch, Progress
 from sigdir.warehouse.dedupe import new_rows
 from sigdir.warehouse.errors import WarehouseError
-from sigdir.warehouse.evidence.spill import Input, TextIds, Word
+from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
 from sigdir.warehouse.files import RunFolder, make_folder
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.history import history
@@ -167,7 +167,7 @@ class Run:
         batches = {
             c: Batch(
                 self.spills[c], self.keep[c],
-                Word(said, [0] * self.spills[c].batches(), self.text_ids[c], replaces=False),
+                Statement(said, [0] * self.spills[c].batches(), self.text_ids[c], replaces=False),
             )
             for c in COLLECTIONS
         }  # fmt: skip

@@ -32,7 +32,7 @@ from sigdir.warehouse.evidence.compact import merge
 from sigdir.warehouse.evidence.files import sightings_table, write_sightings
 from sigdir.warehouse.evidence.lookup import text_evidence
 from sigdir.warehouse.evidence.manifest import manifest_of
-from sigdir.warehouse.evidence.spill import Input, TextIds, Word
+from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
 from sigdir.warehouse.files import make_folder, run_name
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher
@@ -329,7 +329,7 @@ def test_sightings_of_declarations_keep_everything(paths: Paths, tmp_path: Path)
     with Publisher(paths, wait=False) as publisher, connect(paths, "256MB", 2, tmp_path) as engine:
         ids = TextIds(tmp_path / "ids", spill.rows)
         keep = new_rows(spill, publisher.snapshot, [], engine, 2, ids)
-        batch = Batch(spill, keep, Word([Input("abi", "A.json")], [0], ids))
+        batch = Batch(spill, keep, Statement([Input("abi", "A.json")], [0], ids))
         publisher.publish(run_name(), {SIGNATURES: batch}, {SIGNATURES: 0}, lambda: {"kind": "import"})
     found = sightings(read_snapshot(paths))
     columns = ("id", "kind", "witness", "contracts", "verified", "file", "contract", "contract_key", "declaration")

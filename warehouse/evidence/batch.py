@@ -45,7 +45,7 @@ from sigdir.warehouse.evidence.manifest import (
     without_replaced,
     write_manifest,
 )
-from sigdir.warehouse.evidence.spill import Ids, Said, Word, WordCount, summed
+from sigdir.warehouse.evidence.spill import Ids, Said, SightingCount, Statement, summed
 from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.rows import PostedSighting, Range, StagedRow
@@ -66,14 +66,14 @@ class _Part:
 @dataclass(frozen=True, slots=True)
 class _Written:
     file: EvidenceFile | None
-    counts: Mapping[str, WordCount]
+    counts: Mapping[str, SightingCount]
 
 
 class EvidenceFiles:
     """The files of sightings that one publish writes; none is visible until the log names their manifest.
 
     File 0 of a collection holds the POSTs' sightings; the batch's files count from 1. ``unchanged`` are the labels of
-    sources whose word is as it was.
+    sources whose statement is as it was.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class EvidenceFiles:
         unchanged: AnyOf[str] = (),
     ) -> None:  # fmt: skip
         self._paths, self._run, self._base, self._threads = paths, run, base, threads
-        self._said = {c: _Said(batch, batch.word) for c, batch in batches.items() if batch.word is not None}
+        self._said = {c: _Said(batch, batch.statement) for c, batch in batches.items() if batch.statement is not None}
         self._unchanged = unchanged
         self._parts: dict[Collection, list[_Part]] = {}
         self._written: dict[tuple[Collection, int], _Written] = {}
@@ -146,14 +146,14 @@ class EvidenceFiles:
         manifest = without_replaced(Manifest(sources, named, self._base.sources_file))
         return write_manifest(self._paths, self._run, manifest, self._base)
 
-    def _source(self, label: str, count: WordCount) -> EvidenceSource:
-        """A source as it is once its new word is published."""
+    def _source(self, label: str, count: SightingCount) -> EvidenceSource:
+        """A source as it is once its new statement is published."""
         old = self._base.of_label(label)
         first = old.first_import if old is not None else self._import_id
         since = self._import_id
         if old is not None and not all(said.replaces(label) for said in self._said.values()):
             since = old.import_id
-            count.add(WordCount.of_hex(old.sightings, old.digest))
+            count.add(SightingCount.of_hex(old.sightings, old.digest))
         return EvidenceSource(self._numbers[label], label, since, first, count.sightings, f"{count.digest:064x}")
 
     def _number_sources(self) -> None:
@@ -167,26 +167,26 @@ class EvidenceFiles:
                     following += known is None
 
     def _write_part(self, collection: Collection, part: _Part, suffix: str = "") -> None:
-        counts: dict[str, WordCount] = {}
+        counts: dict[str, SightingCount] = {}
         path = self._paths.evidence_file(collection, self._run + suffix, part.number)
         file = write_sightings(path, collection, self._tables(collection, part, counts))
         self._written[collection, part.number] = _Written(file, counts)
 
-    def _tables(self, collection: Collection, part: _Part, counts: dict[str, WordCount]) -> Iterator[pa.Table]:
+    def _tables(self, collection: Collection, part: _Part, counts: dict[str, SightingCount]) -> Iterator[pa.Table]:
         said = self._said[collection]
         for first, last in said.chunks(part):
             tables = []
             for (label, file), batches in groupby(range(first, last), said.input_of):
                 if label in self._unchanged:
                     continue
-                count = counts.setdefault(label, WordCount())
+                count = counts.setdefault(label, SightingCount())
                 for table in self._tables_of_input(said, list(batches), label, file, count):
                     count.sightings += table.num_rows
                     tables.append(table)
             yield sorted_by_id(tables)
 
     def _tables_of_input(
-        self, said: _Said, batches: list[int], label: str, file: str | None, count: WordCount
+        self, said: _Said, batches: list[int], label: str, file: str | None, count: SightingCount
     ) -> Iterator[pa.Table]:
         """The sightings of adjacent batches of one input, each different one once."""
         listed: list[Ids] = []
@@ -228,15 +228,15 @@ def _sighting(posted: PostedSighting | None) -> Sighting:
 
 def unchanged_sources(manifest: Manifest, batches: Mapping[Collection, Batch]) -> frozenset[str]:
     """The labels of the import's sources that say what they said before, of the same texts."""
-    words = [_Said(batch, batch.word) for batch in batches.values() if batch.word is not None]
+    words = [_Said(batch, batch.statement) for batch in batches.values() if batch.statement is not None]
     changed = {label for said in words for label in said.labels_with_new_rows()}
-    counts: dict[str, WordCount] = {}
+    counts: dict[str, SightingCount] = {}
     for said in words:
         for number in range(said.batches()):
             label, file = said.input_of(number)
             if label not in changed:
                 digest = _digest(file, said.ids(number), said.sightings(number))
-                counts.setdefault(label, WordCount()).add(WordCount(0, digest))
+                counts.setdefault(label, SightingCount()).add(SightingCount(0, digest))
     unchanged = set()
     for label, count in counts.items():
         source = manifest.of_label(label)
@@ -248,8 +248,8 @@ def unchanged_sources(manifest: Manifest, batches: Mapping[Collection, Batch]) -
 class _Said:
     """What the sources say of one collection's rows, with the ids of the rows' texts."""
 
-    def __init__(self, batch: Batch, word: Word) -> None:
-        self._spill, self._keep, self._word = batch.spill, batch.keep, word
+    def __init__(self, batch: Batch, statement: Statement) -> None:
+        self._spill, self._keep, self._statement = batch.spill, batch.keep, statement
         self._bounds = self._spill.first_rows()
         self._first_id = 0
         self._late_rows, self._late_ids = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -259,7 +259,7 @@ class _Said:
 
     def input_of(self, batch: int) -> tuple[str, str | None]:
         """The label of a batch's source, and the name of its input."""
-        found = self._word.inputs[self._word.of_batch[batch]]
+        found = self._statement.inputs[self._statement.of_batch[batch]]
         return found.label, found.file
 
     def labels(self) -> list[str]:
@@ -267,8 +267,8 @@ class _Said:
         return list(dict.fromkeys(self.input_of(number)[0] for number in range(self.batches())))
 
     def replaces(self, label: str) -> bool:
-        """Whether the source's earlier word stops to count."""
-        return self._word.replaces and all(one.is_whole for one in self._word.inputs if one.label == label)
+        """Whether the source's earlier statement stops to count."""
+        return self._statement.replaces and all(one.is_whole for one in self._statement.inputs if one.label == label)
 
     def labels_with_new_rows(self) -> set[str]:
         if not self.batches():
@@ -279,7 +279,7 @@ class _Said:
     def number_new_rows(self, first_id: int) -> None:
         """Give the new rows their ids, which rise from ``first_id`` on in their order."""
         self._first_id = first_id
-        text_ids = self._word.text_ids
+        text_ids = self._statement.text_ids
         if text_ids.are_all_new:
             return
         for start, stop in pairwise(self._bounds.tolist()):
@@ -290,13 +290,13 @@ class _Said:
     def ids(self, batch: int) -> Ids:
         """The ids of the texts of a batch's rows."""
         start, stop = int(self._bounds[batch]), int(self._bounds[batch + 1])
-        if self._word.text_ids.are_all_new:
+        if self._statement.text_ids.are_all_new:
             ids = self._first_id + np.arange(start, stop, dtype=np.int64)
         else:
-            ids = self._word.text_ids.of(slice(start, stop))
+            ids = self._statement.text_ids.of(slice(start, stop))
             repeated = ids < 0
             if repeated.any():
-                ids[repeated] = self._word.text_ids.at(-1 - ids[repeated])
+                ids[repeated] = self._statement.text_ids.at(-1 - ids[repeated])
         first, last = np.searchsorted(self._late_rows, [start, stop])
         ids[self._late_rows[first:last] - start] = self._late_ids[first:last]
         return ids

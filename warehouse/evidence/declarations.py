@@ -1,8 +1,8 @@
 """How often a text is declared in each way: the one place that counts declarations.
 
 A declaration counts once for each contract that has it, and for each source that names no contract. The commonest comes
-first; of those that are as common the one of the oldest source, and of one source the one that it has first. The view ``declarations`` of SQL counts the same
-way; tests compare the two.
+first. Of those that are as common the oldest source's comes first, and of one source's the one that it has first. The
+view ``declarations`` of SQL counts the same way; tests compare the two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DECLARING = ("id", "source", "import_id", "contract_key", "declaration")
 """The columns of sightings that are needed here, and those that say whether a sighting counts."""
 
 
-class Counted(NamedTuple):
+class Tally(NamedTuple):
     """Declarations of texts, in the order of the texts' ids, the commonest of each text first."""
 
     ids: Array
@@ -30,7 +30,7 @@ class Counted(NamedTuple):
     counts: Array
 
 
-def counted(sightings: pa.Table) -> Counted:
+def tally(sightings: pa.Table) -> Tally:
     """Each declaration of each text and its count. ``sightings`` count, and have the columns DECLARING."""
     rows = np.flatnonzero(values(sightings["declaration"].is_valid()))
     declared = sightings.take(numbers(rows))
@@ -48,13 +48,13 @@ def counted(sightings: pa.Table) -> Counted:
     order = order[starts]
     best_first = np.lexsort((first, oldest, -counts, ids[order]))
     order = order[best_first]
-    return Counted(ids[order], rows[order], counts[best_first])
+    return Tally(ids[order], rows[order], counts[best_first])
 
 
 def commonest(sightings: pa.Table) -> tuple[Array, Array]:
     """The ids of the texts that have a declaration, rising, and the row of the commonest one of each.
 
-    ``sightings`` are as for ``counted``.
+    ``sightings`` are as for ``tally``.
     """
     rows = np.flatnonzero(values(sightings["declaration"].is_valid()))
     ids = values(sightings["id"])[rows]
@@ -66,7 +66,7 @@ def commonest(sightings: pa.Table) -> tuple[Array, Array]:
     best = rows[starts]  # for most texts it is the only one
     if several.any():
         chosen = np.sort(rows[np.repeat(several, np.diff(np.append(starts, len(ids))))])
-        found = counted(sightings.select(DECLARING).take(numbers(chosen)))
+        found = tally(sightings.select(DECLARING).take(numbers(chosen)))
         best[several] = chosen[found.rows[differs(found.ids)]]
     return ids[starts], best
 

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import Summary
-from sigdir.warehouse.evidence.declarations import DECLARING, commonest, counted
+from sigdir.warehouse.evidence.declarations import DECLARING, commonest, tally
 from sigdir.warehouse.evidence.files import footer_of
 from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.evidence.sums import sightings_between
@@ -276,7 +276,7 @@ def _declarations(found: Mapping[int, list[_Part]]) -> dict[int, tuple[tuple[str
     if not tables:
         return {}
     table = pa.concat_tables(tables)
-    declared = counted(table)
+    declared = tally(table)
     texts = table["declaration"].take(pa.array(declared.rows)).to_pylist()
     by_id: dict[int, list[tuple[str, int]]] = {}
     for id, text, count in zip(declared.ids.tolist(), texts, declared.counts.tolist(), strict=True):

@@ -120,10 +120,10 @@ class Input(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class Statement:
     """What an import's sources say about the rows of one spill: ``inputs[of_batch[n]]`` has the rows of batch ``n``.
 
-    ``replaces`` says whether the earlier word of the sources stops to count; a mirror adds to its own. The word of a
+    ``replaces`` says whether the earlier statement of the sources stops to count; a mirror adds to its own. The statement of a
     source that has an input which was not read whole never replaces an earlier one.
     """
 
@@ -137,25 +137,25 @@ class Word:
 
 
 @dataclass
-class WordCount:
+class SightingCount:
     """How many sightings a source brings, and their digest, whatever their order."""
 
     sightings: int = 0
     digest: int = 0
 
-    def add(self, other: WordCount) -> None:
+    def add(self, other: SightingCount) -> None:
         self.sightings += other.sightings
         self.digest = (self.digest + other.digest) % (1 << 256)
 
     @classmethod
-    def of_hex(cls, sightings: int, digest: str) -> WordCount:
+    def of_hex(cls, sightings: int, digest: str) -> SightingCount:
         return cls(sightings, int(digest, 16) if digest else 0)
 
 
-def summed(counts: Sequence[Mapping[str, WordCount]]) -> dict[str, WordCount]:
+def summed(counts: Sequence[Mapping[str, SightingCount]]) -> dict[str, SightingCount]:
     """The counts by source, over the parts of an import."""
-    total: dict[str, WordCount] = {}
+    total: dict[str, SightingCount] = {}
     for part in counts:
         for label, count in part.items():
-            total.setdefault(label, WordCount()).add(count)
+            total.setdefault(label, SightingCount()).add(count)
     return total

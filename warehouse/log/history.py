@@ -10,6 +10,7 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.log.actions import EPOCH
 from sigdir.warehouse.log.entry import existing_version, read_summary
 from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.times import iso
 
 
 def history(paths: Paths, version: int | None = None, newest: int | None = None) -> list[dict[str, Any]]:
@@ -81,11 +82,6 @@ def version_at(paths: Paths, time: datetime) -> int | None:
     first = next((summary for number in range(newest + 1) if (summary := summaries.at(number))), None)
     if first is not None and moment < first["committed_at"]:
         raise UnreadableWarehouse(
-            f"{paths.root} has no version at {_written(moment)}; the first is of {_written(first['committed_at'])}"
+            f"{paths.root} has no version at {iso(moment)}; the first is of {iso(first['committed_at'])}"
         )
     return max(0, summaries.first_since(milliseconds + 1, newest) - 1)
-
-
-def _written(time: datetime) -> str:
-    """A time as --as-of takes it."""
-    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
