@@ -127,7 +127,7 @@ def table(found: Constants) -> list[str]:
         _row("evidence, GB", gigabytes(found.evidence_bytes)),
         _row("driver's mapped files, GB, at most", gigabytes(_DRIVER_BYTES)),
         _row("map and write tasks", [f"{count:,.0f}" for count in tasks]),
-        _row("files written, which are a store's PUTs", [f"{count * _FILES_A_TASK:,.0f}" for count in tasks]),
+        _row("files written: a store's PUTs, and as many GETs", [f"{count * _FILES_A_TASK:,.0f}" for count in tasks]),
     ]
 
 

@@ -23,7 +23,14 @@ class BrokenJSON(BadInput):
 
 
 class NeedsOthers(PipelineError):
-    """An input cannot be read without others that a task does not have. A later task reads them together."""
+    """An input cannot be read without others that a task does not have. A later task reads them together.
+
+    ``references`` says which others, as its format has it; None means any.
+    """
+
+    def __init__(self, name: str, references: object = None) -> None:
+        super().__init__(name)
+        self.references = references
 
 
 class BadTarget(PipelineError):

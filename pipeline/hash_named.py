@@ -28,9 +28,15 @@ def is_hash_named(name: str, size: int) -> bool:
     return size <= HASH_NAMED_BYTES and _NAME.fullmatch(name) is not None
 
 
-def folder_source(folder: str, names: Sequence[str], size: int, unread: UnreadInputs, below: str) -> Source:
-    """The hash-named files ``names`` of a folder as one input; ``size`` is their total size in bytes."""
-    return joined_source(folder, printable(folder), names, _contents(folder, names, unread), size, below)
+def folder_source(
+    folder: str, names: Sequence[str], size: int, unread: UnreadInputs, below: str, shown: str = ""
+) -> Source:
+    """The hash-named files ``names`` of a folder as one input; ``size`` is their total size in bytes.
+
+    Messages call the folder ``shown``, by default its path.
+    """
+    shown = shown or printable(folder)
+    return joined_source(folder, shown, names, _contents(folder, names, unread, shown), size, below)
 
 
 def joined_source(
@@ -56,13 +62,12 @@ def _pieces(lines: Iterator[bytes]) -> Iterator[bytes]:
         yield piece
 
 
-def _contents(folder: str, names: Sequence[str], unread: UnreadInputs) -> Iterator[tuple[str, bytes]]:
+def _contents(folder: str, names: Sequence[str], unread: UnreadInputs, shown: str) -> Iterator[tuple[str, bytes]]:
     for name in names:
-        path = os.path.join(folder, name)
         try:
-            content = _content(path)
+            content = _content(os.path.join(folder, name))
         except OSError as error:
-            unread.add_fault(BadInput(printable(path), error.strerror or str(error)))
+            unread.add_fault(BadInput(os.path.join(shown, printable(name)), error.strerror or str(error)))
             content = b""  # the line stays, because the lines are numbered as the names are
         yield name, content
 

@@ -66,7 +66,8 @@ def _member(source: Source, name: str) -> Source:
     """One file of a folder of hash-named files, as an input of its own."""
     if is_url(source.path):
         return store_member(source, name)
-    return Source(posixpath.join(source.path, name), explicit=False, below=f"{source.below}/{printable(name)}")
+    path, shown = posixpath.join(source.path, name), posixpath.join(source.name, printable(name))
+    return Source(path, explicit=False, name=shown, below=f"{source.below}/{printable(name)}")
 
 
 def _raising() -> UnreadInputs:

@@ -43,6 +43,7 @@ import numpy.typing as npt
 
 from sigdir.pipeline.errors import BadInput, NeedsOthers, printable
 from sigdir.pipeline.formats.registry import FORMATS, Format, Import, MultiSourceReader, by_name, detect, skip_reason
+from sigdir.pipeline.formats.solidity import Targets
 from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
@@ -125,6 +126,8 @@ class ImportRun:
     scope: Scope = Scope.ALL
     deferred: frozenset[str] = frozenset()
     """The names of the inputs of ``Scope.TOGETHER``."""
+    targets: Targets | None = None
+    """What their imports refer to, where they are not all of the import's."""
     began: float = field(default_factory=time.monotonic)
 
     @contextmanager
@@ -249,7 +252,7 @@ def _why_nothing_was_read(report: ImportReport) -> str:
 
 def _read_tasks(run: ImportRun, sources: list[Source]) -> Iterator[ReadTask]:
     """Detect the format of each input and yield what its reader yields."""
-    job = Import(run.options.paths, partial(_make_tables, run), run.scope is Scope.ALONE)
+    job = Import(run.options.paths, partial(_make_tables, run), run.targets, run.scope is Scope.ALONE)
     readers: dict[str, MultiSourceReader] = {}
     with ExitStack() as stack:
         for source in open_each(sources, run.progress.advance, run.options.format, run.unread):
@@ -262,7 +265,7 @@ def _read_tasks(run: ImportRun, sources: list[Source]) -> Iterator[ReadTask]:
                 elif format.multi_source is None:
                     yield from _read_input(run, source, format.name, format.read)
                 elif run.scope is Scope.ALONE and not format.may_be_alone:
-                    yield from _read_input(run, source, format.name, _defer)
+                    yield from _read_input(run, source, format.name, partial(_defer, format))
                 else:
                     if format.name not in readers:
                         readers[format.name] = stack.enter_context(format.multi_source(job))
@@ -271,8 +274,8 @@ def _read_tasks(run: ImportRun, sources: list[Source]) -> Iterator[ReadTask]:
             yield from reader.read()
 
 
-def _defer(source: Source) -> Iterator[ReadTask]:
-    raise NeedsOthers(source.name)
+def _defer(format: Format, source: Source) -> Iterator[ReadTask]:
+    raise NeedsOthers(source.name, format.references(source) if format.references is not None else None)
 
 
 def _make_tables(run: ImportRun) -> ScratchTables:
@@ -287,8 +290,8 @@ def _read_input(
     try:
         yield from read(source) or ()
         file.bytes, file.sha256 = source.finish()
-    except NeedsOthers:
-        run.state.deferred.append(source.number)
+    except NeedsOthers as needs:
+        run.state.deferred[source.number] = needs.references
     except BadInput as error:
         file.fault = error.reason
         raise

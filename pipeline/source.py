@@ -300,8 +300,9 @@ class Piece(Source):
         below: str,
         piece: range,
         open_file: Callable[[], BinaryIO] | None = None,
+        name: str = "",
     ) -> None:
-        super().__init__(path, explicit, size=size, stream=open_file, below=below)
+        super().__init__(path, explicit, name, size, open_file, below)
         self.piece: range = piece
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,12 +34,19 @@ class ReadPart:
     """What one task read: files in its folder, and the counts of the inputs, numbered from 0. It can be pickled."""
 
     files: list[FileReport]
-    deferred: list[int]
-    """The inputs that are read together with others later."""
+    deferred: dict[int, object]
+    """The inputs that are read together with others later, and what they refer to."""
     spills: dict[Collection, Spill]
     segments: dict[Collection, list[tuple[int, int]]]
     rejects: Path | None
     examples: list[Example]
+
+    def read_by_driver(self) -> Iterator[Path]:
+        """The files that ``ImportState`` and a publish read: all but texts and keys."""
+        if self.rejects is not None:
+            yield self.rejects
+        for spill in self.spills.values():
+            yield from spill.sightings.files()
 
 
 class ImportState(AbstractContextManager["ImportState"]):
@@ -55,8 +62,8 @@ class ImportState(AbstractContextManager["ImportState"]):
         """Equal for two imports that rejected the same rows of the same inputs; None without rejects."""
         self.spills: dict[Collection, SpilledRows] = {}
         """The accepted rows, once everything is read."""
-        self.deferred: list[int] = []
-        """The numbers of the inputs that are read together with others later."""
+        self.deferred: dict[int, object] = {}
+        """The numbers of the inputs that are read together with others later, and what they refer to."""
         self._spills: dict[Collection, Spill] = {}
         self._parts: list[ReadPart] = []
         self._rejects = RejectsWriter(folder / "rejects.parquet")  # creates the file with the first reject
@@ -99,6 +106,10 @@ class ImportState(AbstractContextManager["ImportState"]):
         number = len(self._inputs)
         self._inputs[number] = report
         return number
+
+    def files(self) -> Iterable[FileReport]:
+        """The reports of all inputs, in their order."""
+        return self._inputs.values()
 
     def file(self, number: int) -> FileReport:
         """The report of an input."""

@@ -42,7 +42,7 @@ Flags = npt.NDArray[np.bool_]
 # The map of hash bits takes 16 MiB, so that it stays in a processor's cache. A batch of 100 k rows sets 0.6 % of it.
 _MAP_BITS = 24
 # In a batch of more rows, most stored rows match the map anyway and testing them gains nothing.
-_MAP_ROWS = 8_000_000
+MAP_ROWS = 8_000_000
 
 
 def new_rows(
@@ -206,7 +206,7 @@ def _stored_hashes(file: pq.ParquetFile, group: int, collection: Collection) -> 
 
 def hash_map(spill: SpilledRows) -> Flags | None:
     """For each value of a hash's first bits, whether the batch has one that begins so; None if most have."""
-    if spill.rows >= _MAP_ROWS:
+    if spill.rows >= MAP_ROWS:
         return None
     seen = np.zeros(1 << _MAP_BITS, np.bool_)
     for _, keys in spill.keys():

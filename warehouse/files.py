@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import gettempdir, mkdtemp
 from types import TracebackType
 from typing import BinaryIO, Self
 
@@ -217,6 +219,22 @@ def remove_dead_runs(tmp: Path) -> int:
         shutil.rmtree(folder, ignore_errors=True)
         removed += 1
     return removed
+
+
+def own_temporary_folder(name: str) -> Path:
+    """A folder of this user's in the system's temporary one, which nobody else may enter; ``name`` is followed by the user.
+
+    What dead processes left in it, by a RunFolder, is removed. Another user may have made it, to read what is written
+    there: then it is a new one.
+    """
+    shared = Path(gettempdir()) / f"{name}-{os.getuid()}"
+    with suppress(FileExistsError):
+        shared.mkdir(mode=0o700)
+    about = shared.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
+        shared = Path(mkdtemp(prefix=f"{name}-"))
+    remove_dead_runs(shared)
+    return shared
 
 
 def size_of(path: Path) -> int:

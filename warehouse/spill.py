@@ -52,6 +52,14 @@ class SpilledRows(ABC):
         """The sightings of a batch; None where each of its rows is LISTED."""
 
     @abstractmethod
+    def text_files(self) -> list[Path]:
+        """The files that ``read`` reads."""
+
+    @abstractmethod
+    def key_files(self) -> list[Path]:
+        """The files that ``keys`` reads."""
+
+    @abstractmethod
     def part(self, first: int, last: int) -> SpilledRows:
         """The batches ``first`` up to and without ``last`` as rows of their own."""
 
@@ -148,6 +156,12 @@ class Spill(SpilledRows):
     def sightings_of(self, batch: int) -> Said | None:
         return self.sightings.read(batch)
 
+    def text_files(self) -> list[Path]:
+        return [self._texts_path]
+
+    def key_files(self) -> list[Path]:
+        return [self._keys_path]
+
     def part(self, first: int, last: int) -> SpilledRows:
         return JoinedSpills(self.collection, [_Piece(self, first, last)])
 
@@ -206,6 +220,12 @@ class JoinedSpills(SpilledRows):
         at = bisect_right(self._first_batches, batch) - 1
         piece = self._pieces[at]
         return piece.spill.sightings_of(piece.first + batch - self._first_batches[at])
+
+    def text_files(self) -> list[Path]:
+        return [file for piece in self._pieces for file in piece.spill.text_files()]
+
+    def key_files(self) -> list[Path]:
+        return [file for piece in self._pieces for file in piece.spill.key_files()]
 
     def part(self, first: int, last: int) -> SpilledRows:
         pieces = [

@@ -28,7 +28,7 @@ from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.errors import Busy, NoWarehouse, UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest, manifest_of, sources_paths
-from sigdir.warehouse.files import FileLock, RunFolder, make_folder, remove, remove_dead_runs, sync, write_file
+from sigdir.warehouse.files import FileLock, RunFolder, dead_runs, make_folder, remove, sync, write_file
 from sigdir.warehouse.home import REQUESTS, SWEEP_AGE, store_of
 from sigdir.warehouse.identity import FORMAT, Identity, read_identity, usable_identity, write_identity
 from sigdir.warehouse.log.actions import DataFile
@@ -46,6 +46,9 @@ from sigdir.warehouse.stores import MissingObject, Object, ObjectExists, Store, 
 _KEPT = timedelta(hours=1)
 _CACHE_GIB = 100
 _LIMIT = "SIGDIR_STORE_CACHE_GIB"
+
+IN_STORE = "in-store"
+"""A file in a run's folder: the run has objects of the folder's name in the store too."""
 
 
 @dataclass(slots=True)
@@ -72,7 +75,7 @@ def pull(paths: Paths, as_of: int | datetime | None = None, *, make: bool = Fals
     if store is None:
         raise UnreadableWarehouse(f"{paths.root} is no copy of a warehouse in a store")
     with FileLock(paths.pull_lock):
-        remove_dead_runs(paths.tmp)
+        _remove_dead_runs(paths, store)
         with RunFolder(paths.tmp) as folder:
             work = _Pull(paths, store, Paths(folder.path), threads)
             with work.naming_objects():
@@ -82,6 +85,20 @@ def pull(paths: Paths, as_of: int | datetime | None = None, *, make: bool = Fals
     if work.pulled.entries:
         _tidy(paths)
     return work.pulled
+
+
+def _remove_dead_runs(paths: Paths, store: Store) -> None:
+    """Remove the folders of dead runs, and the objects of those that an engine's tasks wrote into the store."""
+    for folder in dead_runs(paths.tmp):
+        if (folder / IN_STORE).exists():
+            remove_run(store, paths.name(folder))
+        remove(folder)
+
+
+def remove_run(store: Store, folder: str) -> None:
+    """Remove what a run has below ``folder`` in the store; what fails is left to the sweep."""
+    with suppress(StoreError):
+        store.delete(each.name for each in store.list(folder))
 
 
 class _Pull:

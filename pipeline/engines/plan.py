@@ -1,8 +1,9 @@
 """How an import's inputs become tasks, and how what the tasks read becomes the state of one import.
 
 A large file whose lines or rows each stand for themselves is cut into pieces. Everything else is read as a whole, small
-inputs many in a task. What needs the other inputs (Solidity, Vyper, Sourcify's tables) is noted by the first tasks and
-read by one last task, as the local import reads it after all others.
+inputs many in a task. What needs other inputs is noted by the first tasks and read by later ones, as the local import
+reads it after all others: Solidity sources by projects, which are those that import each other; all Vyper sources in one
+task, and all tables of Sourcify in another.
 
 A piece begins where the one before it ends, and is read as if nothing in front of it could change its meaning. If a
 piece ends inside a comment or a quoted field, or has a fault, this assumption is wrong, and the whole file is read again.
@@ -11,14 +12,15 @@ piece ends inside a comment or a quoted field, or has a fault, this assumption i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sigdir.pipeline.engines.tasks import DigestFile, InputRef, ReadInputs, ReadResult, Task
+from sigdir.pipeline.engines.tasks import DigestFile, InputRef, ReadInputs, ReadResult, Task, absolute
 from sigdir.pipeline.errors import BadInput, printable
 from sigdir.pipeline.formats.registry import by_name, detect
+from sigdir.pipeline.formats.solidity import Targets, groups
 from sigdir.pipeline.report import FileReport
-from sigdir.pipeline.run import ImportRun, Scope
+from sigdir.pipeline.run import ImportRun, Options, Scope
 from sigdir.pipeline.source import BLOCK_BYTES, PIECE_BLOCKS, STDIN, Source
 
 _MOST_INPUTS = 1000
@@ -37,6 +39,24 @@ class _Inputs:
 
 
 @dataclass(frozen=True)
+class _Deferred:
+    """An input that a later task reads, together with those that it refers to."""
+
+    number: int
+    found_in: Sequence[InputRef]
+    """The inputs of the task that met it. It is one of them, or a member of one."""
+    references: Any
+
+
+@dataclass(frozen=True)
+class _Together:
+    """Deferred inputs of one task."""
+
+    inputs: Sequence[_Deferred]
+    targets: Targets | None = None
+
+
+@dataclass(frozen=True)
 class _CutFile:
     """A file that is read in pieces."""
 
@@ -52,18 +72,15 @@ def read(run: ImportRun, sources: list[Source], run_tasks: RunTasks) -> None:
     taken = [(item, [next(done) for _ in tasks]) for item, tasks in plan]
     again = [item.ref for item, found in taken if isinstance(item, _CutFile) and not _are_sound(found)]
     reread = iter(run_tasks("read-whole", [_whole(run, [ref]) for ref in again]))
-    deferred: list[tuple[InputRef, list[int]]] = []
+    deferred: list[_Deferred] = []
     for item, found in taken:
         if isinstance(item, _CutFile) and _are_sound(found):
             _add_cut_file(run, item, found)
         else:
             refs = item.refs if isinstance(item, _Inputs) else [item.ref]
-            numbers = _add_inputs(run, next(reread) if isinstance(item, _CutFile) else found[0])
-            if numbers:
-                deferred += [(ref, []) for ref in refs]
-                deferred[-1][1].extend(numbers)
+            deferred += _add_inputs(run, refs, next(reread) if isinstance(item, _CutFile) else found[0])
     if deferred:
-        _add_deferred(run, deferred, run_tasks)
+        _add_deferred(run, _together(run, deferred), run_tasks)
 
 
 # From inputs to tasks.
@@ -110,12 +127,16 @@ def _tasks(run: ImportRun, item: _Inputs | _CutFile) -> list[Task]:
     if isinstance(item, _Inputs):
         return [_whole(run, item.refs)]
     size = item.ref.size // len(item.pieces)
-    pieces: list[Task] = [ReadInputs((item.ref,), run.options, piece=piece, units=size) for piece in item.pieces]
+    pieces: list[Task] = [ReadInputs((item.ref,), _options(run), piece=piece, units=size) for piece in item.pieces]
     return [DigestFile(item.ref), *pieces]
 
 
 def _whole(run: ImportRun, refs: Sequence[InputRef]) -> ReadInputs:
-    return ReadInputs(tuple(refs), run.options, units=sum(ref.size for ref in refs))
+    return ReadInputs(tuple(refs), _options(run), units=sum(ref.size for ref in refs))
+
+
+def _options(run: ImportRun) -> Options:
+    return replace(run.options, paths=[absolute(path) for path in run.options.paths])
 
 
 # From results to the state of the import.
@@ -146,27 +167,74 @@ def _add_cut_file(run: ImportRun, cut: _CutFile, results: list[Any]) -> None:
         line += piece.lines
 
 
-def _add_inputs(run: ImportRun, result: ReadResult) -> list[int]:
-    """Add what a task read of whole inputs; gives the numbers of the inputs that were deferred."""
+def _add_inputs(run: ImportRun, refs: Sequence[InputRef], result: ReadResult) -> list[_Deferred]:
+    """Add what a task read of whole inputs; gives those that were deferred."""
     part = result.checked()
     numbers = [run.state.add_file(file) for file in part.files]
     run.state.add_part(part, numbers)
     run.report.skipped += result.skipped
     run.report.faults += result.faults
     run.progress.rows(sum(file.read for file in part.files))
-    return [numbers[at] for at in part.deferred]
+    return [_Deferred(numbers[at], refs, references) for at, references in part.deferred.items()]
 
 
-def _add_deferred(run: ImportRun, deferred: list[tuple[InputRef, list[int]]], run_tasks: RunTasks) -> None:
-    """Read the deferred inputs together, and put their reports where they were met."""
-    numbers = [number for _, found in deferred for number in found]
-    names = frozenset(run.state.file(number).path for number in numbers)
-    refs = tuple(dict.fromkeys(ref for ref, _ in deferred))
-    task = ReadInputs(refs, run.options, Scope.TOGETHER, names)
-    [result] = run_tasks("read-together", [task])
-    part = result.checked()
-    for number, file in zip(numbers, part.files, strict=True):
-        run.state.replace_file(number, file)
-    run.state.add_part(part, numbers)
-    run.report.faults += [fault for fault in result.faults if fault.path in names]
-    run.progress.rows(sum(file.read for file in part.files))
+# Inputs that need others.
+
+
+def _together(run: ImportRun, deferred: Sequence[_Deferred]) -> list[_Together]:
+    """The deferred inputs by tasks, in the order in which the local import reads them: format by format."""
+    found: dict[str, list[_Deferred]] = {file.format: [] for file in run.state.files()}
+    for one in deferred:
+        found[run.state.file(one.number).format].append(one)
+    tasks: list[_Together] = []
+    for name, inputs in found.items():
+        format = by_name(name)
+        if format is not None and format.references is not None:
+            tasks += _by_groups(run, inputs)
+        elif inputs:
+            tasks.append(_Together(inputs))
+    return tasks
+
+
+def _by_groups(run: ImportRun, inputs: Sequence[_Deferred]) -> Iterator[_Together]:
+    """Whole groups of inputs that refer to each other, small ones together."""
+    first, size = 0, 0
+    targets: dict[tuple[str, str], str | None] = {}
+    for group in groups([one.references for one in inputs], run.options.paths):
+        is_full = size + group.size > PIECE_BLOCKS * BLOCK_BYTES or group.last - first > _MOST_INPUTS
+        if group.first > first and is_full:
+            yield _Together(inputs[first : group.first], targets)
+            first, size, targets = group.first, 0, {}
+        size += group.size
+        targets |= group.targets
+    if inputs:
+        yield _Together(inputs[first:], targets)
+
+
+def _add_deferred(run: ImportRun, together: Sequence[_Together], run_tasks: RunTasks) -> None:
+    """Read the deferred inputs, and put their reports where they were met."""
+    results: list[ReadResult] = run_tasks("read-together", [_together_task(run, each) for each in together])
+    for each, result in zip(together, results, strict=True):
+        part = result.checked()
+        numbers = [one.number for one in each.inputs]
+        if len(part.files) != len(numbers):
+            raise BadInput(run.state.file(numbers[0]).path, "it or another input was changed while it was read")
+        for number, file in zip(numbers, part.files, strict=True):
+            run.state.replace_file(number, file)
+        run.state.add_part(part, numbers)
+        names = _names(run, each)
+        run.report.faults += [fault for fault in result.faults if fault.path in names]
+        run.progress.rows(sum(file.read for file in part.files))
+
+
+def _names(run: ImportRun, together: _Together) -> frozenset[str]:
+    return frozenset(run.state.file(one.number).path for one in together.inputs)
+
+
+def _together_task(run: ImportRun, together: _Together) -> ReadInputs:
+    """Names the inputs and the archives that hold them, each as often and in the order as it was met."""
+    names = _names(run, together)
+    holders = {name[:at] for name in names for at, mark in enumerate(name) if mark in ":/"}
+    items = {id(one.found_in): one.found_in for one in together.inputs}
+    refs = [ref for item in items.values() for ref in item if ref.name in names | holders]
+    return ReadInputs(tuple(refs), _options(run), Scope.TOGETHER, names, together.targets)

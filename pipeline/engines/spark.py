@@ -11,8 +11,9 @@ neither the table nor its log: the driver, which is this process, numbers the ro
 are dense, and publishes as every import does. Only what Spark Connect offers too is used: ``mapInArrow`` over numbers of
 tasks, and ``applyInArrow`` over groups of keys.
 
-The warehouse's folder has to be reachable under one path by all executors, and so have the inputs; this package has to
-be installed there.
+This package has to be installed where the executors are. They read inputs in a store themselves, and the store carries
+the run's files if the warehouse is in one. A warehouse in a folder has to be there under one path for all executors, and
+so have inputs in folders.
 
 ::
 
@@ -32,6 +33,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from secrets import token_bytes
 from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,6 +42,7 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.pipeline.engines import plan, tasks
+from sigdir.pipeline.engines.stage import Here, Places, Stage, StoreStage
 from sigdir.pipeline.errors import PipelineError, one_line
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
@@ -49,14 +52,17 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import keys_of
 from sigdir.signatures.errors import missing_package
 from sigdir.warehouse.batch import FileTask, Progress
-from sigdir.warehouse.dedupe import hash_map, row_groups
+from sigdir.warehouse.dedupe import MAP_ROWS, hash_map, row_groups
+from sigdir.warehouse.files import run_name
+from sigdir.warehouse.home import store_of
 from sigdir.warehouse.parquet import WrittenFile
 from sigdir.warehouse.snapshot import Snapshot
+from sigdir.warehouse.stores import Store, open_store
+from sigdir.warehouse.working_copy import IN_STORE, remove_run
 
 _KEYS_A_TASK = 1 << 21
 _KEYS_A_BUCKET = 1 << 20
 """A bucket is a table in the memory of one Python worker: 28 MB, and as much again to sort it."""
-_POLL_SECONDS = 0.2
 _CONNECT_PORT = 15002
 """Of Spark Connect, where the URL has none."""
 _CONNECT_SECONDS = 10
@@ -70,42 +76,82 @@ class EngineFailed(PipelineError):
     """The engine cannot be reached, or a task of it failed."""
 
 
-def run(session: Any, options: Options, progress: Reporter | None = None) -> ImportReport:
-    """Carry out one import on a Spark session, classic or Connect. Raises as ``run_import``, and EngineFailed."""
-    return run_import(options, progress or Reporter(), SparkEngine(session))
+def run(
+    session: Any, options: Options, progress: Reporter | None = None, shares_disk: bool | None = None
+) -> ImportReport:
+    """Carry out one import on a Spark session, classic or Connect. Raises as ``run_import``, and EngineFailed.
+
+    ``shares_disk`` says whether the executors see the folder of the warehouse's working copy, if it is in a store; by
+    default those of a classic session with a local master do.
+    """
+    shares_disk = _has_local_master(session) if shares_disk is None else shares_disk
+    engine = SparkEngine(session, shares_disk)
+    try:
+        return run_import(options, progress or Reporter(), engine)
+    finally:
+        engine.clean_up()
+
+
+def is_local(master: str | None) -> bool:
+    """Whether all processes of a master are on this machine: Sail in this process, ``local[N]`` and ``local-cluster[...]``."""
+    return master is None or master.startswith("local")
+
+
+def _has_local_master(session: Any) -> bool:
+    try:
+        return is_local(session.sparkContext.master)
+    except Exception:  # noqa: BLE001 - a session of Spark Connect has no context; each engine has errors of its own
+        return False
 
 
 class SparkEngine:
     """The work of one import as tasks of a session."""
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, shares_disk: bool = True) -> None:
         self._session = session
+        self._shares_disk = shares_disk
         self._folder = Path()
         self._stages = 0
+        self._in_store: StoreStage | None = None
+        """The run's folder, where the store carries its files."""
 
     # Map.
 
     def read(self, run: ImportRun, sources: list[Source]) -> None:
         self._folder = run.state.folder
+        store = store_of(run.paths)
+        if store is not None and not self._shares_disk:
+            self._in_store = self._run_in_store(run, store)
         plan.read(run, sources, lambda stage, work: self._run(stage, work, run.progress.advance))
+
+    def _run_in_store(self, run: ImportRun, store: Store) -> StoreStage:
+        (self._folder / IN_STORE).touch()
+        name = run.paths.name(run.paths.tmp / (run.name or run_name()))  # a dry run has no name
+        places = Places([(name, self._folder), ("", run.paths.root)])
+        return StoreStage(self._folder, url=store.url, places=places, secret=token_bytes())
+
+    def clean_up(self) -> None:
+        """Remove what the run has in the store."""
+        if self._in_store is not None:
+            remove_run(open_store(self._in_store.url), self._in_store.places.folders[0][0])
 
     # Deduplicate.
 
     def new_rows(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> dict[Collection, Flags]:
         keep = {collection: self._flags(collection, spill.rows) for collection, spill in run.state.spills.items()}
-        sources = list(self._key_sources(run, snapshot, staged))
+        stage = self._stage("keys")
+        here = stage.make()
+        sources = list(self._key_sources(run, snapshot, staged, here))
         if not sources:
             return keep
         groups = list(_in_groups(sources))
         buckets = 1 + sum(rows for _, rows in sources) // _KEYS_A_BUCKET
-        stage = self._stage("keys")
-        stage.mkdir()
         for number, group in enumerate(groups):
-            tasks.put_keys(stage, number, group)
+            tasks.put_keys(here, number, group)
         rows = self._numbers(len(groups)).mapInArrow(_key_reader(stage, buckets), tasks.KEYS_SCHEMA)
         struck = _collected(rows.groupBy("bucket").applyInArrow(_striker(stage), tasks.DROPPED_SCHEMA))
         for name, file in zip(struck["collection"].to_pylist(), struck["file"].to_pylist(), strict=True):
-            numbers, ids = tasks.dropped(stage, file)
+            numbers, ids = tasks.dropped(here, file)
             collection = Collection.of_name(name)
             keep[collection][numbers] = False
             run.state.text_ids(collection).set(numbers, ids)
@@ -119,7 +165,9 @@ class SparkEngine:
         flags[:] = True
         return flags
 
-    def _key_sources(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> Iterator[tuple[tasks.KeySource, int]]:
+    def _key_sources(
+        self, run: ImportRun, snapshot: Snapshot, staged: Staged, here: Here
+    ) -> Iterator[tuple[tasks.KeySource, int]]:
         """All keys to compare, in tasks' shares, each with its rows."""
         for collection, spill in run.state.spills.items():
             if not spill.rows:
@@ -128,7 +176,10 @@ class SparkEngine:
             cuts = np.unique(np.searchsorted(bounds, np.arange(0, spill.rows, _KEYS_A_TASK)))
             for first, last in zip(cuts.tolist(), [*cuts[1:].tolist(), spill.batches()], strict=True):
                 yield tasks.SpilledKeys(spill.part(first, last), int(bounds[first])), int(bounds[last] - bounds[first])
-            seen = self._saved(f"{collection}.seen.npy", hash_map(spill)) if snapshot.files[collection] else None
+            seen = None
+            if snapshot.files[collection] and spill.rows < MAP_ROWS:
+                here.fetch(spill.key_files())
+                seen = self._saved(here, f"{collection}.seen.npy", hash_map(spill))
             for group in row_groups(snapshot, collection):
                 rows = group.metadata.row_group(group.number).num_rows if group.metadata is not None else 0
                 yield tasks.StoredKeys(collection, group._replace(metadata=None), seen), rows
@@ -137,11 +188,12 @@ class SparkEngine:
                 ids = np.array([row.id for row in held], np.int64)
                 yield tasks.StagedKeys(collection, keys_of(digests), ids), len(held)
 
-    def _saved(self, name: str, flags: Flags | None) -> Path | None:
+    def _saved(self, here: Here, name: str, flags: Flags | None) -> Path | None:
         if flags is None:
             return None
-        path = self._folder / name
+        path = here.folder / name
         np.save(path, flags)
+        here.bring([path])
         return path
 
     # Write.
@@ -160,26 +212,28 @@ class SparkEngine:
         if not work:
             return []
         stage = self._stage(name)
-        tasks.put(stage, work)
+        here = stage.make()
+        tasks.put(here, work)
         frame = self._numbers(len(work)).mapInArrow(_doer(stage), "number long, result string")
         units = [task.units for task in work]
         waiting = _Waiting(frame)
         reported: set[int] = set()
         while True:
-            finished = waiting.is_done(_POLL_SECONDS)
-            for number in tasks.done(stage) - reported:
+            finished = waiting.is_done(stage.poll_seconds)
+            for number in here.done() - reported:
                 reported.add(number)
                 progress(units[number])
             if finished:
                 break
         found = waiting.result()
         results = dict(zip(found["number"].to_pylist(), found["result"].to_pylist(), strict=True))
-        return [tasks.result_of(stage, results[number]) for number in range(len(work))]
+        return [tasks.result_of(here, task, results[number]) for number, task in enumerate(work)]
 
-    def _stage(self, name: str) -> Path:
-        """The folder of a stage. A commit that another process overtook has its stages again."""
+    def _stage(self, name: str) -> Stage:
+        """A new stage. A commit that another process overtook has its stages again."""
         self._stages += 1
-        return self._folder / f"{self._stages}-{name}"
+        folder = self._folder / f"{self._stages}-{name}"
+        return Stage(folder) if self._in_store is None else replace(self._in_store, folder=folder)
 
     def _numbers(self, count: int) -> Any:
         """A frame of the numbers of so many tasks, one in each partition."""
@@ -203,7 +257,7 @@ def _in_groups(sources: Iterable[tuple[tasks.KeySource, int]]) -> Iterator[list[
 # What the engine calls. These are functions in functions because Spark takes nothing else.
 
 
-def _doer(stage: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _doer(stage: Stage) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def do(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -212,7 +266,7 @@ def _doer(stage: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Recor
     return do
 
 
-def _key_reader(stage: Path, buckets: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _key_reader(stage: Stage, buckets: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -221,7 +275,7 @@ def _key_reader(stage: Path, buckets: int) -> Callable[[Iterator[pa.RecordBatch]
     return read
 
 
-def _striker(stage: Path) -> Callable[[pa.Table], pa.Table]:
+def _striker(stage: Stage) -> Callable[[pa.Table], pa.Table]:
     def strike_out(bucket: pa.Table) -> pa.Table:
         return tasks.strike_out(stage, bucket)
 

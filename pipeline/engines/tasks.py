@@ -1,6 +1,6 @@
 """What an engine's tasks do. Nothing of an engine is imported here: a task is a function of files.
 
-A task is a pickle in the run's folder, so that an engine moves numbers and names only. Each attempt works in a folder of
+A task is a pickle in the run's folder (``stage.py``), so that an engine moves numbers and names only. Each attempt works in a folder of
 its own and its result counts only if the engine reports it, so a task may fail, be repeated or run twice at once. An
 attempt makes no folder but its own: once the run's folder is gone, because the import died and another one removed it,
 what still runs fails and leaves nothing.
@@ -9,9 +9,8 @@ what still runs fails and leaves nothing.
 from __future__ import annotations
 
 import os
-import pickle
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sigdir.pipeline.engines.stage import Here, Stage
 from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats.solidity import Targets
 from sigdir.pipeline.hash_named import folder_source
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport, Unread
@@ -54,47 +55,49 @@ class Task(Protocol):
     def units(self) -> int:
         """How much work it is, in the units of its stage's progress."""
 
+    def needs(self) -> Iterable[Path]:
+        """The files of the run or the warehouse that it reads."""
+
     def __call__(self, folder: Path) -> Any:
         """Do the work, with files in ``folder``; the result can be pickled."""
 
+    def brings(self, result: Any) -> Iterable[Path]:
+        """The files of a result that the driver reads."""
 
-def put(stage: Path, tasks: Sequence[Task]) -> None:
-    """Write the tasks of a stage into its folder, which is made."""
-    stage.mkdir()
+
+def put(here: Here, tasks: Sequence[Task]) -> None:
+    """Put the tasks of a stage into its folder."""
     for number, task in enumerate(tasks):
-        _task_file(stage, number).write_bytes(pickle.dumps(task, pickle.HIGHEST_PROTOCOL))
+        here.save(_task_file(number), task)
 
 
-def do(stage: Path, number: int) -> str:
+def do(stage: Stage, number: int) -> str:
     """Do a task of a stage; returns the name of the file with its result."""
-    with _PERMITS:
+    with _PERMITS, stage.open() as here:
         make_garbage_collection_rare()
-        task: Task = _unpickled(_task_file(stage, number))
-        attempt = stage / f"{number:06d}-{uuid.uuid4().hex[:8]}"
+        task: Task = here.load(_task_file(number))
+        here.fetch(task.needs())
+        attempt = here.folder / f"{number:06d}-{uuid.uuid4().hex[:8]}"
         attempt.mkdir()
         failpoints.reach("task_begun")
-        result = attempt / "result"
-        result.write_bytes(pickle.dumps(task(attempt), pickle.HIGHEST_PROTOCOL))
+        result = task(attempt)
+        here.bring(file for file in attempt.iterdir() if file.is_file())
+        name = f"{attempt.name}/result"
+        here.save(name, result)
         failpoints.reach("task_written")
-        (stage / f"{number:06d}.done").touch()
-        return str(result.relative_to(stage))
+        here.mark(number)
+        return name
 
 
-def done(stage: Path) -> set[int]:
-    """The numbers of the tasks that are done."""
-    return {int(file.stem) for file in stage.glob("*.done")}
+def result_of(here: Here, task: Task, name: str) -> Any:
+    """The result of a task, with the files that the driver reads."""
+    result = here.load(name)
+    here.fetch(task.brings(result))
+    return result
 
 
-def result_of(stage: Path, name: str) -> Any:
-    return _unpickled(stage / name)
-
-
-def _task_file(stage: Path, number: int) -> Path:
-    return stage / f"{number:06d}.task"
-
-
-def _unpickled(path: Path) -> Any:
-    return pickle.loads(path.read_bytes())  # noqa: S301 - written by this import into its own folder
+def _task_file(number: int) -> str:
+    return f"{number:06d}.task"
 
 
 # Reading.
@@ -105,6 +108,9 @@ class InputRef:
     """An input on disk or in a store, as ``find`` found it."""
 
     path: str
+    """Absolute, because tasks run in other folders."""
+    name: str
+    """What messages call it: the path as given."""
     explicit: bool
     size: int
     below: str
@@ -114,20 +120,26 @@ class InputRef:
     @classmethod
     def of(cls, source: Source) -> InputRef:
         names = None if source.file_names is None else tuple(source.file_names)
-        return cls(source.path, source.explicit, source.size, source.below, names)
+        return cls(absolute(source.path), source.name, source.explicit, source.size, source.below, names)
 
     def source(self, unread: UnreadInputs) -> Source:
         if self.names is not None:
-            folder = store_folder if is_url(self.path) else folder_source
-            return folder(self.path, self.names, self.size, unread, self.below)
+            if is_url(self.path):
+                return store_folder(self.path, self.names, self.size, unread, self.below)
+            return folder_source(self.path, self.names, self.size, unread, self.below, self.name)
         if is_url(self.path):
             return store_source(self.path, self.explicit, self.size, self.below)
-        return Source(self.path, self.explicit, size=self.size, below=self.below)
+        return Source(self.path, self.explicit, self.name, self.size, below=self.below)
 
     def piece(self, piece: range) -> Piece:
         """A part of the file or object."""
         open_file = partial(open_object, self.path, self.size) if is_url(self.path) else None
-        return Piece(self.path, self.explicit, self.size, self.below, piece, open_file)
+        return Piece(self.path, self.explicit, self.size, self.below, piece, open_file, self.name)
+
+
+def absolute(path: str) -> str:
+    """The path as it is valid in another folder; that of an object in a store is valid everywhere."""
+    return path if is_url(path) else os.path.join(os.getcwd(), path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +170,15 @@ class ReadInputs:
     options: Options
     scope: Scope = Scope.ALONE
     deferred: frozenset[str] = frozenset()
+    targets: Targets | None = None
     piece: range | None = None
     units: int = 0
+
+    def needs(self) -> Iterable[Path]:
+        return ()
+
+    def brings(self, result: ReadResult) -> Iterable[Path]:
+        return result.part.read_by_driver() if result.part is not None else ()
 
     def __call__(self, folder: Path) -> ReadResult:
         options = replace(self.options, threads=1)
@@ -168,7 +187,9 @@ class ReadInputs:
         sources = self._sources(unread)
         with ImportState(folder, report) as state:
             paths = Paths(options.warehouse.absolute())
-            run = ImportRun(options, paths, Reporter(), report, state, unread, "", self.scope, self.deferred)
+            run = ImportRun(
+                options, paths, Reporter(), report, state, unread, "", self.scope, self.deferred, self.targets
+            )
             try:
                 read_inputs(run, sources)
             except BadInput as error:
@@ -191,6 +212,12 @@ class DigestFile:
     input: InputRef
     units: int = 0
 
+    def needs(self) -> Iterable[Path]:
+        return ()
+
+    def brings(self, result: tuple[int, str]) -> Iterable[Path]:
+        return ()
+
     def __call__(self, folder: Path) -> tuple[int, str]:
         source = self.input.source(UnreadInputs(ImportReport()))
         with source.open(lambda _: None):
@@ -211,6 +238,9 @@ class KeySource(Protocol):
     @property
     def collection(self) -> Collection: ...
 
+    def needs(self) -> Iterable[Path]:
+        """The files that it reads."""
+
     def keys(self) -> Iterator[tuple[Keys, Array]]:
         """Keys and numbers."""
 
@@ -226,6 +256,9 @@ class SpilledKeys:
     def collection(self) -> Collection:
         return self.rows.collection
 
+    def needs(self) -> Iterable[Path]:
+        return self.rows.key_files()
+
     def keys(self) -> Iterator[tuple[Keys, Array]]:
         for number, keys in self.rows.keys():
             yield keys, self.first + number + np.arange(len(keys.high), dtype=np.int64)
@@ -238,6 +271,9 @@ class StoredKeys:
     collection: Collection
     group: RowGroup
     seen: Path | None
+
+    def needs(self) -> Iterable[Path]:
+        return [self.group.path, *([self.seen] if self.seen is not None else [])]
 
     def keys(self) -> Iterator[tuple[Keys, Array]]:
         seen = None if self.seen is None else np.load(self.seen, mmap_mode="r")
@@ -253,31 +289,40 @@ class StagedKeys:
     staged: Keys
     ids: Array
 
+    def needs(self) -> Iterable[Path]:
+        return ()
+
     def keys(self) -> Iterator[tuple[Keys, Array]]:
         yield self.staged, -self.ids
 
 
-def put_keys(stage: Path, number: int, sources: Sequence[KeySource]) -> None:
-    _task_file(stage, number).write_bytes(pickle.dumps(sources, pickle.HIGHEST_PROTOCOL))
+def put_keys(here: Here, number: int, sources: Sequence[KeySource]) -> None:
+    here.save(_task_file(number), sources)
 
 
-def key_batches(stage: Path, number: int, buckets: int) -> Iterator[pa.RecordBatch]:
+def key_batches(stage: Stage, number: int, buckets: int) -> Iterator[pa.RecordBatch]:
     """The keys of one group of sources, each row with its bucket: the same text of a collection is in one bucket."""
-    for source in _unpickled(_task_file(stage, number)):
-        at = COLLECTIONS.index(source.collection)
-        for keys, numbers in source.keys():
-            bucket = ((keys.high % np.uint64(buckets)) * np.uint64(len(COLLECTIONS)) + np.uint64(at)).astype(np.int32)
-            columns = [bucket, keys.high.view(np.int64), keys.low.view(np.int64), numbers]
-            for first in range(0, len(numbers), _CHUNK_ROWS):
-                cut = [pa.array(column[first : first + _CHUNK_ROWS]) for column in columns]
-                yield pa.record_batch(cut, schema=_KEY_TYPES)
+    with stage.open() as here:
+        for source in here.load(_task_file(number)):
+            here.fetch(source.needs())
+            yield from _key_batches(source, buckets)
+
+
+def _key_batches(source: KeySource, buckets: int) -> Iterator[pa.RecordBatch]:
+    at = COLLECTIONS.index(source.collection)
+    for keys, numbers in source.keys():
+        bucket = ((keys.high % np.uint64(buckets)) * np.uint64(len(COLLECTIONS)) + np.uint64(at)).astype(np.int32)
+        columns: list[Array] = [bucket, keys.high.view(np.int64), keys.low.view(np.int64), numbers]
+        for first in range(0, len(numbers), _CHUNK_ROWS):
+            cut = [pa.array(column[first : first + _CHUNK_ROWS]) for column in columns]
+            yield pa.record_batch(cut, schema=_KEY_TYPES)
 
 
 DROPPED_SCHEMA = "collection string, file string"
 _DROPPED_TYPES = pa.schema([("collection", pa.string()), ("file", pa.string())])
 
 
-def strike_out(stage: Path, bucket: pa.Table) -> pa.Table:
+def strike_out(stage: Stage, bucket: pa.Table) -> pa.Table:
     """Write the numbers of a bucket's rows that are not new, and the number of the first row with their text.
 
     The least number of a text wins; that of a stored text is negative. Gives the collection and the file's name.
@@ -288,7 +333,9 @@ def strike_out(stage: Path, bucket: pa.Table) -> pa.Table:
     if not len(dropped):
         return _DROPPED_TYPES.empty_table()
     file = f"{uuid.uuid4().hex}.npy"
-    np.save(stage / file, np.stack([dropped, first]))
+    with stage.open() as here:
+        np.save(here.folder / file, np.stack([dropped, first]))
+        here.bring([here.folder / file])
     collection = COLLECTIONS[int(bucket["bucket"][0].as_py()) % len(COLLECTIONS)]
     return pa.table([[str(collection)], [file]], schema=_DROPPED_TYPES)
 
@@ -310,9 +357,10 @@ def _repeated(high: Array, low: Array, number: Array) -> tuple[Array, Array]:
     return number[dropped], first[dropped]
 
 
-def dropped(stage: Path, file: str) -> tuple[Array, Array]:
+def dropped(here: Here, file: str) -> tuple[Array, Array]:
     """What ``strike_out`` wrote: numbers, and ids of their texts as ``TextIds`` has them."""
-    numbers, first = np.load(stage / file)
+    here.fetch([here.folder / file])
+    numbers, first = np.load(here.folder / file)
     return numbers, np.where(first < 0, -first, -1 - first)
 
 
@@ -328,6 +376,12 @@ class WriteFile:
     @property
     def units(self) -> int:
         return int(np.count_nonzero(self.task.numbered))
+
+    def needs(self) -> Iterable[Path]:
+        return self.task.rows.text_files()
+
+    def brings(self, result: WrittenFile) -> Iterable[Path]:
+        return [result.path]
 
     def __call__(self, folder: Path) -> WrittenFile:
         return replace(self.task, path=folder / self.task.path.name).write(lambda _: None)

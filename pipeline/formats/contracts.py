@@ -7,6 +7,7 @@ unknown. What lies inside of an object that is a contract belongs to that contra
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Collection, Iterable
@@ -14,6 +15,7 @@ from typing import Any
 
 from sigdir.pipeline.source import STDIN, Source
 from sigdir.signatures.evidence import Contract
+from sigdir.warehouse.stores import is_url
 
 ABI_KEYS = frozenset(["abi", "ABI", "interface", "json-abi", "humanReadableAbi"])
 IDENTIFIER_KEYS = frozenset(["methodIdentifiers", "method_identifiers", "hashes", "functionHashes"])
@@ -40,6 +42,11 @@ def contract_of_file(source: Source) -> Contract | None:
     for ending in _FILE_ENDINGS:
         name = name.removesuffix(ending)
     return Contract.at(source.below, name) if name and name not in _NO_NAMES else None
+
+
+def absolute_path(path: str) -> str:
+    """The absolute path of a source. That of an object in a store does not depend on the folder of the process."""
+    return posixpath.normpath(f"/{path}") if is_url(path) else os.path.abspath(path)
 
 
 def path_below(path: str, roots: Iterable[str], document: str | None = None) -> str:

@@ -58,6 +58,8 @@ class Import:
     """The paths that the import was given."""
     make_tables: Callable[[], ScratchTables]
     """Makes tables within the import's memory limit."""
+    targets: solidity.Targets | None = None
+    """What the imports of Solidity sources refer to, where a reader sees only some of the sources."""
     is_alone: bool = False
     """Whether a reader sees a part of the inputs, and raises NeedsOthers for what it cannot read without the rest."""
 
@@ -81,11 +83,14 @@ class Format:
     """Whether the reader of ``multi_source`` reads some inputs without the others; it raises NeedsOthers for the rest."""
     pieces: Callable[[Source], list[range]] | None = None
     """Cuts an open file into pieces that can be read each by itself (``Source.piece``); none if it is read as a whole."""
+    references: Callable[[Source], solidity.References] | None = None
+    """Which inputs an open source refers to. So ``multi_source`` may read those alone that are connected; all inputs
+    together, if it is None."""
 
 
 FORMATS = (
     Format("tree", "a folder of files named by hash, as in 4bytes and topic0", tree.looks_like, tree.read),
-    Format("solidity", "Solidity sources; types are resolved across all given sources", solidity.looks_like, solidity.read, (), lambda job: solidity.Project(job.paths)),
+    Format("solidity", "Solidity sources; types are resolved across all given sources", solidity.looks_like, solidity.read, (), lambda job: solidity.Project(job.paths, targets=job.targets), references=solidity.references),
     Format("vyper", "Vyper sources and interfaces; types are resolved across all given sources", vyper.looks_like, vyper.read, (), lambda job: vyper.Project(job.paths)),
     Format("sqlite", "SQLite: mythril's signatures, or any table with a text_signature column", sqlite.looks_like, sqlite.read),
     Format("parquet", "Parquet: the tables of Sourcify v2, or any file with a text_signature column", parquet.looks_like, parquet.read, (".parquet",), lambda job: parquet.ParquetFiles(job.make_tables, job.is_alone), True, parquet.pieces),

@@ -120,4 +120,4 @@ def _run_on_spark(options: Options, progress: Reporter, master: str | None) -> I
     from sigdir.pipeline.engines import spark  # Spark's packages are an extra
 
     with spark.open_session(master) as session:
-        return spark.run(session, options, progress)
+        return spark.run(session, options, progress, spark.is_local(master))

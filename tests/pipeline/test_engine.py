@@ -9,12 +9,14 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
 import time
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,8 @@ from typing import Any
 import pytest
 
 import sigdir
-from sigdir.pipeline.engines import spark
+from sigdir.pipeline.engines import plan, spark, tasks
+from sigdir.pipeline.engines.stage import Here, Places, StoreStage
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options
@@ -32,14 +35,14 @@ from sigdir.warehouse.home import working_copy
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.stores import open_store
+from sigdir.warehouse.stores import StoreError, open_store
 from sigdir.warehouse.working_copy import pull
 from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir, command_line, environment, import_files
 from tests.faulty_store import BUCKET, S3, Fault
 from tests.pipeline.support import invoke, keccak256, parquet_bytes, write_files
 from tests.pipeline.test_sourcify import LOGGED, SENT, SET, compiled, signatures
 from tests.torture.points import TASK_POINTS
-from tests.torture.processes import children
+from tests.torture.processes import HOST, children, until
 from tests.torture.stores import sail_server
 from tests.warehouse.support import assert_clean, run_command, stage
 
@@ -241,6 +244,51 @@ def test_every_shape(session: Any, tmp_path: Path, options: dict[str, Any]) -> N
     assert len(report.faults) == 1
 
 
+PROJECTS = {
+    "a/src/Vault.sol": 'import "./Types.sol";\ncontract Vault { function open(Key calldata k) external {} }\n',
+    "a/src/Types.sol": 'import {Id} from "lib/Ids.sol";\nstruct Key { Id id; address b; }\n',
+    "a/remappings.txt": "lib/=../c/\nno remapping\n",
+    "b/One.sol": 'import "twice/Two.sol";\ncontract One { function one(Two t) external {} }\n',
+    "b/Two.sol": "event Two(uint256 indexed x);\nfunction broken(((;\n",
+    "b/x/twice/Two.sol": "enum Two { A }\n",
+    "c/Ids.sol": "type Id is uint96;\ncontract Ids { function id(Id i) external {} }\n",
+    "d/Alone.sol": "contract Alone { function alone(Id i, uint8) external {} }\n",
+    "e/Main.sol": 'import "twice/Two.sol";\ninterface Main { function main(Two t) external; }\n',
+    "e/contracts/twice/Two.sol": "/* import './no.sol'; */ struct Two { bytes b; }\n",
+    "f/y/twice/Two.sol": "struct Two { bool b; }\n",
+    "g.vy": "@external\ndef deposit(amount: uint256):\n    pass\n",
+}
+"""Of two users' folders: a imports c by a remapping, e has its own Two, b could have any of those that its folder lacks."""
+
+
+def test_solidity_by_projects(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources that import each other are read by one task, others by other tasks; what an import means is as if all were
+    read together. Files given twice and packed projects too.
+    """
+    write_files(tmp_path / "in", dict(PROJECTS))
+    write_files(tmp_path, {"in/h.zip": zipped({f"h/{name}": text for name, text in PROJECTS.items()})})
+    paths = [tmp_path / "in", tmp_path / "in" / "b" / "x", tmp_path / "in" / "d"]
+    counts: list[int] = []
+
+    def put(here: Here, work: Sequence[tasks.Task]) -> None:
+        if here.folder.name.endswith("read-together"):
+            counts.append(len(work))
+        put_tasks(here, work)
+
+    put_tasks = tasks.put
+    monkeypatch.setattr(tasks, "put", put)
+    assert_same(session, paths, tmp_path)
+    assert counts == [2, 2], "small projects go together: Solidity, Vyper"
+    shutil.rmtree(tmp_path / "local")
+    shutil.rmtree(tmp_path / "engine")
+    monkeypatch.setattr(plan, "_MOST_INPUTS", 1)
+    report = assert_same(session, paths[:1], tmp_path)
+    assert {"solidity", "vyper"} == {file.format for file in report.files}
+    assert counts[2] == counts[3] == 10, (
+        "a with c and what lies between them, d, e, two of f, on disk and packed; Vyper"
+    )
+
+
 def test_inputs_in_a_store(session: Any, tmp_path: Path) -> None:
     """Objects are read by tasks, each as a whole, whatever is in their names."""
     shapes(tmp_path / "in")
@@ -339,6 +387,107 @@ def test_from_s3_into_s3(tmp_path: Path, s3: S3) -> None:
     assert done.returncode == 1, done.stderr  # a file is broken
     import_files([lists.url], tmp_path / "local")
     assert contents(pulled(url, tmp_path / "copy").root) == contents(tmp_path / "local")
+
+
+SAME_NAME = "/proc/self/cwd/cache"
+"""A folder that is another one for a process that began elsewhere, as on another machine."""
+
+
+def far_command(*arguments: str, url: str, cwd: Path, failpoint: str = "") -> subprocess.CompletedProcess[str]:
+    """An import into a store by a driver of its own machine, whose folder is ``cwd``."""
+    cwd.mkdir(exist_ok=True)
+    environ = environment(cwd) | {"SIGDIR_STORE_CACHE": SAME_NAME, "PYTHONPATH": str(ROOT)}
+    environ |= {"SIGDIR_FAILPOINT": failpoint} if failpoint else {}
+    command = [*command_line(), "import", *arguments, "--warehouse", url, "--engine", "spark", "--quiet"]
+    return subprocess.run(command, env=environ, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("imports", [("/a",), pytest.param(("/a/list.txt", "", "--dry-run"), marks=pytest.mark.long)])
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs Linux's /proc")
+def test_executors_without_a_shared_folder(tmp_path: Path, s3: S3, imports: tuple[str, ...]) -> None:
+    """Executors elsewhere read inputs from a store, and a warehouse's files go through it: the rows, ids, evidence and
+    rejects are those of a local import. Nothing of the run is left, neither in the store nor on the executors' machine.
+    """
+    pytest.importorskip("pysail")
+    lists, url = open_store(f"s3://{BUCKET}/far-{tmp_path.name}"), f"s3://{BUCKET}/{tmp_path.name}/far"
+    shapes(tmp_path / "in")
+    write_files(tmp_path / "in", {"a/list.txt": "\n".join(lines(5000)), "a/b/S.sol": "error No(uint a);\n"})
+    for file in (tmp_path / "in").rglob("*"):
+        if file.is_file():
+            lists.put(file.relative_to(tmp_path / "in").as_posix(), file)
+    (tmp_path / "executor" / "tmp").mkdir(parents=True)
+    at_executor = {"TMPDIR": str(tmp_path / "executor" / "tmp")}
+    with sail_server(tmp_path / "sail.stderr", None, tmp_path / "executor", at_executor) as (_, master):
+        for name in imports:
+            path, options = (lists.url, [name]) if name.startswith("-") else (lists.url + name, [])
+            done = far_command(path, *options, "--master", master, url=url, cwd=tmp_path / "driver")
+            assert done.returncode == (0 if name.endswith("txt") else 1), done.stderr  # a file is broken
+            if not options:
+                import_files([path], tmp_path / "local")
+        assert list((tmp_path / "executor").rglob("*")) == [tmp_path / "executor" / "tmp", *own_folder(tmp_path)]
+    assert contents(pulled(url, tmp_path / "copy").root) == contents(tmp_path / "local")
+    assert [each.name for each in open_store(url).list("tmp")] == []
+
+
+def own_folder(tmp_path: Path) -> list[Path]:
+    """The folder of an executor's tasks, which stays, empty."""
+    return [tmp_path / "executor" / "tmp" / f"sigdir-tasks-{os.getuid()}"]
+
+
+@pytest.mark.parametrize("long_lists", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, long_lists: bool) -> None:
+    """Executors work in another folder than the driver: inputs are found, and called as the user did."""
+    pytest.importorskip("pysail")
+    paths = [path.relative_to(tmp_path).as_posix() for path in shapes(tmp_path / "in")]
+    write_files(tmp_path / "in" / "a", {"wrong/a9059cbb": "notTransfer()"})
+    if long_lists:
+        write_files(tmp_path / "in" / "a", {"long.txt": "\n".join(lines(1_200_000))})
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "executor").mkdir()
+    with sail_server(tmp_path / "sail.stderr", None, tmp_path / "executor") as (_, master):
+        command = [*command_line(), "import", *paths, "--engine", "spark", "--master", master, "--quiet"]
+        environ = environment(tmp_path / "engine") | {"PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr  # a file is broken
+    import_files(paths, tmp_path / "local")
+    assert contents(tmp_path / "engine") == contents(tmp_path / "local")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs Linux's /proc")
+def test_a_killed_driver_of_far_executors(tmp_path: Path, s3: S3) -> None:
+    """What its run has in the store is removed by the next import of that machine."""
+    pytest.importorskip("pysail")
+    lists, url = open_store(f"s3://{BUCKET}/far-{tmp_path.name}"), f"s3://{BUCKET}/{tmp_path.name}/far"
+    write_files(tmp_path, {"a.txt": "\n".join(lines(3000))})
+    lists.put("a.txt", tmp_path / "a.txt")
+    (tmp_path / "executor").mkdir()
+    with sail_server(tmp_path / "sail.stderr", None, tmp_path / "executor", {}) as (_, master):
+        done = far_command(lists.url, "--master", master, url=url, cwd=tmp_path / "driver", failpoint="deduped")
+        assert done.returncode == -signal.SIGKILL
+        assert open_store(url).list("tmp") != []
+        done = far_command(lists.url, "--master", master, url=url, cwd=tmp_path / "driver")
+        assert done.returncode == 0, done.stderr
+    assert open_store(url).list("tmp") == []
+    assert_clean(pulled(url, tmp_path / "copy"))
+
+
+def test_a_task_that_others_wrote(tmp_path: Path) -> None:
+    """Who may write into the bucket cannot have code run: a pickle without the run's code is refused."""
+    driver, url = tmp_path / "driver", f"file://{tmp_path}/store"
+    (tmp_path / "store").mkdir()
+    stages = [
+        StoreStage(driver / "1-read", url=url, places=Places([("tmp/run", driver)]), secret=secret)
+        for secret in (b"ours", b"theirs")
+    ]
+    driver.mkdir()
+    here = stages[0].make()
+    here.save("000000.task", driver / "1-read" / "file")
+    assert here.load("000000.task") == driver / "1-read" / "file"
+    with stages[0].open() as there:
+        assert there.load("000000.task") == there.folder / "file"
+    with stages[1].open() as there, pytest.raises(StoreError, match="not what this import has written"):
+        there.load("000000.task")
 
 
 @pytest.mark.long
@@ -501,7 +650,7 @@ needs_pyspark = pytest.mark.skipif(
 )
 
 
-def pyspark_import(paths: Iterable[Path], warehouse: Path, master: str) -> tuple[list[str], dict[str, str]]:
+def pyspark_import(paths: Iterable[Path | str], warehouse: Path, master: str) -> tuple[list[str], dict[str, str]]:
     """The command and its environment. pyspark has noted in this process's that it uses Spark Connect."""
     command = [PYSPARK, "-m", "sigdir", "import", *map(str, paths), "--engine", "spark", "--master", master, "--quiet"]
     environ = {name: value for name, value in environment(warehouse).items() if not name.startswith("SPARK_")}
@@ -521,6 +670,65 @@ def test_pyspark_gives_the_same(warehouse: Path, tmp_path: Path, master: str) ->
         assert done.returncode == 1, done.stderr  # a file is broken
         assert contents(warehouse) == contents(tmp_path / "local")
     assert_clean(Paths(warehouse))
+
+
+@contextmanager
+def spark_cluster(folder: Path) -> Iterator[str]:
+    """A cluster of Spark's own: a master and a worker of one core, which begins in ``folder``; gives the master's URL."""
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        port = free.getsockname()[1]
+    url = f"spark://{HOST}:{port}"
+    found = subprocess.run([PYSPARK, "-c", "import pyspark; print(pyspark.__path__[0])"], capture_output=True, text=True, check=True)  # fmt: skip
+    home = found.stdout.strip()
+    (folder / "tmp").mkdir(parents=True)
+    environ = {name: value for name, value in environment(folder).items() if not name.startswith("SPARK_")}
+    environ |= {"SPARK_HOME": home, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), "SPARK_LOCAL_IP": HOST}
+    started = []
+    try:
+        for arguments in (
+            ["master.Master", "--host", HOST, "--port", str(port), "--webui-port", "0"],
+            ["worker.Worker", url, "--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(folder)],
+        ):
+            command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]]
+            with (folder.parent / f"{arguments[0]}.log").open("wb") as log:
+                started.append(subprocess.Popen(command, env=environ, cwd=folder, stdout=log, stderr=log))
+            until(lambda: is_open(port), "Spark's master")
+        yield url
+    finally:
+        for process in reversed(started):
+            process.terminate()
+        for process in started:
+            process.wait(SAFETY_SECONDS)
+
+
+def is_open(port: int) -> bool:
+    with suppress(OSError), socket.create_connection((HOST, port), 1):
+        return True
+    return False
+
+
+@needs_pyspark
+@pytest.mark.long
+def test_a_cluster_of_spark(tmp_path: Path, s3: S3) -> None:
+    """`spark://` with inputs and warehouse in a store: executors share no folder with the driver."""
+    lists, url = open_store(f"s3://{BUCKET}/cluster-{tmp_path.name}"), f"s3://{BUCKET}/{tmp_path.name}/cluster"
+    shapes(tmp_path / "in")
+    for file in (tmp_path / "in").rglob("*"):
+        if file.is_file():
+            lists.put(file.relative_to(tmp_path / "in").as_posix(), file)
+    (tmp_path / "driver").mkdir()
+    with spark_cluster(tmp_path / "executor") as master:
+        command, environ = pyspark_import([lists.url], tmp_path / "none", master)
+        environ |= {"SIGDIR_STORE_CACHE": SAME_NAME, "SPARK_LOCAL_IP": HOST}
+        command += ["--warehouse", url]
+        done = subprocess.run(
+            command, cwd=tmp_path / "driver", env=environ, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1, done.stderr  # a file is broken
+    import_files([lists.url], tmp_path / "local")
+    assert contents(pulled(url, tmp_path / "copy").root) == contents(tmp_path / "local")
+    assert open_store(url).list("tmp") == []
 
 
 @needs_pyspark

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -228,15 +228,18 @@ def _version(client: Client) -> int:
 
 
 @contextmanager
-def sail_server(errors: Path, failpoint: str | None) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A server of Sail, whose process runs the tasks, and its address."""
+def sail_server(
+    errors: Path, failpoint: str | None, cwd: Path = ROOT, more: Mapping[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A server of Sail in the folder ``cwd``, whose process runs the tasks, and its address."""
     with socket.socket() as free:
         free.bind((HOST, 0))
         port = free.getsockname()[1]
     variables = {"PYTHONPATH": str(ROOT), "RUST_LOG": "error"} | ({"SIGDIR_FAILPOINT": failpoint} if failpoint else {})
+    variables |= more or {}
     command = [sys.executable, "-m", "pysail", "spark", "server", "--port", str(port)]
     with errors.open("wb") as stderr:
-        server = subprocess.Popen(command, env=environment(variables), stdout=stderr, stderr=stderr)
+        server = subprocess.Popen(command, env=environment(variables), cwd=cwd, stdout=stderr, stderr=stderr)
 
     def is_up() -> bool:
         if server.poll() is not None:

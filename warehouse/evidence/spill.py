@@ -64,6 +64,10 @@ class SightingSpill:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_sink", "_rows")}
 
+    def files(self) -> list[Path]:
+        """The files that ``read`` reads; none if no batch has sightings."""
+        return [self._values_path, self._rows_path] if self._places else []
+
     def read(self, batch: int) -> Said | None:
         """The sightings of a batch; None where each of its rows is LISTED."""
         if batch not in self._places:

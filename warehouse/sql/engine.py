@@ -10,13 +10,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import gettempdir, mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -25,7 +23,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.warehouse.digests import written_digests
 from sigdir.warehouse.errors import QueryError, UnreadableWarehouse
-from sigdir.warehouse.files import RunFolder, remove_dead_runs
+from sigdir.warehouse.files import RunFolder, own_temporary_folder
 from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot
@@ -61,23 +59,12 @@ def connect(paths: Paths, memory_limit: str, threads: int, spill: Path | None = 
 
 
 def _temporary_folder(connection: duckdb.DuckDBPyConnection) -> Path:
-    """A new folder for what a connection spills; first removes those of connections whose process was killed.
-
-    All of a user's lie in one folder, which nobody else may enter. Another user may have made it, to read what is
-    spilled: then the new folder stands alone.
-    """
-    shared = Path(gettempdir()) / f"sigdir-sql-{os.getuid()}"
+    """A new folder for what a connection spills; first removes those of connections whose process was killed."""
     try:
-        with suppress(FileExistsError):
-            shared.mkdir(mode=0o700)
-        about = shared.lstat()
-        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
-            shared = Path(mkdtemp(prefix="sigdir-sql-"))
-        remove_dead_runs(shared)
-        run = RunFolder(shared)
+        run = RunFolder(own_temporary_folder("sigdir-sql"))
         run.__enter__()
     except OSError as error:
-        raise QueryError(f"{shared}: no folder to spill into: {error.strerror or error}") from error
+        raise QueryError(f"{error.filename}: no folder to spill into: {error.strerror or error}") from error
     weakref.finalize(connection, run.__exit__, None, None, None)
     return run.path
 

@@ -17,6 +17,8 @@ Theory
     and writes their declarations to a temporary file. When all inputs have been seen, it resolves the types. So
     memory holds definitions only.
 
+    Tasks of an engine read the sources by groups, which import nothing of each other (``groups.py``).
+
     A name is looked up in its contract and the contracts that this one inherits from, then in the file,
     then in the files that the file imports (``imports.py``, with the remappings of ``remappings.py``). In the ABI a
     struct is the tuple of its members, an enum `uint8`, a contract `address`, a user-defined value type its base
@@ -37,13 +39,18 @@ import re
 from collections.abc import Iterator
 
 from sigdir.pipeline.formats.solidity.declarations import declarations
+from sigdir.pipeline.formats.solidity.groups import Group, References, groups, references
+from sigdir.pipeline.formats.solidity.imports import Targets
 from sigdir.pipeline.formats.solidity.project import Project, document_project
 from sigdir.pipeline.formats.solidity.remappings import FILES
 from sigdir.pipeline.formats.solidity.tokens import MAX_TOKENS, has_too_many_tokens
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import ReadTask
 
-__all__ = ["MAX_TOKENS", "Project", "declarations", "document_project", "has_too_many_tokens", "looks_like", "read"]
+__all__ = [
+    "MAX_TOKENS", "Group", "Project", "References", "Targets", "declarations", "document_project", "groups",
+    "has_too_many_tokens", "looks_like", "read", "references",
+]  # fmt: skip
 
 _ENDING = re.compile(r"\.sol(\.txt)?(\.(gz|xz|zst|bz2))?\Z", re.IGNORECASE)
 

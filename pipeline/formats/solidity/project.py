@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import posixpath
 import tempfile
@@ -14,11 +13,11 @@ from types import TracebackType
 from typing import NamedTuple
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.contracts import path_below
+from sigdir.pipeline.formats.contracts import absolute_path, path_below
 from sigdir.pipeline.formats.solidity.declarations import Declaration, ParsedSource, entries, parsed
 from sigdir.pipeline.formats.solidity.definitions import Import, Unit
-from sigdir.pipeline.formats.solidity.imports import linked
-from sigdir.pipeline.formats.solidity.remappings import FILES, Remapping, Remappings, parse_remapping, remapping_lines
+from sigdir.pipeline.formats.solidity.imports import Targets, linked
+from sigdir.pipeline.formats.solidity.remappings import FILES, Remapping, by_folder, parse_remapping, parsed_remappings
 from sigdir.pipeline.formats.solidity.syntax import ENCODING
 from sigdir.pipeline.formats.solidity.tokens import MAX_TOKENS, has_too_many_tokens
 from sigdir.pipeline.source import Source
@@ -43,12 +42,13 @@ class Project(AbstractContextManager["Project"]):
     Memory holds the definitions. The declarations wait in a temporary file.
     """
 
-    def __init__(self, roots: Sequence[str] = (), document: str | None = None) -> None:
+    def __init__(self, roots: Sequence[str] = (), document: str | None = None, targets: Targets | None = None) -> None:
         """``roots`` are the paths that the import was given. ``document`` is the path of a JSON document whose sources
-        these are, by the names that the compiler knew.
+        these are, by the names that the compiler knew. ``targets`` are imports that are resolved already.
         """
-        self._roots = [os.path.abspath(root) for root in roots]
-        self._document = os.path.abspath(document) if document is not None else None
+        self._targets = targets
+        self._roots = [absolute_path(root) for root in roots]
+        self._document = absolute_path(document) if document is not None else None
         self._units: dict[str, Unit] = {}
         self._remappings: dict[str, dict[str, list[Remapping]]] = {}  # by folder, then by file name
         self._waiting: list[_Waiting] = []
@@ -61,7 +61,7 @@ class Project(AbstractContextManager["Project"]):
 
     def add(self, source: Source) -> None:
         """Parse an open source, or take the remappings of an open `remappings.txt` or `foundry.toml`."""
-        code, path = source.read_all("Solidity source"), os.path.abspath(source.path)
+        code, path = source.read_all("Solidity source"), absolute_path(source.path)
         if posixpath.basename(path) in FILES:
             self._add_remappings(source, path, code)
             return
@@ -83,42 +83,24 @@ class Project(AbstractContextManager["Project"]):
     def add_remappings(self, folder: str, remappings: Iterable[str]) -> None:
         """Take remappings as written, `context:prefix=target`, with paths relative to ``folder``."""
         found = list(filter(None, map(parse_remapping, remappings)))
-        self._remappings.setdefault(os.path.abspath(folder), {})[""] = found
+        self._remappings.setdefault(absolute_path(folder), {})[""] = found
 
     def _add_remappings(self, source: Source, path: str, content: bytes) -> None:
         """Take the remappings of a file. A line that is none is a reject."""
         folder, name = posixpath.split(path)
-        rejects = []
-        try:
-            lines = remapping_lines(name, content.decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            rejects.append(Declaration(Kind.UNKNOWN, f"{name} is not TOML", [], line=1, reason=SYNTAX))
-            lines = []
-        found = [(number, line, parse_remapping(line)) for number, line in lines]
-        rejects += [
-            Declaration(Kind.UNKNOWN, line, [], line=number, reason=SYNTAX)
-            for number, line, parsed in found
-            if not parsed
-        ]
-        self._remappings.setdefault(folder, {})[name] = [parsed for _, _, parsed in found if parsed]
+        found, broken = parsed_remappings(name, content)
+        rejects = [Declaration(Kind.UNKNOWN, line, [], line=number, reason=SYNTAX) for number, line in broken]
+        self._remappings.setdefault(folder, {})[name] = found
         self._write(source.number, path, ParsedSource(Unit({}, []), rejects, 0))
 
     def read(self) -> Iterator[ReadTask]:
         """The candidates of all sources, in the order of ``add``."""
-        files = linked(self._units, self._by_folder(), self._roots, self._document)
+        files = linked(self._units, by_folder(self._remappings), self._roots, self._document, self._targets)
         self._parsed.seek(0)
         for number, path, size in self._waiting:
             written, missing = self._parsed.read(size), files.missing.get(path, [])
             shown = path_below(path, self._roots, self._document)
             yield partial(_read, written, number, files.units, path, missing, shown)
-
-    def _by_folder(self) -> dict[str, Remappings]:
-        found: dict[str, Remappings] = {}
-        for folder, files in self._remappings.items():
-            remappings = found[folder] = Remappings()
-            for name in ("foundry.toml", "remappings.txt", ""):  # the last one added counts
-                remappings.add(files.get(name, []))
-        return found
 
 
 def _read(

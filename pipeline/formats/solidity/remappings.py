@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 FILES = ("remappings.txt", "foundry.toml")
@@ -62,7 +62,28 @@ def parse_remapping(line: str) -> Remapping | None:
     return Remapping(context.removeprefix("./"), prefix, target)
 
 
-def remapping_lines(name: str, content: str) -> list[tuple[int, str]]:
+def by_folder(files: Mapping[str, Mapping[str, Iterable[Remapping]]]) -> dict[str, Remappings]:
+    """The remappings of each folder, from those of its files by name; those without a file are named by ""."""
+    found: dict[str, Remappings] = {}
+    for folder, named in files.items():
+        remappings = found[folder] = Remappings()
+        for name in ("foundry.toml", "remappings.txt", ""):  # the last one added counts
+            remappings.add(named.get(name, []))
+    return found
+
+
+def parsed_remappings(name: str, content: bytes) -> tuple[list[Remapping], list[tuple[int, str]]]:
+    """The remappings of a file with one of the names in FILES, and what is none: its line, 0 in a foundry.toml, and text."""
+    try:
+        lines = _remapping_lines(name, content.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return [], [(1, f"{name} is not TOML")]
+    parsed = [(number, line, parse_remapping(line)) for number, line in lines]
+    broken = [(number, line) for number, line, remapping in parsed if remapping is None]
+    return [remapping for _, _, remapping in parsed if remapping is not None], broken
+
+
+def _remapping_lines(name: str, content: str) -> list[tuple[int, str]]:
     """The remappings as written in a file with one of the names in FILES, each with its line, 0 in a foundry.toml.
 
     Raises ValueError for a foundry.toml that is not TOML.

@@ -29,7 +29,7 @@ from itertools import chain, repeat
 from types import TracebackType
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.contracts import path_below
+from sigdir.pipeline.formats.contracts import absolute_path, path_below
 from sigdir.pipeline.formats.vyper.modules import Modules
 from sigdir.pipeline.formats.vyper.source_unit import Declaration, Export, NotUnderstood, SourceUnit, source_unit
 from sigdir.pipeline.formats.vyper.statements import MAX_BYTES
@@ -66,8 +66,8 @@ class Project(AbstractContextManager["Project"]):
 
     def __init__(self, roots: Sequence[str] = (), document: str | None = None) -> None:
         """``roots``, the paths that the import was given, decide no import: see ``modules.py``."""
-        self._roots = [os.path.abspath(root) for root in roots]
-        self._document = os.path.abspath(document) if document is not None else None
+        self._roots = [absolute_path(root) for root in roots]
+        self._document = absolute_path(document) if document is not None else None
         self._units: dict[str, SourceUnit] = {}
         self._waiting: list[tuple[int, str, int]] = []  # number, path, size
 
@@ -78,7 +78,7 @@ class Project(AbstractContextManager["Project"]):
 
     def add(self, source: Source) -> None:
         """Keep the declarations of an open source."""
-        code, path = source.read_all("Vyper source"), os.path.abspath(source.path)
+        code, path = source.read_all("Vyper source"), absolute_path(source.path)
         if len(code) > MAX_BYTES:
             raise BadInput(source.name, f"a Vyper source of over {MAX_BYTES >> 20} MiB")
         path = path.removesuffix(".gz").removesuffix(".xz").removesuffix(".zst").removesuffix(".bz2")
