@@ -20,6 +20,7 @@ from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse import working_copy as copies
+from sigdir.warehouse.compact import compact
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.home import SWEEP_AGE, working_copy
 from sigdir.warehouse.log.history import history
@@ -441,6 +442,27 @@ def test_a_push_brings_what_is_new(tmp_path: Path, url: str) -> None:
     for version in (0, 1, 2):
         assert copy.log_entry(version).read_bytes() == local.log_entry(version).read_bytes()
     assert call_command("verify", "-q", "--warehouse", url).exit_code == 0
+
+
+def test_a_push_while_others_publish(tmp_path: Path, url: str) -> None:
+    """Versions come and files are merged meanwhile: each push brings one whole version."""
+    local = Paths(tmp_path / "local")
+    publish(local, names("n0x", 3))
+
+    def work() -> None:
+        for number in range(1, 7):
+            publish(local, names(f"n{number}x", 3))
+            if number % 3 == 0:
+                compact(local)
+
+    busy = Thread(target=work)
+    busy.start()
+    while busy.is_alive():
+        version = push(local, url).version
+        assert content_of(copy_in(url, tmp_path / f"copy-{version}")) == content_of(local, version)
+    busy.join()
+    assert push(local, url).version == read_snapshot(local).version
+    assert_clean(copy_in(url, tmp_path / "last"))
 
 
 def test_a_push_refuses_another_history(tmp_path: Path, url: str) -> None:
