@@ -23,7 +23,7 @@ from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import Flags, ImportRun, Options, Staged, run_import
 from sigdir.pipeline.source import BLOCK_BYTES, PIECE_BLOCKS, Source
 from sigdir.signatures.collections import Collection
-from sigdir.warehouse.batch import FILE_ROWS, FileTask, Progress
+from sigdir.warehouse.batch import TASK_ROWS, FileTask, Progress
 from sigdir.warehouse.files import size_of
 from sigdir.warehouse.parquet import WrittenFile
 from sigdir.warehouse.paths import Paths
@@ -112,7 +112,7 @@ def table(found: Constants) -> list[str]:
     def gigabytes(each: float) -> list[str]:
         return [f"{each * size / 1e9:,.1f}" for size in _SIZES]
 
-    tasks = [found.input_bytes * size / (PIECE_BLOCKS * BLOCK_BYTES) + size / FILE_ROWS for size in _SIZES]
+    tasks = [found.input_bytes * size / (PIECE_BLOCKS * BLOCK_BYTES) + size / TASK_ROWS for size in _SIZES]
     return [
         _row("candidates", [f"{size:,}" for size in _SIZES]),
         "|---|--:|--:|--:|",

@@ -58,7 +58,7 @@ from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 GATHER = 10
 """So many files of a tier are merged into one. With more, readers search more files between two merges."""
 
-SMALL_ROWS = FILE_ROWS // GATHER
+SMALL_ROWS = 500_000
 """A file of so many rows is large enough not to be merged."""
 
 _TIERS = (0, SMALL_ROWS // GATHER**2, SMALL_ROWS // GATHER, SMALL_ROWS)

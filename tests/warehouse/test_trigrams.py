@@ -129,6 +129,15 @@ def test_a_damaged_file_is_noticed_and_built_again(indexed: Path, file: str, mon
     until(lambda: searched(indexed, "name3fff") == ([0x3FFF], True), "trigrams")
 
 
+def test_names_of_one_letter_have_no_trigram(warehouse: Path, tmp_path: Path) -> None:
+    """The index of their file is made once too, and a search of it finds none."""
+    path = tmp_path / "list.txt"
+    path.write_text("".join(f"f(uint8[{number}])\n" for number in range(1, ROWS + 1)))
+    Reader(Paths(warehouse)).close()
+    import_files([path], warehouse)
+    assert searched(warehouse, "name3fff") == ([], True)
+
+
 def test_where_they_cannot_be_written_the_scan_answers(indexed: Path) -> None:
     folder = folder_of(indexed)
     for file in folder.iterdir():

@@ -7,7 +7,6 @@ time and is built again. A data file's name is never reused, so neither is the f
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,8 +22,8 @@ from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.index.checks import is_in_bounds
-from sigdir.warehouse.index.derived import CHECKSUMS, building, require_written, write_checksums
-from sigdir.warehouse.index.hash_order import sorted_hashes
+from sigdir.warehouse.index.derived import CHECKSUMS, allocate, building, require_written, write_checksums
+from sigdir.warehouse.index.hash_order import sort_hashes
 from sigdir.warehouse.index.scan import hashes_of
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.trigram_file import TrigramFile, write_trigrams
@@ -151,15 +150,13 @@ def _write_columns(folder: Path, collection: Collection, file: Path, rows: int, 
                 hash[here] = hashes_of(batch.column(3), width)
             at += batch.num_rows
             tick(batch.num_rows)
-    _new_column(folder, "hashes", np.uint64, rows)[:] = sorted_hashes(hash)
+    sort_hashes(hash, _new_column(folder, "hashes", np.uint64, rows))
 
 
 def _new_column(folder: Path, name: str, kind: Any, *shape: int) -> Array:
     path = folder / f"{name}.npy"
     array = np.lib.format.open_memmap(path, "w+", kind, shape)
-    # Allocate the blocks now: a full disk is an error here, and a SIGBUS when a hole is written to.
-    with path.open("rb+") as made:
-        os.posix_fallocate(made.fileno(), 0, path.stat().st_size)
+    allocate(path, path.stat().st_size)
     return array
 
 

@@ -9,6 +9,7 @@ Invariants
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -34,6 +35,12 @@ def building(folder: Path, part: Path) -> Iterator[Path]:
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def allocate(path: Path, size: int) -> None:
+    """Give a file the blocks of so many bytes: a full disk is an error here, and a SIGBUS when a hole is written to."""
+    with path.open("ab") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
 
 
 def write_checksums(folder: Path, names: Iterable[str]) -> None:

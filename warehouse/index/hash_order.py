@@ -27,14 +27,23 @@ _PIECE_ROWS = 1 << 17
 
 
 def sorted_hashes(hash: Array) -> Array:
-    """The order of these hashes, uint8 of shape (rows, width): uint64 of rows.
+    """The order of these hashes, uint8 of shape (rows, width): uint64 of rows."""
+    order = np.empty(len(hash), np.uint64)
+    sort_hashes(hash, order)
+    return order
+
+
+def sort_hashes(hash: Array, order: Array) -> None:
+    """Fill ``order``, which may be a mapped file, with the order of these hashes.
 
     One sort of plain numbers takes 0.25 s for 10 M rows, an argsort of the prefixes 1.2 s.
     """
-    prefix = np.ascontiguousarray(hash[:, :4]).view(">u4").reshape(-1)
-    order: Array = (prefix.astype(np.uint64) << PREFIX_SHIFT) | np.arange(len(hash), dtype=np.uint64)
+    for at in range(0, len(hash), _PIECE_ROWS):
+        prefix = np.ascontiguousarray(hash[at : at + _PIECE_ROWS, :4]).view(">u4").reshape(-1)
+        piece = order[at : at + len(prefix)]
+        np.left_shift(prefix, PREFIX_SHIFT, out=piece, dtype=np.uint64)
+        piece |= np.arange(at, at + len(prefix), dtype=np.uint64)
     order.sort()
-    return order
 
 
 def is_sorted_by_hash(order: Array, hash: Array) -> bool:

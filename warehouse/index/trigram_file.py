@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from sigdir.signatures.columns import as_readonly
 from sigdir.warehouse.errors import Busy
 from sigdir.warehouse.files import FileLock
-from sigdir.warehouse.index.derived import building, require_written, write_checksums
+from sigdir.warehouse.index.derived import allocate, building, require_written, write_checksums
 from sigdir.warehouse.index.trigrams import Trigrams, build
 from sigdir.warehouse.paths import index_lock, trigrams_folder, trigrams_part
 
@@ -72,10 +73,16 @@ def write_trigrams(index: Path, text: Array, offsets: Array, rows: int, wait: bo
             _open(index, rows)
             return
         with building(folder, part):
-            trigrams = build(text, offsets, rows)
+            trigrams = build(text, offsets, rows, partial(_room, part / _FILES[1]))
             np.save(part / _FILES[0], trigrams.starts)
-            trigrams.lists.tofile(part / _FILES[1])
             write_checksums(part, _FILES)
+
+
+def _room(path: Path, size: int) -> Array:
+    """A new file for lists of so many bytes, mapped: 400 MB for a file of 20 M rows. A mapping is never empty."""
+    size = max(1, size)
+    allocate(path, size)
+    return np.asarray(np.memmap(path, np.uint8, "r+", shape=(size,)))
 
 
 def _open(index: Path, rows: int) -> Trigrams:

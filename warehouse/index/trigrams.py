@@ -18,6 +18,7 @@ many matches, and scanning finds them as fast (``search.py``).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -98,12 +99,17 @@ def _may_be_in_types(fragment: str) -> bool:
 # Building.
 
 
-def build(text: Array, offsets: Array, rows: int) -> Trigrams:
-    """Count the bytes of each list, then write them: two passes over the names."""
+def build(
+    text: Array, offsets: Array, rows: int, room: Callable[[int], Array] = lambda size: np.empty(size, np.uint8)
+) -> Trigrams:
+    """Count the bytes of each list, then write them: two passes over the names.
+
+    ``room`` gives an array of so many bytes for the lists.
+    """
     sizes = np.zeros(_TRIGRAMS + 1, np.int64)
     _measure(text, offsets, rows, _SYMBOL_OF, sizes[1:])
     starts = np.cumsum(sizes)
-    lists = np.empty(int(starts[-1]), np.uint8)
+    lists = room(int(starts[-1]))
     _fill(text, offsets, rows, _SYMBOL_OF, starts[:-1].copy(), lists)
     return Trigrams(as_readonly(starts), as_readonly(lists), rows)
 
