@@ -67,7 +67,7 @@ format: dev ## let ruff format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: dev ## measure everything beside its yardstick (10 M rows, about 15 minutes)
+bench: dev ## measure everything beside its yardstick (10 M rows, about half an hour)
 	$(BIN)/python -m benchmarks
 
 bench-quick: dev ## the same on a tenth of the rows
