@@ -149,8 +149,8 @@ class SparkEngine:
         for number, group in enumerate(groups):
             tasks.put_keys(here, number, group)
         rows = self._numbers(len(groups)).mapInArrow(_key_reader(stage, buckets), tasks.KEYS_SCHEMA)
-        struck = _collected(rows.groupBy("bucket").applyInArrow(_striker(stage), tasks.DROPPED_SCHEMA))
-        for name, file in zip(struck["collection"].to_pylist(), struck["file"].to_pylist(), strict=True):
+        dropped = _collected(rows.groupBy("bucket").applyInArrow(_deduplicator(stage), tasks.DROPPED_SCHEMA))
+        for name, file in zip(dropped["collection"].to_pylist(), dropped["file"].to_pylist(), strict=True):
             numbers, ids = tasks.dropped(here, file)
             collection = Collection.of_name(name)
             keep[collection][numbers] = False
@@ -275,11 +275,11 @@ def _key_reader(stage: Stage, buckets: int) -> Callable[[Iterator[pa.RecordBatch
     return read
 
 
-def _striker(stage: Stage) -> Callable[[pa.Table], pa.Table]:
-    def strike_out(bucket: pa.Table) -> pa.Table:
-        return tasks.strike_out(stage, bucket)
+def _deduplicator(stage: Stage) -> Callable[[pa.Table], pa.Table]:
+    def deduplicate(bucket: pa.Table) -> pa.Table:
+        return tasks.deduplicate(stage, bucket)
 
-    return strike_out
+    return deduplicate
 
 
 class _Waiting:
@@ -403,9 +403,7 @@ def _spark_home() -> Iterator[None]:
 
 
 def _listening(url: str) -> str:
-    """The host and port of a Connect URL, whose parameters may hold a token. Raises EngineFailed if nobody listens
-    there.
-    """
+    """The host and port of a Connect URL, whose parameters may hold a token. Raises EngineFailed if nobody listens."""
     try:
         address = urlsplit(url)
         host, port = address.hostname or "", address.port or _CONNECT_PORT

@@ -224,7 +224,7 @@ class DigestFile:
             return source.finish()
 
 
-# Striking out.
+# Deduplicating.
 
 KEYS_SCHEMA = "bucket int, high long, low long, number long"
 """28 bytes a row: what the engine shuffles."""
@@ -322,12 +322,12 @@ DROPPED_SCHEMA = "collection string, file string"
 _DROPPED_TYPES = pa.schema([("collection", pa.string()), ("file", pa.string())])
 
 
-def strike_out(stage: Stage, bucket: pa.Table) -> pa.Table:
+def deduplicate(stage: Stage, bucket: pa.Table) -> pa.Table:
     """Write the numbers of a bucket's rows that are not new, and the number of the first row with their text.
 
     The least number of a text wins; that of a stored text is negative. Gives the collection and the file's name.
     """
-    failpoints.reach("striking")
+    failpoints.reach("deduplicating")
     high, low, number = (bucket[name].to_numpy() for name in ("high", "low", "number"))
     dropped, first = _repeated(high, low, number)
     if not len(dropped):
@@ -358,7 +358,7 @@ def _repeated(high: Array, low: Array, number: Array) -> tuple[Array, Array]:
 
 
 def dropped(here: Here, file: str) -> tuple[Array, Array]:
-    """What ``strike_out`` wrote: numbers, and ids of their texts as ``TextIds`` has them."""
+    """What ``deduplicate`` wrote: numbers, and ids of their texts as ``TextIds`` has them."""
     here.fetch([here.folder / file])
     numbers, first = np.load(here.folder / file)
     return numbers, np.where(first < 0, -first, -1 - first)

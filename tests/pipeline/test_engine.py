@@ -335,7 +335,7 @@ def test_large_objects_in_pieces(session: Any, tmp_path: Path, s3: S3) -> None:
     assert [fault.path for fault in broken.faults] == [f"{store.url}/c.parquet"]
 
 
-def test_known_and_staged_texts_are_struck_out(session: Any, tmp_path: Path) -> None:
+def test_known_and_staged_texts_are_deduplicated(session: Any, tmp_path: Path) -> None:
     """Texts of the table and of staging keep their ids, and the import's sightings get them."""
     old, new = write_files(
         tmp_path / "in",

@@ -6,5 +6,5 @@ PUBLISH_POINTS = ("reserved", "evidence_written", "written", "manifest_written",
 IMPORT_POINTS = ("read", "locked", "deduped", *PUBLISH_POINTS)
 STORE_POINTS = ("uploading", "uploaded", "created", "pulled")
 """Of a commit to a store, and of a pull."""
-TASK_POINTS = ("task_begun", "task_written", "striking")
+TASK_POINTS = ("task_begun", "task_written", "deduplicating")
 """Of an engine's tasks, in the process that runs them."""
