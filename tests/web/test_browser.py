@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.conftest import ROOT
 from tests.examples import long_except
 from tests.serve.support import HOST, SIGNATURES_PATH, Server, found, get, request
-from tests.web.conftest import COLLIDING, PAGED, PATHS, PHONE, Open
+from tests.web.conftest import COLLIDING, PAGED, PHONE, SOME_PATHS, Open
 
 TRANSFER = "transfer(address,uint256)"
 
@@ -292,15 +292,10 @@ def test_every_text_has_enough_contrast(page_of: Open, scheme: str) -> None:
         assert page.evaluate(contrasts, 4.5) == [], path
 
 
-def test_pages_can_be_read_aloud_and_fit_a_phone(page_of: Open) -> None:
+@pytest.mark.parametrize("path", SOME_PATHS)
+def test_a_page_can_be_read_aloud_and_fits_a_phone(page_of: Open, path: str) -> None:
     """One main, one h1, names on all links, buttons and fields, headings in order; no horizontal scrolling."""
-    page = page_of("/", **PHONE)
-    for path in PATHS:
-        page.goto(path)
-        assert_fits_a_phone(page)
-
-
-def assert_fits_a_phone(page: Page) -> None:
+    page = page_of(path, **PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator("main").count() == 1
     assert page.locator("h1").count() == 1
@@ -349,6 +344,7 @@ def test_nothing_moves_while_a_page_loads(page_of: Open, path: str) -> None:
 def test_nothing_moves_while_a_page_arrives_in_pieces(browser: Browser, server: Server) -> None:
     """A busy browser draws what it has: half a header, two cards of three."""
     pieces: list[bytes] = []
+    page = browser.new_page()
 
     class InPieces(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -378,11 +374,10 @@ def test_nothing_moves_while_a_page_arrives_in_pieces(browser: Browser, server: 
             before, found, after = whole.partition(cut)
             assert found, cut
             pieces[:] = before, found + after
-            page = browser.new_page()
             page.goto(f"http://{HOST}:{slow.server_port}/")
             assert page.evaluate(SHIFT) == 0, cut
-            page.close()
     finally:
+        page.close()
         slow.shutdown()
         slow.server_close()
         serve.join()
