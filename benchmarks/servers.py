@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import ROOT
+from sigdir.serve.servers.registry import SERVERS
 from sigdir.serve.settings import Settings
 
 THREADS = Settings().threads
@@ -75,7 +76,8 @@ class Server:
 
 
 def installed() -> list[str]:
-    return ["waitress", *(["granian"] if find_spec("granian") else [])]
+    """The names of the servers whose package is here."""
+    return [name for name, server in SERVERS.items() if find_spec(server.package)]
 
 
 @contextmanager

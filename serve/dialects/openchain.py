@@ -39,6 +39,9 @@ from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.staging.rows import NewText
 
+_LOOKUP, _OLDER_LOOKUP = "/signature-database/v1/lookup", "/api/v1/signatures"
+LOOKUP_PATHS = (_LOOKUP, _OLDER_LOOKUP)
+
 KINDS: Mapping[str, Collection] = {"function": SIGNATURES, "event": EVENT_SIGNATURES}
 
 # The server takes 64 KiB of headers. This leaves room for 5,500 selectors in the request line.

@@ -45,7 +45,10 @@ class StreamLimit:
         self._permits.release()
 
     def send(self, req: falcon.Request, resp: falcon.Response, chunks: Iterator[bytes], size: int) -> None:
-        """Answer with chunks of ``size`` bytes or fewer: whole, or from WHOLE_BYTES on as a stream. Raises as ``stream``."""
+        """Answer with chunks of ``size`` bytes or fewer. Raises as ``stream``.
+
+        Up to WHOLE_BYTES they are one body, packed as the client takes it; beyond they are a stream, which is not packed.
+        """
         if req.method == "HEAD":
             resp.stream = ()
         elif size <= WHOLE_BYTES:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from typing import Any
 
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
@@ -14,6 +13,7 @@ from granian.server.embed import Server
 
 from sigdir.serve.servers.granian_connections import close_excess
 from sigdir.serve.servers.limits import MAX_HEADER_BYTES, connection_limit
+from sigdir.serve.servers.measured import MeasuredApp
 from sigdir.serve.servers.rsgi import RsgiApp
 from sigdir.serve.settings import Settings
 
@@ -22,7 +22,7 @@ _CONNECTIONS = 10_000
 _CHECK_SECONDS = 1.0
 
 
-def serve(app: Any, settings: Settings, bound: socket.socket) -> None:
+def serve(app: MeasuredApp, settings: Settings, bound: socket.socket) -> None:
     """Serve ``app`` until SIGTERM, then finish the requests that have begun.
 
     granian opens a socket of its own on the address; ``bound`` stays open so that nobody else takes it.
@@ -30,10 +30,10 @@ def serve(app: Any, settings: Settings, bound: socket.socket) -> None:
     asyncio.run(_serve(app, settings))
 
 
-async def _serve(app: Any, settings: Settings) -> None:
+async def _serve(app: MeasuredApp, settings: Settings) -> None:
     most = connection_limit(_CONNECTIONS)
     server = Server(
-        RsgiApp(app, settings),
+        RsgiApp(app, settings, app.is_short),
         address=settings.host,
         port=settings.port,
         interface=Interfaces.RSGI,

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from sigdir.serve.http.routing import ROUTE
+from sigdir.serve.lists.short_requests import IsShort, never_short
 from sigdir.serve.metrics.counts import OTHER, Counts
 from sigdir.serve.servers.access_log import log_request
 from sigdir.serve.servers.probe import is_probe
@@ -21,8 +22,10 @@ class MeasuredApp:
     The time of an answer ends where its body begins. The bytes of a streamed body are those that the server took.
     """
 
-    def __init__(self, app: Any, counts: Counts, *, log: bool) -> None:
+    def __init__(self, app: Any, counts: Counts, *, log: bool, is_short: IsShort = never_short) -> None:
         self._app, self._counts, self._log = app, counts, log
+        self.is_short = is_short
+        """Whether the thread that read a request shall answer it."""
 
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         began = time.perf_counter_ns()

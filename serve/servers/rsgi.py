@@ -1,7 +1,7 @@
 """The WSGI application as an RSGI one, for granian.
 
 A request goes one of three ways:
-    short (``is_short_request``): answered on the event loop. Handing it to a thread and back costs 100 us, the answer 40.
+    short (``is_short``): answered on the event loop. Handing it to a thread and back costs 100 us, the answer 40.
     any other: its body is awaited first, bounded in time and size; a thread then runs the application.
     a streamed answer: a thread makes the parts, the event loop sends them as the client takes them.
 So a client that sends or reads slowly holds a connection, never a thread and never the loop.
@@ -26,7 +26,7 @@ from typing import IO, Any
 import orjson
 
 from sigdir.serve.http.addresses import AddressShares
-from sigdir.serve.lists.short_requests import is_short_request
+from sigdir.serve.lists.short_requests import IsShort, never_short
 from sigdir.serve.servers.limits import WRITE_BYTES, WRITE_SECONDS
 from sigdir.serve.settings import Settings
 
@@ -44,8 +44,10 @@ Headers = list[tuple[str, str]]
 class RsgiApp:
     """The RSGI application over a WSGI ``app``. All methods but ``_answer`` run on the event loop."""
 
-    def __init__(self, app: Callable[..., Iterable[bytes]], settings: Settings) -> None:
-        self._app = app
+    def __init__(
+        self, app: Callable[..., Iterable[bytes]], settings: Settings, is_short: IsShort = never_short
+    ) -> None:
+        self._app, self._is_short = app, is_short
         self._threads = ThreadPoolExecutor(settings.threads, "request")
         self._shares: AddressShares[asyncio.Future[None]] = AddressShares(
             max(1, settings.threads // 2) if settings.limits_addresses else 0
@@ -65,7 +67,7 @@ class RsgiApp:
 
     async def __rsgi__(self, scope: Any, protocol: Any) -> None:
         environ = self._constants | environ_of(scope)
-        if is_short_request(
+        if self._is_short(
             environ["REQUEST_METHOD"], environ["PATH_INFO"], environ["QUERY_STRING"],
             environ.get("HTTP_ACCEPT", ""), environ.get("HTTP_ACCEPT_ENCODING", ""),
         ):  # fmt: skip

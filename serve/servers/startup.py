@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
 
 from sigdir.serve.app import create_app
+from sigdir.serve.lists.short_requests import ShortRequests
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.servers.measured import MeasuredApp
 from sigdir.serve.settings import Settings
@@ -19,7 +19,7 @@ from sigdir.warehouse.paths import Paths
 _REPORT_SECONDS = 2.0
 
 
-def open_app(settings: Settings, counts: Counts | None = None) -> Any:
+def open_app(settings: Settings, counts: Counts | None = None) -> MeasuredApp:
     """The WSGI application over the warehouse of the settings, counted, and logged if they ask for it.
 
     Without ``counts``, the memory that a server's workers share, it counts for this process alone. Builds missing
@@ -36,7 +36,7 @@ def open_app(settings: Settings, counts: Counts | None = None) -> Any:
     reader = Reader(paths, _IndexProgress())
     counts = counts or Counts()
     app = create_app(settings, reader, Writer(paths, reader), counts)
-    return MeasuredApp(app, counts, log=settings.log_requests)
+    return MeasuredApp(app, counts, log=settings.log_requests, is_short=ShortRequests(reader))
 
 
 class _IndexProgress:

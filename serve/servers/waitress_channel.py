@@ -39,7 +39,7 @@ from waitress.task import ErrorTask, ThreadedTaskDispatcher
 from waitress.utilities import BadRequest
 
 from sigdir.serve.http.addresses import AddressShares, beyond_share
-from sigdir.serve.lists.short_requests import is_short_request
+from sigdir.serve.lists.short_requests import IsShort, never_short
 from sigdir.serve.servers.limits import WRITE_BYTES, WRITE_SECONDS, to_make_room
 
 REQUEST_SECONDS = 300
@@ -49,9 +49,11 @@ _MANY_CONNECTIONS, _ACCEPTED_AT_ONCE = 200, 100
 _MAX_WAITING_BYTES = 256 << 20  # of all answers that clients have not taken yet
 
 
-def create(app: Any, threads: int, *, limits_addresses: bool, **adjustments: Any) -> Any:
+def create(
+    app: Any, threads: int, is_short: IsShort = never_short, *, limits_addresses: bool, **adjustments: Any
+) -> Any:
     """A waitress server of these connections with so many threads."""
-    dispatcher = Dispatcher(max(1, threads // 2) if limits_addresses else 0)
+    dispatcher = Dispatcher(max(1, threads // 2) if limits_addresses else 0, is_short)
     dispatcher.set_thread_count(threads)
     server: Any = create_server(app, _dispatcher=dispatcher, threads=threads, **adjustments)
     server.channel_class = Channel
@@ -154,32 +156,32 @@ class Dispatcher(ThreadedTaskDispatcher):
     A client address has at most ``share`` threads, or any number if that is 0; its other requests wait.
     """
 
-    def __init__(self, share: int) -> None:
+    def __init__(self, share: int, is_short: IsShort = never_short) -> None:
         super().__init__()
+        self._is_short_request = is_short
         self._reading_thread = threading.get_ident()
         self._shares: AddressShares[Any] = AddressShares(share)  # of channels, which waitress calls tasks
 
     def add_task(self, task: Any) -> None:
         """Take a channel whose first request has arrived."""
-        if threading.get_ident() == self._reading_thread and _is_short(task.requests[0]):
+        if threading.get_ident() == self._reading_thread and self._is_short(task.requests[0]):
             task.answer_next = True
         elif self._shares.begin(task.address, task):
             super().add_task(task)
+
+    def _is_short(self, request: Any) -> bool:
+        """Whether a parsed request has no body and a short answer."""
+        if request.error or request.body_rcv is not None:
+            return False
+        header = request.headers.get
+        return self._is_short_request(
+            request.command, request.path, request.query, header("ACCEPT", ""), header("ACCEPT_ENCODING", "")
+        )
 
     def end(self, address: str) -> None:
         """A thread has answered a request of this address."""
         if (waiting := self._shares.end(address)) is not None:
             super().add_task(waiting)
-
-
-def _is_short(request: Any) -> bool:
-    """``is_short_request`` of a parsed request without a body."""
-    if request.error or request.body_rcv is not None:
-        return False
-    header = request.headers.get
-    return is_short_request(
-        request.command, request.path, request.query, header("ACCEPT", ""), header("ACCEPT_ENCODING", "")
-    )
 
 
 class Channel(HTTPChannel):

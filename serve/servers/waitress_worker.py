@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from sigdir.serve.servers.limits import MAX_HEADER_BYTES, connection_limit
+from sigdir.serve.servers.measured import MeasuredApp
 from sigdir.serve.servers.waitress_channel import close_stalled, create, is_busy, run_once
 from sigdir.serve.settings import Settings
 
@@ -17,11 +18,12 @@ _CHECK_SECONDS = 1.0
 _CONNECTIONS = 2000  # each costs a microsecond whenever any of them has something to do
 
 
-def serve(app: Any, settings: Settings, listening: socket.socket) -> None:
+def serve(app: MeasuredApp, settings: Settings, listening: socket.socket) -> None:
     """Serve ``app`` until SIGTERM, then finish the requests that have begun."""
     server = create(
         app,
         settings.threads,
+        app.is_short,
         limits_addresses=settings.limits_addresses,
         sockets=[listening],
         ident=None,

@@ -47,6 +47,11 @@ class Collection(StrEnum):
         """The collection of a name in a URL, a partition or the log; raises KeyError."""
         return _BY_NAME[name]
 
+    @classmethod
+    def of_hash(cls, hash: bytes) -> Collection:
+        """The collection of a selector (4 bytes) or a topic (32 bytes)."""
+        return SIGNATURES if len(hash) == SIGNATURES.hash_bytes else EVENT_SIGNATURES
+
 
 SIGNATURES: Final = Collection.SIGNATURES
 EVENT_SIGNATURES: Final = Collection.EVENT_SIGNATURES

@@ -142,6 +142,20 @@ def test_a_client_may_ask_for_a_list(server: Server, query: str, accept: str, is
     assert (got.json() if is_list else [json.loads(line) for line in got.body.splitlines()]) == results
 
 
+@pytest.mark.parametrize("hash", [TOPIC, *map(selector, (TRANSFER, "under_score()", "nowhere()"))])
+def test_one_hash_is_answered_as_among_others(server: Server, hash: str) -> None:
+    """A request of one hash takes no kernel. Its line is the one that the kernels write; so is its list."""
+    accept = {"Accept": "application/json"}
+    alone, among = (request(server.port, "GET", f"{RESOLVE_PATH}?hash={hashes}") for hashes in (hash, f"{hash},zz"))
+    listed, both = (
+        request(server.port, "GET", f"{RESOLVE_PATH}?hash={hashes}", headers=accept) for hashes in (hash, f"{hash},zz")
+    )
+    assert (alone.status, alone.body) == (200, among.body.splitlines(keepends=True)[0])
+    assert listed.body == both.body.partition(b",\n")[0] + b"]\n"
+    for name in ("Content-Type", "Vary", "Cache-Control"):
+        assert (alone.header(name), listed.header(name)) == (among.header(name), both.header(name))
+
+
 def test_an_unknown_format_is_not_found(server: Server) -> None:
     assert request(server.port, "POST", RESOLVE_PATH + "?format=xml", b"zz").status == 404
 

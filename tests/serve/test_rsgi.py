@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
-from sigdir.serve.servers.rsgi import environ_of
+import pytest
+
+from sigdir.serve.servers.rsgi import RsgiApp, environ_of
+from sigdir.serve.settings import Settings
 
 
 def environ(*headers: tuple[str, str], **more: str) -> dict[str, Any]:
@@ -51,3 +58,27 @@ def test_a_header_with_an_underscore_passes_for_no_other() -> None:
 
 def test_a_client_has_an_address_without_its_port() -> None:
     assert environ(client="[2001:db8::1]:50000")["REMOTE_ADDR"] == "2001:db8::1"
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+def test_a_short_request_is_answered_on_the_event_loop(is_short: bool) -> None:
+    """Any other is answered by a thread."""
+    threads = []
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        threads.append(threading.get_ident())
+        start_response("200 OK", [])
+        return []
+
+    async def ask() -> int:
+        scope = SimpleNamespace(
+            method="GET", path="/", query_string="", http_version="1.1", scheme="http", client="192.0.2.1:5",
+            headers=dict_of(()),
+        )  # fmt: skip
+        protocol = SimpleNamespace(response_bytes=lambda *_: None)
+        await RsgiApp(app, Settings(threads=2), lambda *_: is_short).__rsgi__(scope, protocol)
+        return threading.get_ident()
+
+    with ThreadPoolExecutor(1) as pool:  # a test of the pages may have left a running loop in this thread
+        loop = pool.submit(lambda: asyncio.run(ask())).result()
+    assert (threads == [loop]) is is_short

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
-from sigdir.serve.lists.short_requests import is_short_request
+from sigdir.serve.lists.short_requests import ShortRequests
+from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.known import known_texts
 from sigdir.warehouse.index.names import Names
+from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from tests.conftest import import_files
 from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH
+
+RESOLVE_PATH, LOOKUP_PATH = "/api/v1/resolve/", "/signature-database/v1/lookup"
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    """A warehouse in which transfer's selector has two texts and deposit's has one."""
+    folder = tmp_path_factory.mktemp("short")
+    (folder / "texts.txt").write_text("transfer(address,uint256)\nmany_msg_babbage(bytes1)\ndeposit()\n")
+    import_files([folder / "texts.txt"], folder / "data")
+    with closing(Reader(Paths(folder / "data"))) as reader:
+        yield reader
 
 
 @pytest.mark.parametrize(
@@ -29,18 +43,40 @@ from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH
         (SIGNATURES_PATH, "hex_signature=0xa9059cbb&text_signature=transfer", False),
         (SIGNATURES_PATH, "created_at__gt=2020-01-01T00:00:00", True),
         (SIGNATURES_PATH, "page=1&" * 40, False),
-        ("/api/v1/resolve/", "", False),
+        (RESOLVE_PATH, "", False),
+        (RESOLVE_PATH, "hash=0xd0e30db0", True),
+        (RESOLVE_PATH, f"hash=0x{'AB' * 32}", True),
+        (RESOLVE_PATH, "hash=0xd0e30db0&full=1", False),
+        (RESOLVE_PATH, "hash=0xd0e30db0,0xd0e30db0", False),
+        (LOOKUP_PATH, "function=0xd0e30db0", True),
+        (LOOKUP_PATH, "filter=false&function=0xd0e30db0,0xD0E30DB1&event=", True),
+        (LOOKUP_PATH, "function=0xd0e30db0%2C0xa9059cbb", False),
+        (LOOKUP_PATH, "function=0xd0e30db0,0xa9059cbb", False),
+        (LOOKUP_PATH, "function=" + ",".join(["0xd0e30db0"] * 20), False),
+        ("/api/v1/signatures", "function=0xd0e30db0&all", True),
+        ("/signature-database/v1/search", "query=transfer", False),
         (SIGNATURES_PATH, "page_size=101", False),
         (SIGNATURES_PATH + "12/", "", False),
     ],
 )
-def test_quick_is_what_needs_no_scan(path: str, query: str, quick: bool) -> None:
-    """The reading thread answers lookups, never scans."""
-    assert (
-        is_short_request("GET", path, query, "", "")
-        is is_short_request("HEAD", path, query, "*/*", "br, gzip;q=0")
-        is quick
-    )
+def test_quick_is_what_needs_no_scan(reader: Reader, path: str, query: str, quick: bool) -> None:
+    """The reading thread answers lookups, never scans, and ranks no texts."""
+    is_short = ShortRequests(reader)
+    assert is_short("GET", path, query, "", "") is is_short("HEAD", path, query, "*/*", "br, gzip;q=0") is quick
+
+
+def test_a_hash_with_several_texts_is_quick_once_their_order_is_known(reader: Reader) -> None:
+    """The names of all texts may be needed for it. The order that is kept is the one that was found."""
+    view, transfer = reader.refreshed(), bytes.fromhex("a9059cbb")
+    is_short = ShortRequests(reader)
+    ordered = ranked_rows(view, SIGNATURES, transfer, Names())
+    assert [row.segment.text_at(row.row) for row in ordered] == [
+        "transfer(address,uint256)",
+        "many_msg_babbage(bytes1)",
+    ]
+    assert is_short("GET", LOOKUP_PATH, "function=0xd0e30db0,0xa9059cbb", "", "")
+    assert is_short("GET", RESOLVE_PATH, "hash=0xa9059cbb", "", "")
+    assert ranked_rows(view, SIGNATURES, transfer, Names()) == ordered
 
 
 @pytest.mark.parametrize(
@@ -53,32 +89,31 @@ def test_quick_is_what_needs_no_scan(path: str, query: str, quick: bool) -> None
         ("GET", "", "zstd"),
     ],
 )
-def test_quick_is_what_is_only_read_and_sent_as_it_is(method: str, accept: str, encodings: str) -> None:
+def test_quick_is_what_is_only_read_and_sent_as_it_is(reader: Reader, method: str, accept: str, encodings: str) -> None:
     """Writing, pages for people and packing go to threads."""
-    assert not is_short_request(method, SIGNATURES_PATH, "", accept, encodings)
+    assert not ShortRequests(reader)(method, SIGNATURES_PATH, "", accept, encodings)
+    assert not ShortRequests(reader)(method, RESOLVE_PATH, "hash=0xd0e30db0", accept, encodings)
 
 
 CALL = "data=0xa9059cbb" + "00" * 64
 
 
-def test_a_short_call_is_quick_once_its_texts_are_kept(tmp_path: Path) -> None:
+def test_a_short_call_is_quick_once_its_texts_are_kept(reader: Reader) -> None:
     """The reading thread reads no evidence, no code, and no calls inside of calls."""
 
     def is_quick(query: str, method: str = "GET") -> bool:
-        return is_short_request(method, "/api/v1/decode/", query, "", "")
+        return ShortRequests(reader)(method, "/api/v1/decode/", query, "", "")
 
-    (tmp_path / "texts.txt").write_text("transfer(address,uint256)")
-    import_files([tmp_path / "texts.txt"], tmp_path / "data")
-    with closing(Reader(Paths(tmp_path / "data"))) as reader:
-        known_texts(reader.current(), bytes.fromhex("01ffc9a7"), Names())  # of this view; what others left is forgotten
-        assert not is_quick(CALL)
-        for selector in ("a9059cbb", "60806040"):
-            known_texts(reader.current(), bytes.fromhex(selector), Names())
-        assert is_quick(CALL)
-        assert is_quick("data=0xa9059cbb", "HEAD")
-        assert not is_quick(CALL, "POST")
-        assert not is_quick(CALL + "00" * 32)
-        assert not is_quick(CALL + "0")
-        assert not is_quick(CALL + "&x=1")
-        assert not is_quick("data=0x60806040")
-        assert not is_quick("")
+    view = reader.refreshed()
+    known_texts(view, bytes.fromhex("01ffc9a7"), Names())  # of this view; what others left is forgotten
+    assert not is_quick(CALL)
+    for selector in ("a9059cbb", "60806040"):
+        known_texts(view, bytes.fromhex(selector), Names())
+    assert is_quick(CALL)
+    assert is_quick("data=0xa9059cbb", "HEAD")
+    assert not is_quick(CALL, "POST")
+    assert not is_quick(CALL + "00" * 32)
+    assert not is_quick(CALL + "0")
+    assert not is_quick(CALL + "&x=1")
+    assert not is_quick("data=0x60806040")
+    assert not is_quick("")

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 
 from sigdir.signatures import rank
-from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
+from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.rank import Summary
 from sigdir.signatures.reading_json import ordered
 from sigdir.signatures.readings import Input, Known, Reading, Readings, known_of
@@ -78,26 +78,27 @@ _known_texts = _KnownTexts()
 
 def _texts_of_hashes(view: View, hashes: Iterable[bytes], names: Names) -> dict[bytes, list[Known]]:
     """The texts of each hash. The declarations of all are read together."""
-    rows = {hash: ranked_rows(view, _collection(hash), hash, names) for hash in hashes}
+    rows = {hash: ranked_rows(view, Collection.of_hash(hash), hash, names) for hash in hashes}
     declared = {
         collection: _declarations.of(
             view.snapshot.evidence,
             collection,
-            (_id(row) for hash in rows if _collection(hash) is collection for row in rows[hash][:_DECLARED_TEXTS]),
+            (
+                _id(row)
+                for hash in rows
+                if Collection.of_hash(hash) is collection
+                for row in rows[hash][:_DECLARED_TEXTS]
+            ),
         )
         for collection in COLLECTIONS
     }
     return {
-        hash: [_known(row, declared[_collection(hash)].get(_id(row), "")) for row in found]
+        hash: [_known(row, declared[Collection.of_hash(hash)].get(_id(row), "")) for row in found]
         for hash, found in rows.items()
     }
 
 
 _declarations = Declarations()
-
-
-def _collection(hash: bytes) -> Collection:
-    return SIGNATURES if len(hash) == SIGNATURES.hash_bytes else EVENT_SIGNATURES
 
 
 def _id(row: RankedRow) -> int:
