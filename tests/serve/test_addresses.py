@@ -131,6 +131,30 @@ def test_an_address_has_half_of_the_threads_of_waitress() -> None:
             go_on.set()
 
 
+def test_a_short_request_is_answered_by_the_thread_that_reads_on_waitress() -> None:
+    """Any other is answered by a thread of the dispatcher."""
+    answered: dict[str, int] = {}
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        answered[environ["PATH_INFO"]] = threading.get_ident()
+        start_response("200 OK", [("Content-Length", "0")])
+        return []
+
+    def is_short(method: str, path: str, *_: str) -> bool:
+        return path == "/short"
+
+    with socket.socket() as listening, ExitStack() as stack:
+        listening.bind((HOST, 0))
+        listening.listen()
+        server = create(app, 1, is_short, limits_addresses=False, sockets=[listening])
+        stack.callback(close, server)
+        for path in ("/short", "/long"):
+            connection = stack.enter_context(connected(listening.getsockname()[1], OTHER, path))
+            while not is_readable(connection):  # or else pytest-timeout ends it
+                run_once(server, 0.01)
+    assert answered["/short"] == threading.get_ident() != answered["/long"]
+
+
 def close(server: Any) -> None:
     for channel in list(server.active_channels.values()):
         channel.handle_close()
