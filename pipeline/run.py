@@ -380,13 +380,12 @@ class ThisProcess:
 
     def new_rows(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> dict[Collection, Flags]:
         options, state = run.options, run.state
-        with connect(run.paths, options.memory_limit, options.threads, state.folder) as engine:
-            return {
-                collection: new_rows(
-                    spill, snapshot, staged.get(collection, []), engine, options.threads, state.text_ids(collection)
-                )
-                for collection, spill in state.spills.items()
-            }
+        return {
+            collection: new_rows(
+                spill, snapshot, staged.get(collection, []), options.threads, state.text_ids(collection)
+            )
+            for collection, spill in state.spills.items()
+        }
 
 
 def _checked_ids(snapshot: Snapshot, staged: Staged) -> dict[Collection, int]:

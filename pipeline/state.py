@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from sigdir.pipeline.report import Example, FileReport, ImportReport
 from sigdir.pipeline.sections import Sections
 from sigdir.pipeline.source import Source
+from sigdir.signatures.arrow import numbers, strings
 from sigdir.signatures.canonicalise import BatchResult, Rejected
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.grammar import REASONS
@@ -238,13 +239,14 @@ class ImportState(AbstractContextManager["ImportState"]):
 
 def _reject_table(file: FileReport, rejected: Rejected) -> pa.Table:
     """The rejected rows with the columns of REJECT_SCHEMA."""
-    reasons = pa.DictionaryArray.from_arrays(rejected.reasons.astype(np.int8), list(REASONS))
+    reasons = pa.DictionaryArray.from_arrays(numbers(rejected.reasons.astype(np.int8)), strings(REASONS))
     if file.file_names is None and not file.sections:
-        same_name = np.zeros(len(rejected.text), np.int32)
-        names, lines = pa.DictionaryArray.from_arrays(same_name, [file.path]), rejected.lines
+        same_name = numbers(np.zeros(len(rejected.text), np.int32))
+        names, lines = pa.DictionaryArray.from_arrays(same_name, strings([file.path])), rejected.lines
     else:
         places = [file.place(line) for line in rejected.lines.tolist()]
-        names = pa.array([name for name, _ in places]).dictionary_encode()
+        names = strings([name for name, _ in places]).dictionary_encode()
         lines = np.array([line for _, line in places], np.int64)
-    columns = [rejected.collections, rejected.text, reasons, rejected.columns, names, lines]
+    places_in_text, lines = (numbers(column) for column in (rejected.columns, lines))
+    columns = [rejected.collections, rejected.text, reasons, places_in_text, names, lines]
     return pa.table(columns, schema=REJECT_SCHEMA)

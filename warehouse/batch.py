@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sigdir.signatures.arrow import numbers, strings
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.evidence.spill import Statement
 from sigdir.warehouse.files import sync
@@ -88,7 +89,7 @@ class FileTask:
             table = rows_table(rows, ids, created_at, self.import_id)
             done = some.stop
             progress(len(rows.text))
-            yield table if is_left[some].all() else table.filter(pa.array(is_left[some]))
+            yield table if is_left[some].all() else table.filter(numbers(is_left[some]))
 
 
 FileWriter = Callable[[Sequence[FileTask], Progress], list[WrittenFile]]
@@ -189,7 +190,7 @@ class BatchFiles:
 
     def _write_folded(self, collection: Collection, staged: list[StagedRow]) -> None:
         rows = NewRows(
-            pa.array([row.text for row in staged], pa.string()),
+            strings([row.text for row in staged]),
             pa.array([row.digest[: collection.hash_bytes] for row in staged], pa.binary()),
         )
         ids = np.array([row.id for row in staged], np.int64)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sigdir.signatures.arrow import numbers
 from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import sync
@@ -68,11 +69,11 @@ def rows_table(rows: NewRows, ids: np.ndarray[Any, Any], created_at: np.ndarray[
     """Assemble the columns of a data file; ``ids`` and ``created_at`` are int64."""
     return pa.Table.from_arrays(
         [
-            pa.array(ids, pa.int64()),
-            pa.array(created_at, pa.int64()).view(pa.timestamp("us", tz="UTC")),
+            numbers(ids),
+            numbers(created_at).view(pa.timestamp("us", tz="UTC")),
             rows.text,
             rows.hash,
-            pa.array(np.full(len(ids), import_id, np.int64)),
+            numbers(np.full(len(ids), import_id, np.int64)),
         ],
         schema=FILE_SCHEMA,
     )

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sigdir.signatures.arrow import text
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.schema import REJECT_SCHEMA
 
@@ -60,7 +61,7 @@ class RejectsWriter:
 def _bytes_of(rows: pa.Table) -> pa.Buffer:
     """The bytes for the digest, the same however the rows are cut into tables."""
     fields = [rows[name].cast(pa.string()) for name in ("file", "line", "reason", "position", "text")]
-    return pc.binary_join_element_wise(*fields, "\n", "\0").combine_chunks().buffers()[2]
+    return pc.binary_join_element_wise(*fields, text("\n"), text("\0")).combine_chunks().buffers()[2]
 
 
 def rows_and_digest(path: Path) -> tuple[int, str]:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sigdir.signatures.arrow import numbers
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import KEY_BYTES, Keys, Rows, keys_of
 from sigdir.warehouse.evidence.spill import Said, SightingSpill
@@ -42,6 +43,10 @@ class SpilledRows(ABC):
     @abstractmethod
     def keys(self) -> Iterator[tuple[int, Keys]]:
         """All keys in row order: the first row's number and a chunk, again and again."""
+
+    @abstractmethod
+    def words(self) -> npt.NDArray[np.uint64]:
+        """All keys in row order, of shape (rows, 2)."""
 
     @abstractmethod
     def read(self, first: int, last: int, keep: npt.NDArray[np.bool_]) -> Iterator[NewRows]:
@@ -140,6 +145,11 @@ class Spill(SpilledRows):
                 yield first, Keys(words[:, 0], words[:, 1])
                 first += len(words)
 
+    def words(self) -> npt.NDArray[np.uint64]:
+        if not self.rows:
+            return np.empty((0, 2), np.uint64)
+        return np.asarray(np.memmap(self._keys_path, np.uint64, "r", shape=(self.rows, 2)))
+
     def read(self, first: int, last: int, keep: npt.NDArray[np.bool_]) -> Iterator[NewRows]:
         start = self._firsts[first] if first < last else 0
         with pa.OSFile(str(self._texts_path)) as file:
@@ -149,7 +159,7 @@ class Spill(SpilledRows):
                 at = self._firsts[number] - start
                 mask = keep[at : at + batch.num_rows]
                 if not mask.all():
-                    batch = batch.filter(pa.array(mask))
+                    batch = batch.filter(numbers(mask))
                 if batch.num_rows:
                     yield NewRows(batch["text"], pc.cast(batch["hash"], pa.binary()))
 
@@ -208,6 +218,10 @@ class JoinedSpills(SpilledRows):
                 high, low = keys.high[inside], keys.low[inside]
                 if len(high):
                     yield int(self._bounds[first]) + max(number, start) - start, Keys(high, low)
+
+    def words(self) -> npt.NDArray[np.uint64]:
+        pieces = [piece.spill.words()[slice(*piece.bounds()[[0, -1]])] for piece in self._pieces]
+        return np.concatenate([np.empty((0, 2), np.uint64), *pieces])
 
     def read(self, first: int, last: int, keep: npt.NDArray[np.bool_]) -> Iterator[NewRows]:
         start = int(self._bounds[first])

@@ -69,7 +69,7 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
 @quiet_option()
 @no_wait_option
 @threads_option
-@memory_limit_option("512MB", "Memory for deduplication; above it, data is spilled to disk.")
+@memory_limit_option("512MB", "Memory for joining Sourcify's tables; above it, data is spilled to disk.")
 def import_(
     paths: tuple[str, ...], folder: Path, samples: bool, collection: Collection, format: str | None, source: str | None,
     dry_run: bool, strict: bool, follow_links: bool, engine: str, master: str | None, as_json: bool, quiet: bool,

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sigdir.signatures import arrow
 from sigdir.signatures.candidates import Candidates
 from sigdir.signatures.collections import COLLECTIONS, EVENTS, FUNCTIONS, UNKNOWN, Collection
 from sigdir.signatures.columns import Rows, as_readonly, bytes_of
@@ -39,7 +40,7 @@ MAX_VARIANTS = 64
 """So many declarations of a text are kept of a batch. Real texts have a dozen; a flood of them says nothing more."""
 
 _KINDS = tuple(Kind)
-_COLLECTION_NAMES = np.array([None, *map(str, COLLECTIONS)], dtype=object)
+_COLLECTION_NAMES = arrow.strings([None, *map(str, COLLECTIONS)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> Batch
             accepted[collection] = Rows.of(collection, text, digests, sightings)
         elif mine.any():
             filtered = sightings.filter(mine) if sightings is not None else None
-            accepted[collection] = Rows.of(collection, text.filter(pa.array(mine)), digests[mine], filtered)
+            accepted[collection] = Rows.of(collection, text.filter(arrow.numbers(mine)), digests[mine], filtered)
     rejected = _rejected(candidates, reasons, columns, result.collections)
     return BatchResult(candidates.file, rows, accepted, rejected, left_out)
 
@@ -125,18 +126,17 @@ def _sightings(candidates: Candidates, rows: Array, collections: Array) -> Sight
     # Equal sightings are one value: the same base, kind and declaration.
     pairs, base_of = np.unique(base_of[more].astype(np.int64) * 256 + spelled.kinds[more], return_inverse=True)
     bases = tuple(values.bases[pair >> 8]._replace(kind=_KINDS[pair & 255]) for pair in pairs.tolist())
-    texts = spelled.declarations().take(pa.array(more)).dictionary_encode("encode")
-    codes = texts.indices.to_numpy().astype(np.int64) * len(bases) + base_of
+    texts = spelled.declarations().take(arrow.numbers(more)).dictionary_encode("encode")
+    codes = arrow.values(texts.indices).astype(np.int64) * len(bases) + base_of
     distinct, numbers = np.unique(codes, return_inverse=True)
-    found = SightingColumns(bases, distinct % len(bases), texts.dictionary.take(pa.array(distinct // len(bases))))
+    found = SightingColumns(bases, distinct % len(bases), texts.dictionary.take(arrow.numbers(distinct // len(bases))))
     of_row[rows[more]] = len(values) + numbers
     return Sightings(SightingColumns.joined([values, found]), of_row)
 
 
 def _have_declarations(values: Sequence[Sighting]) -> Array:
     if isinstance(values, SightingColumns):
-        flags: Array = values.declarations.is_valid().to_numpy(zero_copy_only=False)
-        return flags
+        return arrow.values(values.declarations.is_valid())
     return np.array([bool(value.declaration) for value in values])
 
 
@@ -153,7 +153,7 @@ def _bounded(sightings: Sightings | None, digests: Array) -> tuple[Sightings | N
         return sightings, 0
     rows = np.flatnonzero(np.isin(keys, in_order[MAX_VARIANTS:][flooded]))
     values, of_row = SightingColumns.of(sightings.values), sightings.of_row.copy()
-    texts = values.declarations.dictionary_encode("encode").indices.to_numpy()
+    texts = arrow.values(values.declarations.dictionary_encode("encode").indices)
     has_declaration = _have_declarations(values)
     variants: dict[int, set[int]] = {}
     left_out = 0
@@ -256,8 +256,7 @@ def _rejected(candidates: Candidates, reasons: Array, columns: Array, collection
     starts = candidates.starts[rows]
     ends = np.minimum(candidates.ends[rows], starts + MAX_TEXT_BYTES)
     texts = _texts(candidates.data, starts, ends)
-    # pa.array loads pandas, which takes a quarter of a second: a starting server, without rejects, must not wait for it.
-    names = pa.array(_COLLECTION_NAMES[collections[rows]], pa.string()) if len(rows) else texts
+    names = _COLLECTION_NAMES.take(arrow.numbers(collections[rows]))
     return Rejected(texts, reasons[rows], columns[rows], candidates.lines[rows], names)
 
 
@@ -270,7 +269,7 @@ def _texts(data: Array, starts: Array, ends: Array) -> pa.StringArray:
     text = pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(out))
     if len(out) and out.max() >= 0x80:
         raw = text.view(pa.binary()).to_pylist()
-        text = pa.array([item.decode("utf-8", "backslashreplace") for item in raw], pa.string())
+        text = arrow.strings([item.decode("utf-8", "backslashreplace") for item in raw])
     return text
 
 

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sigdir.signatures import arrow
+
 MAX_NAME = 256
 
 
@@ -92,7 +94,7 @@ class SightingColumns(Sequence[Sighting]):
             return values
         bases: dict[Sighting, int] = {}
         base_of = [bases.setdefault(value._replace(declaration=""), len(bases)) for value in values]
-        declarations = pa.array([value.declaration or None for value in values], pa.string())
+        declarations = arrow.strings([value.declaration or None for value in values])
         return cls(tuple(bases), np.array(base_of, np.int32), declarations)
 
     @classmethod
@@ -114,7 +116,7 @@ class SightingColumns(Sequence[Sighting]):
         return self.bases[self.base_of[at]]._replace(declaration=self.declarations[int(at)].as_py() or "")
 
     def take(self, numbers: npt.NDArray[Any]) -> SightingColumns:
-        return SightingColumns(self.bases, self.base_of[numbers], self.declarations.take(pa.array(numbers)))
+        return SightingColumns(self.bases, self.base_of[numbers], self.declarations.take(arrow.numbers(numbers)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from numba.extending import register_jitable
 
+from sigdir.signatures.arrow import validity
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import (
@@ -355,8 +356,9 @@ class SpelledRows:
     def declarations(self) -> pa.StringArray:
         """The declarations as a column, null for none."""
         offsets = pa.py_buffer(self.offsets.astype(np.int32))
-        validity = pa.array(np.diff(self.offsets) > 0).buffers()[1]
-        return pa.StringArray.from_buffers(len(self.kinds), offsets, pa.py_buffer(self.data), validity)
+        return pa.StringArray.from_buffers(
+            len(self.kinds), offsets, pa.py_buffer(self.data), validity(np.diff(self.offsets) > 0)
+        )
 
 
 def spell_rows(data: Array, starts: Array, ends: Array, kinds: Array) -> SpelledRows:

@@ -108,6 +108,21 @@ def test_a_worker_loads_neither_duckdb_nor_pandas(tmp_path: Path) -> None:
     assert not {"duckdb", "pandas"}.intersection(modules)
 
 
+def test_an_import_of_lines_loads_no_pandas(tmp_path: Path) -> None:
+    """It would take a quarter of a second. The second import has declarations, rejects and another label."""
+    lines = tmp_path / "lines.txt"
+    look = (
+        "import sys\nfrom sigdir.cli.main import main\ntry: main()\nexcept SystemExit: print(*sys.modules, sep='\\n')"
+    )
+    for text in ("f(uint256)\n", "f(uint256)\nfunction g(uint a)\nevent E(uint b)\nnot one(\n"):
+        lines.write_text(text)
+        done = subprocess.run(
+            [sys.executable, "-c", look, "import", str(lines), "--source", f"list of {len(text)}"],
+            cwd=ROOT, env=environment(tmp_path / "warehouse"), capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert "pandas" not in done.stdout.splitlines()
+
+
 def test_a_query_loads_only_what_it_needs(tmp_path: Path) -> None:
     """They took a fifth of its time: most queries call no function, read no rejects and write no packed file."""
     lines = tmp_path / "lines.txt"

@@ -47,7 +47,6 @@ from sigdir.warehouse.rejects import RejectsWriter
 from sigdir.warehouse.schema import FILE_SCHEMA, REJECT_SCHEMA, SIGHTING_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.spill import Spill
-from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.verify.evidence import check_evidence
@@ -141,12 +140,10 @@ class Run:
         snapshot = self.publisher.snapshot
         staged = {c: self.publisher.staged(c) for c in COLLECTIONS}
         self.checked = {c: staged[c][-1].id if staged[c] else snapshot.high_water[c].id for c in COLLECTIONS}
-        with connect(self.paths, "256MB", self.threads, self.folder) as engine:
-            self.text_ids = {c: TextIds(self.folder / f"{c}.ids", self.spills[c].rows) for c in COLLECTIONS}
-            self.keep = {
-                c: new_rows(self.spills[c], snapshot, staged[c], engine, self.threads, self.text_ids[c])
-                for c in COLLECTIONS
-            }  # fmt: skip
+        self.text_ids = {c: TextIds(self.folder / f"{c}.ids", self.spills[c].rows) for c in COLLECTIONS}
+        self.keep = {
+            c: new_rows(self.spills[c], snapshot, staged[c], self.threads, self.text_ids[c]) for c in COLLECTIONS
+        }
 
     def summary(self) -> dict[str, Any]:
         read = sum(spill.rows for spill in self.spills.values()) + self.rejected

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -23,15 +22,13 @@ from sigdir.signatures.collections import (
 )
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.keccak import keccak256_column
-from sigdir.warehouse import dedupe, parquet
+from sigdir.warehouse import dedupe, key_table, parquet
 from sigdir.warehouse.dedupe import new_rows
-from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parquet import NewRows, rows_table, write_data_file
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.spill import Spill
-from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.staging.rows import StagedRow
 from tests.examples import examples
 from tests.warehouse.support import (
@@ -47,13 +44,6 @@ THREADS = 2
 # Where a text is known from; and with or without the map of hashes.
 NEW, FILE_1, FILE_2, FILE_3, STAGED = range(5)
 MAPS = [pytest.param(1 << 30, id="with the map"), pytest.param(0, id="without the map")]
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
-    folder = tmp_path_factory.mktemp("engine")
-    with connect(Paths(folder), "512MB", THREADS, folder) as connection:
-        yield connection
 
 
 def text_of(number: int) -> str:
@@ -111,7 +101,6 @@ def first_of_each(batch: Sequence[int], known: set[int]) -> list[bool]:
     batch_rows=st.integers(1, 60),
 )
 def test_new_rows_equal_a_set(
-    engine: duckdb.DuckDBPyConnection,
     collection: Collection,
     map_rows: int,
     places: list[int],
@@ -127,26 +116,26 @@ def test_new_rows_equal_a_set(
         folder = Path(name)
         spill = make_spill(folder, collection, cut([text_of(n) for n in batch], batch_rows))
         snapshot = snapshot_of(folder, collection, held[FILE_1:STAGED])
-        keep = new_rows(spill, snapshot, staged_rows(held[STAGED]), engine, THREADS)
+        keep = new_rows(spill, snapshot, staged_rows(held[STAGED]), THREADS)
     assert keep.tolist() == first_of_each(batch, known)
 
 
-def test_the_first_occurrence_wins(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_the_first_occurrence_wins(tmp_path: Path) -> None:
     """Only the first row of a repeated text is kept, also across batches."""
     batch = ["a()", "b()", "a()", "a()", "c()", "b()", "a()", "d()", "d()"]
     spill = make_spill(tmp_path, SIGNATURES, cut(batch, 2))
-    keep = new_rows(spill, Snapshot(), [], engine, THREADS)
+    keep = new_rows(spill, Snapshot(), [], THREADS)
     assert np.flatnonzero(keep).tolist() == [0, 1, 4, 7]
 
 
-def test_a_batch_without_rows_has_no_flags(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_a_batch_without_rows_has_no_flags(tmp_path: Path) -> None:
     """An empty batch gives no flags."""
     spill = make_spill(tmp_path, EVENT_SIGNATURES, [])
     snapshot = snapshot_of(tmp_path, EVENT_SIGNATURES, [["E()"]])
-    assert new_rows(spill, snapshot, staged_rows(["F()"]), engine, THREADS).tolist() == []
+    assert new_rows(spill, snapshot, staged_rows(["F()"]), THREADS).tolist() == []
 
 
-def test_the_collections_are_deduped_separately(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_the_collections_are_deduped_separately(tmp_path: Path) -> None:
     """A text of signatures is new in event-signatures."""
     paths = Paths(tmp_path / "warehouse")
     publish(paths, signatures=["x()"], events=["y()"])
@@ -154,14 +143,13 @@ def test_the_collections_are_deduped_separately(engine: duckdb.DuckDBPyConnectio
         folder = tmp_path / str(number)
         folder.mkdir()
         spill = make_spill(folder, collection, [["x()", "y()"]])
-        assert new_rows(spill, read_snapshot(paths), [], engine, THREADS).tolist() == flags
+        assert new_rows(spill, read_snapshot(paths), [], THREADS).tolist() == flags
 
 
 @pytest.mark.parametrize("map_rows", MAPS)
 @pytest.mark.parametrize("known_from", ["nowhere", "a file", "staging", "both"])
 @pytest.mark.parametrize("collection", COLLECTIONS)
 def test_keys_with_the_same_first_half_are_different(
-    engine: duckdb.DuckDBPyConnection,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     collection: Collection,
@@ -185,19 +173,19 @@ def test_keys_with_the_same_first_half_are_different(
     in_staging = ["d()"] if known_from in ("staging", "both") else []
     snapshot = snapshot_of(tmp_path, collection, [in_file], digest)
     staged = [StagedRow(9, 9, text, crafted(text)) for text in in_staging]
-    keep = new_rows(spill, snapshot, staged, engine, THREADS)
+    keep = new_rows(spill, snapshot, staged, THREADS)
     order = sorted(keys)
     known = {order.index(text) for text in in_file + in_staging}
     assert keep.tolist() == first_of_each([order.index(text) for text in batch], known)
 
 
-def test_the_second_half_of_a_key_decides(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_the_second_half_of_a_key_decides(tmp_path: Path) -> None:
     """Keys that differ in one bit of the last byte are different."""
     keys = np.array([[7, 1], [7, 1 | 1 << 63], [7, 1], [8, 1], [7, 1 | 1 << 63]], np.uint64)
     spill = Spill(tmp_path, SIGNATURES)
     spill.append(Rows(pa.array(["a()", "b()", "a()", "c()", "b()"]), np.zeros((5, 4), np.uint8), keys))
     spill.finish()
-    assert new_rows(spill, Snapshot(), [], engine, THREADS).tolist() == [True, True, False, True, False]
+    assert new_rows(spill, Snapshot(), [], THREADS).tolist() == [True, True, False, True, False]
 
 
 def test_rows_are_found_by_their_digest(tmp_path: Path) -> None:
@@ -209,12 +197,12 @@ def test_rows_are_found_by_their_digest(tmp_path: Path) -> None:
     assert spill.rows_with([near]).tolist() == []
 
 
-# A batch that is larger than the engine's memory.
+# A batch that is larger than one table.
 
 ROWS = 2_000_000
 DIFFERENT = 1_600_000
 KNOWN = 300_000
-LIMIT = "48MB"
+PART_ROWS = 300_000
 
 
 @pytest.fixture(scope="module")
@@ -261,8 +249,7 @@ def large_snapshot(large_folder: Path, digests: npt.NDArray[np.uint8]) -> Snapsh
 
 @pytest.mark.long
 @pytest.mark.parametrize("map_rows", MAPS)
-def test_a_batch_that_does_not_fit_memory_is_deduped_on_disk(
-    tmp_path: Path,
+def test_a_batch_of_several_parts(
     monkeypatch: pytest.MonkeyPatch,
     digests: npt.NDArray[np.uint8],
     batch: npt.NDArray[np.int64],
@@ -270,7 +257,8 @@ def test_a_batch_that_does_not_fit_memory_is_deduped_on_disk(
     large_snapshot: Snapshot,
     map_rows: int,
 ) -> None:
-    """Two million rows within 48 MB give the flags of a set; without a disk to spill to they give an error."""
+    """Two million rows in eight parts give the flags of a set."""
+    monkeypatch.setattr(key_table, "PART_ROWS", PART_ROWS)
     monkeypatch.setattr(dedupe, "MAP_ROWS", map_rows)
 
     def number_digest(text: pa.StringArray) -> npt.NDArray[np.uint8]:
@@ -281,10 +269,5 @@ def test_a_batch_that_does_not_fit_memory_is_deduped_on_disk(
     monkeypatch.setattr(dedupe, "keccak256_column", number_digest)
     staged = [StagedRow(KNOWN + 1 + k, k, f"f{n}()", digests[n].tobytes()) for k, n in enumerate(batch[:50].tolist())]
     known = {*range(KNOWN), *batch[:50].tolist()}
-    with connect(Paths(tmp_path), LIMIT, THREADS, tmp_path / "spill") as engine:
-        keep = new_rows(large_spill, large_snapshot, staged, engine, THREADS)
+    keep = new_rows(large_spill, large_snapshot, staged, THREADS)
     assert keep.tolist() == first_of_each(batch.tolist(), known)
-    with connect(Paths(tmp_path), LIMIT, THREADS, tmp_path / "none") as engine:
-        engine.execute("SET max_temp_directory_size = '0KB'")
-        with pytest.raises(UnreadableWarehouse, match="Out of Memory"):
-            new_rows(large_spill, large_snapshot, staged, engine, THREADS)

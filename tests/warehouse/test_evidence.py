@@ -38,7 +38,6 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.spill import Spill
-from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.staging.rows import NewText, PostedSighting
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.vacuum import vacuum
@@ -326,9 +325,9 @@ def test_sightings_of_declarations_keep_everything(paths: Paths, tmp_path: Path)
     spill.append(Rows.of(SIGNATURES, column, keccak256_column(column), numbers))
     spill.finish()
     make_folder(paths.root)
-    with Publisher(paths, wait=False) as publisher, connect(paths, "256MB", 2, tmp_path) as engine:
+    with Publisher(paths, wait=False) as publisher:
         ids = TextIds(tmp_path / "ids", spill.rows)
-        keep = new_rows(spill, publisher.snapshot, [], engine, 2, ids)
+        keep = new_rows(spill, publisher.snapshot, [], 2, ids)
         batch = Batch(spill, keep, Statement([Input("abi", "A.json")], [0], ids))
         publisher.publish(run_name(), {SIGNATURES: batch}, {SIGNATURES: 0}, lambda: {"kind": "import"})
     found = sightings(read_snapshot(paths))

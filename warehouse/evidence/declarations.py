@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sigdir.warehouse.arrow import numbers, values
+from sigdir.signatures.arrow import numbers, values
 
 Array = npt.NDArray[Any]
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sigdir.signatures import arrow
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import LISTED, Sighting, SightingColumns
 from sigdir.warehouse.evidence.manifest import POST, WORDS_NOTED, EvidenceFile
@@ -61,20 +62,20 @@ def contract_key(key: bytes) -> int:
 def values_batch(sightings: Iterable[Sighting]) -> pa.RecordBatch:
     """Sightings as columns, those of VALUES_SCHEMA."""
     if isinstance(sightings, SightingColumns):
-        taken = values_batch(sightings.bases).take(pa.array(sightings.base_of))
+        taken = values_batch(sightings.bases).take(arrow.numbers(sightings.base_of))
         by_name = dict(zip(VALUE_NAMES, taken.columns, strict=True)) | {"declaration": sightings.declarations}
         return pa.RecordBatch.from_arrays([by_name[name] for name in VALUE_NAMES], schema=VALUES_SCHEMA)
     rows = list(sightings)
-    columns: list[list[Any]] = [
-        [int(row.kind) for row in rows],
-        [int(row.witness) for row in rows],
-        [row.contracts for row in rows],
-        [row.verified for row in rows],
-        [row.contract.name if row.contract else None for row in rows],
-        [contract_key(row.contract.key) if row.contract else None for row in rows],
-        [row.declaration or None for row in rows],
+    keys = [contract_key(row.contract.key) if row.contract else 0 for row in rows]
+    arrays = [
+        arrow.numbers(np.array([row.kind for row in rows], np.int8)),
+        arrow.numbers(np.array([row.witness for row in rows], np.int8)),
+        arrow.numbers(np.array([row.contracts for row in rows], np.int32)),
+        arrow.numbers(np.array([row.verified for row in rows], np.bool_)),
+        arrow.strings([row.contract.name if row.contract else None for row in rows]),
+        arrow.numbers(np.array(keys, np.int64), np.array([row.contract is not None for row in rows], np.bool_)),
+        arrow.strings([row.declaration or None for row in rows]),
     ]
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, VALUES_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=VALUES_SCHEMA)
 
 
@@ -89,12 +90,12 @@ def sightings_table(
     """The sightings of one input: row ``i`` has ``values[of_row[i]]``, or is LISTED where there are none."""
     rows = len(ids)
     if values is None or of_row is None:
-        return pa.table([pa.array(ids, pa.int64()), *_listed(rows, source, import_id, file)], schema=SIGHTING_SCHEMA)
-    said = {name: _encoded(name, values[name]).take(pa.array(of_row)) for name in VALUE_NAMES}
+        return pa.table([arrow.numbers(ids), *_listed(rows, source, import_id, file)], schema=SIGHTING_SCHEMA)
+    said = {name: _encoded(name, values[name]).take(arrow.numbers(of_row)) for name in VALUE_NAMES}
     columns = {
-        "id": pa.array(ids, pa.int64()),
-        "source": pa.array(np.full(rows, source, np.int32)),
-        "import_id": pa.array(np.full(rows, import_id, np.int64)),
+        "id": arrow.numbers(ids),
+        "source": arrow.numbers(np.full(rows, source, np.int32)),
+        "import_id": arrow.numbers(np.full(rows, import_id, np.int64)),
         "file": _repeated(file, rows),
         **said,
     }
@@ -109,15 +110,15 @@ def _encoded(name: str, column: pa.Array) -> pa.Array:
 def _listed(rows: int, source: int, import_id: int, file: str | None) -> list[pa.Array]:
     """The columns after the id where each row is LISTED. The chunks of a list have the same ones."""
     one = sightings_table(np.zeros(1, np.int64), source, import_id, file, values_batch([LISTED]), np.zeros(1, np.int32))
-    at = pa.array(np.zeros(rows, np.int32))
+    at = arrow.numbers(np.zeros(rows, np.int32))
     return [column.combine_chunks().take(at) for column in one.columns[1:]]
 
 
 def _repeated(value: str | None, rows: int) -> pa.DictionaryArray:
     """A dictionary column of one value."""
     if value is None:
-        return pa.DictionaryArray.from_arrays(pa.nulls(rows, pa.int32()), pa.array([], pa.string()))
-    return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([value], pa.string()))
+        return pa.DictionaryArray.from_arrays(pa.nulls(rows, pa.int32()), arrow.strings([]))
+    return pa.DictionaryArray.from_arrays(arrow.numbers(np.zeros(rows, np.int32)), arrow.strings([value]))
 
 
 def sorted_by_id(tables: Iterable[pa.Table]) -> pa.Table:
@@ -125,10 +126,10 @@ def sorted_by_id(tables: Iterable[pa.Table]) -> pa.Table:
     parts = list(tables)
     table = parts[0] if len(parts) == 1 else pa.concat_tables([SIGHTING_SCHEMA.empty_table(), *parts])
     table = table.unify_dictionaries().combine_chunks()
-    ids = table["id"].to_numpy()
+    ids = arrow.values(table["id"])
     if len(ids) < 2 or (ids[1:] >= ids[:-1]).all():
         return table
-    return table.take(pa.array(np.argsort(ids, kind="stable")))
+    return table.take(arrow.numbers(np.argsort(ids, kind="stable")))
 
 
 def write_sightings(path: Path, collection: Collection, tables: Iterable[pa.Table]) -> EvidenceFile | None:
@@ -143,7 +144,7 @@ def write_sightings(path: Path, collection: Collection, tables: Iterable[pa.Tabl
             if writer is None:
                 make_folder(path.parent)
                 writer = pq.ParquetWriter(path, SIGHTING_SCHEMA, **_OPTIONS)
-            ids = table["id"].to_numpy()
+            ids = arrow.values(table["id"])
             lowest, highest = int(ids.min()), int(ids.max())
             first_id = min(first_id, lowest) if rows else lowest
             last_id = max(last_id, highest)
@@ -164,7 +165,7 @@ def write_sightings(path: Path, collection: Collection, tables: Iterable[pa.Tabl
 
 def _words(table: pa.Table) -> set[tuple[int, int]]:
     """The distinct pairs of source and import, found where one follows another."""
-    source, import_id = table["source"].to_numpy(), table["import_id"].to_numpy()
+    source, import_id = arrow.values(table["source"]), arrow.values(table["import_id"])
     starts = np.flatnonzero((source[1:] != source[:-1]) | (import_id[1:] != import_id[:-1])) + 1
     at = np.concatenate([[0], starts])
     return set(zip(source[at].tolist(), import_id[at].tolist(), strict=True))
@@ -181,7 +182,7 @@ def posted_ids(files: Iterable[EvidenceFile], ids: Iterable[int]) -> dict[int, b
 
     Raises UnreadableWarehouse.
     """
-    wanted = pa.array(sorted(ids), pa.int64())
+    wanted = arrow.numbers(np.array(sorted(ids), np.int64))
     found: dict[int, bool] = {}
     for file in files if len(wanted) else ():
         if file.words is not None and (POST, 0) not in file.words:

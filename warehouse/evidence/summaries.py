@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sigdir.signatures.arrow import numbers, string_lists, values
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.rank import Summary, noted_reasons, plain_reasons
-from sigdir.warehouse.arrow import numbers, string_lists, values
 from sigdir.warehouse.evidence.declarations import DECLARING, commonest
 from sigdir.warehouse.evidence.manifest import Manifest
 from sigdir.warehouse.evidence.sums import SUMMED, Sums, sightings_between

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Witness
-from sigdir.warehouse.arrow import numbers, values
 from sigdir.warehouse.evidence.declarations import differs
 from sigdir.warehouse.evidence.files import footer_of
 from sigdir.warehouse.evidence.manifest import Manifest

@@ -15,10 +15,10 @@ import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures import standards
+from sigdir.signatures.arrow import string_lists, strings, values
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import MOST_CONTRACTS, MOST_SOURCES, made_up_part
-from sigdir.warehouse.arrow import string_lists, strings, values
 from sigdir.warehouse.evidence import Manifest
 from sigdir.warehouse.evidence.summaries import RANKED_SQL_TYPE, SQL_TYPE, Summaries
 from sigdir.warehouse.snapshot import Snapshot

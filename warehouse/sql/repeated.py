@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sigdir.warehouse.arrow import numbers
+from sigdir.signatures.arrow import numbers
 from sigdir.warehouse.evidence.declarations import differs
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parquet import naming

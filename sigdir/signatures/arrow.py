@@ -1,4 +1,4 @@
-"""Arrow arrays and numpy's, without pandas: ``pa.array`` and ``to_numpy`` load it, 0.25 s of each process."""
+"""Arrow arrays and numpy's, without pandas: ``pa.array``, ``pa.scalar`` and ``to_numpy`` load it, 0.25 s of each process."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 
-def numbers(values: npt.NDArray[Any]) -> pa.Array:
-    """Integers or flags; integers are not copied."""
+def numbers(values: npt.NDArray[Any], is_valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Integers or flags; integers are not copied. Without ``is_valid`` none is null."""
     data = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(data)])
+    bitmap = None if is_valid is None else validity(is_valid)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bitmap, pa.py_buffer(data)])
 
 
 def values(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
@@ -30,12 +31,23 @@ def values(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
     return found
 
 
-def strings(texts: Sequence[str]) -> pa.StringArray:
-    """Texts, none of them null; together at most 2 GiB."""
-    parts = [text.encode() for text in texts]
+def strings(texts: Sequence[str | None]) -> pa.StringArray:
+    """Texts, None for a null; together at most 2 GiB."""
+    parts = [(text or "").encode() for text in texts]
     return pa.StringArray.from_buffers(
-        len(parts), pa.py_buffer(_offsets(map(len, parts))), pa.py_buffer(b"".join(parts))
-    )
+        len(parts), pa.py_buffer(_offsets(map(len, parts))), pa.py_buffer(b"".join(parts)),
+        validity(np.array([text is not None for text in texts], np.bool_)),
+    )  # fmt: skip
+
+
+def text(value: str) -> pa.StringScalar:
+    """A text where a compute function wants a scalar: a plain ``str`` would load pandas."""
+    return strings([value])[0]
+
+
+def validity(is_valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+    """The bitmap of a column whose other values are null; None where none is."""
+    return None if is_valid.all() else numbers(is_valid).buffers()[1]
 
 
 def string_lists(lists: Sequence[Sequence[str]]) -> pa.ListArray:
