@@ -425,11 +425,10 @@ def test_an_import_that_fails_closes_its_files(tmp_path: Path) -> None:
     assert list((tmp_path / "warehouse" / "tmp").iterdir()) == []
 
 
-@pytest.mark.parametrize("limit", ["1MB", "nonsense"])
-def test_an_import_with_an_impossible_limit_fails_in_one_line(base: Base, tmp_path: Path, limit: str) -> None:
-    """An invalid memory limit, or one that is too small, is an error and changes nothing."""
+def test_an_import_with_an_invalid_limit_fails_in_one_line(base: Base, tmp_path: Path) -> None:
+    """An invalid memory limit is an error and changes nothing."""
     paths = base.copy(tmp_path)
-    result = call_command("import", base.lines, "--quiet", "--memory-limit", limit, "--warehouse", paths.root)
+    result = call_command("import", base.lines, "--quiet", "--memory-limit", "nonsense", "--warehouse", paths.root)
     assert_fails_in_one_line(result)
     assert_past_is_kept(base, paths)
     assert_texts(paths, base.present)
