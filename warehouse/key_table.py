@@ -88,7 +88,7 @@ def parts_of(rows: int) -> int:
 
 
 @kernel(nogil=True)
-def _place_of(slots: Array, words: Array, high: Any, low: Any, factor: Any, shift: Any) -> tuple[Any, int]:
+def _place_of(slots: Array, words: Array, high: Any, low: Any, factor: Any, shift: Any) -> tuple[Any, Any]:
     """The place of a key, and the row that has it; -1 where the place is empty."""
     last = np.uint64(len(slots) - 1)
     at = (high * factor) >> shift

@@ -29,6 +29,7 @@ from sigdir.pipeline.formats.documents import is_json
 from sigdir.pipeline.formats.hashes import parse_hash
 from sigdir.pipeline.formats.json_lines import first_object, values_of
 from sigdir.pipeline.source import Source
+from sigdir.signatures import arrow
 from sigdir.signatures.abi import NAME_PATTERN, abi_entry, has_no_selector, rejected_entry
 from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
@@ -157,23 +158,21 @@ def _read_columns(table: pa.Table, block: bytes, first_line: int, file: int) -> 
     name, kind, anonymous, inputs = (
         pc.struct_field(table["abi"], field).combine_chunks() for field in ("name", "type", "anonymous", "inputs")
     )
-    is_event = _true(pc.equal(kind, "event"))
+    is_event = _true(pc.equal(kind, arrow.text("event")))
     simple = _true(pc.match_substring_regex(selector, "^0x[0-9a-f]{8}$"))
     simple &= _true(pc.match_substring_regex(name, f"^{NAME_PATTERN}$"))
-    simple &= _true(pc.is_in(kind, pa.array(["function", "event", "error", None])))
+    simple &= _true(pc.is_in(kind, arrow.strings(["function", "event", "error", None])))
     simple &= _true(pc.is_valid(table["abi"].combine_chunks()))
     types, usual = _type_lists(inputs, is_event)
     simple &= usual
     declared = simple & _is_declared(table["abi"].combine_chunks(), kind)
     sightings, usual = _sightings(table["abi"].combine_chunks(), kind, declared)
     simple &= usual
-    closing = pc.if_else(pa.array(_true(anonymous)), ") anonymous", ")")
-    text = pc.binary_join_element_wise(name, "(", types, closing, "", null_handling="replace")
-    text = pc.if_else(pa.array(simple), text, "")
+    closing = pc.if_else(arrow.numbers(_true(anonymous)), arrow.text(") anonymous"), arrow.text(")"))
+    text = _joined(name, "(", types, closing, null_handling="replace")
+    text = pc.if_else(arrow.numbers(simple), text, arrow.text(""))
 
-    placeholder = _true(
-        pc.equal(name, pc.binary_join_element_wise("unknown", pc.utf8_slice_codeunits(selector, 2), ""))
-    )
+    placeholder = _true(pc.equal(name, _joined("unknown", pc.utf8_slice_codeunits(selector, 2))))
     columns = _Columns(
         text,
         lines=first_line + np.arange(rows, dtype=np.int64),
@@ -199,15 +198,21 @@ def _lines(block: bytes, rows: Array, first_line: int) -> Iterator[tuple[int, by
 
 def _true(column: Any) -> npt.NDArray[np.bool_]:
     """A boolean column as flags; null is false."""
-    flags: npt.NDArray[np.bool_] = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
+    flags: npt.NDArray[np.bool_] = arrow.values(column) & arrow.values(pc.is_valid(column))
     return flags
+
+
+def _joined(*parts: Any, null_handling: str = "emit_null") -> pa.StringArray:
+    """Columns and texts, joined by row."""
+    columns = [arrow.text(part) if isinstance(part, str) else part for part in parts]
+    return pc.binary_join_element_wise(*columns, arrow.text(""), null_handling=null_handling)
 
 
 def _is_declared(abi: pa.StructArray, kind: pa.StringArray) -> npt.NDArray[np.bool_]:
     """The columns of ``is_declared``."""
     has_outputs = pc.is_valid(pc.struct_field(abi, "outputs"))
-    is_function = _true(pc.equal(kind, "function")) & _true(has_outputs)
-    return is_function | _true(pc.is_in(kind, pa.array(["event", "error"])))
+    is_function = _true(pc.equal(kind, arrow.text("function"))) & _true(has_outputs)
+    return is_function | _true(pc.is_in(kind, arrow.strings(["event", "error"])))
 
 
 def _sightings(
@@ -215,19 +220,19 @@ def _sightings(
 ) -> tuple[Sightings, npt.NDArray[np.bool_]]:
     """What each row says, and a flag per row: whether its declaration can be joined from columns."""
     usual = np.ones(len(abi), np.bool_)
-    codes = pc.fill_null(pc.index_in(kind, pa.array(_WORDS)), 0).to_numpy(zero_copy_only=False)
+    codes = _filled(pc.index_in(kind, arrow.strings(_WORDS)), 0)
     of_row = codes.astype(np.int32)
     rows = np.flatnonzero(declared)
     if not len(rows):
         return Sightings(_BASES[: len(_OF_LIST)], of_row), usual
-    mine = abi.filter(pa.array(declared))
+    mine = abi.filter(arrow.numbers(declared))
     is_event = codes[rows] == Kind.EVENT
     inputs, _ = _type_lists(pc.struct_field(mine, "inputs"), is_event, with_names=True)
     outputs, usual[rows] = _type_lists(pc.struct_field(mine, "outputs"), np.zeros(len(rows), np.bool_), with_names=True)
-    texts = pc.binary_join_element_wise(
-        kind.filter(pa.array(declared)), " ", pc.struct_field(mine, "name"), "(", inputs, ")", _tails(mine, is_event),
-        pc.if_else(pc.equal(outputs, ""), "", pc.binary_join_element_wise(" returns (", outputs, ")", "")),
-        "",
+    empty = arrow.text("")
+    texts = _joined(
+        kind.filter(arrow.numbers(declared)), " ", pc.struct_field(mine, "name"), "(", inputs, ")", _tails(mine, is_event),
+        pc.if_else(pc.equal(outputs, empty), empty, _joined(" returns (", outputs, ")")),
     )  # fmt: skip
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[: len(rows) + 1]
     data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
@@ -244,11 +249,13 @@ def _tails(abi: pa.StructArray, is_event: npt.NDArray[np.bool_]) -> pa.StringArr
     written, constant, payable, anonymous = (
         pc.struct_field(abi, field) for field in ("stateMutability", "constant", "payable", "anonymous")
     )
-    old = np.where(_true(constant), " view", np.where(_true(payable), " payable", ""))
-    known = pc.is_in(written, pa.array(["view", "pure", "payable"]))
-    mutability = pc.if_else(known, pc.binary_join_element_wise("", written, " "), "")
-    mutability = pc.if_else(pc.is_null(written), pa.array(old, pa.string()), mutability)
-    return pc.if_else(pa.array(is_event), pc.if_else(pa.array(_true(anonymous)), " anonymous", ""), mutability)
+    old = np.where(_true(constant), 1, np.where(_true(payable), 2, 0))
+    known = pc.is_in(written, arrow.strings(["view", "pure", "payable"]))
+    mutability = pc.if_else(known, _joined(" ", written), arrow.text(""))
+    old_words = arrow.strings(["", " view", " payable"]).take(arrow.numbers(old))
+    mutability = pc.if_else(pc.is_null(written), old_words, mutability)
+    of_event = pc.if_else(arrow.numbers(_true(anonymous)), arrow.text(" anonymous"), arrow.text(""))
+    return pc.if_else(arrow.numbers(is_event), of_event, mutability)
 
 
 def _type_lists(
@@ -259,28 +266,33 @@ def _type_lists(
     types = parameters.field("type").dictionary_encode()
     known = [kind is not None and _is_ordinary(kind) for kind in types.dictionary.to_pylist()]
     usual = np.array([*known, False], np.bool_)  # the last element stands for a missing type
-    bad = ~usual[pc.fill_null(types.indices, len(known)).to_numpy()]
-    owners = pc.list_parent_indices(inputs).to_numpy()
+    bad = ~usual[_filled(types.indices, len(known))]
+    owners = arrow.values(pc.list_parent_indices(inputs))
     rows_usual = np.ones(len(inputs), np.bool_)
     rows_usual[owners[bad]] = False
     indexed = _true(parameters.field("indexed")) & is_event[owners]
-    words = pc.fill_null(types.dictionary_decode(), "")
+    words = pc.fill_null(types.dictionary_decode(), arrow.text(""))
     if indexed.any():
-        marks = pc.if_else(pa.array(indexed), " indexed", "")
-        words = pc.binary_join_element_wise(words, marks, "")
+        marks = pc.if_else(arrow.numbers(indexed), arrow.text(" indexed"), arrow.text(""))
+        words = _joined(words, marks)
     if with_names:
         names = parameters.field("name").dictionary_encode()
         suffixes = [f" {name}" if is_parameter_name(name) else "" for name in names.dictionary.to_pylist()]
-        suffix = pa.array([*suffixes, ""], pa.string()).take(pc.fill_null(names.indices, len(suffixes)))
-        words = pc.binary_join_element_wise(words, suffix, "")
+        suffix = arrow.strings([*suffixes, ""]).take(arrow.numbers(_filled(names.indices, len(suffixes))))
+        words = _joined(words, suffix)
     lists = pa.ListArray.from_arrays(_dense_offsets(inputs), words)
-    return pc.binary_join(lists, ","), rows_usual
+    return pc.binary_join(lists, arrow.text(",")), rows_usual
 
 
 def _dense_offsets(lists: pa.ListArray) -> pa.Array:
     """Offsets into the flattened values; null lists are empty."""
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    lengths = _filled(pc.list_value_length(lists), 0)
+    return arrow.numbers(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+
+
+def _filled(numbers: pa.Array, null: int) -> Array:
+    """Integers, ``null`` for a null."""
+    return np.where(arrow.values(numbers.is_valid()), arrow.values(numbers), null)
 
 
 def _is_ordinary(kind: str) -> bool:
@@ -299,7 +311,7 @@ _DIGITS[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 
 def _decode_selectors(selector: pa.StringArray, simple: npt.NDArray[np.bool_]) -> Array:
     """The selectors as bytes, uint8 of (rows, 32) filled from the left; zeros for rows that are not simple."""
-    fixed = pc.if_else(pa.array(simple), selector, "0x00000000")
+    fixed = pc.if_else(arrow.numbers(simple), selector, arrow.text("0x00000000"))
     raw = np.frombuffer(fixed.buffers()[2], np.uint8)[: 10 * len(fixed)].reshape(-1, 10)
     digits = _DIGITS[raw[:, 2:]]
     declared = np.zeros((len(fixed), 32), np.uint8)

@@ -108,13 +108,14 @@ def test_a_worker_loads_neither_duckdb_nor_pandas(tmp_path: Path) -> None:
     assert not {"duckdb", "pandas"}.intersection(modules)
 
 
-def test_an_import_of_lines_loads_no_pandas(tmp_path: Path) -> None:
+def test_an_import_of_lines_or_of_a_dump_loads_no_pandas(tmp_path: Path) -> None:
     """It would take a quarter of a second. The second import has declarations, rejects and another label."""
     lines = tmp_path / "lines.txt"
+    entry = '{"selector": "0x771602f7", "abi": {"name": "add", "type": "function", "inputs": [{"type": "uint256", "name": "a"}, {"type": "uint256"}], "outputs": []}}'
     look = (
         "import sys\nfrom sigdir.cli.main import main\ntry: main()\nexcept SystemExit: print(*sys.modules, sep='\\n')"
     )
-    for text in ("f(uint256)\n", "f(uint256)\nfunction g(uint a)\nevent E(uint b)\nnot one(\n"):
+    for text in ("f(uint256)\n", "f(uint256)\nfunction g(uint a)\nevent E(uint b)\nnot one(\n", f"{entry}\n"):
         lines.write_text(text)
         done = subprocess.run(
             [sys.executable, "-c", look, "import", str(lines), "--source", f"list of {len(text)}"],

@@ -124,7 +124,7 @@ def _repeated(value: str | None, rows: int) -> pa.DictionaryArray:
 def sorted_by_id(tables: Iterable[pa.Table]) -> pa.Table:
     """One table of several, in the order of its ids; sightings of one text keep their order."""
     parts = list(tables)
-    table = parts[0] if len(parts) == 1 else pa.concat_tables([SIGHTING_SCHEMA.empty_table(), *parts])
+    table = parts[0] if len(parts) == 1 else pa.concat_tables([pa.Table.from_batches([], SIGHTING_SCHEMA), *parts])
     table = table.unify_dictionaries().combine_chunks()
     ids = arrow.values(table["id"])
     if len(ids) < 2 or (ids[1:] >= ids[:-1]).all():
