@@ -312,17 +312,16 @@ def test_a_dump_and_the_changes_after_it_are_everything(server: Server) -> None:
     assert dumped + rest == whole(server.port, EVENT_SIGNATURES)
 
 
-def test_a_file_that_is_not_kept_any_more_is_gone(tmp_path: Path) -> None:
+def test_a_file_that_is_not_kept_any_more_is_gone(tmp_path: Path, warehouse: Path) -> None:
     lines = tmp_path / "lines.txt"
     lines.write_text("f(uint256)\n")
-    warehouse = tmp_path / "warehouse"
     import_files([lines], warehouse)
-    with serving(warehouse, workers=1) as server:
+    with opened(warehouse) as storage:
+        client = falcon.testing.TestClient(create_app(Settings(warehouse), *storage))
         file = read_snapshot(Paths(warehouse)).files[SIGNATURES][0].path
         file.unlink()
         for path in (f"signatures/{file.name}", "signatures.ndjson"):
-            assert get(server.port, f"/dumps/1/{path}").status == 410
-        assert server.errors() == []
+            assert client.simulate_get(f"/dumps/1/{path}").status_code == 410
 
 
 def test_digests_are_those_of_the_commits(server: Server) -> None:

@@ -337,7 +337,7 @@ def worker_alone(
                 worker.wait(SAFETY_SECONDS)
 
 
-@pytest.mark.parametrize("server", ["waitress", "granian"])
+@pytest.mark.parametrize("server", ["waitress", pytest.param("granian", marks=pytest.mark.long)])
 def test_a_worker_ends_with_its_supervisor(tmp_path: Path, server: str) -> None:
     """By the end of a pipe, which every system has: one that answers, and one that is still loading."""
     with worker_alone(tmp_path, server) as (worker, port, held), socket.socket() as idle:

@@ -18,7 +18,7 @@ PERMITS = 4
 """Streams of the one worker: half of its threads."""
 
 
-@pytest.fixture(scope="module", params=["waitress", "granian"])
+@pytest.fixture(scope="module", params=["waitress", pytest.param("granian", marks=pytest.mark.long)])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One worker over 160 texts, of 10 MB together, in two files."""
     folder = tmp_path_factory.mktemp(request.param)

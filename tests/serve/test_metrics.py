@@ -65,7 +65,7 @@ def requests(samples: Samples, status: int = 200, route: str = SIGNATURES_PATH, 
     return value(samples, "http_requests_total", method=method, route=route, status=str(status))
 
 
-@pytest.fixture(scope="module", params=["waitress", "granian"])
+@pytest.fixture(scope="module", params=["waitress", pytest.param("granian", marks=pytest.mark.long)])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with serving(tmp_path_factory.mktemp("metrics") / "warehouse", *by(request.param)) as running:
         yield running

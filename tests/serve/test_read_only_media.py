@@ -79,7 +79,7 @@ def assert_served(server: Server) -> None:
     assert server.errors() == []
 
 
-@pytest.mark.parametrize("name", ["waitress", "granian"])
+@pytest.mark.parametrize("name", ["waitress", pytest.param("granian", marks=pytest.mark.long)])
 def test_it_is_served_without_post(disk: Path, temporary: Path, name: str) -> None:
     """All reads work, rows that are not folded too; the temporary index is gone afterwards."""
     with serving(disk, *by(name), workers=1, fold_every=60) as server:

@@ -60,7 +60,7 @@ def test_a_thread_and_those_that_it_starts() -> None:
     assert slice_of(0) == before > SLICE_NANOSECONDS
 
 
-@pytest.mark.parametrize("server", ["waitress", "granian"])
+@pytest.mark.parametrize("server", ["waitress", pytest.param("granian", marks=pytest.mark.long)])
 def test_the_workers_of_a_server_and_not_its_folder(tmp_path: Path, server: str) -> None:
     """All threads that answer inherit short slices from the thread that starts them."""
     slice_of(0)
