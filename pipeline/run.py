@@ -68,7 +68,7 @@ from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
 from sigdir.warehouse.staging.rows import StagedRow
-from sigdir.warehouse.staging.writer import make_warehouse
+from sigdir.warehouse.staging.writer import make_warehouse, refuse_other_files
 
 COMMIT_TRIES = 20
 """Attempts to commit to a store. Each one lost is a commit of another process."""
@@ -199,6 +199,7 @@ def make_garbage_collection_rare() -> None:
 
 def _check_warehouse(paths: Paths, options: Options) -> None:
     """Fail before hours of reading if the warehouse cannot be used or the memory limit is invalid."""
+    refuse_other_files(paths)
     read_snapshot(paths)
     connect(paths, options.memory_limit, options.threads).close()
 

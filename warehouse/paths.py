@@ -39,6 +39,11 @@ from pathlib import Path
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 
+_OWN_NAMES = (
+    "warehouse.json", "table", "rejects", "evidence", "publish.lock", "last-fold", "cache", "suppressed.txt", "visible",
+    "mirrors", "tmp", "store.json", "pull.lock", "last-pull", "lost+found",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Paths:
@@ -54,6 +59,13 @@ class Paths:
     def hold_warehouse(self) -> bool:
         """Whether the folder is a warehouse. Format 1 is older than ``warehouse.json``: it has a table or staging."""
         return self.identity.exists() or self.log.is_dir() or self.staging.exists()
+
+    def other_files(self) -> list[str]:
+        """The names in the folder that are none of a warehouse's. Hidden files and a disk's ``lost+found`` do not count."""
+        if not self.root.is_dir():
+            return []
+        names = sorted(entry.name for entry in self.root.iterdir())
+        return [name for name in names if not name.startswith((".", "staging.sqlite")) and name not in _OWN_NAMES]
 
     @property
     def table(self) -> Path:

@@ -647,6 +647,29 @@ def test_an_import_says_that_it_makes_a_warehouse(tmp_path: Path, warehouse: Pat
     assert "new warehouse" not in invoke("import", path).stderr
 
 
+@pytest.mark.parametrize(
+    "command", [["import", "--samples"], ["import", "--samples", "--dry-run"], ["serve", "--port", "0"], ["mirror", "http://127.0.0.1:1"]]
+)  # fmt: skip
+def test_no_warehouse_is_made_among_other_files(warehouse: Path, invoke: Invoke, command: list[str]) -> None:
+    """A folder named by mistake. Nothing is written into it."""
+    warehouse.mkdir()
+    write_files(warehouse, {"txs.csv": "", "a.txt": "a()\n"})
+    done = invoke(*command)
+    assert (done.status, done.stderr.count("\n")) == (2, 1)
+    assert (
+        f"{warehouse}: no warehouse, and none is made here, because the folder has other files: 'a.txt', 'txs.csv';"
+        in done.stderr
+    )
+    assert sorted(file.name for file in warehouse.iterdir()) == ["a.txt", "txs.csv"]
+
+
+def test_a_warehouse_is_made_on_an_empty_disk_and_beside_a_suppress_list(warehouse: Path, invoke: Invoke) -> None:
+    """A new file system has ``lost+found``; the operator's list and hidden files may be there first."""
+    (warehouse / "lost+found").mkdir(parents=True)
+    write_files(warehouse, {".gitkeep": "", "suppressed.txt": "insult()\n"})
+    assert f"new warehouse at {warehouse}\n" in invoke("import", "--samples").stderr
+
+
 def test_looking_at_an_empty_warehouse(warehouse: Path, invoke: Invoke) -> None:
     """A warehouse without rows is read as such."""
     empty_warehouse(warehouse)

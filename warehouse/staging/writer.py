@@ -188,9 +188,24 @@ def make_warehouse(paths: Paths) -> bool:
     """Make an empty warehouse where the folder holds none, and return whether it did; raises UnreadableWarehouse."""
     if paths.hold_warehouse():
         return False
+    refuse_other_files(paths)
     make_folder(paths.root)
     Staging(paths.staging).close()
     return True
+
+
+def refuse_other_files(paths: Paths) -> None:
+    """Raise UnreadableWarehouse for a folder that holds files of something else and no warehouse.
+
+    Ours would be strewn among them, and a folder named by mistake would look like an empty directory of signatures.
+    """
+    if paths.hold_warehouse() or not (files := paths.other_files()):
+        return
+    named = ", ".join(map(repr, files[:3])) + (" and more" if len(files) > 3 else "")
+    raise UnreadableWarehouse(
+        f"{paths.root}: no warehouse, and none is made here, because the folder has other files: {named};"
+        " name a new or an empty folder: --warehouse DIR"
+    )
 
 
 def copy_database(connection: sqlite3.Connection, path: Path) -> None:
