@@ -42,7 +42,7 @@ MULTICALL_EXAMPLE = "0xac9650d8" + f"{32:064x}{1:064x}{32:064x}{68:064x}" + _INN
 PROXY_EXAMPLE = "0x363d3d373d3d3d363d73" + EXAMPLE[34:74] + "5af43d82803e903d91602b57fd5bf3"
 _EXAMPLES = (
     ("a transfer", EXAMPLE), ("a multicall", MULTICALL_EXAMPLE), ("a log", LOG_EXAMPLE), ("an anonymous log", ANONYMOUS_EXAMPLE),
-    ("a custom error", ERROR_EXAMPLE),    ("a panic", REVERT_EXAMPLE), ("a proxy's code", PROXY_EXAMPLE),
+    ("a custom error", ERROR_EXAMPLE), ("a panic", REVERT_EXAMPLE), ("a proxy's code", PROXY_EXAMPLE),
 )  # fmt: skip
 _ABI_FILE, _SOLIDITY_FILE = _DOWNLOADS = ("abi.json", "interface.sol")
 

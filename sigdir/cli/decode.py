@@ -56,8 +56,8 @@ def decode() -> None:
     """Explain calldata, logs and reverts by each text that has their selector or topic, the best match first.
 
     `sigdir decode DATA` is `sigdir decode auto DATA`; `sigdir decode auto --help` has its options. DATA is hex digits or
-    a log, @FILE reads them from a file, - from standard input. --file FILE decodes each row of a .parquet, .csv or
-    .jsonl, and --output TARGET says where to. --warehouse DIR|URL names the warehouse, by default data.
+    a log, @FILE reads them from a file, - from standard input. --file FILE decodes each row of a .parquet, .csv,
+    .jsonl or .json, and --output TARGET says where to. --warehouse DIR|URL names the warehouse, by default data.
 
     Exit status: 0 some text decodes the data, 1 no text does, 2 the data or the warehouse cannot be
     used, 130 interrupted.
@@ -74,7 +74,7 @@ def decode() -> None:
 
 @decode.command(cls=Command)
 @click.argument("data", metavar="DATA", required=False)
-@click.option("--file", "source", metavar="FILE", help="Decode each row: .parquet, .csv or .jsonl.")
+@click.option("--file", "source", metavar="FILE", help="Decode each row: .parquet, .csv, .jsonl or .json.")
 @click.option(
     "--output", default="-", metavar="TARGET", help="For --file: .parquet or .ndjson.  [default: NDJSON on stdout]"
 )
@@ -95,7 +95,7 @@ def auto(
     reading is given, the surest first.
 
     A file has the columns of cryo, Dune or BigQuery: input and to (or to_address), or data and topic0 to topic3 (or topics). Each
-    row gets its best text, its values as JSON and the confidence, in the order of the file.
+    row gets its best text, its values as JSON and the confidence, in the order of the file, and keeps its other columns.
 
     \b
     Examples:
@@ -263,8 +263,8 @@ def _note(candidate: Candidate) -> str:
     """Behind a text: how sure it is and why, other choices of the indexed parameters, what the values mean."""
     note = f"  ({candidate.confidence}: {'; '.join(candidate.reasons)})"
     if candidate.is_ambiguous:
-        splits = " or ".join(",".join(map(str, split)) for split in candidate.others[:5])
-        note += f"  which are indexed is ambiguous: also {splits}"
+        splits = ", or ".join(" and ".join(map(str, split)) or "none" for split in candidate.others[:5])
+        note += f"  other parameters may be indexed, counted from 0: {splits}"
     return f"{note}  {candidate.note}" if candidate.note else note
 
 

@@ -90,9 +90,7 @@ class AsOf(click.ParamType[int | datetime | None]):
 
     name = "version"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | datetime | None:  # fmt: skip
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | datetime | None:
         try:
             return number_or_time(value)
         except QueryError as error:

@@ -16,7 +16,7 @@ import click
 import pyarrow as pa
 
 from sigdir.cli.table import draw
-from sigdir.cli.values import json_of, plain
+from sigdir.pipeline.values import distinct_names, json_of, plain
 from sigdir.warehouse.sql.engine import Result
 
 
@@ -25,20 +25,8 @@ def _rows(batches: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _keys(names: list[str]) -> list[str]:
-    """Names for the members of an object: the second `a` is `a_2`, so that no column is lost."""
-    found: list[str] = []
-    for name in names:
-        key, number = name, 1
-        while key in found:
-            number += 1
-            key = f"{name}_{number}"
-        found.append(key)
-    return found
-
-
 def _objects(batches: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
-    keys = _keys(batches.schema.names)
+    keys = distinct_names(batches.schema.names)
     for row in _rows(batches):
         yield dict(zip(keys, row, strict=True))
 

@@ -17,8 +17,8 @@ from unicodedata import combining, east_asian_width
 
 import pyarrow as pa
 
-from sigdir.cli.values import json_of
 from sigdir.pipeline.errors import one_line
+from sigdir.pipeline.values import json_of
 
 _EDGE_ROWS = 20
 _MOST_ROWS = 10_000  # read at most: forty rows of ten million can be shown without computing all

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -120,9 +121,12 @@ def test_each_row_is_decoded_as_it_would_be_alone(warehouse: Path, tmp_path: Pat
 def test_workers_give_the_same_rows_in_the_same_order(warehouse: Path, tmp_path: Path) -> None:
     """A file larger than one batch, with binary columns as cryo writes them."""
     given = [{"input": call(TRANSFER, TO, number)} for number in range(30_000)]
-    pq.write_table(pa.table({"input": pa.array([row["input"] for row in given], pa.binary())}), tmp_path / "t.parquet")
+    columns = {"input": pa.array([row["input"] for row in given], pa.binary()), "n": range(30_000)}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     alone = decoded(tmp_path / "t.parquet", tmp_path / "alone.parquet", warehouse)
-    assert [json.loads(row["values"])[1] for row in alone] == [str(number) for number in range(30_000)]
+    assert [(row["n"], json.loads(row["values"])[1]) for row in alone] == [
+        (number, str(number)) for number in range(30_000)
+    ]
     assert decoded(tmp_path / "t.parquet", tmp_path / "both.parquet", warehouse, workers=2) == alone
 
 
@@ -280,6 +284,14 @@ def test_the_command_writes_ndjson_and_a_summary(warehouse: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "content", "target", "message"),
     [
+        (
+            "a.json",
+            b'{\n "abi": []\n}\n',
+            "o.ndjson",
+            "a JSON document without an object that has input, data or topics",
+        ),
+        ("a.json", b'[{"input": "0x"},\n{"input": 1x}]', "o.ndjson", "line 2 column"),
+        ("a.json", b'[{"input": "0x"}]' + b" " * (64 << 20), "o.ndjson", "one JSON document of over 64 MiB; .*jq"),
         ("a.txt", b"", "o.parquet", "neither with .parquet nor .csv nor .jsonl"),
         ("a.csv", b"x,y\n1,2\n", "o.parquet", "none of the columns"),
         ("a.parquet", b"PAR1 no", "o.parquet", "a.parquet"),
@@ -301,3 +313,110 @@ def test_a_line_that_is_no_json_is_a_row_with_its_reason(warehouse: Path, tmp_pa
     (tmp_path / "a.jsonl").write_bytes(b'nonsense\n[1]\n{"input":"0x' + call(TRANSFER, TO, 1).hex().encode() + b'"}')
     found = decoded(tmp_path / "a.jsonl", tmp_path / "o.parquet", warehouse)
     assert [row["confidence"] for row in found] == ["none", "none", "high"]
+
+
+KEPT = {
+    "transaction_hash": "0xab",
+    "block_number": 7,
+    "hash": "0xcd",
+    "note": 'a "quoted" NA, x',
+    "logs": [{"n": None}],
+}
+"""Columns that are not decoded; the result has a ``hash`` of its own."""
+
+
+def rows_with_columns() -> list[dict[str, Any]]:
+    calls = [{"input": "0x" + call(TRANSFER, TO, number).hex(), "from": OTHER, "to": TO} for number in range(2)]
+    return [
+        calls[0] | KEPT,
+        calls[1] | {"transaction_hash": None, "block_number": 10**20, "hash": "", "note": "NULL", "logs": []},
+    ]
+
+
+def outputs(source: Path, tmp_path: Path, warehouse: Path) -> tuple[pa.Table, list[dict[str, Any]]]:
+    """What is written as Parquet, and as NDJSON."""
+    for name in ("out.parquet", "out.ndjson"):
+        job.decode_file(str(source), str(tmp_path / name), warehouse, 1, Reporter())
+    return pq.read_table(tmp_path / "out.parquet"), [
+        json.loads(line) for line in (tmp_path / "out.ndjson").read_text().splitlines()
+    ]
+
+
+def test_other_columns_of_parquet_keep_their_types(warehouse: Path, tmp_path: Path) -> None:
+    """After ours, in the file's order; one with a name of ours gets a number. Bytes are hex in NDJSON."""
+    given = rows_with_columns()
+    big = pa.array([Decimal(7), Decimal(10**20)], pa.decimal128(38, 0))
+    columns = {name: pa.array([row[name] for row in given]) for name in ("transaction_hash", "input", "to", "hash")}
+    columns |= {"value": big, "id": pa.array([b"\1", None]), "at": pa.array([0, 1], pa.timestamp("us", "UTC"))}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=1)
+    table, lines = outputs(tmp_path / "a.parquet", tmp_path, warehouse)
+    names = ["transaction_hash", "hash_2", "value", "id", "at"]
+    assert table.column_names == [*SCHEMA.names, *names]
+    assert [table.schema.field(name).type for name in names[2:]] == [big.type, pa.binary(), pa.timestamp("us", "UTC")]
+    assert table.column("value").to_pylist() == [7, 10**20]
+    assert [line["values"] for line in lines] == [[TO, "0"], [TO, "1"]]
+    assert [[line[name] for name in names] for line in lines] == [
+        ["0xab", "0xcd", 7, "0x01", "1970-01-01T00:00:00.000000Z"],
+        [None, "", 10**20, None, "1970-01-01T00:00:00.000001Z"],
+    ]
+
+
+def test_other_columns_of_csv_are_text(warehouse: Path, tmp_path: Path) -> None:
+    """As they stand in the file; NULL in a column that is decoded is no value."""
+    given = [row | {"logs": "007", "to": "NULL"} for row in rows_with_columns()]
+    with (tmp_path / "a.csv").open("w", newline="") as out:
+        writer = csv.DictWriter(out, ["note, and more" if name == "note" else name for name in given[0]])
+        writer.writeheader()
+        writer.writerows({"note, and more" if name == "note" else name: row[name] for name in row} for row in given)
+    table, lines = outputs(tmp_path / "a.csv", tmp_path, warehouse)
+    assert table.column_names[len(SCHEMA) :] == [
+        "from",
+        "transaction_hash",
+        "block_number",
+        "hash_2",
+        "note, and more",
+        "logs",
+    ]
+    assert table.to_pylist()[0]["note, and more"] == KEPT["note"]
+    assert table.to_pylist()[1]["note, and more"] == "NULL"
+    assert [(line["block_number"], line["logs"], line["to"]) for line in lines] == [
+        ("7", "007", None),
+        (str(10**20), "007", None),
+    ]
+
+
+@pytest.mark.parametrize("shape", ["lines", "list", "pretty list", "result", "pretty result"])
+def test_other_columns_of_json_stay_json(warehouse: Path, tmp_path: Path, shape: str) -> None:
+    """In NDJSON; Parquet has text. JSON is an object a line or one document: a list, or an explorer's answer."""
+    given = rows_with_columns()
+    document = {"status": "1", "result": given} if "result" in shape else given
+    text = "".join(json.dumps(row) + "\n" for row in given)
+    (tmp_path / "a.json").write_text(
+        text if shape == "lines" else json.dumps(document, indent=2 if "pretty" in shape else None)
+    )
+    table, lines = outputs(tmp_path / "a.json", tmp_path, warehouse)
+    assert [line["values"] for line in lines] == [[TO, "0"], [TO, "1"]]
+    for line, row in zip(lines, given, strict=True):
+        assert {**line, "hash": line["hash_2"]} | row == {**line, "hash": line["hash_2"]} | {"input": row["input"]}
+    assert table.select(["block_number", "note", "logs"]).to_pylist() == [
+        {"block_number": "7", "note": KEPT["note"], "logs": '[{"n":null}]'},
+        {"block_number": str(10**20), "note": "NULL", "logs": "[]"},
+    ]
+
+
+def test_one_object_over_several_lines_is_one_row(warehouse: Path, tmp_path: Path) -> None:
+    """As `cast tx --json | jq .` prints a transaction."""
+    (tmp_path / "a.json").write_text(json.dumps(rows_with_columns()[0], indent=4))
+    [line] = outputs(tmp_path / "a.json", tmp_path, warehouse)[1]
+    assert (line["values"], line["transaction_hash"]) == ([TO, "0"], "0xab")
+
+
+def test_what_the_first_lines_have_not_is_counted(warehouse: Path, tmp_path: Path, run_sigdir: Sigdir) -> None:
+    """Each row is written, and the summary names what it lacks. Columns and rows stay together in every batch."""
+    given = [{"input": "0x" + call(TRANSFER, TO, number).hex(), "n": number} for number in range(9000)]
+    write_lines = "".join(json.dumps(row | ({"late": 1} if row["n"] > 8990 else {})) + "\n" for row in given)
+    (tmp_path / "a.jsonl").write_text(write_lines)
+    ran = run_sigdir("decode", "--file", tmp_path / "a.jsonl", "--warehouse", warehouse, "--workers", "2", "--quiet")
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [(line["n"], line["values"][1]) for line in lines] == [(number, str(number)) for number in range(9000)]
+    assert b"left out, because the first lines do not have it: late of 9 rows" in ran.stderr

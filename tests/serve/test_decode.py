@@ -11,9 +11,11 @@ import pytest
 from eth_abi.abi import encode
 
 from sigdir.signatures.calldata import MAX_BYTES
+from sigdir.signatures.keccak import keccak256
 from tests.conftest import Sigdir
 from tests.pipeline.support import invoke
 from tests.serve.support import (
+    EVENTS_PATH,
     FORM,
     JSON,
     SPAM,
@@ -229,6 +231,17 @@ def test_each_kind_has_its_command(server: Server, run_sigdir: Sigdir) -> None:
     assert f"    [0.0] {TRANSFER}  (high: text of ERC-20; the values encode to the same bytes)" in shown
     shown = run_sigdir("decode", "log", *log, *warehouse).stdout.decode().splitlines()
     assert shown[1].split() == ["address", "from", "indexed", "0xABaBaBaBABabABabAbAbABAbABabababaBaBABaB"]
+    post_text(server.port, "Pair(uint256,uint256)", EVENTS_PATH)
+    pair = [
+        "--topic",
+        "0x" + keccak256(b"Pair(uint256,uint256)").hex(),
+        "--topic",
+        f"{1:#066x}",
+        "--data",
+        f"{2:#066x}",
+    ]
+    ran = run_sigdir("decode", "log", *pair, *warehouse)
+    assert b"other parameters may be indexed, counted from 0: 1\n" in ran.stdout
     ran = run_sigdir("decode", "revert", "0x", *warehouse)
     assert (ran.returncode, ran.stdout) == (1, b"")
     assert b"without a message" in ran.stderr

@@ -1,8 +1,9 @@
-"""The values of a query in JSON and in CSV, which have no bytes, times or decimals of their own."""
+"""Values and names of columns in JSON and in CSV, which have no bytes, times or decimals of their own."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -27,3 +28,15 @@ def json_of(value: Any) -> bytes:
         return orjson.dumps(value, default=plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
     except TypeError:  # an integer of over 64 bits
         return json.dumps(value, default=plain, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def distinct_names(names: Iterable[str]) -> list[str]:
+    """The names of columns, each once: the second `a` is `a_2`, so that no column is lost."""
+    found: list[str] = []
+    for name in names:
+        key, number = name, 1
+        while key in found:
+            number += 1
+            key = f"{name}_{number}"
+        found.append(key)
+    return found
