@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -64,6 +63,8 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
             like = get_close_matches(args[0], _COMMANDS, 1)
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {like[0]!r}?" if like else ""))
         return super().resolve_command(ctx, args)

@@ -24,24 +24,29 @@ from sigdir.warehouse.sql.views import VIEWS
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    """``NAME=VALUE`` options as a mapping."""
+    """``NAME=VALUE`` options as a mapping. A file whose name makes a good name in SQL needs no other."""
     pairs: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
-        if not name or not equals:
-            example = (
-                f"; write {param.opts[0]} {_name_of(text)}={text}" if param.metavar == "NAME=PATH" and text else ""
-            )
-            raise click.BadParameter(f"{text!r} is not {param.metavar}{example}", ctx, param)
+        if param.name == "file" and text and not equals:
+            name, value = _name_of(text), text
+            if name != _stem(text).lower():
+                raise click.BadParameter(f"{text!r} needs a name; write --file {name}={text}", ctx, param)
+        elif not name or not equals:
+            raise click.BadParameter(f"{text!r} is not {param.metavar}", ctx, param)
         if name in pairs:
             raise click.BadParameter(f"{name} is given twice", ctx, param)
         pairs[name] = value
     return pairs
 
 
+def _stem(path: str) -> str:
+    return Path(path).name.partition(".")[0]
+
+
 def _name_of(path: str) -> str:
     """A name in SQL for a file, made from the file's name."""
-    name = re.sub(r"\W+", "_", Path(path).name.partition(".")[0], flags=re.ASCII).strip("_").lower()
+    name = re.sub(r"\W+", "_", _stem(path), flags=re.ASCII).strip("_").lower()
     return name if name and not name[0].isdigit() and name not in VIEWS else f"my_{name}".rstrip("_")
 
 
@@ -55,7 +60,11 @@ def _named(option: str, metavar: str, help: str) -> Callable[[Callable[..., None
 @warehouse_option
 @as_of_option
 @_named("--param", "NAME=VALUE", "Value of $NAME.")
-@_named("--file", "NAME=PATH", "A file that SQL reads by this name: .csv, .tsv, .json, .parquet, else lines of text.")
+@_named(
+    "--file",
+    "[NAME=]PATH",
+    "A file that SQL reads by NAME, else by its own: .csv, .tsv, .json, .parquet, else lines of text.",
+)
 @rows_options
 @click.option(
     "--output", metavar="FILE",
@@ -115,7 +124,7 @@ def sql(
       sigdir sql --as-of 1 "SELECT max(id) FROM signatures"
       sigdir sql --file mine=list.txt "SELECT text FROM mine
                  WHERE canonical(text) NOT IN (SELECT text_signature FROM signatures)"
-      sigdir sql --file seen=seen.csv "FROM seen JOIN signatures ON hex_signature = hex_of(selector)"
+      sigdir sql --file seen.csv "FROM seen JOIN signatures ON hex_signature = hex_of(selector)"
       sigdir sql --unsafe "SELECT text_signature FROM signatures SEMI JOIN 'mine.csv' USING (hex_signature)"
     """
     if values and param:

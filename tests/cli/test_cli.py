@@ -139,11 +139,13 @@ def test_a_query_loads_only_what_it_needs(tmp_path: Path) -> None:
     modules = done.stdout.splitlines()
     assert "sigdir.warehouse.sql.engine" in modules
     not_needed = {
+        "difflib",
         "numba",
         "pandas",
         "pyarrow.compute",
         "pyarrow.dataset",
         "pyarrow.parquet",
+        "sigdir.signatures.rank",
         "tarfile",
         "backports.zstd",
     }

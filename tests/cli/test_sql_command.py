@@ -168,11 +168,19 @@ def test_commands_of_the_shell_stand_between_the_statements_of_standard_input(fo
 
 
 @pytest.mark.parametrize(
-    ("given", "name"), [("../x.csv", "x"), ("my-list.v2.txt", "my_list"), ("signatures.csv", "my_signatures"), ("7.txt", "my_7")]
+    ("given", "name"), [("my-list.v2.txt", "my_list"), ("signatures.csv", "my_signatures"), ("7.txt", "my_7")]
 )  # fmt: skip
 def test_a_file_without_a_name_is_answered_with_an_example(folder: Path, given: str, name: str) -> None:
     """The name is made from the file's."""
     assert f"write --file {name}={given}" in error_of(folder, "SELECT 1", "--file", given)
+
+
+def test_a_file_has_its_own_name_in_sql(folder: Path, tmp_path: Path) -> None:
+    """Where that is a name in SQL; columns of selectors stay text."""
+    (tmp_path / "Seen.2024.csv").write_text("selector,n\n0xa9059cbb,1\n")
+    done = run_sql(folder, "--file", str(tmp_path / "Seen.2024.csv"), "--format", "csv", "FROM seen")
+    assert (done.exit_code, done.stdout) == (0, "selector,n\n0xa9059cbb,1\n")
+    assert "seen is given twice" in error_of(folder, "SELECT 1", "--file", "seen.csv", "--file", "seen=b.csv")
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.signatures.rank import Summary, ranked
 from sigdir.warehouse.evidence import Manifest
 
 if TYPE_CHECKING:  # readings load numba, 0.5 s, and most queries decode nothing
+    from sigdir.signatures.rank import Summary
     from sigdir.signatures.readings import Input, Known
 
 _REMEMBERED = 100_000
@@ -108,6 +108,7 @@ class _Texts:
 
     def _ranked(self, collection: Collection, hashes: list[bytes]) -> dict[bytes, list[Known]]:
         """The texts of those hashes that have any, in rank order."""
+        from sigdir.signatures.rank import ranked
         from sigdir.signatures.readings import known_of
         from sigdir.warehouse.evidence.lookup import Text, texts_evidence
 

@@ -30,7 +30,7 @@ from sigdir.warehouse.snapshot import Snapshot
 from sigdir.warehouse.sql.decoding import register
 from sigdir.warehouse.sql.functions import FUNCTIONS
 from sigdir.warehouse.sql.search import NAME, create_search
-from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_views, quoted
+from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_derived_views, create_views, quoted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,6 +200,7 @@ class Database:
     ) -> None:  # fmt: skip
         self._unsafe = unsafe
         self._log = LazyLog(paths, snapshot.version)
+        self._has_derived = False
         self._evidence: Snapshot | None = snapshot
         """What the views over the evidence read; None once they are there."""
         self._searched: Snapshot | None = snapshot
@@ -262,16 +263,25 @@ class Database:
             if not self._unsafe and (refusal := _refusal(self._connection, query)):
                 raise QueryError(refusal)
             if _LISTS_VIEWS.search(query):
+                self._create_derived_views()
                 self._create_evidence_views()
             if self._searched is not None and _SEARCHES.search(query):
                 create_search(self._connection, self._paths, self._searched)
                 self._searched = None
-            try:
-                return Result(self, self._connection.sql(query, params=parameters or None))
-            except duckdb.CatalogException:  # the query may name one of these views
-                if not self._create_evidence_views():
-                    raise
-            return Result(self, self._connection.sql(query, params=parameters or None))
+            while True:
+                try:
+                    return Result(self, self._connection.sql(query, params=parameters or None))
+                except duckdb.CatalogException:  # the query may name one of these views
+                    if not self._create_derived_views() and not self._create_evidence_views():
+                        raise
+
+    def _create_derived_views(self) -> bool:
+        """Create the macros and views over texts at the first query that needs them. False if they are there."""
+        if self._has_derived:
+            return False
+        create_derived_views(self._connection)
+        self._has_derived = True
+        return True
 
     def _create_evidence_views(self) -> bool:
         """Create the views over the evidence at the first query that needs them: 0.14 s. False if they are there."""
