@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +19,8 @@ from sigdir.warehouse.times import iso
 
 _MISSED_PERIODS = 3
 _AWAY_SECONDS = 10.0
+_FREE_BYTES = 1 << 20
+"""With less free a POST may fail: SQLite's log grows with it."""
 
 
 class LiveResource:
@@ -29,9 +33,10 @@ class LiveResource:
 
 
 class ReadyResource:
-    """The process can read its warehouse. ``fold`` is there while folding fails, ``store`` while a replica's store is away.
+    """The process can read its warehouse.
 
-    Neither changes the status: the worker answers and takes POSTs all the same, and restarting it
+    ``fold`` is there while folding fails, ``store`` while a replica's store is away, ``disk`` while POSTs find no space.
+    None changes the status: the worker answers all the same, and restarting it
     or taking its traffic away would help nobody.
     """
 
@@ -55,6 +60,8 @@ class ReadyResource:
         away_since = self._store_away_since()
         if away_since is not None:
             state["store"] = f"away {_since(away_since)}"
+        if self._disk_is_full():
+            state["disk"] = "full"
         send_json(req, resp, json_bytes(state))
 
     on_head = on_get
@@ -68,6 +75,12 @@ class ReadyResource:
             return None
         since = max(last_fold(self._paths) or 0.0, self._started)
         return since if time.time() - since > _MISSED_PERIODS * self._fold_every else None
+
+    def _disk_is_full(self) -> bool:
+        with suppress(OSError):
+            disk = os.statvfs(self._paths.root)
+            return disk.f_bavail * disk.f_frsize < _FREE_BYTES
+        return False
 
     def _store_away_since(self) -> float | None:
         """The time at which a replica last found its store as its copy is, once it is ten seconds ago; else None."""

@@ -21,6 +21,7 @@ from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.evidence import Kind, Sighting
+from sigdir.signatures.push_constants import push_constants
 from sigdir.signatures.spelling import spell_rows
 from sigdir.warehouse.index import checks, names, search, similar, trigrams
 from sigdir.warehouse.index.records import render_lines, render_rows
@@ -61,12 +62,16 @@ def _search() -> None:
     similar.warm()
 
 
+def _code() -> None:
+    push_constants(b"\0")
+
+
 STEPS: Final[Mapping[str, Callable[[], None]]] = {
     "grammar": _grammar, "one_text": _one_text, "records": _records, "search": _search, "resolve": resolve.warm,
-    "forms": forms.warm,
+    "forms": forms.warm, "code": _code,
 }  # fmt: skip
 """What a request may need."""
-SEPARATE: Final = (("grammar", "one_text"), ("records", "search", "resolve", "forms"))
+SEPARATE: Final = (("grammar", "one_text"), ("records", "search", "resolve", "forms", "code"))
 """The steps in two parts that share no kernel, for two processes at the same time: 8 and 7 s."""
 
 

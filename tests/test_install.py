@@ -32,10 +32,11 @@ def test_make_installs_what_the_target_needs(tmp_path: Path, target: str, instal
 
 
 @pytest.mark.long
-def test_sigdir_compile_covers_an_import_and_the_start_of_a_server(tmp_path: Path) -> None:
-    """Neither calls a kernel with types that the steps of `sigdir compile` have not compiled."""
+def test_sigdir_compile_covers_imports_a_server_and_decoding(tmp_path: Path) -> None:
+    """None calls a kernel with types that the steps of `sigdir compile` have not compiled."""
     code = f"""
 import gc
+from contextlib import suppress
 from pathlib import Path
 from numba.core.dispatcher import Dispatcher
 from sigdir.cli.main import main
@@ -53,7 +54,10 @@ for part in warm.SEPARATE:
 warm.warm_import()
 before = compiled()
 assert before
-main(["import", {str(ROOT / "samples")!r}, "--quiet"], standalone_mode=False)
+main(["import", {str(ROOT / "samples")!r}, "docs/examples/Token.sol", "--quiet"], standalone_mode=False)
+for name in ("token.hex", "transfer.json", "multicall.hex", "error.hex"):
+    with suppress(SystemExit):
+        main(["decode", "auto", "@docs/examples/" + name], standalone_mode=False)
 open_app(Settings(warehouse=Path({str(tmp_path / "w")!r})))
 assert compiled() == before, compiled() - before
 """

@@ -95,7 +95,7 @@ def _run(settings: Settings, server: str, ready: Callable[[Settings, str], None]
         if settings.follow_store:
             first_pull(settings, environment)
         ensure_warehouse(settings)
-        return _keep(spawners, starting, lambda: check(environment), bound.close)
+        return _keep(spawners, starting, partial(check, environment), bound.close)
 
 
 def require_package(server: str) -> None:
@@ -140,11 +140,19 @@ def _fold_process(settings: Settings) -> list[str]:
     return [*command, "--warehouse", str(settings.warehouse)]
 
 
-def check(environment: dict[str, str]) -> None:
-    """Do what a worker does at its start, and wait for it; raises StartError if it fails, with the reason."""
-    status = subprocess.run(_worker("check"), env=environment, check=False).returncode
-    if status:
-        raise StartError(f"the warehouse cannot be served: {why_it_ended(status)}")
+def check(environment: dict[str, str], stopping: Callable[[], bool] = lambda: False) -> None:
+    """Do what a worker does at its start, and wait for it; raises StartError if it fails, with the reason.
+
+    Ends it where ``stopping`` gives True.
+    """
+    child = _start(_worker("check"), environment)
+    while child.poll() is None:
+        if stopping():
+            _stop([child])
+            return
+        time.sleep(_POLL_SECONDS)
+    if child.returncode:
+        raise StartError(f"the warehouse cannot be served: {why_it_ended(child.returncode)}")
 
 
 def why_it_ended(status: int) -> str:
@@ -251,12 +259,15 @@ def _answers(host: str, port: int) -> bool:
 
 
 def _keep(
-    spawners: list[Spawn], starting: Callable[[], bool], check: Callable[[], None], close: Callable[[], None]
+    spawners: list[Spawn],
+    starting: Callable[[], bool],
+    check: Callable[[Callable[[], bool]], None],
+    close: Callable[[], None],
 ) -> int:
     """Start all children, restart what ends, and stop them in order when asked to.
 
     ``starting`` is called until it gives False. Where that takes long, or a child ends first, ``check`` is called once,
-    and may raise.
+    and may raise; it is given a function that says whether to stop.
     """
     stopping: list[int] = []
 
@@ -276,7 +287,7 @@ def _keep(
             if is_starting and any(children[place].returncode == WORKER_ERROR for place in ended) and checked:
                 raise StartError("no worker can serve")
             if is_starting and not checked and (ended or time.monotonic() - began > _CHECK_SECONDS):
-                check()
+                check(lambda: bool(stopping))
                 checked = True
             for place in ended:
                 if not stopping:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,14 +18,16 @@ from sigdir.serve.servers.registry import SERVERS, HttpServer
 from sigdir.serve.servers.supervisor import StartError, check, require_package, why_it_ended
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.errors import WarehouseError
+from sigdir.warehouse.files import FileLock
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
-from tests.conftest import import_files
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_files
 from tests.serve.support import (
     SIGNATURES_PATH,
     Answer,
     Server,
+    children_of,
     found,
     get,
     post_text,
@@ -31,7 +35,7 @@ from tests.serve.support import (
     until,
     whole,
 )
-from tests.warehouse.support import small_disk
+from tests.warehouse.support import Disk, small_disk
 
 
 def lines_file(folder: Path, name: str, rows: int) -> Path:
@@ -49,6 +53,15 @@ def assert_says_when_to_come_again(answer: Answer) -> None:
 def assert_no_traceback(server: Server) -> None:
     assert "Traceback" not in server.stderr()
     assert "error: " in server.stderr()
+
+
+def _ready_on_full(disk: Disk, server: Server) -> dict[str, Any]:
+    """The answer of /readyz, which is 200, on a disk with 512 KiB free. A fold may have freed more meanwhile."""
+    disk.resize(disk.used() + 512)
+    ready = get(server.port, "/readyz")
+    assert ready.status == 200
+    state: dict[str, Any] = ready.json()
+    return state
 
 
 def test_a_full_disk_refuses_posts_and_no_more(tmp_path: Path) -> None:
@@ -69,7 +82,9 @@ def test_a_full_disk_refuses_posts_and_no_more(tmp_path: Path) -> None:
             assert_says_when_to_come_again(refused)
             kept += [answer.json() for answer in taken]
             assert get(server.port, "/healthz").status == 200
+            until(lambda: _ready_on_full(disk, server).get("disk") == "full", "/readyz to show the full disk")
             disk.resize(64 * 1024)
+            assert "disk" not in get(server.port, "/readyz").json()
             until(lambda: post_text(server.port, "room(address)").status in (201, 400), "a POST to be taken")
             for row in kept:
                 assert get(server.port, f"{SIGNATURES_PATH}{row['id']}/").json() == row
@@ -147,6 +162,21 @@ def test_a_first_check_that_dies_is_named(capfd: pytest.CaptureFixture[str]) -> 
     with pytest.raises(StartError, match="ended with status 1, and what it printed stands above"):
         check(dict(os.environ, PYTHONHOME="/nowhere"))
     assert "Python" in capfd.readouterr().err
+
+
+def test_ctrl_c_while_a_server_starts_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    """Also during the first check, which a terminal's Ctrl-C must not reach: it goes to the whole process group."""
+    paths = Paths(empty_warehouse(tmp_path / "warehouse"))
+    paths.cache.mkdir()
+    with FileLock(paths.compile_lock):  # workers and the check wait for it
+        process = subprocess.Popen(
+            [*command_line(), "serve", "--port", "0", "--fold-every", "0"], cwd=ROOT, env=environment(paths.root), start_new_session=True,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        until(lambda: any(" check" in command for _, command in children_of(process.pid)), "the first check")
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=SAFETY_SECONDS)
+    assert (process.returncode, errors) == (0, "")
 
 
 @pytest.mark.parametrize(
