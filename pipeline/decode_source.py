@@ -64,7 +64,7 @@ def read_rows(source: str, progress: Reporter, left_out: Counter[str]) -> Iterat
         if name.endswith(".parquet"):
             yield from _bounded(_parquet(source, progress))
         elif name.endswith((".jsonl", ".ndjson", ".json")):
-            yield from _bounded(_with_bytes(source, lambda *file: _json(*file, left_out), progress))
+            yield from _bounded(_with_bytes(source, lambda source, stream: _json(source, stream, left_out), progress))
         elif name.endswith(".csv"):
             yield from _bounded(_with_bytes(source, _csv, progress))
         else:

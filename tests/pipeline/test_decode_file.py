@@ -413,7 +413,9 @@ def test_one_object_over_several_lines_is_one_row(warehouse: Path, tmp_path: Pat
 
 def test_what_the_first_lines_have_not_is_counted(warehouse: Path, tmp_path: Path, run_sigdir: Sigdir) -> None:
     """Each row is written, and the summary names what it lacks. Columns and rows stay together in every batch."""
-    given = [{"input": "0x" + call(TRANSFER, TO, number).hex(), "n": number} for number in range(9000)]
+    given: list[dict[str, Any]] = [
+        {"input": "0x" + call(TRANSFER, TO, number).hex(), "n": number} for number in range(9000)
+    ]
     write_lines = "".join(json.dumps(row | ({"late": 1} if row["n"] > 8990 else {})) + "\n" for row in given)
     (tmp_path / "a.jsonl").write_text(write_lines)
     ran = run_sigdir("decode", "--file", tmp_path / "a.jsonl", "--warehouse", warehouse, "--workers", "2", "--quiet")
