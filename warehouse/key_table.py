@@ -25,8 +25,8 @@ from sigdir.signatures.kernels import kernel
 Array = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int64]
 
-PART_ROWS = 1 << 24
-"""At most so many rows are in a table, which takes 256 MiB then."""
+PART_ROWS = 1 << 26
+"""At most so many rows are in a table, which takes 1 GiB then: 100 M rows are two tables of 512 MiB each."""
 
 _CHUNK_ROWS = 1 << 19
 _TAG_SHIFT = 40
