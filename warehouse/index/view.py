@@ -37,7 +37,7 @@ from sigdir.warehouse.index.segment import Segment, rows_with_hash
 from sigdir.warehouse.index.visible import Visible, unused_visible
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parallel import ordered_map
-from sigdir.warehouse.paths import Paths, digest_name, index_name
+from sigdir.warehouse.paths import Paths, digest_name, index_name, index_of_entry
 from sigdir.warehouse.snapshot import LogTailer, Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.staging.reader import StagingReader
 from sigdir.warehouse.staging.rows import StagedRow
@@ -339,5 +339,5 @@ def tidy(paths: Paths) -> None:
 def unused_indexes(paths: Paths, snapshot: Snapshot) -> list[Path]:
     """The indexes of files that are not in ``snapshot``, which is the newest, and unused visible files."""
     used = {index_name(collection, file.path) for collection, files in snapshot.files.items() for file in files}
-    used |= {digest_name(name) for name in used} | {paths.statistics.name}
+    used |= {digest_name(name) for name in used} | {paths.statistics.name, index_of_entry(paths.compile_lock)}
     return [*unused(paths.cache, used), *unused_visible(paths)]
