@@ -136,8 +136,12 @@ def test_a_truncated_entry_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [b"", b"{", b"1", b'{"add": {"path": "x"}}', b'{"remove": 1}', b'{"commitInfo": {}}']
-)
+    "damage",
+    [
+        b"", b"{", b"1", b'{"add": {"path": "x"}}', b'{"remove": 1}', b'{"commitInfo": {}}',
+        b'{"commitInfo": {"timestamp": 179538591795385957856}}', b'{"commitInfo": {"timestamp": "today"}}',
+    ],
+)  # fmt: skip
 def test_a_damaged_entry_is_an_error_that_names_its_file(tmp_path: Path, damage: bytes) -> None:
     """Any missing or malformed part of its JSON gives this error."""
     paths = Paths(tmp_path / "warehouse")

@@ -22,7 +22,7 @@ from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.index.checks import is_in_bounds
-from sigdir.warehouse.index.derived import CHECKSUMS, allocate, building, require_written, write_checksums
+from sigdir.warehouse.index.derived import CHECKSUMS, allocate, building, map_column, require_written, write_checksums
 from sigdir.warehouse.index.hash_order import sort_hashes
 from sigdir.warehouse.index.scan import hashes_of
 from sigdir.warehouse.index.segment import Segment
@@ -85,9 +85,7 @@ def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
     Every byte is read and compared with its checksum: see ``checks.py`` for what that costs.
     """
     require_written(folder, _FILES)
-    ids, created_at, offsets, hash, hashes = mapped = [
-        np.load(folder / f"{name}.npy", mmap_mode="r") for name in _COLUMNS
-    ]
+    ids, created_at, offsets, hash, hashes = mapped = [map_column(folder / f"{name}.npy") for name in _COLUMNS]
     text: Array = np.memmap(folder / "text", np.uint8, "r")
     fits = len(ids) == len(created_at) == len(hash) == len(hashes) == rows and len(offsets) == rows + 1
     if not (fits and is_in_bounds(as_readonly(offsets), as_readonly(hashes), len(text))):

@@ -14,6 +14,11 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from sigdir.warehouse.files import sync
 from sigdir.warehouse.index.checks import checksum_of
@@ -41,6 +46,17 @@ def allocate(path: Path, size: int) -> None:
     """Give a file the blocks of so many bytes: a full disk is an error here, and a SIGBUS when a hole is written to."""
     with path.open("ab") as file:
         os.posix_fallocate(file.fileno(), 0, size)
+
+
+# numpy reads a header with Python's parser, which in 3.11 fails with SystemError if two threads use it at once.
+_one_header_at_a_time = Lock()
+
+
+def map_column(path: Path) -> npt.NDArray[Any]:
+    """Map an array that ``np.save`` has written; raises OSError, ValueError or EOFError. Safe for threads."""
+    with _one_header_at_a_time:
+        column: npt.NDArray[Any] = np.load(path, mmap_mode="r")
+    return column
 
 
 def write_checksums(folder: Path, names: Iterable[str]) -> None:

@@ -27,7 +27,7 @@ from sigdir.warehouse.evidence import EvidenceFile, Manifest
 from sigdir.warehouse.evidence.sums import SUMMED, Sums, sightings_between
 from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.index.checks import checksum_of
-from sigdir.warehouse.index.derived import building
+from sigdir.warehouse.index.derived import building, map_column
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.paths import index_lock, index_name, index_part, ranks_name
@@ -97,7 +97,7 @@ def open_ranks(cache: Path, file: DataFile, manifest: Manifest) -> Array:
     folder = cache / column_name(file, manifest)
     if (folder / _CHECKSUM).read_text() != checksum_of(folder / _COLUMN):
         raise ValueError(f"{folder / _COLUMN} is not as it was written")
-    column = np.asarray(np.load(folder / _COLUMN, mmap_mode="r"))
+    column = np.asarray(map_column(folder / _COLUMN))
     if column.dtype != np.uint64 or column.shape != (file.rows,):
         raise ValueError(f"{folder} does not fit its data file")
     return as_readonly(column)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from sigdir.signatures.columns import as_readonly
 from sigdir.warehouse.errors import Busy
 from sigdir.warehouse.files import FileLock
-from sigdir.warehouse.index.derived import allocate, building, require_written, write_checksums
+from sigdir.warehouse.index.derived import allocate, building, map_column, require_written, write_checksums
 from sigdir.warehouse.index.trigrams import Trigrams, build
 from sigdir.warehouse.paths import index_lock, trigrams_folder, trigrams_part
 
@@ -89,6 +89,6 @@ def _open(index: Path, rows: int) -> Trigrams:
     """Map the folder; raises OSError, ValueError or EOFError where it is missing or not as it was written."""
     folder = trigrams_folder(index)
     require_written(folder, _FILES)
-    starts = np.load(folder / _FILES[0], mmap_mode="r")
+    starts = map_column(folder / _FILES[0])
     lists = np.memmap(folder / _FILES[1], np.uint8, "r")
     return Trigrams(as_readonly(np.asarray(starts)), as_readonly(np.asarray(lists)), rows)

@@ -8,14 +8,14 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.identity import usable_identity
-from sigdir.warehouse.log.actions import DataFile, changes_of
+from sigdir.warehouse.log.actions import EPOCH, DataFile, changes_of
 from sigdir.warehouse.log.chain import Broken, Chain, Vouched, read_vouched, require_same, sha256_of_entry
 from sigdir.warehouse.log.damage import DAMAGED, RESTORE, naming_broken, naming_damaged, reason_of
 from sigdir.warehouse.paths import Paths
@@ -173,4 +173,4 @@ def _summary(version: int, commit: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _committed_at(commit: Mapping[str, Any]) -> datetime:
-    return datetime.fromtimestamp(commit["timestamp"] / 1000, UTC)
+    return EPOCH + timedelta(milliseconds=commit["timestamp"])

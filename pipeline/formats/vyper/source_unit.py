@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import NamedTuple
 
 from sigdir.pipeline.formats.vyper.statements import Statement, statements
@@ -230,10 +231,15 @@ def dotted(node: ast.expr) -> str:
     return ".".join([node.id if isinstance(node, ast.Name) else "?", *reversed(names)])
 
 
+# In Python 3.11 a parse fails with SystemError if another thread begins one meanwhile.
+_one_at_a_time = Lock()
+
+
 def _parsed(text: str) -> ast.stmt | None:
     """The one statement of a text, or None. Its tokens are bounded; nothing is run."""
     try:
-        body = ast.parse(text).body
+        with _one_at_a_time:
+            body = ast.parse(text).body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
     return body[0] if len(body) == 1 else None
