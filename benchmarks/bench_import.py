@@ -49,7 +49,7 @@ from dataclasses import replace
 from sigdir.cli.main import main
 from sigdir.pipeline.state import ImportState
 batches = ImportState.batches
-ImportState.batches = lambda *a, **k: {c: replace(b, word=None) for c, b in batches(*a, **k).items()}
+ImportState.batches = lambda *a, **k: {c: replace(b, statement=None) for c, b in batches(*a, **k).items()}
 main(["import", sys.argv[1], "--warehouse", sys.argv[2], "--quiet", "--json"])
 """
 

@@ -51,9 +51,9 @@ _LOOK_SECONDS = 0.25
 
 _ALL = 2**63 - 1
 
-# Indexes that take less than half of the memory are read as a whole when they are mapped.
+# Indexes that take less than a quarter of the memory are read as a whole when they are mapped.
 _ROW_BYTES = 80
-_PRELOADED_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+_PRELOADED_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
