@@ -45,8 +45,8 @@ def segment_of(
     """Map a data file's columns; a missing or broken index is built first.
 
     ``tick`` is called with the number of rows of each piece built. ``preload`` reads all pages and enters them
-    at once, for columns that fit into memory. Raises UnreadableWarehouse, naming the data file, where that is
-    damaged.
+    at once, for columns that fit into memory; those of the hashes are entered always. Raises UnreadableWarehouse,
+    naming the data file, where that is damaged.
     """
     folder = cache / index_name(collection, file)
     try:
@@ -90,9 +90,8 @@ def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
     fits = len(ids) == len(created_at) == len(hash) == len(hashes) == rows and len(offsets) == rows + 1
     if not (fits and is_in_bounds(as_readonly(offsets), as_readonly(hashes), len(text))):
         raise ValueError(f"{folder} does not fit its data file")
-    if preload:
-        for array in (*mapped, text):
-            _populate(array)
+    for array in (*mapped, text) if preload else (hashes,):  # a lookup searches the hashes of every file
+        _populate(array)
     # Plain arrays over the mapping: numpy's memmap class costs a microsecond a slice.
     ids, created_at, offsets, text, hash, hashes = map(np.asarray, (ids, created_at, offsets, text, hash, hashes))
     return Segment.of(rows, ids, created_at, offsets, text, hash, hashes, TrigramFile(folder, rows))
