@@ -36,8 +36,8 @@ class ReadyResource:
     """The process can read its warehouse.
 
     ``fold`` is there while folding fails, ``store`` while a replica's store is away, ``disk`` while POSTs find no space.
-    None changes the status: the worker answers all the same, and restarting it
-    or taking its traffic away would help nobody.
+    None of them changes the status: the worker answers all the same, and restarting it or taking its traffic away would
+    help nobody.
     """
 
     def __init__(self, settings: Settings, reader: Reader) -> None:

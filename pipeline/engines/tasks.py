@@ -34,9 +34,11 @@ from sigdir.pipeline.store_inputs import open_object, store_folder, store_source
 from sigdir.pipeline.unread import UnreadInputs
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.columns import Keys
+from sigdir.signatures.python_parser import PARSER_LOCK
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.batch import FileTask
 from sigdir.warehouse.dedupe import RowGroup, keys_of_group
+from sigdir.warehouse.index.derived import map_column
 from sigdir.warehouse.parquet import WrittenFile
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.spill import SpilledRows
@@ -276,7 +278,7 @@ class StoredKeys:
         return [self.group.path, *([self.seen] if self.seen is not None else [])]
 
     def keys(self) -> Iterator[tuple[Keys, Array]]:
-        seen = None if self.seen is None else np.load(self.seen, mmap_mode="r")
+        seen = None if self.seen is None else map_column(self.seen)
         keys, ids = keys_of_group(self.collection, self.group, seen)
         yield keys, -ids
 
@@ -360,7 +362,8 @@ def _repeated(high: Array, low: Array, number: Array) -> tuple[Array, Array]:
 def dropped(here: Here, file: str) -> tuple[Array, Array]:
     """What ``deduplicate`` wrote: numbers, and ids of their texts as ``TextIds`` has them."""
     here.fetch([here.folder / file])
-    numbers, first = np.load(here.folder / file)
+    with PARSER_LOCK:
+        numbers, first = np.load(here.folder / file)
     return numbers, np.where(first < 0, -first, -1 - first)
 
 

@@ -228,10 +228,10 @@ def _sighting(posted: PostedSighting | None) -> Sighting:
 
 def unchanged_sources(manifest: Manifest, batches: Mapping[Collection, Batch]) -> frozenset[str]:
     """The labels of the import's sources that say what they said before, of the same texts."""
-    words = [_Said(batch, batch.statement) for batch in batches.values() if batch.statement is not None]
-    changed = {label for said in words for label in said.labels_with_new_rows()}
+    all_said = [_Said(batch, batch.statement) for batch in batches.values() if batch.statement is not None]
+    changed = {label for said in all_said for label in said.labels_with_new_rows()}
     counts: dict[str, SightingCount] = {}
-    for said in words:
+    for said in all_said:
         for number in range(said.batches()):
             label, file = said.input_of(number)
             if label not in changed:

@@ -127,8 +127,8 @@ class Input(NamedTuple):
 class Statement:
     """What an import's sources say about the rows of one spill: ``inputs[of_batch[n]]`` has the rows of batch ``n``.
 
-    ``replaces`` says whether the earlier statement of the sources stops to count; a mirror adds to its own. The statement of a
-    source that has an input which was not read whole never replaces an earlier one.
+    ``replaces`` says whether the earlier statement of the sources stops to count; a mirror adds to its own. The
+    statement of a source that has an input which was not read whole never replaces an earlier one.
     """
 
     inputs: Sequence[Input]

@@ -14,12 +14,12 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sigdir.signatures.python_parser import PARSER_LOCK
 from sigdir.warehouse.files import sync
 from sigdir.warehouse.index.checks import checksum_of
 
@@ -48,13 +48,9 @@ def allocate(path: Path, size: int) -> None:
         os.posix_fallocate(file.fileno(), 0, size)
 
 
-# numpy reads a header with Python's parser, which in 3.11 fails with SystemError if two threads use it at once.
-_one_header_at_a_time = Lock()
-
-
 def map_column(path: Path) -> npt.NDArray[Any]:
     """Map an array that ``np.save`` has written; raises OSError, ValueError or EOFError. Safe for threads."""
-    with _one_header_at_a_time:
+    with PARSER_LOCK:
         column: npt.NDArray[Any] = np.load(path, mmap_mode="r")
     return column
 

@@ -10,6 +10,9 @@ import threading
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
+import numpy.typing as npt
+
 from sigdir.signatures import rank
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.rank import Summary, as_standard
@@ -33,7 +36,7 @@ class RankedRow(NamedTuple):
 def ranked_rows(view: View, collection: Collection, digest: bytes, names: Names) -> list[RankedRow]:
     """The rows with exactly this hash, the best first. ``names`` are the server's."""
     found = view.with_hash(collection, digest)
-    if len(found) == 1 and len(found[0][1]) == 1:  # all but one in ten thousand; a loop would take twice as long
+    if _is_one_row(found):  # all but one in ten thousand; a loop would take twice as long
         segment, row = found[0][0], int(found[0][1][0])
         return [RankedRow(segment, row, row_key(segment, row, digest))]
     if not found:
@@ -50,9 +53,14 @@ def ranked_rows(view: View, collection: Collection, digest: bytes, names: Names)
 def is_order_known(view: View, collection: Collection, digest: bytes) -> bool:
     """Whether ``ranked_rows`` takes microseconds: the hash has at most one text, or its order is kept."""
     found = view.with_hash(collection, digest)
-    return not found or (len(found) == 1 and len(found[0][1]) == 1) or (collection, digest) in _kept_orders.of(view)
+    return not found or _is_one_row(found) or (collection, digest) in _kept_orders.of(view)
 
 
+def _is_one_row(found: Found) -> bool:
+    return len(found) == 1 and len(found[0][1]) == 1
+
+
+Found = list[tuple[Segment, npt.NDArray[np.int64]]]
 Order = tuple[RankedRow, ...]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import NamedTuple
 
 from sigdir.pipeline.formats.vyper.statements import Statement, statements
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
+from sigdir.signatures.python_parser import PARSER_LOCK
 
 _VERSION = re.compile(r"(?m)^#[ \t]*(?:@version|pragma[ \t]+version)[^0-9\n]*0\.([0-9]+)")
 _NEWEST = 4
@@ -231,14 +231,10 @@ def dotted(node: ast.expr) -> str:
     return ".".join([node.id if isinstance(node, ast.Name) else "?", *reversed(names)])
 
 
-# In Python 3.11 a parse fails with SystemError if another thread begins one meanwhile.
-_one_at_a_time = Lock()
-
-
 def _parsed(text: str) -> ast.stmt | None:
     """The one statement of a text, or None. Its tokens are bounded; nothing is run."""
     try:
-        with _one_at_a_time:
+        with PARSER_LOCK:
             body = ast.parse(text).body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
