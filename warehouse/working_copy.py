@@ -19,7 +19,7 @@ import re
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -214,10 +214,20 @@ class _Pull:
         _build(self.paths, files.values(), [path for path in files if state is None or path not in state.files], manifest,
               self.threads)  # fmt: skip
         make_folder(self.paths.log)
-        for version in versions:
-            self.link_entry(version)
+        with self.noticed_by_readers():
+            for version in versions:
+                self.link_entry(version)
         sync(self.paths.log)
         self.pulled.version, self.pulled.entries = last, len(versions)
+
+    @contextmanager
+    def noticed_by_readers(self) -> Iterator[None]:
+        """Have all workers of a server see new entries at once: a client may read one page from each of them."""
+        if not self.paths.staging.exists():
+            yield
+            return
+        with closing(Staging(self.paths.staging)) as staging, staging.exclusive_statement():
+            yield
 
     def fetch_entry(self, version: int) -> None:
         to = self.scratch.log_entry(version)

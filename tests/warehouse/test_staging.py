@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -371,6 +372,23 @@ def _stage_one_and_die_with_a_second(path: Path) -> None:
         transaction.stage(SIGNATURES, "lost()", digest_of("lost()"), NOTHING_PUBLISHED)
         transaction.reserve(SIGNATURES, 1000, NOTHING_PUBLISHED)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_what_one_reader_shows_all_others_show(tmp_path: Path) -> None:
+    """A row is shown before its POST is answered: to a client that asks another worker next, it is still there."""
+    paths = Paths(tmp_path)
+    first, second = Reader(paths), Reader(paths)
+    with closing(Staging(paths.staging)) as staging:
+        for number in range(50):
+            text = f"f{number}()"
+            second.current()
+            with staging.exclusive_statement() as transaction:
+                assert transaction.stage(SIGNATURES, text, digest_of(text), NOTHING_PUBLISHED)
+                # The row is committed, and the process that stored it does nothing more for now.
+                assert served_texts(first.refreshed(), SIGNATURES)[-1] == text
+                assert served_texts(second.current(), SIGNATURES)[-1] == text
+    first.close()
+    second.close()
 
 
 def test_a_killed_process_leaves_whole_transactions(path: Path, staging: Staging) -> None:

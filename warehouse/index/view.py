@@ -2,12 +2,14 @@
 
 Invariants
     A View never changes. A request takes one and uses no other.
-    A view has every row that was acknowledged before it was taken, once. A fold moves rows from staging to a
+    A view has every row that was acknowledged, or shown by another process, before it was taken, once. A client that
+    follows pages of several workers would miss rows otherwise. A fold moves rows from staging to a
     file, so the staged rows are read after the snapshot, and both are read again if a newer version exists by then.
 
 Theory. A request must learn cheaply that nothing has changed. Staging is a SQLite database whose change counter is
 in shared memory (``Staging.stamp``). Every commit of ours moves it, and comparing it takes half a microsecond. The
-log's next entry and the staging database are looked at only when it has moved, or a quarter of a second has passed.
+log's next entry and the staging database are looked at only when it has moved, while a process may commit, or when a
+quarter of a second has passed.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from sigdir.warehouse.paths import Paths, digest_name, index_name, index_of_entr
 from sigdir.warehouse.snapshot import LogTailer, Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.staging.reader import StagingReader
 from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.staging.stamp import OPEN
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.suppressed import NONE, Suppressed, SuppressList
 
@@ -190,7 +193,7 @@ class Reader:
     def current(self) -> View:
         """The newest view. Takes half a microsecond while nothing has changed."""
         stamp = self._staging.stamp()
-        if stamp != self._stamp or time.monotonic() - self._looked > _LOOK_SECONDS:
+        if stamp != self._stamp or stamp == OPEN or time.monotonic() - self._looked > _LOOK_SECONDS:
             with self._lock:
                 self._refresh()
                 self._stamp, self._looked = stamp, time.monotonic()

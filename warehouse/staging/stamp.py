@@ -1,7 +1,8 @@
 """The stamp: a file beside the database, in shared memory, that shows each commit and the highest ids given out.
 
-It holds a number that changes with every commit, the highest ids, and a checksum of these. It is written after the
-commit and not synced, so it may be behind the database, never ahead.
+It holds a number that changes with every commit, the highest ids, and a checksum of these. The number is ``OPEN`` while
+a process may commit: what it commits can be read before the new number is there. The ids are written after the commit
+and not synced, so they may be behind the database, never ahead.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
@@ -22,6 +24,9 @@ _BYTES = 32
 _GIVEN = struct.Struct(f"<{len(COLLECTIONS)}qI")
 _CHECKSUM_BYTES = 4
 
+OPEN = b"\xff" * 8
+"""The number while a process may commit. It stays where that process dies, until the next commit."""
+
 
 def given_out(paths: Paths) -> dict[Collection, int]:
     """The highest ids that were given out, as far as the stamp has them."""
@@ -31,14 +36,26 @@ def given_out(paths: Paths) -> dict[Collection, int]:
         return dict.fromkeys(COLLECTIONS, 0)
 
 
-def note_commit(stamp: mmap.mmap, given: Mapping[Collection, int]) -> None:
-    """Show a commit, and the highest ids that it gave out, if it gave out any."""
+@contextmanager
+def open_stamp(stamp: mmap.mmap, given: Mapping[Collection, int]) -> Iterator[None]:
+    """Mark the stamp as open, and show at the end that there was a commit, and ``given``, the highest ids it gave out.
+
+    The caller excludes all other writers.
+    """
+    (previous,) = struct.unpack("<q", stamp[:8])
+    stamp[:8] = OPEN
+    try:
+        yield
+        _note_given(stamp, given)
+    finally:
+        stamp[:8] = struct.pack("<q", max(previous + 1, time.time_ns()))
+
+
+def _note_given(stamp: mmap.mmap, given: Mapping[Collection, int]) -> None:
     if given:
         known = _given_in(stamp[:_BYTES])
         ids = struct.pack(f"<{len(COLLECTIONS)}q", *(max(known[c], given.get(c, 0)) for c in COLLECTIONS))
         stamp[8 : 8 + _GIVEN.size] = ids + zlib.crc32(ids).to_bytes(_CHECKSUM_BYTES, "little")
-    (previous,) = struct.unpack("<q", stamp[:8])
-    stamp[:8] = struct.pack("<q", max(previous + 1, time.time_ns()))
 
 
 def writable_stamp(path: Path) -> mmap.mmap:

@@ -17,7 +17,7 @@ from sigdir.warehouse.identity import FORMAT, Identity, usable_identity, write_i
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.reader import WAIT_SECONDS, StagingReader
 from sigdir.warehouse.staging.schema import create, create_missing
-from sigdir.warehouse.staging.stamp import given_out, note_commit, writable_stamp
+from sigdir.warehouse.staging.stamp import given_out, open_stamp, writable_stamp
 from sigdir.warehouse.staging.transaction import Transaction
 
 
@@ -134,8 +134,8 @@ class Staging(StagingReader):
         try:
             self._require_own_files()
             transaction = Transaction(self._connection)
-            yield transaction
-            note_commit(self._stamp, transaction.given)
+            with open_stamp(self._stamp, transaction.given):
+                yield transaction
         except sqlite3.Error as error:
             raise UnreadableWarehouse(f"{self._path}: {error}") from error
         finally:
