@@ -51,10 +51,12 @@ from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.origins import Origins
 
 
-def create_app(settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None) -> Any:
-    """The WSGI application of one warehouse; ``counts`` is what /metrics shows."""
+def create_app(
+    settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None, pages: PageCache | None = None
+) -> Any:
+    """The WSGI application of one warehouse; ``counts`` is what /metrics shows, ``pages`` keeps the pages for people."""
     counts = counts or Counts()
-    table = routes(settings, reader, writer, counts)
+    table = routes(settings, reader, writer, counts, pages)
     counts.lay_out([route.path for route in table])
     app: Any = falcon.App()
     is_replica = bool(settings.follow_store)
@@ -66,13 +68,15 @@ def create_app(settings: Settings, reader: Reader, writer: Writer, counts: Count
     return app
 
 
-def routes(settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None) -> list[Route]:
+def routes(
+    settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None, pages: PageCache | None = None
+) -> list[Route]:
     """Every route: its path, its resource, its methods."""
     counts = counts or Counts()
     paths = reader.paths
     streams = StreamLimit(settings.threads, limits_addresses=settings.limits_addresses)
     versions = dumps.Versions(paths, reader)
-    cache, names, origins = PageCache(CACHE_BYTES, counts.count_cached), Names(), Origins(paths)
+    cache, names, origins = pages or PageCache(CACHE_BYTES, counts.count_cached), Names(), Origins(paths)
     codes = CodeReader()
     # fmt: off
     return [

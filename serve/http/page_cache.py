@@ -28,6 +28,10 @@ class PageCache:
         self._count(page is not None)
         return page
 
+    def holds(self, token: str, address: str) -> bool:
+        """Whether ``get`` would find a page; not counted."""
+        return (token, address) in self._pages
+
     def put(self, token: str, address: str, page: bytes) -> None:
         size = _size(address, page)
         if size > self._limit // 16:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from sigdir.serve.bulk.resolve import ONE_HASH
 from sigdir.serve.dialects.openchain import LOOKUP_PATHS
 from sigdir.serve.http.codings import coding_for
+from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, parse
 from sigdir.serve.lists.selection import needs_scan
 from sigdir.signatures.collections import Collection
@@ -21,6 +22,7 @@ IsShort = Callable[[str, str, str, str, str], bool]
 """Takes method, path, query string, Accept and Accept-Encoding, each "" if it is missing."""
 
 _LIST = re.compile("/api/v1/((?:event-)?signatures)/")
+_FILES = "/assets/"
 _DECODE = "/api/v1/decode/"
 _SHORT_CALL = re.compile("data=0x([0-9a-f]{8}(?:[0-9a-f]{64}){0,2})")  # too short to hold another call
 _RESOLVE = "/api/v1/resolve/"
@@ -38,26 +40,37 @@ class ShortRequests:
     """Tells the requests whose answer takes less time than handing them to another thread.
 
     A page of a list that needs no scan, no packing and no HTML: 30 us, whatever the number of all rows.
-    A call of two words whose selector was decoded before: 60 us; the first time its evidence is read, 1 ms.
+    A lookup of a whole hash: 25 us. Most have less than is packed.
     A few hashes, looked up in OpenChain's dialect, or one to resolve: 25 us. Where a hash has several texts, the order of
     these must be known; to find it out takes up to a second.
+    A call of two words whose selector was decoded before: 60 us; the first time its evidence is read, 1 ms.
+    A page for people that is kept, or a file of it: 10 us, and 20 to pack it. To render one takes 200 us and more.
     """
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, pages: PageCache) -> None:
+        self._reader, self._pages = reader, pages
 
     def __call__(self, method: str, path: str, query_string: str, accept: str, encodings: str) -> bool:
         if method not in ("GET", "HEAD") or len(query_string) > _MAX_QUERY_CHARACTERS:
             return False
-        if "html" in accept or coding_for(encodings):
+        if path.startswith(_FILES) or self._is_kept(f"{path}?{query_string}"):
+            return True
+        if "html" in accept:
             return False
         if match := _LIST.fullmatch(path):
-            return _is_short_page(query_string, Collection.of_name(match[1]))
+            return _is_short_list(query_string, Collection.of_name(match[1]), encodings)
         if path in LOOKUP_PATHS:
             return not _ESCAPES.search(query_string) and self._are_ordered(query_string)
         if path == _RESOLVE:
             return ONE_HASH.fullmatch(query_string) is not None and self._are_ordered(query_string)
         return path == _DECODE and _is_short_call(query_string)
+
+    def _is_kept(self, address: str) -> bool:
+        try:
+            token = self._reader.current().token
+        except Exception:  # noqa: BLE001 - as below
+            return False
+        return self._pages.holds(token, address)
 
     def _are_ordered(self, query_string: str) -> bool:
         """Whether the order of the texts is known for each hash in a query."""
@@ -69,10 +82,13 @@ class ShortRequests:
         return all(is_order_known(view, Collection.of_hash(hash), hash) for hash in hashes)
 
 
-def _is_short_page(query_string: str, collection: Collection) -> bool:
+def _is_short_list(query_string: str, collection: Collection, encodings: str) -> bool:
     query = parse(query_string)
     # A page of more rows may be a stream, which waits for its client.
-    return query.page_size <= DEFAULT_PAGE_SIZE and not needs_scan(query.filter, collection)
+    if query.page_size > DEFAULT_PAGE_SIZE or needs_scan(query.filter, collection):
+        return False
+    is_lookup = query.filter is not None and query.filter.is_lookup(collection.hash_bytes)
+    return is_lookup or not coding_for(encodings)
 
 
 def _is_short_call(query_string: str) -> bool:

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.lists.short_requests import ShortRequests
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.known import known_texts
@@ -18,6 +19,9 @@ from tests.conftest import import_files
 from tests.serve.support import EVENTS_PATH, SIGNATURES_PATH
 
 RESOLVE_PATH, LOOKUP_PATH = "/api/v1/resolve/", "/signature-database/v1/lookup"
+
+
+NO_PAGES = PageCache(1 << 20, lambda _: None)
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +65,14 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 )
 def test_quick_is_what_needs_no_scan(reader: Reader, path: str, query: str, quick: bool) -> None:
     """The reading thread answers lookups, never scans, and ranks no texts."""
-    is_short = ShortRequests(reader)
+    is_short = ShortRequests(reader, NO_PAGES)
     assert is_short("GET", path, query, "", "") is is_short("HEAD", path, query, "*/*", "br, gzip;q=0") is quick
 
 
 def test_a_hash_with_several_texts_is_quick_once_their_order_is_known(reader: Reader) -> None:
     """The names of all texts may be needed for it. The order that is kept is the one that was found."""
     view, transfer = reader.refreshed(), bytes.fromhex("a9059cbb")
-    is_short = ShortRequests(reader)
+    is_short = ShortRequests(reader, NO_PAGES)
     ordered = ranked_rows(view, SIGNATURES, transfer, Names())
     assert [row.segment.text_at(row.row) for row in ordered] == [
         "transfer(address,uint256)",
@@ -90,9 +94,24 @@ def test_a_hash_with_several_texts_is_quick_once_their_order_is_known(reader: Re
     ],
 )
 def test_quick_is_what_is_only_read_and_sent_as_it_is(reader: Reader, method: str, accept: str, encodings: str) -> None:
-    """Writing, pages for people and packing go to threads."""
-    assert not ShortRequests(reader)(method, SIGNATURES_PATH, "", accept, encodings)
-    assert not ShortRequests(reader)(method, RESOLVE_PATH, "hash=0xd0e30db0", accept, encodings)
+    """Writing, rendering for people and packing go to threads. A lookup of hashes is too small to be packed."""
+    is_short = ShortRequests(reader, NO_PAGES)
+    assert not is_short(method, SIGNATURES_PATH, "", accept, encodings)
+    assert is_short(method, SIGNATURES_PATH, "hex_signature=0xa9059cbb", accept, encodings) is bool(encodings)
+    assert is_short(method, RESOLVE_PATH, "hash=0xd0e30db0", accept, encodings) is bool(encodings)
+
+
+def test_a_page_is_quick_while_it_is_kept(reader: Reader) -> None:
+    """Pages for people are rendered in threads, and kept pages sent at once, packed or not."""
+    pages = PageCache(1 << 20, lambda _: None)
+    is_short = ShortRequests(reader, pages)
+    pages.put(reader.current().token, "/search/?q=transfer", b"page")
+    pages.put("another view's", "/browse/?", b"page")
+    assert is_short("GET", "/search/", "q=transfer", "text/html", "gzip")
+    assert not is_short("GET", "/search/", "q=deposit", "text/html", "gzip")
+    assert not is_short("GET", "/browse/", "", "text/html", "")
+    assert not is_short("POST", "/search/", "q=transfer", "text/html", "")
+    assert is_short("GET", "/assets/site-0123.css", "", "", "gzip")
 
 
 CALL = "data=0xa9059cbb" + "00" * 64
@@ -102,7 +121,7 @@ def test_a_short_call_is_quick_once_its_texts_are_kept(reader: Reader) -> None:
     """The reading thread reads no evidence, no code, and no calls inside of calls."""
 
     def is_quick(query: str, method: str = "GET") -> bool:
-        return ShortRequests(reader)(method, "/api/v1/decode/", query, "", "")
+        return ShortRequests(reader, NO_PAGES)(method, "/api/v1/decode/", query, "", "")
 
     view = reader.refreshed()
     known_texts(view, bytes.fromhex("01ffc9a7"), Names())  # of this view; what others left is forgotten
