@@ -16,7 +16,7 @@ from sigdir.serve.ranked import Explained, explained_texts
 from sigdir.serve.settings import Settings
 from sigdir.serve.urls import base_url
 from sigdir.signatures.collections import Collection
-from sigdir.warehouse.evidence.lookup import SourceWord
+from sigdir.warehouse.evidence.lookup import SourceSighting
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
@@ -99,7 +99,7 @@ class EvidenceResource:
             "count": count,
             "next": link(url, query.pairs, number + 1) if number < pages else None,
             "previous": link(url, query.pairs, number - 1) if number > 1 else None,
-            "results": [_sighting_document(one) for one in text.evidence.words(start, query.page_size)],
+            "results": [_sighting_document(one) for one in text.evidence.sightings(start, query.page_size)],
         }
 
 
@@ -111,7 +111,7 @@ def _row_of(view: View, collection: Collection, id: int) -> tuple[Segment, int] 
     return None
 
 
-def _sighting_document(said: SourceWord) -> dict[str, Any]:
+def _sighting_document(said: SourceSighting) -> dict[str, Any]:
     return {
         "source": said.source,
         "import_id": said.import_id,

@@ -40,7 +40,7 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.batch import FILE_ROWS
 from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
-from sigdir.warehouse.evidence.compact import Merges, merge, with_replaced_words
+from sigdir.warehouse.evidence.compact import Merges, merge, with_replaced_sightings
 from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.files import run_name, sync, uninterrupted
 from sigdir.warehouse.home import upload, upload_checkpoint
@@ -152,7 +152,7 @@ def _chosen_evidence(manifest: Manifest, choose: Choose) -> Merges:
     """The evidence files to merge, chosen by their rows as data files are; by hand also each with sightings that were replaced."""
     merges = {collection: choose(manifest.files[collection]) for collection in COLLECTIONS}
     merges = {collection: files for collection, files in merges.items() if files}
-    return merges if choose is due else with_replaced_words(manifest, merges)
+    return merges if choose is due else with_replaced_sightings(manifest, merges)
 
 
 def _has_work(snapshot: Snapshot, choose: Choose) -> bool:

@@ -118,7 +118,7 @@ def _evidence_values(row: Row, explained: Explained | None) -> dict[str, Any]:
     return {
         "declaration": declaration, "place": explained and explained.ranked,
         "kind": _kind_of(row, explained.ranked.summary.kinds if explained else ()),
-        "said": explained.evidence.words(0, _MAX_SAID) if explained else [],
+        "said": explained.evidence.sightings(0, _MAX_SAID) if explained else [],
         "said_count": explained.evidence.count if explained else 0,
         "variants": explained.evidence.declarations[1 : 1 + _MAX_VARIANTS] if explained else (),
         "evidence": f"{row.json_address}evidence/", "is_declared": declared is not None,

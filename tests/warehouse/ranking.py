@@ -156,7 +156,7 @@ def make_known(root: Path, seed: int = 0, files: int = 3) -> Known:
             path = paths.evidence_file(collection, "1-known", number)
             file = write_sightings(path, collection, [sorted_by_id(tables)])
             if file is not None:
-                written[collection].append(replace(file, words=None) if number == 1 else file)
+                written[collection].append(replace(file, source_imports=None) if number == 1 else file)
     manifest = Manifest(sources, {c: tuple(written[c]) for c in COLLECTIONS})
     named = write_manifest(paths, "1-known", manifest, NO_EVIDENCE)
     published = [one for number in range(files) for one in seen[number::files]]

@@ -108,7 +108,7 @@ def test_a_lists_sightings_are_read_once(paths: Paths, tmp_path: Path) -> None:
     bring(paths, write_list(tmp_path, "declared.txt", ["function f50(uint256 a)", "function f51(uint256 b)"]))
     manifest = read_snapshot(paths).evidence
     found = [text_evidence(manifest, SIGNATURES, id, "") for id in range(1, 43)]
-    says = [{word.source: (word.witness, word.declaration) for word in one.words(0, 9)} for one in found]
+    says = [{said.source: (said.witness, said.declaration) for said in one.sightings(0, 9)} for one in found]
     listed = (Witness.LISTED, "")
     of_lists = [{"list.txt": listed} | ({"some.txt": listed} if row % 3 == 0 else {}) for row in range(40)]
     assert says[:40] == of_lists

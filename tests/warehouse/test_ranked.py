@@ -237,9 +237,9 @@ def test_text_evidence(known: Known, expected: Expected) -> None:
         assert found.summary == summary
         assert list(found.declarations) == known.declarations(collection, id)
         assert found.count == len(live)
-        pages = [word for start in range(0, len(live) + 1, 3) for word in found.words(start, 3)]
+        pages = [said for start in range(0, len(live) + 1, 3) for said in found.sightings(start, 3)]
         labels = [known.manifest.sources[seen.source].label for seen in live]
         assert sorted((word.source, word.witness, word.declaration) for word in pages) == sorted(
             (label, seen.said.witness, seen.said.declaration) for label, seen in zip(labels, live, strict=True)
         )
-        assert found.words(len(live), 3) == found.words(0, 0) == []
+        assert found.sightings(len(live), 3) == found.sightings(0, 0) == []

@@ -38,7 +38,7 @@ Files = Sequence[EvidenceFile]
 Merges = Mapping[Collection, Sequence[Files]]
 
 
-def with_replaced_words(manifest: Manifest, merges: Merges) -> Merges:
+def with_replaced_sightings(manifest: Manifest, merges: Merges) -> Merges:
     """The merges, and each other file alone that has sightings which no longer count."""
     found = {}
     for collection in COLLECTIONS:
@@ -46,7 +46,7 @@ def with_replaced_words(manifest: Manifest, merges: Merges) -> Merges:
         alone = [
             [file]
             for file in manifest.files[collection]
-            if file.path not in chosen and not all(manifest.counts(*word) for word in file.words or ())
+            if file.path not in chosen and not all(manifest.counts(*pair) for pair in file.source_imports or ())
         ]
         found[collection] = [*merges.get(collection, ()), *alone]
     return {collection: files for collection, files in found.items() if files}

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from sigdir.signatures import arrow
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import LISTED, Sighting, SightingColumns
-from sigdir.warehouse.evidence.manifest import POST, WORDS_NOTED, EvidenceFile
+from sigdir.warehouse.evidence.manifest import MAX_LISTED, POST, EvidenceFile
 from sigdir.warehouse.files import make_folder, sync
 from sigdir.warehouse.parquet import ROW_GROUP_ROWS, naming, sha256_of
 from sigdir.warehouse.schema import SIGHTING_SCHEMA
@@ -135,7 +135,7 @@ def sorted_by_id(tables: Iterable[pa.Table]) -> pa.Table:
 def write_sightings(path: Path, collection: Collection, tables: Iterable[pa.Table]) -> EvidenceFile | None:
     """Write and sync one file of sightings; None, and no file, if there are none."""
     rows, first_id, last_id = 0, 0, 0
-    words: set[tuple[int, int]] = set()
+    listed: set[tuple[int, int]] = set()
     writer: pq.ParquetWriter | None = None
     try:
         for table in tables:
@@ -149,8 +149,8 @@ def write_sightings(path: Path, collection: Collection, tables: Iterable[pa.Tabl
             first_id = min(first_id, lowest) if rows else lowest
             last_id = max(last_id, highest)
             rows += table.num_rows
-            if len(words) <= WORDS_NOTED:
-                words |= _words(table)
+            if len(listed) <= MAX_LISTED:
+                listed |= _source_imports(table)
             is_plain = table["declaration"].null_count == table.num_rows
             writer.write_table(table, row_group_size=ROW_GROUP_ROWS if is_plain else DECLARED_GROUP_ROWS)
     finally:
@@ -159,11 +159,11 @@ def write_sightings(path: Path, collection: Collection, tables: Iterable[pa.Tabl
     if writer is None:
         return None
     sync(path)
-    noted = tuple(sorted(words)) if len(words) <= WORDS_NOTED else None
+    noted = tuple(sorted(listed)) if len(listed) <= MAX_LISTED else None
     return EvidenceFile(path, collection, rows, path.stat().st_size, sha256_of(path), first_id, last_id, noted)
 
 
-def _words(table: pa.Table) -> set[tuple[int, int]]:
+def _source_imports(table: pa.Table) -> set[tuple[int, int]]:
     """The distinct pairs of source and import, found where one follows another."""
     source, import_id = arrow.values(table["source"]), arrow.values(table["import_id"])
     starts = np.flatnonzero((source[1:] != source[:-1]) | (import_id[1:] != import_id[:-1])) + 1
@@ -185,7 +185,7 @@ def posted_ids(files: Iterable[EvidenceFile], ids: Iterable[int]) -> dict[int, b
     wanted = arrow.numbers(np.array(sorted(ids), np.int64))
     found: dict[int, bool] = {}
     for file in files if len(wanted) else ():
-        if file.words is not None and (POST, 0) not in file.words:
+        if file.source_imports is not None and (POST, 0) not in file.source_imports:
             continue
         is_wanted = (pc.field("source") == POST) & pc.field("id").isin(wanted)
         with naming(file.path):

@@ -44,7 +44,7 @@ class Text(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SourceWord:
+class SourceSighting:
     """One sighting of a text: what the source of this label says, by this import (0 for a POST).
 
     ``file`` is the input's name, the label where the input is the whole source. ``contract`` and ``declaration`` are ""
@@ -77,11 +77,11 @@ class TextEvidence:
     _parts: tuple[_Part, ...]
     _labels: Mapping[int, str]
 
-    def words(self, start: int, size: int) -> list[SourceWord]:
+    def sightings(self, start: int, size: int) -> list[SourceSighting]:
         """The sightings ``start`` to ``start + size``, in the order in which they were published."""
-        found: list[SourceWord] = []
+        found: list[SourceSighting] = []
         for part in self._parts:
-            found += [_word(row, self._labels) for row in part.slice(start, size - len(found))]
+            found += [_sighting(row, self._labels) for row in part.slice(start, size - len(found))]
             start = max(start - part.rows, 0)
             if len(found) == size:
                 break
@@ -217,10 +217,10 @@ def _sightings(
                     yield from ((id, _Part(None, uniform)) for id in wanted[first:end].tolist())
                 continue
             parquet = parquet or stack.enter_context(_opened(file.path))
-            words = parquet.read_row_group(number, columns=["id", "source", "import_id"])
-            mine = np.flatnonzero(np.isin(words["id"].to_numpy(), wanted))
-            said = zip(*(words[name].to_numpy()[mine].tolist() for name in ("source", "import_id")), strict=True)
-            rows = mine[[manifest.counts(*word) for word in said]] if len(mine) else mine
+            group = parquet.read_row_group(number, columns=["id", "source", "import_id"])
+            mine = np.flatnonzero(np.isin(group["id"].to_numpy(), wanted))
+            said = zip(*(group[name].to_numpy()[mine].tolist() for name in ("source", "import_id")), strict=True)
+            rows = mine[[manifest.counts(*pair) for pair in said]] if len(mine) else mine
             if len(rows):
                 table = parquet.read_row_group(number, columns=list(columns)).take(rows)
                 theirs = table["id"].to_numpy()
@@ -305,9 +305,9 @@ def _summary(
 _RANKING = ("source", "kind", "witness", "contracts", "verified", "contract_key")
 
 
-def _word(row: Mapping[str, Any], labels: Mapping[int, str]) -> SourceWord:
+def _sighting(row: Mapping[str, Any], labels: Mapping[int, str]) -> SourceSighting:
     label = labels[row["source"]]
-    return SourceWord(
+    return SourceSighting(
         label, row["import_id"], row["file"] or label, Kind(row["kind"]), Witness(row["witness"]), row["contract"] or "",
         row["declaration"] or "", row["contracts"], row["verified"],
     )  # fmt: skip

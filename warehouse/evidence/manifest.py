@@ -32,11 +32,11 @@ POST = 0
 
 _POST_LABEL = "POST"
 
-Words = tuple[tuple[int, int], ...]
+SourceImports = tuple[tuple[int, int], ...]
 """Pairs of a source and an import."""
 
-WORDS_NOTED = 64
-"""A file whose sightings are of more words than this does not list them."""
+MAX_LISTED = 64
+"""A file whose sightings are of more source imports than this does not list them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class EvidenceSource:
 class EvidenceFile:
     """A file of sightings of one collection. Ids are inclusive; they do not always rise inside it.
 
-    ``size`` is in bytes, ``sha256`` in hex. ``words`` are the pairs of source and import that the file has sightings
-    of, None where they are too many to list.
+    ``size`` is in bytes, ``sha256`` in hex. ``source_imports`` are the pairs of source and import that the file
+    has sightings of, None where they are too many to list.
     """
 
     path: Path
@@ -74,7 +74,7 @@ class EvidenceFile:
     sha256: str
     first_id: int
     last_id: int
-    words: Words | None = None
+    source_imports: SourceImports | None = None
 
     def __post_init__(self) -> None:
         for number in (self.rows, self.size, self.first_id, self.last_id):
@@ -108,7 +108,7 @@ class Manifest:
 
     def all_count(self, file: EvidenceFile) -> bool:
         """Whether all sightings of a file are known to count."""
-        return file.words is not None and all(self.counts(*word) for word in file.words)
+        return file.source_imports is not None and all(self.counts(*pair) for pair in file.source_imports)
 
     def rows(self, collection: Collection) -> int:
         """The sightings of a collection, those included that no longer count."""
@@ -181,11 +181,11 @@ def _damaged(path: Path) -> UnreadableWarehouse:
 
 
 def _file(folder: Path, entry: Mapping[str, Any]) -> EvidenceFile:
-    words = entry["words"]
+    listed = entry["words"]
     return EvidenceFile(
         folder / entry["path"], Collection.of_name(entry["collection"]), entry["rows"], entry["size"],
         entry["sha256"], entry["first_id"], entry["last_id"],
-        None if words is None else tuple((source, number) for source, number in words),
+        None if listed is None else tuple((source, number) for source, number in listed),
     )  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def without_replaced(manifest: Manifest) -> Manifest:
     """The manifest without the files of which no sighting counts any more."""
 
     def is_live(file: EvidenceFile) -> bool:
-        return file.words is None or any(manifest.counts(*word) for word in file.words)
+        return file.source_imports is None or any(manifest.counts(*pair) for pair in file.source_imports)
 
     files = {c: tuple(file for file in manifest.files[c] if is_live(file)) for c in COLLECTIONS}
     return Manifest(manifest.sources, files, manifest.sources_file)
@@ -227,6 +227,7 @@ def _entry(source: EvidenceSource) -> dict[str, Any]:
 
 def _file_entry(paths: Paths, file: EvidenceFile) -> dict[str, Any]:
     entry = {name: getattr(file, name) for name in EvidenceFile.__slots__}
+    entry["words"] = entry.pop("source_imports")  # the name in manifests since the first
     return entry | {"path": file.path.relative_to(paths.evidence).as_posix()}
 
 

@@ -59,9 +59,13 @@ def column_name(file: DataFile, manifest: Manifest) -> str:
     """The name of a data file's rank column in the cache, for this evidence."""
     digest = hashlib.blake2b(_FORMAT, digest_size=8)
     for evidence in _overlapping(file, manifest):
-        replaced = [word for word in evidence.words or () if not manifest.counts(*word)]
-        # A file of more words than it lists changes with any source.
-        since = sorted((s.number, s.import_id) for s in manifest.sources.values()) if evidence.words is None else []
+        replaced = [pair for pair in evidence.source_imports or () if not manifest.counts(*pair)]
+        # A file of more source imports than it lists changes with any source.
+        since = (
+            sorted((s.number, s.import_id) for s in manifest.sources.values())
+            if evidence.source_imports is None
+            else []
+        )
         digest.update(repr((evidence.path.name, replaced, since)).encode())
     return ranks_name(index_name(file.collection, file.path), digest.hexdigest())
 
