@@ -6,6 +6,7 @@ looks to granian as if the client had hung up. This needs Linux; elsewhere nothi
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import stat
@@ -19,7 +20,8 @@ from sigdir.serve.http.addresses import beyond_share
 from sigdir.serve.servers.limits import to_make_room
 
 _OPEN_FILES = Path("/proc/self/fd")
-_LAST_DATA_SENT, _LAST_DATA_RECEIVED = 44, 52  # of struct tcp_info, in milliseconds; linux/tcp.h
+_STATE, _LAST_DATA_SENT, _LAST_DATA_RECEIVED = 0, 44, 52  # of struct tcp_info, times in milliseconds; linux/tcp.h
+_ESTABLISHED = 1
 
 
 class _Connection(NamedTuple):
@@ -27,7 +29,7 @@ class _Connection(NamedTuple):
     """A second descriptor of it: granian may close its own at any moment."""
     address: str
     idle: float
-    """Milliseconds since something was sent or received."""
+    """Milliseconds since something was sent or received; infinite where the client has hung up."""
 
 
 def close_excess(port: int, most: int, per_address: int) -> None:
@@ -42,28 +44,37 @@ def close_excess(port: int, most: int, per_address: int) -> None:
         return
     if len(names) <= min(per_address or most, most // 2):
         return
-    found = list(_connections(map(int, names), port))
+    copies = list(_copies(map(int, names), port))
     try:
+        # Read after the last one was copied: those that the client has not closed by then are open at the same time.
+        found = [_Connection(copy, address, _idle(copy)) for copy, address in copies]
         excess = beyond_share(found, per_address, lambda each: each.address, _idle_of)
         for one in [*excess, *to_make_room(found, len(found), most, _idle_of)]:
             with suppress(OSError):
                 one.socket.shutdown(socket.SHUT_RDWR)
     finally:
-        for one in found:
-            one.socket.close()
+        for copy, _ in copies:
+            copy.close()
 
 
 def _idle_of(connection: _Connection) -> float:
     return connection.idle
 
 
-def _connections(descriptors: Iterator[int], port: int) -> Iterator[_Connection]:
+def _copies(descriptors: Iterator[int], port: int) -> Iterator[tuple[socket.socket, str]]:
+    """A second descriptor of each connection to ``port``, and its client's address.
+
+    The first one has the number that the list of open files had, and ``descriptors`` names it.
+    """
+    seen: set[int] = set()
     for descriptor in descriptors:
         with suppress(OSError):  # closed meanwhile
-            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            status = os.fstat(descriptor)
+            if stat.S_ISSOCK(status.st_mode) and status.st_ino not in seen:
+                seen.add(status.st_ino)
                 copy = socket.socket(fileno=os.dup(descriptor))
                 try:
-                    yield _Connection(copy, _client_of(copy, port), _idle(copy))
+                    yield copy, _client_of(copy, port)
                 except (OSError, ValueError):
                     copy.close()
 
@@ -77,4 +88,6 @@ def _client_of(connection: socket.socket, port: int) -> str:
 
 def _idle(connection: socket.socket) -> float:
     state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    if state[_STATE] != _ESTABLISHED:  # granian closes it soon: the ones that are there are worth more
+        return math.inf
     return float(min(struct.unpack_from("=I", state, at)[0] for at in (_LAST_DATA_SENT, _LAST_DATA_RECEIVED)))

@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPResponse
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from sigdir.serve.http.addresses import AddressShares, beyond_share, counted_address
+from sigdir.serve.servers.granian_connections import close_excess
 from sigdir.serve.servers.limits import to_make_room
 from sigdir.serve.servers.rsgi import RsgiApp
 from sigdir.serve.servers.waitress_channel import create, run_once
@@ -258,6 +259,45 @@ def test_beyond_a_share() -> None:
     for share, expected in ((0, []), (1, [9, 7]), (2, [9]), (3, [])):
         found = beyond_share(items, share, lambda item: item[0], lambda item: item[1])
         assert [idle for _, idle in found] == expected
+
+
+@contextmanager
+def accepted(number: int) -> Iterator[tuple[int, list[socket.socket], list[socket.socket]]]:
+    """A port, so many connections to it from one address, and the server's ends of them."""
+    with socket.socket() as listening, ExitStack() as stack:
+        listening.bind((HOST, 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        clients, ours = [], []
+        for _ in range(number):
+            clients.append(stack.enter_context(connected(port, OTHER)))
+            ours.append(stack.enter_context(listening.accept()[0]))
+        yield port, clients, ours
+
+
+def test_granian_s_connections_are_counted_once() -> None:
+    """Whatever number the list of open files has: here one between those of the connections."""
+    with accepted(CONNECTIONS + 1) as (port, clients, ours):
+        clients.pop(1).close()
+        ours.pop(1).close()
+        close_excess(port, 10_000, CONNECTIONS)
+        assert all(map(is_open, clients))
+        close_excess(port, 10_000, CONNECTIONS - 1)
+        assert sum(map(is_open, clients)) == CONNECTIONS - 1
+
+
+def test_of_granian_s_connections_those_whose_client_has_gone_are_closed_first() -> None:
+    """However short ago they were used."""
+    with accepted(CONNECTIONS + 1) as (port, clients, ours):
+        for each in ours:
+            each.send(b"x")
+        ours[-1].send(b"x")
+        clients.pop().close()
+        with suppress(ConnectionResetError):
+            assert ours[-1].recv(1) == b""
+        close_excess(port, 10_000, CONNECTIONS)
+        assert [each.recv(1) for each in clients] == [b"x"] * CONNECTIONS
+        assert all(map(is_open, clients))
 
 
 @pytest.mark.parametrize(("open_now", "closed"), [(18, []), (19, [8, 7, 6, 5]), (20, [8, 7, 6, 5, 4])])
