@@ -16,6 +16,8 @@ from click.testing import CliRunner
 from sigdir.cli.errors import Command
 from sigdir.cli.main import main
 from tests.conftest import ROOT, empty_warehouse, environment, import_files
+from tests.pipeline.support import write_files
+from tests.serve.support import opened
 
 CONTEXT = Context(main)
 
@@ -101,8 +103,9 @@ def test_a_worker_loads_neither_duckdb_nor_pandas(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from sigdir.serve.servers.startup import open_app; from sigdir.serve.settings import Settings\n"
         f"open_app(Settings(warehouse=Path({str(tmp_path / 'warehouse')!r}))); print(*sys.modules, sep='\\n')"
     )
-    for _ in range(2):  # the first builds the index
-        done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
+    with opened(tmp_path / "warehouse"):
+        pass  # the index is built
+    done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
     modules = done.stdout.splitlines()
     assert "sigdir.warehouse.index.view" in modules
     assert not {"duckdb", "pandas"}.intersection(modules)
@@ -110,18 +113,23 @@ def test_a_worker_loads_neither_duckdb_nor_pandas(tmp_path: Path) -> None:
 
 def test_an_import_of_lines_or_of_a_dump_loads_no_pandas(tmp_path: Path) -> None:
     """It would take a quarter of a second. The second import has declarations, rejects and another label."""
-    lines = tmp_path / "lines.txt"
     entry = '{"selector": "0x771602f7", "abi": {"name": "add", "type": "function", "inputs": [{"type": "uint256", "name": "a"}, {"type": "uint256"}], "outputs": []}}'
     look = (
-        "import sys\nfrom sigdir.cli.main import main\ntry: main()\nexcept SystemExit: print(*sys.modules, sep='\\n')"
+        "import sys; from sigdir.cli.main import main\n"
+        "for name in sys.argv[1:]:\n"
+        "    try: main(['import', name, '--source', name])\n"
+        "    except SystemExit as end: assert end.code == 0\n"
+        "print(*sys.modules, sep='\\n')"
     )
-    for text in ("f(uint256)\n", "f(uint256)\nfunction g(uint a)\nevent E(uint b)\nnot one(\n", f"{entry}\n"):
-        lines.write_text(text)
-        done = subprocess.run(
-            [sys.executable, "-c", look, "import", str(lines), "--source", f"list of {len(text)}"],
-            cwd=ROOT, env=environment(tmp_path / "warehouse"), capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        assert "pandas" not in done.stdout.splitlines()
+    texts = ("f(uint256)\n", "f(uint256)\nfunction g(uint a)\nevent E(uint b)\nnot one(\n", f"{entry}\n")
+    files = write_files(tmp_path / "in", {f"{number}.txt": text for number, text in enumerate(texts)})
+    done = subprocess.run(
+        [sys.executable, "-c", look, *files], cwd=ROOT, env=environment(tmp_path / "warehouse"),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    modules = done.stdout.splitlines()
+    assert "sigdir.pipeline.run" in modules
+    assert "pandas" not in modules
 
 
 def test_a_query_loads_only_what_it_needs(tmp_path: Path) -> None:

@@ -40,12 +40,14 @@ class CommandResult(NamedTuple):
     stderr: str
 
 
-def invoke(warehouse: Path, *arguments: str | Path) -> CommandResult:
+def invoke(warehouse: Path, *arguments: str | Path, stdin: bytes = b"") -> CommandResult:
     """Run ``sigdir`` in this process; raise an exception that the command does not handle."""
     words = [str(argument) for argument in arguments]
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        result = CliRunner().invoke(main, words, prog_name="sigdir", env={"SIGDIR_WAREHOUSE": str(warehouse)})
+        result = CliRunner().invoke(
+            main, words, prog_name="sigdir", input=stdin, env={"SIGDIR_WAREHOUSE": str(warehouse)}
+        )
     finally:
         signal.signal(signal.SIGTERM, handler)
     if result.exception is not None and not isinstance(result.exception, SystemExit):

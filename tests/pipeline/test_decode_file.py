@@ -31,6 +31,7 @@ from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from tests.conftest import Sigdir, import_files
+from tests.pipeline.support import invoke
 from tests.signatures.test_calldata import values_of, word
 from tests.signatures.test_readings import MULTICALL, OTHER, TO, TRANSFER, call
 
@@ -271,14 +272,14 @@ def test_topics_may_be_one_list(warehouse: Path, tmp_path: Path) -> None:
     assert (row["kind"], json.loads(row["values"])) == ("log", [TO, OTHER, "5"])
 
 
-def test_the_command_writes_ndjson_and_a_summary(warehouse: Path, tmp_path: Path, run_sigdir: Sigdir) -> None:
+def test_the_command_writes_ndjson_and_a_summary(warehouse: Path, tmp_path: Path) -> None:
     """Values are JSON, not a text of JSON; the summary is on standard error."""
     write(tmp_path / "txs.jsonl", rows())
-    ran = run_sigdir("decode", "--file", tmp_path / "txs.jsonl", "--warehouse", warehouse, "--quiet")
+    ran = invoke(warehouse, "decode", "--file", tmp_path / "txs.jsonl", "--quiet")
     lines = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert (ran.returncode, [list(line) for line in lines]) == (0, [SCHEMA.names] * len(rows()))
+    assert (ran.status, [list(line) for line in lines]) == (0, [SCHEMA.names] * len(rows()))
     assert lines[0]["values"] == [TO, "1000"]
-    assert ran.stderr.startswith(b"14 rows by confidence: ")
+    assert ran.stderr.startswith("14 rows by confidence: ")
 
 
 @pytest.mark.parametrize(

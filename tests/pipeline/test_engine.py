@@ -135,7 +135,8 @@ def test_text_in_pieces(session: Any, tmp_path: Path) -> None:
     """Ranges of a text with a byte order mark, comments, CRLF and a line longer than two blocks give the same rows."""
     head = "\ufeff# a list\r\n/* a comment\nover lines */ first(uint256)\n"
     long = "y" * (2 * BLOCK_BYTES + 77) + "(uint256)"
-    text = head + "\n".join([*lines(_LINES), long, *lines(_LINES, _LINES)])
+    text = head + "\n".join([*lines(30_000), long, *lines(40_000, 30_000)])
+    assert len(text) > 3.2 * BLOCK_BYTES, "one cut has to be beside the long line"
     report = assert_same(session, write_files(tmp_path / "in", {"list.txt": text}), tmp_path)
     assert report.files[0].rejected > 100
 
@@ -599,7 +600,7 @@ def test_a_killed_executor_leaves_nothing(warehouse: Path, tmp_path: Path, point
     again = ("import", "--samples", "--engine", "spark", "--quiet", "--warehouse", warehouse)
     with sail_server(tmp_path / "sail.stderr", point) as (server, url):
         done = run_command(*again, "--master", url)
-        assert server.poll() == -signal.SIGKILL
+        assert server.wait(SAFETY_SECONDS) == -signal.SIGKILL
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "the engine failed" in done.stderr
     assert contents(warehouse) == before

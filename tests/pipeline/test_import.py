@@ -311,11 +311,11 @@ def test_dry_run_writes_nothing(tmp_path: Path, warehouse: Path, invoke: Invoke)
     assert sigdir.open(warehouse).sql("SELECT max(id) FROM signatures").rows() == [(3,)]
 
 
-def test_json_equals_the_report(tmp_path: Path, run_sigdir: Sigdir) -> None:
+def test_json_equals_the_report(tmp_path: Path, invoke: Invoke) -> None:
     """--json prints the report of the function and nothing else on standard output."""
     write_files(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n", "b.md": "x", "c.json": '{"0dbe671f": "b()"}'})
     report = import_files([tmp_path / "in"], tmp_path / "other", source="x").to_dict()
-    done = run_sigdir("import", "--json", "--source", "x", tmp_path / "in")
+    done = invoke("import", "--json", "--source", "x", tmp_path / "in")
     printed = json.loads(done.stdout)
     for timed in ("seconds", "stages", "rows_per_second"):
         assert type(printed.pop(timed)) is type(report.pop(timed))
@@ -452,8 +452,8 @@ def test_standard_input(warehouse: Path, run_sigdir: Sigdir) -> None:
     assert (file["path"], file["format"], file["read"]) == ("standard input", "text", 2)
     assert file["sha256"] == hashlib.sha256(b"a()\nnarrow(uint7)\n").hexdigest()
     parquet = zstd.compress(parquet_bytes({"text_signature": ["b()"]}))
-    assert run_sigdir("import", "-", stdin=parquet).returncode == 0
-    assert run_sigdir("import", "-", stdin=b"prose that is no signature\n").returncode == 1  # all rejected
+    assert support.invoke(warehouse, "import", "-", stdin=parquet).status == 0
+    assert support.invoke(warehouse, "import", "-", stdin=b"prose that is no signature\n").status == 1  # all rejected
     assert texts(warehouse) == ["a()", "b()"]
 
 
@@ -1131,7 +1131,7 @@ def _interrupted(warehouse: Path, stop: signal.Signals, feed: Callable[[Any], No
         assert fed.wait(SAFETY_SECONDS)  # more than one block was read
         process.send_signal(stop)
         try:
-            status = process.wait(20)
+            status = process.wait(SAFETY_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             pytest.fail("the command hangs after the signal")

@@ -143,7 +143,7 @@ def test_the_command(original: Server, run_sigdir: Sigdir, warehouse: Path) -> N
     rows = len(served(original, EVENT_SIGNATURES))
     counts = {"fetched": rows, "read": rows, "imported": rows, "duplicate": 0, "rejected": 0}
     assert report["collections"] == {EVENT_SIGNATURES: counts}
-    told = run_sigdir("mirror", url_of(original), "--rate", "1000", "--collection", EVENT_SIGNATURES)
+    told = invoke(warehouse, "mirror", url_of(original), "--rate", "1000", "--collection", EVENT_SIGNATURES)
     assert b"event-signatures: 0 fetched, 0 imported, 0 duplicate, 0 rejected" in told.stdout
     assert texts(warehouse, EVENT_SIGNATURES) == served(original, EVENT_SIGNATURES)
 
@@ -166,7 +166,7 @@ def test_killed_in_the_middle_of_a_walk_it_goes_on_and_misses_nothing(original: 
     """Rows come in before the kill and between the runs: they move the others to later pages."""
     before = served(original)
     posted = [f"late{number}(bool)" for number in range(150)]
-    with started(original, warehouse, "pages", 3) as process:  # the whole walk would take 4 s
+    with started(original, warehouse, "pages", 2) as process:  # the whole walk would take 6 s
         until(lambda: state_of(warehouse).get("pages", 0) >= 2, "two pages")
         process.send_signal(signal.SIGSTOP)
         for text in posted[:20]:
@@ -503,16 +503,16 @@ def test_a_long_feed_is_imported_in_parts(warehouse: Path, monkeypatch: pytest.M
     assert len(sigdir.open(warehouse).history()) > 2
 
 
-def test_one_mirror_of_a_directory_at_a_time(warehouse: Path, run_sigdir: Sigdir) -> None:
+def test_one_mirror_of_a_directory_at_a_time(warehouse: Path) -> None:
     with scripted(lambda path, query: feed_of(FEED, path, query)) as server:
         mirror(server.url, warehouse)
         (lock,) = warehouse.glob("mirrors/*/lock")
         with FileLock(lock):
             with pytest.raises(Busy):
                 mirror(server.url, warehouse)
-            done = run_sigdir("mirror", server.url)
-    assert done.returncode == 3
-    assert f"is held by process {os.getpid()}".encode() in done.stderr
+            done = invoke(warehouse, "mirror", server.url)
+    assert done.status == 3
+    assert f"is held by process {os.getpid()}" in done.stderr
 
 
 def test_restart_fetches_everything_again(warehouse: Path) -> None:
@@ -636,11 +636,11 @@ def test_redirects_on_the_same_host_are_followed(warehouse: Path) -> None:
     assert texts(warehouse) == ["f()"]
 
 
-def test_nobody_answers(run_sigdir: Sigdir) -> None:
-    done = run_sigdir("mirror", "http://127.0.0.1:1", "--tries", "1", "--quiet")
-    assert done.returncode == 2
-    assert b"Connection refused, 1 times\n" in done.stderr
-    assert done.stderr.count(b"\n") == 1
+def test_nobody_answers(warehouse: Path) -> None:
+    done = invoke(warehouse, "mirror", "http://127.0.0.1:1", "--tries", "1", "--quiet")
+    assert done.status == 2
+    assert "Connection refused, 1 times\n" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_silence_is_not_waited_for_longer_than_said() -> None:

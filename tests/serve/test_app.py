@@ -30,8 +30,9 @@ from sigdir.serve.servers import probe
 from sigdir.serve.servers.measured import MeasuredApp
 from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from tests.conftest import ROOT, SAFETY_SECONDS, Sigdir
+from tests.conftest import ROOT, SAFETY_SECONDS
 from tests.examples import examples
+from tests.pipeline.support import invoke
 from tests.serve.support import (
     ABI_PATH,
     EVENT,
@@ -1310,10 +1311,10 @@ def test_links_begin_with_the_public_url(make_app: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("url", ["own.test", "ftp://own.test", "https://own.test/path", "https://own.test:1000000"])
-def test_a_public_url_is_a_scheme_and_a_host(run_sigdir: Sigdir, url: str) -> None:
-    refused = run_sigdir("serve", "--public-url", url)
-    assert refused.returncode == 2
-    assert f"{url!r} is not a scheme and a host, as https://example.org." in refused.stderr.decode()
+def test_a_public_url_is_a_scheme_and_a_host(warehouse: Path, url: str) -> None:
+    refused = invoke(warehouse, "serve", "--public-url", url)
+    assert refused.status == 2
+    assert f"{url!r} is not a scheme and a host, as https://example.org." in refused.stderr
 
 
 def test_the_limits_are_settings(make_app: Callable[..., Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -39,16 +40,16 @@ ANONYMOUS = "event LogNote(bytes4 indexed sig, uint256 value) anonymous"
 NOTE_TOPIC, NOTE_DATA = "0x" + "12345678".ljust(64, "0"), f"0x{9:064x}"
 
 
-def test_an_anonymous_log_is_decoded_by_its_declaration(server: Server, run_sigdir: Sigdir) -> None:
+def test_an_anonymous_log_is_decoded_by_its_declaration(server: Server) -> None:
     """The same by POST, in the query, by `decode log` and by `decode`; without a text it says what is missing."""
     answers = [
         post(server.port, PATH, {"topics": [NOTE_TOPIC], "data": NOTE_DATA, "texts": [ANONYMOUS]}).json(),
         decoded(server, f"{ANONYMOUS}\n{NOTE_TOPIC}\n{NOTE_DATA}"),
     ]  # fmt: skip
-    at = ("--json", "--warehouse", server.folder)
+    command = partial(invoke, server.folder, "decode")
     runs = [
-        run_sigdir("decode", "log", "--text", ANONYMOUS, "--topic", NOTE_TOPIC, "--data", NOTE_DATA, *at),
-        run_sigdir("decode", f"{ANONYMOUS}; {NOTE_TOPIC} {NOTE_DATA}", *at),
+        command("log", "--text", ANONYMOUS, "--topic", NOTE_TOPIC, "--data", NOTE_DATA, "--json"),
+        command(f"{ANONYMOUS}; {NOTE_TOPIC} {NOTE_DATA}", "--json"),
     ]
     for answer in (*answers, *(json.loads(run.stdout) for run in runs)):
         [candidate] = answer["candidates"]
@@ -56,8 +57,8 @@ def test_an_anonymous_log_is_decoded_by_its_declaration(server: Server, run_sigd
         assert [(one["name"], one["indexed"], one["value"]) for one in candidate["parameters"]] == [
             ("sig", True, "0x12345678"), ("value", False, "9"),
         ]  # fmt: skip
-    missing = run_sigdir("decode", "log", "--anonymous", "--topic", NOTE_TOPIC, *at)
-    assert missing.returncode == 1
+    missing = command("log", "--anonymous", "--topic", NOTE_TOPIC, "--json")
+    assert missing.status == 1
     assert json.loads(missing.stdout)["note"] == "An anonymous event has no hash; its text has to be given."
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import sigdir
 from sigdir.warehouse.sql.statistics import statistics
-from tests.conftest import ROOT, Sigdir, empty_warehouse, import_files
+from tests.conftest import ROOT, empty_warehouse, import_files
 from tests.warehouse.support import call_command
 
 FIGURES = ["growth", "sources", "types", "parameters", "shared", "zeros", "styles", "reasons"]
@@ -198,12 +198,12 @@ def test_as_of_reports_an_older_version(samples: Path) -> None:
     assert (numbers["version"], numbers["rows"]["signatures"], numbers["import_count"]) == (1, 62, 1)
 
 
-def test_an_empty_warehouse_has_a_page_that_says_so(run_sigdir: Sigdir, warehouse: Path, tmp_path: Path) -> None:
+def test_an_empty_warehouse_has_a_page_that_says_so(warehouse: Path, tmp_path: Path) -> None:
     """An empty warehouse is not an error."""
     empty_warehouse(warehouse)
-    done = run_sigdir("report", tmp_path / "report.html")
-    assert done.returncode == 0
-    assert b"nothing imported yet" in done.stderr
+    done = call_command("report", tmp_path / "report.html", "--warehouse", warehouse)
+    assert done.exit_code == 0
+    assert "nothing imported yet" in done.stderr
     page = Page((tmp_path / "report.html").read_bytes())
     assert not page.all("figure")
     assert any("Nothing is imported yet" in text for text in page.texts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Iterable
 from itertools import combinations
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -405,11 +405,11 @@ def test_hostile_calldata_is_answered_within_a_second_and_64_mib(name: str) -> N
     inner_selector = call(TRANSFER, TO, 1)[:4]
     texts = {selector: known, call("f()"): [Known("f()")], inner_selector: [Known(TRANSFER)]}
     tracemalloc.start()
-    began = perf_counter()
+    began = process_time()  # whatever else the machine computes
     readings = Readings([calldata((selector + arguments)[: 128 << 10])])
     while wanted := readings.wanted():
         readings.supply({hash: texts.get(hash, []) for hash in wanted})
-    assert perf_counter() - began < 4  # tracemalloc makes it four times slower
+    assert process_time() - began < 4  # tracemalloc makes it four times slower
     assert tracemalloc.get_traced_memory()[1] < 64 << 20
     tracemalloc.stop()
     assert readings.results()[0][0].candidates

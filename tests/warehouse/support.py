@@ -52,10 +52,9 @@ from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.verify.evidence import check_evidence
 from sigdir.warehouse.verify.leftovers import note_leftovers
 from sigdir.warehouse.verify.report import Findings
+from tests.conftest import SAFETY_SECONDS
 
 REPOSITORY = Path(__file__).parents[2]
-SAFETY_SECONDS = 120
-"""A subprocess that takes longer is taken to hang. No test measures speed with it."""
 
 BACKUP_POINTS = ("brought", "logged", "replaced", "mirrored")
 """The failpoints of a backup, in the order in which it reaches them."""
@@ -404,14 +403,12 @@ def command(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "sigdir", *map(str, arguments)]
 
 
-def run_command(
-    *arguments: str | Path, timeout: float = SAFETY_SECONDS, **variables: str
-) -> subprocess.CompletedProcess[str]:
+def run_command(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a subprocess."""
     return subprocess.run(
         command(*arguments),
         cwd=REPOSITORY, env=environment(**variables),
-        capture_output=True, text=True, timeout=timeout, check=False,
+        capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False,
     )  # fmt: skip
 
 

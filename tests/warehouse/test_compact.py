@@ -57,9 +57,9 @@ from sigdir.warehouse.snapshot import (
     read_snapshot,
 )
 from sigdir.warehouse.staging.writer import Staging
+from tests.conftest import SAFETY_SECONDS
 from tests.warehouse.support import (
     REPOSITORY,
-    SAFETY_SECONDS,
     Content,
     Disk,
     assert_fails_in_one_line,

@@ -30,13 +30,12 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.staging.writer import Staging
-from tests.conftest import import_files
+from tests.conftest import SAFETY_SECONDS, import_files
 from tests.examples import examples, long_except
 from tests.torture.points import TASK_POINTS
 from tests.warehouse.support import (
     BACKUP_POINTS,
     REPOSITORY,
-    SAFETY_SECONDS,
     Content,
     Disk,
     assert_clean,

@@ -40,8 +40,8 @@ from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.schema import FILE_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.staging.writer import Staging
+from tests.conftest import SAFETY_SECONDS
 from tests.warehouse.support import (
-    SAFETY_SECONDS,
     Content,
     Run,
     assert_clean,

@@ -26,6 +26,7 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot
 from sigdir.warehouse.sql.engine import Database
 from sigdir.warehouse.sql.repeated import repeated
+from tests.conftest import SAFETY_SECONDS
 from tests.warehouse.ranking import Known, make_known
 
 Expected = dict[tuple[Collection, int], Ranked]
@@ -105,7 +106,7 @@ def test_repeated_selectors(known: Known, database: Database, pass_bits: int) ->
 def test_ranked_loads_no_pandas(known: Known) -> None:
     """It takes a quarter of a second of each process."""
     code = "import sys, sigdir; sigdir.open(sys.argv[1]).sql('FROM ranked').arrow(); assert 'pandas' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code, str(known.paths.root)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code, str(known.paths.root)], check=True, timeout=SAFETY_SECONDS)
 
 
 def test_collisions_in_rank_order(database: Database, expected: Expected) -> None:

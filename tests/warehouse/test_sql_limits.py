@@ -27,7 +27,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 def test_a_query_ends_at_its_time_limit(small: Paths) -> None:
     """With status 2 and one line; a query that takes less is not touched."""
     endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range % 7 = b.range % 5"
-    result = run_command("sql", "--timeout", "1s", endless, "--warehouse", small.root, timeout=30)
+    result = run_command("sql", "--timeout", "1s", endless, "--warehouse", small.root)
     assert (result.returncode, result.stderr) == (2, "Error: the query was stopped after 1 seconds, its --timeout\n")
     result = run_command("sql", "--timeout", "1m", "SELECT 1 AS x", "--format", "csv", "--warehouse", small.root)
     assert (result.returncode, result.stdout.split()) == (0, ["x", "1"])
@@ -40,7 +40,8 @@ def test_a_query_that_does_not_hear_its_time_limit_ends_with_the_process() -> No
         "with interruptible(lambda: None, timedelta(seconds=0.1)): time.sleep(60)"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=REPOSITORY, env=environment(), capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", code], cwd=REPOSITORY, env=environment(), capture_output=True, text=True,
+        timeout=SAFETY_SECONDS, check=False,
     )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (2, "Error: the query was stopped after 0.1 seconds, its --timeout\n")
 

@@ -37,10 +37,9 @@ from sigdir.warehouse.publish import fold
 from sigdir.warehouse.schema import FILE_SCHEMA
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging.writer import Staging
-from tests.conftest import import_files
+from tests.conftest import SAFETY_SECONDS, import_files
 from tests.warehouse.support import (
     REPOSITORY,
-    SAFETY_SECONDS,
     assert_fails_in_one_line,
     call_command,
     command,
