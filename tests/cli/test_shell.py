@@ -15,8 +15,8 @@ import sigdir
 from sigdir.cli.shell import SqlCompleter, is_whole, words_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.sql.views import MACROS, VIEWS
-from tests.conftest import ROOT, environment
-from tests.warehouse.support import SAFETY_SECONDS, names, publish
+from tests.conftest import ROOT, SAFETY_SECONDS, environment
+from tests.warehouse.support import names, publish
 
 PROMPT = "sigdir>"
 TIME = r"\d+\.\d{3} s"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.conftest import ROOT
 from tests.examples import long_except
@@ -31,6 +31,12 @@ def results(page: Page) -> list[str]:
     return page.locator("#results .rows .text").all_inner_texts()
 
 
+def follow(page: Page, link: Locator) -> None:
+    """Click what leads to another page, and wait until that one is there: a click waits for its beginning alone."""
+    with page.expect_event("load"):
+        link.click()
+
+
 # Search.
 
 
@@ -40,10 +46,10 @@ def test_results_appear_while_typing(page_of: Open) -> None:
     page.evaluate("window.same = true")
     page.get_by_role("searchbox").press_sequentially("transfer(addr", delay=15)
     expect(page.get_by_role("status")).to_contain_text("found.")
+    expect(page).to_have_url(re.compile(r"/search/\?q=transfer%28addr$"))  # changed once the last results are there
     expect(page.locator("#results .rows li").first).to_contain_text("transfer(address")
     assert rows(page, "Functions and errors")[0] == TRANSFER
     assert "Transfer(address,address,uint256)" in rows(page, "Events")
-    assert page.url.endswith("/search/?q=transfer%28addr")
     assert page.evaluate("window.same")
     expect(page.locator("#welcome")).to_be_hidden()
     page.get_by_role("searchbox").fill("")
@@ -76,8 +82,7 @@ def test_the_box_accepts_every_form_of_a_signature(page_of: Open) -> None:
                     "function transfer(address to, uint amount) external returns (bool)"):  # fmt: skip
         page.goto("/")
         page.get_by_role("searchbox").fill(entered)
-        with page.expect_event("load"):  # the script changes the address without a load
-            page.get_by_role("button", name="Search").click()
+        follow(page, page.get_by_role("button", name="Search"))  # the script changes the address without a load
         assert rows(page, "Functions and errors")[0] == TRANSFER
 
 
@@ -103,10 +108,10 @@ def test_rows_look_like_links(page_of: Open) -> None:
 def test_results_have_pages(page_of: Open) -> None:
     """Every row of a long result is on exactly one page; links go forward and back."""
     page = page_of("/search/?q=pagedRow")
-    page.get_by_role("link", name="All 130 functions and errors").click()
+    follow(page, page.get_by_role("link", name="All 130 functions and errors"))
     seen = results(page)
     while page.get_by_role("link", name="Next").count():
-        page.get_by_role("link", name="Next").click()
+        follow(page, page.get_by_role("link", name="Next"))
         seen += results(page)
     assert sorted(seen) == sorted(PAGED)
     expect(page.get_by_text("Page 3 of 3")).to_be_visible()
@@ -121,14 +126,14 @@ def test_browsing_goes_to_the_oldest_row_and_back(page_of: Open) -> None:
     first = list(seen)
     steps = 0
     while page.get_by_role("link", name="Older").count():
-        page.get_by_role("link", name="Older").click()
+        follow(page, page.get_by_role("link", name="Older"))
         seen += page.locator(".rows .text").all_inner_texts()
         steps += 1
     assert len(seen) == len(set(seen))
     assert set(PAGED) <= set(seen)
     assert seen[-1] == COLLIDING
     for _ in range(steps):
-        page.get_by_role("link", name="Newer").click()
+        follow(page, page.get_by_role("link", name="Newer"))
     assert page.locator(".rows .text").all_inner_texts() == first
 
 
@@ -167,7 +172,7 @@ def test_a_record_shows_all_that_is_known(page_of: Open) -> None:
 
 def submit(page: Page, text: str) -> None:
     page.get_by_label("Signatures, an ABI").fill(text)
-    page.get_by_role("button", name="Preview").click()
+    follow(page, page.get_by_role("button", name="Preview"))
 
 
 def test_a_list_is_previewed_then_stored_then_found(page_of: Open, server: Server) -> None:
@@ -184,7 +189,7 @@ def test_a_list_is_previewed_then_stored_then_found(page_of: Open, server: Serve
     expect(page.get_by_text("not a valid width for this type, at column 3")).to_be_visible()
     assert page.locator("mark.problem").inner_text() == "uint7)"
     assert get(server.port, f"{SIGNATURES_PATH}?text_signature=submittedByHand").json()["count"] == 0
-    page.get_by_role("button", name="Store 2 new").click()
+    follow(page, page.get_by_role("button", name="Store 2 new"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Stored")
     assert page.locator(".rows .text").all_inner_texts() == [new, "Seen(address)"]
     assert [row["text_signature"] for row in found(server.port, "submittedByHand")] == [new]
@@ -205,7 +210,7 @@ def test_a_solidity_file_can_be_uploaded(page_of: Open, tmp_path: Path) -> None:
     )
     page = page_of("/submit/")
     page.get_by_label("or a file").set_input_files(source)
-    page.get_by_role("button", name="Preview").click()
+    follow(page, page.get_by_role("button", name="Preview"))
     assert page.locator("tbody tr").all_inner_texts()[0].split("\n")[0].split() == [
         "3",
         "new",
@@ -247,15 +252,15 @@ def test_all_works_without_a_script(page_of: Open, server: Server) -> None:
     """Search, its pages and a submission; buttons that need a script are hidden."""
     page = page_of("/", java_script_enabled=False)
     page.get_by_role("searchbox").fill("pagedRow")
-    page.get_by_role("button", name="Search").click()
+    follow(page, page.get_by_role("button", name="Search"))
     assert len(results(page)) == 20
     assert page.locator(".scripted:visible").count() == 0
-    page.get_by_role("link", name="All 130").click()
-    page.get_by_role("link", name="Next").click()
+    follow(page, page.get_by_role("link", name="All 130"))
+    follow(page, page.get_by_role("link", name="Next"))
     assert len(results(page)) == 50
     page.goto("/submit/")
     submit(page, "withoutAScript(bytes32)")
-    page.get_by_role("button", name="Store 1 new").click()
+    follow(page, page.get_by_role("button", name="Store 1 new"))
     assert get(server.port, f"{SIGNATURES_PATH}?text_signature=withoutAScript").json()["count"] == 1
 
 
