@@ -103,7 +103,14 @@ def warm_import() -> None:
         open_app(Settings(Path(folder, "warehouse")))
 
 
+def warm_solidity() -> None:
+    """Compile or load what reading Solidity needs besides."""
+    from sigdir.pipeline.formats.solidity.outline import outline_of
+
+    outline_of(b"contract Warm { function warm(uint a) external {} }")
+
+
 if __name__ == "__main__":
     for name in sys.argv[1:]:
-        {**STEPS, "import": warm_import}[name]()
+        {**STEPS, "import": warm_import, "solidity": warm_solidity}[name]()
         print(name, flush=True)

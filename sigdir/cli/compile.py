@@ -42,9 +42,9 @@ def compile(quiet: bool) -> None:
         raise Failure("no folder for compiled kernels can be written to; set NUMBA_CACHE_DIR to one that can")
     kernels.remove_compiled()
     with reporter(quiet) as progress:
-        progress.stage("compiling kernels, once, about 20 s", len(STEPS) + 1)
+        progress.stage("compiling kernels, once, about 20 s", len(STEPS) + 2)
         _run(SEPARATE, progress)
-        _run([["import"]], progress)
+        _run([["import"], ["solidity"]], progress)
     if not quiet:
         click.echo(f"kernels are compiled, in {kernels.FOLDER}")
 

@@ -93,6 +93,30 @@ def test_a_writable_installation_keeps_its_kernels(installation: Installation) -
     assert private.parent.stat().st_mode & 0o777 == 0o700
 
 
+# Imports a file, and prints the number of kernels that had to be compiled.
+IMPORT = """
+import sys
+from numba.core import event
+from sigdir.cli.main import main
+with event.install_recorder("numba:compile") as compiled:
+    try:
+        main(["import", "--quiet", "a.sol"])
+    except SystemExit as ended:
+        assert ended.code == 0
+print(len(compiled.buffer))
+"""
+
+
+@pytest.mark.long
+def test_an_import_of_solidity_compiles_nothing_after_the_command(installation: Installation) -> None:
+    """`sigdir compile` has done so."""
+    (installation.home / "a.sol").write_text("contract Desk { function f(uint a) external { /* none */ } }")
+    done = installation.run("from sigdir.cli.main import main; main(['compile', '--quiet'])")
+    assert done.returncode == 0, done.stderr
+    done = installation.run(IMPORT, SIGDIR_WAREHOUSE=str(installation.home / "warehouse"))
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["0"]), done.stderr
+
+
 @pytest.mark.long
 def test_a_named_folder_comes_first(installation: Installation, tmp_path: Path) -> None:
     """NUMBA_CACHE_DIR, and XDG_CACHE_HOME before ~/.cache."""
