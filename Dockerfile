@@ -17,7 +17,8 @@ ENV PATH=/opt/signature-directory/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     SIGDIR_HOST=0.0.0.0 \
     SIGDIR_WAREHOUSE=/data
-USER signatures
+# A number, so that Kubernetes sees without the image's list of users that it is not root.
+USER 10001
 WORKDIR /data
 VOLUME /data
 EXPOSE 8000

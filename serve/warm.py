@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from sigdir.pipeline.formats.solidity.outline import outline_of
 from sigdir.serve.bulk import dumps, resolve
 from sigdir.serve.http import forms
 from sigdir.serve.texts import canonical_text
@@ -81,6 +82,11 @@ def warm() -> None:
         step()
 
 
+def warm_solidity() -> None:
+    """Compile or load what reading a Solidity source needs."""
+    outline_of(b"contract Warm { function warm() external {} }")
+
+
 def warm_import() -> None:
     """Compile or load what an import needs besides: import two texts into a new warehouse, and open it as a server does.
 
@@ -103,14 +109,10 @@ def warm_import() -> None:
         open_app(Settings(Path(folder, "warehouse")))
 
 
-def warm_solidity() -> None:
-    """Compile or load what reading Solidity needs besides."""
-    from sigdir.pipeline.formats.solidity.outline import outline_of
-
-    outline_of(b"contract Warm { function warm(uint a) external {} }")
-
+NOT_OF_REQUESTS: Final[Mapping[str, Callable[[], None]]] = {"import": warm_import, "solidity": warm_solidity}
+"""The steps that a worker does not wait for at its start."""
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
-        {**STEPS, "import": warm_import, "solidity": warm_solidity}[name]()
+        {**STEPS, **NOT_OF_REQUESTS}[name]()
         print(name, flush=True)

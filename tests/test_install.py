@@ -43,6 +43,7 @@ from sigdir.cli.main import main
 from sigdir.serve import warm
 from sigdir.serve.servers.startup import open_app
 from sigdir.serve.settings import Settings
+from sigdir.pipeline.formats.solidity.syntax import SourceTree as Solidity
 
 def compiled():
     kernels = [each for each in gc.get_objects() if isinstance(each, Dispatcher) and each.py_func.__module__.startswith("sigdir.")]
@@ -51,13 +52,15 @@ def compiled():
 for part in warm.SEPARATE:
     for step in part:
         warm.STEPS[step]()
-warm.warm_import()
+for step in warm.NOT_OF_REQUESTS.values():
+    step()
 before = compiled()
 assert before
 main(["import", {str(ROOT / "samples")!r}, "docs/examples/Token.sol", "--quiet"], standalone_mode=False)
 for name in ("token.hex", "transfer.json", "multicall.hex", "error.hex"):
     with suppress(SystemExit):
         main(["decode", "auto", "@docs/examples/" + name], standalone_mode=False)
+Solidity(b"contract A {{ function f(uint a) external {{}} }}").members()
 open_app(Settings(warehouse=Path({str(tmp_path / "w")!r})))
 assert compiled() == before, compiled() - before
 """
@@ -111,7 +114,8 @@ def test_the_image_keeps_its_promises() -> None:
     assert re.search(r"pip install .*&& sigdir compile$", build, re.MULTILINE)
     [extras] = re.findall(r"'/source\[(.*)\]'", build)
     assert set(extras.split(",")) <= PROJECT["optional-dependencies"].keys()
-    assert image.index("\nUSER signatures\n") < image.index("\nENTRYPOINT")
+    assert "useradd --system --uid 10001 " in image
+    assert image.index("\nUSER 10001\n") < image.index("\nENTRYPOINT")
     assert "SIGDIR_WAREHOUSE=/data" in image
     kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     layers = {link.readlink().name for link in (ROOT / "sigdir").iterdir() if link.is_symlink()}

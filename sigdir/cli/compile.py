@@ -15,7 +15,7 @@ from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import quiet_option
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.progress import Reporter
-from sigdir.serve.warm import SEPARATE, STEPS
+from sigdir.serve.warm import NOT_OF_REQUESTS, SEPARATE, STEPS
 from sigdir.signatures import kernels
 
 _POLL_SECONDS = 1.0
@@ -42,9 +42,9 @@ def compile(quiet: bool) -> None:
         raise Failure("no folder for compiled kernels can be written to; set NUMBA_CACHE_DIR to one that can")
     kernels.remove_compiled()
     with reporter(quiet) as progress:
-        progress.stage("compiling kernels, once, about 20 s", len(STEPS) + 2)
+        progress.stage("compiling kernels, once, about 20 s", len(STEPS) + len(NOT_OF_REQUESTS))
         _run(SEPARATE, progress)
-        _run([["import"], ["solidity"]], progress)
+        _run([[step] for step in NOT_OF_REQUESTS], progress)
     if not quiet:
         click.echo(f"kernels are compiled, in {kernels.FOLDER}")
 

@@ -9,6 +9,7 @@ second. They are kept in the first of these folders that can be written to:
 4. ``signature-directory-UID/kernels`` in ``TMPDIR``, by default ``/tmp``.
 
 Folders 3 and 4 begin as a copy of folder 2, so a read-only installation whose kernels are compiled needs no compiling.
+The copy is made again when the installation's kernels were compiled again, as after an upgrade.
 Where no folder can be written to, each process compiles for itself, in memory. ``NUMBA_CACHE_DIR`` is set for this
 process and its children.
 
@@ -54,7 +55,8 @@ def _writable_folder() -> Path | None:
         return _INSTALLED
     users = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     for base in (users / "signature-directory", _private_temporary()):
-        if base is not None and base.is_absolute() and _is_copied(base / "kernels"):
+        if base is not None and base.is_absolute() and _is_writable(base / "kernels"):
+            _copy_installed(base / "kernels")
             return base / "kernels"
     return None
 
@@ -79,17 +81,25 @@ def _private_temporary() -> Path | None:
     return folder if is_ours else None
 
 
-def _is_copied(folder: Path) -> bool:
-    """Whether a folder can be written to. A new one begins as a copy of the installation's kernels."""
-    if not folder.exists() and _INSTALLED.is_dir() and _is_writable(folder.parent):
-        with suppress(OSError), tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            copied = Path(scratch) / "kernels"
-            shutil.copytree(_INSTALLED, copied, copy_function=shutil.copyfile)
-            copied.chmod(0o700)
-            for inner in copied.iterdir():
-                inner.chmod(0o700)
-            copied.rename(folder)  # fails where another process was faster
-    return _is_writable(folder)
+def _copy_installed(folder: Path) -> None:
+    """Copy each folder of the installation's kernels that is new or was compiled again since it was copied.
+
+    numba names the inner folders by the place of the source, so installations do not share them. A file beside the
+    copy has the time of the folder that was copied.
+    """
+    with suppress(OSError):
+        for installed in _INSTALLED.iterdir():
+            compiled_at, marker = str(installed.stat().st_mtime_ns), folder / f"{installed.name}.copied"
+            if marker.exists() and marker.read_text() == compiled_at:
+                continue
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                copied, old = Path(scratch) / "new", Path(scratch) / "old"
+                shutil.copytree(installed, copied, copy_function=shutil.copyfile)
+                copied.chmod(0o700)
+                if (folder / installed.name).exists():
+                    (folder / installed.name).rename(old)
+                copied.rename(folder / installed.name)  # fails where another process was faster
+                marker.write_text(compiled_at)
 
 
 def remove_compiled() -> None:

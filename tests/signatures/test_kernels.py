@@ -93,28 +93,19 @@ def test_a_writable_installation_keeps_its_kernels(installation: Installation) -
     assert private.parent.stat().st_mode & 0o777 == 0o700
 
 
-# Imports a file, and prints the number of kernels that had to be compiled.
-IMPORT = """
-import sys
-from numba.core import event
-from sigdir.cli.main import main
-with event.install_recorder("numba:compile") as compiled:
-    try:
-        main(["import", "--quiet", "a.sol"])
-    except SystemExit as ended:
-        assert ended.code == 0
-print(len(compiled.buffer))
-"""
-
-
 @pytest.mark.long
-def test_an_import_of_solidity_compiles_nothing_after_the_command(installation: Installation) -> None:
-    """`sigdir compile` has done so."""
-    (installation.home / "a.sol").write_text("contract Desk { function f(uint a) external { /* none */ } }")
-    done = installation.run("from sigdir.cli.main import main; main(['compile', '--quiet'])")
-    assert done.returncode == 0, done.stderr
-    done = installation.run(IMPORT, SIGDIR_WAREHOUSE=str(installation.home / "warehouse"))
-    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["0"]), done.stderr
+def test_a_copy_follows_an_installation_that_is_compiled_again(installation: Installation) -> None:
+    """After an upgrade the copy would be compiled anew, or keep code that numba does not know to be old."""
+    installation.look()
+    make_readonly(installation.library)
+    copy = installation.home / ".cache/signature-directory/kernels"
+    assert installation.look() == (str(copy), 0)
+    for file in copy.rglob("*.nbi"):
+        file.write_bytes(b"of an earlier version")
+    for folder in installation.kernels.iterdir():
+        os.utime(folder)
+    assert installation.look() == (str(copy), 0)
+    assert [file for file in copy.rglob("*.nbi") if file.read_bytes() == b"of an earlier version"] == []
 
 
 @pytest.mark.long
