@@ -33,7 +33,7 @@ class Lines(Reporter):
 
     def stage(self, name: str, total: int) -> None:
         with self._lock:
-            self._name, self._total, self._done = name, total, 0
+            self._name, self._total, self._done, self._rows = name, total, 0, 0
             self._began = self._last_line = time.monotonic()
         write_line(f"{name} ...")
 

@@ -33,6 +33,7 @@ class Bar(Reporter):
         if self._task is not None:
             self._progress.update(self._task, visible=False)
         self._task = self._progress.add_task(name, total=total or None, rate="")
+        self._rows, self._began = 0, time.monotonic()
 
     def advance(self, units: int) -> None:
         if self._task is not None:
