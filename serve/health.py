@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +10,7 @@ import falcon
 
 from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.settings import Settings
+from sigdir.warehouse.files import is_disk_full
 from sigdir.warehouse.fold_mark import last_fold, last_pull
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
@@ -19,8 +18,6 @@ from sigdir.warehouse.times import iso
 
 _MISSED_PERIODS = 3
 _AWAY_SECONDS = 10.0
-_FREE_BYTES = 1 << 20
-"""With less free a POST may fail: SQLite's log grows with it."""
 
 
 class LiveResource:
@@ -60,7 +57,7 @@ class ReadyResource:
         away_since = self._store_away_since()
         if away_since is not None:
             state["store"] = f"away {_since(away_since)}"
-        if self._disk_is_full():
+        if is_disk_full(self._paths.root):
             state["disk"] = "full"
         send_json(req, resp, json_bytes(state))
 
@@ -75,12 +72,6 @@ class ReadyResource:
             return None
         since = max(last_fold(self._paths) or 0.0, self._started)
         return since if time.time() - since > _MISSED_PERIODS * self._fold_every else None
-
-    def _disk_is_full(self) -> bool:
-        with suppress(OSError):
-            disk = os.statvfs(self._paths.root)
-            return disk.f_bavail * disk.f_frsize < _FREE_BYTES
-        return False
 
     def _store_away_since(self) -> float | None:
         """The time at which a replica last found its store as its copy is, once it is ten seconds ago; else None."""

@@ -29,6 +29,9 @@ from sigdir.warehouse.paths import folder_lock
 _libc = ctypes.PyDLL(None)
 _HAS_STAT = sys.platform == "linux" and hasattr(_libc, "stat")  # its answer begins with device and inode
 
+_FREE_BYTES = 1 << 20
+"""With less free a POST may fail: SQLite's log grows with it."""
+
 
 def is_there(path: bytes) -> bool:
     """Whether there is a file or folder at a path, which is given in bytes. Holds the GIL: 1 us."""
@@ -235,6 +238,14 @@ def own_temporary_folder(name: str) -> Path:
         shared = Path(mkdtemp(prefix=f"{name}-"))
     remove_dead_runs(shared)
     return shared
+
+
+def is_disk_full(folder: Path) -> bool:
+    """Whether the disk of a folder has less than 1 MiB free."""
+    with suppress(OSError):
+        disk = os.statvfs(folder)
+        return disk.f_bavail * disk.f_frsize < _FREE_BYTES
+    return False
 
 
 def size_of(path: Path) -> int:

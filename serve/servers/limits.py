@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -10,6 +12,10 @@ MAX_HEADER_BYTES = 65_536
 
 WRITE_BYTES, WRITE_SECONDS = 131_072, 60.0
 """A client has so many seconds to take so many bytes of an answer, 2 KiB a second; then it gets no more."""
+
+NO_ROOM = "The server's temporary folder has no room for this body."
+NO_ROOM_SECONDS = 10
+"""The answer to a body that the disk does not take, and when its client may come again."""
 
 Connection = TypeVar("Connection")
 
@@ -23,6 +29,11 @@ def connection_limit(wanted: int) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     most = wanted if hard == resource.RLIM_INFINITY else hard - _OWN_FILES
     return max(_MIN_CONNECTIONS, min(wanted, most))
+
+
+def note_no_room(error: OSError) -> None:
+    """Say on standard error that a body could not be stored while it arrived."""
+    print(f"error: {tempfile.gettempdir()}: no room for a body that arrives: {error}", file=sys.stderr, flush=True)
 
 
 def to_make_room(

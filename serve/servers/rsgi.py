@@ -27,7 +27,7 @@ import orjson
 
 from sigdir.serve.http.addresses import AddressShares
 from sigdir.serve.lists.short_requests import IsShort, never_short
-from sigdir.serve.servers.limits import WRITE_BYTES, WRITE_SECONDS
+from sigdir.serve.servers.limits import NO_ROOM, NO_ROOM_SECONDS, WRITE_BYTES, WRITE_SECONDS, note_no_room
 from sigdir.serve.settings import Settings
 
 REQUEST_SECONDS = 300
@@ -80,6 +80,10 @@ class RsgiApp:
                 await self._receive(environ, protocol)
         except TimeoutError:
             _refuse(protocol, 408, f"Request body took longer than {REQUEST_SECONDS} seconds.", ("connection", "close"))
+            return
+        except OSError as error:
+            note_no_room(error)
+            _refuse(protocol, 503, NO_ROOM, ("retry-after", str(NO_ROOM_SECONDS)))
             return
         address = environ["REMOTE_ADDR"]
         await self._turn(address)
@@ -155,14 +159,28 @@ async def _read(protocol: Any, limit: int) -> tuple[IO[bytes], int]:
     """
     body = SpooledTemporaryFile(_BODY_IN_MEMORY)  # noqa: SIM115 - closed with the request
     size = empty = 0
+    failure: OSError | None = None
     async for chunk in protocol:
-        body.write(chunk)
+        failure = failure or _append(chunk, body)
         size += len(chunk)
         empty += not chunk
         if size > limit:
             break
+    if failure:
+        raise failure
     body.seek(0)
     return body, size + (empty > 1)
+
+
+def _append(chunk: bytes, body: IO[bytes]) -> OSError | None:
+    """Append to a body. Where the disk has no room, close it and give the error: a client that still sends reads no answer."""
+    try:
+        body.write(chunk)
+        return None
+    except OSError as error:
+        with suppress(OSError):  # closing writes what could not be written
+            body.close()
+        return error
 
 
 class Stream:

@@ -3,7 +3,7 @@
 This file subclasses classes of waitress and uses names that are not documented: ``HTTPChannel`` and its
 ``parser_class``, ``error_task_class``, ``service``, ``requests``, ``will_close``, ``total_outbufs_len``,
 ``last_activity``, ``handle_close``, ``send``; the
-parser's ``body_rcv``; ``ThreadedTaskDispatcher``, the servers' ``channel_class``, ``_map`` and the ``_dispatcher`` of
+parser's ``body_rcv``, ``content_length`` and ``body_bytes_received``, ``Error`` of ``waitress.utilities``; ``ThreadedTaskDispatcher``, the servers' ``channel_class``, ``_map`` and the ``_dispatcher`` of
 ``create_server``, ``readable`` and ``handle_accept`` of servers. pyproject.toml therefore bounds waitress above; read
 this file again before raising that bound.
 
@@ -27,6 +27,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -36,11 +37,18 @@ from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser
 from waitress.server import create_server
 from waitress.task import ErrorTask, ThreadedTaskDispatcher
-from waitress.utilities import BadRequest
+from waitress.utilities import BadRequest, Error
 
 from sigdir.serve.http.addresses import AddressShares, beyond_share
 from sigdir.serve.lists.short_requests import IsShort, never_short
-from sigdir.serve.servers.limits import WRITE_BYTES, WRITE_SECONDS, to_make_room
+from sigdir.serve.servers.limits import (
+    NO_ROOM,
+    NO_ROOM_SECONDS,
+    WRITE_BYTES,
+    WRITE_SECONDS,
+    note_no_room,
+    to_make_room,
+)
 
 REQUEST_SECONDS = 300
 """Time limit for a request to arrive: 16 MiB at 450 kbit/s."""
@@ -110,21 +118,34 @@ def is_busy(channel: Any) -> bool:
     return bool(channel.requests or channel.total_outbufs_len or channel.request is not None)
 
 
+class _NoRoom(Error):
+    """Answers a body for which the temporary folder has no room."""
+
+    code = 503
+    reason = "Service Unavailable"
+
+
 class _Parser(HTTPRequestParser):
     """Parses one request; passes bytes that follow it to ``keep``."""
 
     def __init__(self, keep: Callable[[bytes], None], adj: Any) -> None:
         super().__init__(adj)
         self._keep = keep
+        self._to_drop = 0
         self.began = time.monotonic()
 
     def received(self, data: bytes) -> int:
+        if self._to_drop:
+            return self._drop(data)
         try:
             taken = super().received(data)
         except ValueError:  # of urllib for `http://[::1`; waitress hangs up and says nothing
             self.error = BadRequest("Bad URI")
             self.completed = True
             return len(data)
+        except OSError as error:  # of the temporary file that has what does not fit into inbuf_overflow
+            self._refuse_for_room(error)
+            return self._drop(data)
         if self.chunked and not self.completed:
             chunks: Any = self.body_rcv
             if len(chunks.control_line) > _MAX_CHUNK_LINE or len(chunks.trailer) > _MAX_CHUNK_LINE:
@@ -135,6 +156,19 @@ class _Parser(HTTPRequestParser):
             return len(data)
         return taken
 
+    def _refuse_for_room(self, error: OSError) -> None:
+        note_no_room(error)
+        self.error = _NoRoom(NO_ROOM)
+        self._to_drop = self.content_length - self.body_bytes_received  # a client that still sends reads no answer
+        received: Any = self.body_rcv
+        with suppress(OSError):  # closing writes what could not be written
+            received.getbuf().close()
+
+    def _drop(self, data: bytes) -> int:
+        self._to_drop -= len(data)
+        self.completed = self._to_drop <= 0
+        return len(data)
+
 
 class _Refused(ErrorTask):
     """Answers a request that waitress refuses, with the JSON of the application's refusals."""
@@ -143,8 +177,11 @@ class _Refused(ErrorTask):
         request: Any = self.request
         error = request.error
         self.status = f"{error.code} {error.reason}"
-        body = orjson.dumps({"detail": f"{error.reason}: {error.body}" if error.code < 500 else error.reason})
+        detail = f"{error.reason}: {error.body}" if error.code < 500 else error.reason
+        body = orjson.dumps({"detail": error.body if isinstance(error, _NoRoom) else detail})
         self.response_headers = [("Content-Type", "application/json"), ("X-Content-Type-Options", "nosniff")]
+        if isinstance(error, _NoRoom):
+            self.response_headers.append(("Retry-After", str(NO_ROOM_SECONDS)))
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)

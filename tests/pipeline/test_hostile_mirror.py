@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -178,12 +177,8 @@ def test_a_row_with_the_highest_id_hides_no_later_row(warehouse: Path, more: boo
 
 def feed(ids: range | list[int], cursor: str = "s7", more: bool = True, total: int = 100) -> Script:
     """Each request gets the same answer; the list says that there are ``total`` rows."""
-
-    @cache
-    def lines() -> bytes:
-        return b"\n".join(json.dumps(line).encode() for line in [*rows_of(ids), {"next": cursor, "more": more}])
-
-    return lambda path, _: (200, {}, lines()) if path != SIGNATURES_PATH else page([1], total)
+    lines = [json.dumps(line).encode() for line in [*rows_of(ids), {"next": cursor, "more": more}]]
+    return lambda path, _: (200, {}, b"\n".join(lines)) if path != SIGNATURES_PATH else page([1], total)
 
 
 def endless_feed(path: str, query: dict[str, str]) -> Reply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -24,13 +25,17 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_files
 from tests.serve.support import (
+    ABI_PATH,
+    JSON,
     SIGNATURES_PATH,
     Answer,
     Server,
+    by,
     children_of,
     found,
     get,
     post_text,
+    request,
     serving,
     until,
     whole,
@@ -92,6 +97,23 @@ def test_a_full_disk_refuses_posts_and_no_more(tmp_path: Path) -> None:
                 lambda: read_snapshot(Paths(warehouse)).count(SIGNATURES) == 50 + len(kept) + 1, "the rows to be folded"
             )
             assert len(whole(server.port)) == 50 + len(kept) + 1
+            assert_no_traceback(server)
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_full_temporary_folder_refuses_large_bodies_and_no_more(tmp_path: Path, kind: str) -> None:
+    """A body from 64 KiB on waits there until it has arrived."""
+    large = json.dumps({"contract_abi": "[]" + " " * 300_000}).encode()
+    with small_disk(tmp_path / "disk") as disk:
+        variables = {"TMPDIR": str(disk.path)}
+        with serving(tmp_path / "warehouse", *by(kind), workers=1, variables=variables) as server:
+            disk.resize(max(disk.used(), 1))
+            assert_says_when_to_come_again(request(server.port, "POST", ABI_PATH, large, JSON))
+            assert post_text(server.port, "small()").status == 201
+            assert get(server.port, SIGNATURES_PATH).json()["count"] == 1
+            disk.resize(64 * 1024)
+            assert request(server.port, "POST", ABI_PATH, large, JSON).status == 201
+            assert f"error: {disk.path}: no room for a body" in server.stderr()
             assert_no_traceback(server)
 
 

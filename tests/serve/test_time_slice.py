@@ -64,7 +64,7 @@ def test_a_thread_and_those_that_it_starts() -> None:
 def test_the_workers_of_a_server_and_not_its_folder(tmp_path: Path, server: str) -> None:
     """All threads that answer inherit short slices from the thread that starts them."""
     slice_of(0)
-    with serving(tmp_path / "warehouse", *by(server), workers=1, fold_every=60) as running:
+    with serving(tmp_path / "warehouse", *by(server), fold_every=60) as running:
         assert post_text(running.port, "short()").status == 201
 
         def started() -> dict[int, tuple[str, int]] | None:
@@ -72,6 +72,6 @@ def test_the_workers_of_a_server_and_not_its_folder(tmp_path: Path, server: str)
             parents = dict(children_of(running.process.pid))
             family = parents | {pid: command for parent in parents for pid, command in children_of(parent)}
             short = {pid: (command, short_slices_in(pid)) for pid, command in family.items()}
-            return short if sum(threads > 1 for _, threads in short.values()) == 1 else None
+            return short if sum(threads > 1 for _, threads in short.values()) == 2 else None
 
-        assert [threads for command, threads in until(started, "a worker").values() if "fold" in command] == [0]
+        assert [threads for command, threads in until(started, "two workers").values() if "fold" in command] == [0]

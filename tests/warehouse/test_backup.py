@@ -33,7 +33,7 @@ from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.verify import verify
-from tests.conftest import import_files
+from tests.conftest import empty_warehouse, import_files
 from tests.examples import long_except
 from tests.serve.support import (
     SIGNATURES_PATH,
@@ -483,6 +483,15 @@ def test_a_full_disk_is_named_by_the_side_that_is_full(paths: Paths, disk: Disk)
         free += 12
     assert free > 4
     assert read_identity(copy) == read_identity(paths)
+
+
+def test_a_full_disk_of_the_source_is_named(disk: Disk, tmp_path: Path) -> None:
+    """SQLite needs a file beside the staging file, and calls a disk without room for it `disk I/O error`."""
+    warehouse = empty_warehouse(disk.path / "source")
+    disk.resize(disk.used())
+    for command in (["backup", tmp_path / "copy"], ["decode", "0xa9059cbb"], ["fold"]):
+        assert_fails_in_one_line(result := call_command(*command, "--warehouse", warehouse))
+        assert "source/staging.sqlite: disk I/O error; the disk is full" in result.stderr
 
 
 def test_a_lost_data_file_is_named(paths: Paths, copy: Paths) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,9 +22,6 @@ from sigdir.warehouse.log.state import read_state
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import LogTailer, read_snapshot
 from tests.warehouse.support import fold, log_actions, publish, stage
-
-if TYPE_CHECKING:
-    import polars
 
 CHECKPOINTS = 4
 
@@ -70,18 +68,12 @@ def protocol(reader: int, writer: int, *features: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def by_polars(table: Path) -> polars.DataFrame:
-    import polars  # here, because each process that collects the tests would take a third of a second for it
-
-    return polars.read_delta(str(table))
-
-
 def test_deltalake_and_polars_read_every_version(checkpointed: Paths) -> None:
     """The same files at each version, and the same rows at the newest."""
     for version in range(11):
         files = names_of(DeltaTable(checkpointed.table, version=version).file_uris())
         assert files == our_files(checkpointed, version), version
-    rows = by_polars(checkpointed.table)
+    rows = polars.read_delta(str(checkpointed.table))
     with sigdir.open(checkpointed.root) as warehouse:
         for collection, view in ((SIGNATURES, "signatures"), (EVENT_SIGNATURES, "event_signatures")):
             ours = warehouse.sql(f"SELECT id, text_signature FROM {view} ORDER BY id").rows()
@@ -182,4 +174,4 @@ def test_unknown_actions_and_columns_are_ignored(paths: Paths) -> None:
         paths, {"domainMetadata": {"domain": "x"}}, {"metaData": table | {"schemaString": json.dumps(schema)}}
     )
     assert publish(paths, ["g()"]).snapshot.count(SIGNATURES) == 2
-    assert set(by_polars(paths.table)["text_signature"]) == {"f()", "g()"}
+    assert set(polars.read_delta(str(paths.table))["text_signature"]) == {"f()", "g()"}

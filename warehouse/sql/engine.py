@@ -64,7 +64,8 @@ def _temporary_folder(connection: duckdb.DuckDBPyConnection) -> Path:
         run = RunFolder(own_temporary_folder("sigdir-sql"))
         run.__enter__()
     except OSError as error:
-        raise QueryError(f"{error.filename}: no folder to spill into: {error.strerror or error}") from error
+        place = f"{error.filename}: " if error.filename else ""
+        raise QueryError(f"{place}no folder to spill into: {error.strerror or error}; TMPDIR can name one") from error
     weakref.finalize(connection, run.__exit__, None, None, None)
     return run.path
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.files import is_disk_full
 from sigdir.warehouse.identity import usable_identity
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.schema import create, create_reserved
@@ -20,6 +21,12 @@ from sigdir.warehouse.staging.transaction import RESTORE, Transaction
 WAIT_SECONDS = 60.0
 """A writer waits up to this long for another's transaction. Each takes a few milliseconds; only a publisher that has to
 look a late row up in its batch takes longer (50 ms for 10 M rows)."""
+
+
+def cannot_open(path: Path, error: Exception) -> UnreadableWarehouse:
+    """What SQLite says of a staging file; of a full disk it says `disk I/O error`."""
+    is_full = isinstance(error, sqlite3.OperationalError) and is_disk_full(path.parent)
+    return UnreadableWarehouse(f"{path}: {error}{'; the disk is full' if is_full else ''}")
 
 
 @contextmanager
@@ -41,7 +48,7 @@ def open_read_only(path: Path, briefly: bool = False) -> Iterator[Transaction]:
         finally:
             connection.close()
     except sqlite3.Error as error:
-        raise UnreadableWarehouse(f"{path}: {error}") from error
+        raise cannot_open(path, error) from error
 
 
 def _live(path: Path) -> sqlite3.Connection | None:
@@ -96,7 +103,7 @@ class StagingReader:
         try:
             self._connection = _live(path) or _in_memory(path)
         except (sqlite3.Error, OSError) as error:
-            raise UnreadableWarehouse(f"{path}: {error}") from error
+            raise cannot_open(path, error) from error
         self._stamp = readable_stamp(paths.staging_stamp)
 
     def stamp(self) -> bytes:

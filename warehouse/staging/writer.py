@@ -15,7 +15,7 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import file_identity, lock, make_folder, unlock
 from sigdir.warehouse.identity import FORMAT, Identity, usable_identity, write_identity
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.staging.reader import WAIT_SECONDS, StagingReader
+from sigdir.warehouse.staging.reader import WAIT_SECONDS, StagingReader, cannot_open
 from sigdir.warehouse.staging.schema import create, create_missing
 from sigdir.warehouse.staging.stamp import given_out, open_stamp, writable_stamp
 from sigdir.warehouse.staging.transaction import Transaction
@@ -49,7 +49,7 @@ class Staging(StagingReader):
                 with self.exclusive():
                     id = self._prepare(path, identity)
             except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # a damaged name may be in SQLite's message
-                raise UnreadableWarehouse(f"{path}: {error}") from error
+                raise cannot_open(path, error) from error
             # After the transaction: if we crash here, the next process adopts the id.
             if not identity.id:
                 write_identity(paths, Identity(FORMAT, id))
