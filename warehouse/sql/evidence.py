@@ -233,9 +233,7 @@ WITH alike AS MATERIALIZED (
 ), made_up AS MATERIALIZED (
     FROM texts WHERE part <> '' AND NOT is_standard
 ), shared AS (
-    SELECT name FROM (SELECT signature_name(text_signature) AS name FROM signatures
-                      WHERE text_signature[:5] IN (SELECT name[:5] FROM made_up WHERE strlen(name) > 4)
-                            OR strpos(text_signature, '(') < 6)
+    SELECT name FROM (SELECT signature_name(text_signature) AS name FROM signatures)
     SEMI JOIN made_up USING (name) GROUP BY name HAVING count(*) > 1
 ), mined AS (
     SELECT m.id, any_value(m.part) || ' in its name looks made up, no other text has this name, and '
