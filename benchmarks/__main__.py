@@ -53,8 +53,8 @@ def _markdown(figures: list[Figure]) -> str:
     return "\n".join(lines)
 
 
-_LONG = ("engine-executors", "engine-memory", "import-large", "serve-large")
-"""Ten minutes and more each; the last three have ten times the rows."""
+_LONG = ("engine-executors", "engine-memory", "import-large", "serve-large", "search-large")
+"""Three to ten minutes each; all but the first have ten times the rows."""
 
 
 @click.command()
@@ -81,6 +81,7 @@ _LONG = ("engine-executors", "engine-memory", "import-large", "serve-large")
             "engine-memory",
             "import-large",
             "serve-large",
+            "search-large",
         ]
     ),
     multiple=True,
@@ -128,6 +129,7 @@ def main(rows: int, rounds: int, only: tuple[str, ...], show: bool, corpora: Pat
         "engine-memory": lambda: bench_engine.memory(rows),
         "import-large": lambda: bench_import.large(rows, rounds),
         "serve-large": lambda: [f for server in servers.installed() for f in bench_serve.large(rows, rounds, server)],
+        "search-large": lambda: bench_search.large(rows, present),
     }
     figures = []
     for name, measured in parts.items():
