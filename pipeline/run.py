@@ -19,8 +19,8 @@
 The reader of a format whose inputs refer to each other (Solidity) gets them one by one, and yields their
 candidates after all other inputs.
 
-Steps 2 to 5 and the heavy parts of step 6 are an ``Engine``'s: threads and DuckDB here, tasks on several machines in
-``engines/``.
+An ``Engine`` does steps 2 to 5 and the heavy parts of step 6: threads of this process here, tasks on several machines
+in ``engines/``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A contract's bytecode to its interface, by the texts of the directory. ``sigdir.signatures.contract`` finds it.
 
-The functions of code are read in a child process: that holds the GIL and cannot be interrupted, hostile code takes
-seconds, and no request of others may wait for it.
+A child process runs evmole, which holds the GIL, cannot be interrupted and takes seconds for hostile code: other
+requests must not wait for it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Invariants
     Every row that was acknowledged before the backup began is in the copy once.
-    The copy opens as the state of one moment: the new one, or, where the backup was interrupted, the previous
-    one or one in between. A first backup that was interrupted is marked as unfinished.
+    The copy always opens as the state of one moment. After an interrupted backup it is the previous state or one in
+    between. A first backup that was interrupted is marked as unfinished.
     Nothing is written into a folder that is not a backup of this warehouse, or that was written to since.
 
 Protocol

@@ -15,12 +15,11 @@ Protocol, under the publish lock
     3. Commit both lists of files, old and new, in one version, and end the run. No row moves between
        staging and the table, so POST does not wait for the commit.
 
-The tiers. With a fold a minute 1,440 files come a day. If all of them were merged into one every time,
-each row would be written again all day long. So a file is merged with files of its own size only: ten
-of one tier make one of the next. Nine folds in ten bring the lowest tier to its limit, which makes
-160 merges a day, each of less than 5,000 rows (80 KB): 13 MB a day at most, whatever the traffic.
-Above that a row is written again once a tier, twice in all, until it is in a file of 500,000 rows. At
-most nine files of a tier stay, 27 a collection, beside the large ones.
+The tiers. With a fold a minute 1,440 files come a day. If all of them were merged into one every time, each row would
+be written again all day long. So a file is merged with files of its own size only: ten of one tier make one of the
+next. Every ninth fold fills the lowest tier. That makes 160 merges a day of less than 5,000 rows (80 KB) each: 13 MB a
+day at most, whatever the traffic. Above that a row is written again once a tier, twice in all, until it is in a file of
+500,000 rows. At most nine files of a tier stay, 27 a collection, beside the large ones.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Invariants
     A version of a store is visible from the moment at which its log entry is created there. All files that it names
-    are there before, and of any number of publishers that create one entry, one wins.
+    are uploaded before. If several publishers create the same entry, exactly one succeeds.
     A working copy has no entry that its store has not.
     No object that a version names is ever replaced: names begin with the run's, and each attempt to commit is a run
     of its own.

@@ -7,7 +7,7 @@ Invariants
     Nothing is deleted while another process publishes, so no file of a running publish is taken for an orphan.
 
 Compaction and repair remove files from a version; compaction and a source that is imported again remove evidence. So
-each version back to the first of these that is older than the window stays readable as well.
+older versions stay readable as well, back to the last compaction, repair or repeated import before the window.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Invariants
     that name them, and the entries come in their order. Until a first pull has ended it is marked as unfinished.
     A data file or a file of evidence is put in place only if its sha256 is that of the entry or manifest that names it.
     Entries are checked as a chain before the first of them is put in place.
-    The copy has the files of the newest version, of those that were the newest in the last hour, and of a version that
-    was asked for, for an hour. It has all log entries and rejects.
+    The copy keeps the files of every version that was the newest at some time in the last hour. Files that were fetched
+    for ``as_of`` stay for an hour. It has all log entries and rejects.
 
 Two processes may pull into one copy: the second waits. A pull takes no publish lock, so it never waits for an import.
 """

@@ -1,12 +1,11 @@
 """How an import's inputs become tasks, and how what the tasks read becomes the state of one import.
 
 A large file whose lines or rows each stand for themselves is cut into pieces. Everything else is read as a whole, small
-inputs many in a task. What needs other inputs is noted by the first tasks and read by later ones, as the local import
-reads it after all others: Solidity sources by projects, which are those that import each other; all Vyper sources in one
-task, and all tables of Sourcify in another.
+inputs many in a task. Inputs that need others are read in a second stage, as the local import reads them last: Solidity
+sources that import each other share a task, all Vyper sources are one task, all tables of Sourcify another.
 
-A piece begins where the one before it ends, and is read as if nothing in front of it could change its meaning. If a
-piece ends inside a comment or a quoted field, or has a fault, this assumption is wrong, and the whole file is read again.
+A task assumes that its piece does not begin inside a comment or a quoted field. If a piece ends inside a comment or a
+quoted field, or has a fault, this assumption is wrong, and the whole file is read again.
 """
 
 from __future__ import annotations

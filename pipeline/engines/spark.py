@@ -12,8 +12,8 @@ are dense, and publishes as every import does. Only what Spark Connect offers to
 tasks, and ``applyInArrow`` over groups of keys.
 
 This package has to be installed where the executors are. They read inputs in a store themselves, and the store carries
-the run's files if the warehouse is in one. A warehouse in a folder has to be there under one path for all executors, and
-so have inputs in folders.
+the run's files if the warehouse is in one. If the warehouse or the inputs are in a folder, all executors must see that
+folder under the same path.
 
 ::
 

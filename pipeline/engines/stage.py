@@ -1,12 +1,12 @@
-"""The folder of a stage: where tasks find what they need, and the driver what they made.
+"""The folder of a stage: it holds the input files of its tasks, and their results.
 
 By default all processes see the run's folder under one path. Where the warehouse is in a store and the tasks are on other
 machines, the store carries the files: ``StoreStage``. A task then works in a folder of its own machine, which is removed
 at its end. It fetches the files that it names and brings what it made.
 
-Objects have the names that the files have below the warehouse's folder. A pickle has these names in place of paths. It
-carries a code that only the driver and the tasks can compute, because unpickling runs code, and others may be allowed to
-write into the bucket.
+Objects have the names that the files have below the warehouse's folder. Pickles hold these names in place of paths.
+Each carries an HMAC that only the driver and the tasks can compute: unpickling runs code, and others may write into the
+bucket.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What an engine's tasks do. Nothing of an engine is imported here: a task is a function of files.
 
-A task is a pickle in the run's folder (``stage.py``), so that an engine moves numbers and names only. Each attempt works in a folder of
-its own and its result counts only if the engine reports it, so a task may fail, be repeated or run twice at once. An
-attempt makes no folder but its own: once the run's folder is gone, because the import died and another one removed it,
-what still runs fails and leaves nothing.
+A task is a pickle in the run's folder (``stage.py``), so that an engine moves numbers and names only. Each attempt
+works in a folder of its own and its result counts only if the engine reports it, so a task may fail, be repeated or run
+twice at once. An attempt creates only its own folder. If the import died and its run's folder was removed, attempts
+that still run fail and leave no files.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 An ETag comes from one of two tokens.
     The view's token is known before anything is rendered, so a 304 costs no rendering. It changes with every row that
-    is added anywhere. Lists, pages and exports have it. Lists and pages add their address: a client can only have the tag
-    from an answer of this address, so the page exists and is not looked for.
+    is added anywhere. Lists, pages and exports have it. Lists and pages add their address: a client that sends this
+    ETag got it from this address, so the page exists, and a 304 needs no count.
     The token of a finished body changes only when this answer does. Lookups have it, because they are cheap to render
     and clients ask for the same hash again; so do hash files and documents.
 """

@@ -12,7 +12,7 @@ Bounds. By itself waitress lets a client
     waits without a limit: as many such clients as threads stop a worker.
     send a byte every minute for ever.
     send the size of a chunk, or a trailer, without an end; each piece copies all that came before it.
-    take no byte of an answer for ever, while a thread waits: waitress closes such a connection only once it could send.
+    never read an answer, while a thread waits: waitress closes such a connection only when it can send again.
     open connections and send nothing: at the limit nobody else is let in for a minute.
 Here a connection's next request is parsed after the previous answer is sent, a request has REQUEST_SECONDS to
 arrive, and those lines have a length limit. ``close_stalled`` closes connections whose client takes too little of an

@@ -1,8 +1,8 @@
 """Does a text fit the arguments that a function's code shows?
 
-evmole gives the types that the code needs: `uint256` where it uses a whole word and nothing tells its type, `address` or
-`uint8` where it cuts the word, `bytes` for a string, an array of `uint256` for many arrays. So the types are compared by
-how they encode: a text's static tuples and arrays are the words that they are, and a whole word may be any word.
+evmole gives the types that the code needs: `uint256` where it uses a whole word and nothing tells its type, `address`
+or `uint8` where it cuts the word, `bytes` for a string, an array of `uint256` for many arrays. So types are compared by
+their encoding: static tuples and arrays are expanded to words, and ``uint256`` in the code fits any type of one word.
 """
 
 from __future__ import annotations

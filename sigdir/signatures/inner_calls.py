@@ -8,8 +8,8 @@ Every ``bytes`` value may be calldata. Three forms need knowledge of what is aro
   calls without padding. Their layouts are a table here, by text or by the tuple's types.
 * An error in ``Error(string)``: contracts copy revert data into the message (``readings.py`` turns it to bytes).
 
-A packed value is decoded to a text that says what its fields are (``transactions((uint8,address,...)[])``). No
-contract has it; it names the parts.
+A packed value is decoded to a text that says what its fields are (``transactions((uint8,address,...)[])``). This text
+is ours and belongs to no contract. It names the fields.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ Theory
 
     The keyword of a text decides its kind. Without one it is the kind that the input states, else an event where
     there is ``indexed`` or ``anonymous``, else a function where a word of a function follows the list.
-    A bare text without names says nothing that the canonical text does not say: it has no declaration.
+    A text without a keyword and names adds nothing to the canonical text, so it has no declaration.
     A list of ``returns`` that cannot be read is left out.
 
 Source: the ABI of the Solidity documentation, and ethers' Human-Readable ABI, which this form follows. Tuples have no
