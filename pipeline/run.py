@@ -156,7 +156,7 @@ class Engine(Protocol):
 def run_import(options: Options, progress: Reporter, engine: Engine | None = None) -> ImportReport:
     """Carry out one import. Raises BadInput or a WarehouseError; then nothing was published.
 
-    Without an ``engine`` threads of this process and DuckDB do all work.
+    Without an ``engine`` threads of this process do all work.
     """
     engine = engine or ThisProcess()
     _check_format(options.format)
@@ -372,7 +372,7 @@ def _select_new(run: ImportRun, engine: Engine, snapshot: Snapshot, staged: Stag
 
 
 class ThisProcess:
-    """The engine of one machine: threads, and DuckDB for the set operations."""
+    """The engine of one machine: threads of this process."""
 
     writer = None
 

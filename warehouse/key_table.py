@@ -33,10 +33,10 @@ _TAG_SHIFT = 40
 
 
 class Found(NamedTuple):
-    """Numbers of rows, and for each what was found: the id of a stored text, or the first row with the same text."""
+    """Numbers of rows, and the match of each: the id of a stored text, or the first row with the same text."""
 
     rows: Numbers
-    what: Numbers
+    matches: Numbers
 
 
 class KeyTable:

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from sigdir.signatures.arrow import numbers
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import KEY_BYTES, Keys, Rows, keys_of
-from sigdir.warehouse.evidence.spill import Said, SightingSpill
+from sigdir.warehouse.evidence.spill import BatchSightings, SightingSpill
 from sigdir.warehouse.parquet import NewRows
 
 _KEYS_A_CHUNK = 1 << 19
@@ -53,7 +53,7 @@ class SpilledRows(ABC):
         """The kept rows of the batches ``first`` up to and without ``last``; ``keep`` has a flag for each of their rows."""
 
     @abstractmethod
-    def sightings_of(self, batch: int) -> Said | None:
+    def sightings_of(self, batch: int) -> BatchSightings | None:
         """The sightings of a batch; None where each of its rows is LISTED."""
 
     @abstractmethod
@@ -163,7 +163,7 @@ class Spill(SpilledRows):
                 if batch.num_rows:
                     yield NewRows(batch["text"], pc.cast(batch["hash"], pa.binary()))
 
-    def sightings_of(self, batch: int) -> Said | None:
+    def sightings_of(self, batch: int) -> BatchSightings | None:
         return self.sightings.read(batch)
 
     def text_files(self) -> list[Path]:
@@ -230,7 +230,7 @@ class JoinedSpills(SpilledRows):
             flags = keep[int(self._bounds[one]) - start : int(self._bounds[other]) - start]
             yield from piece.spill.read(piece.first + one - begin, piece.first + other - begin, flags)
 
-    def sightings_of(self, batch: int) -> Said | None:
+    def sightings_of(self, batch: int) -> BatchSightings | None:
         at = bisect_right(self._first_batches, batch) - 1
         piece = self._pieces[at]
         return piece.spill.sightings_of(piece.first + batch - self._first_batches[at])

@@ -48,7 +48,7 @@ class _Deferred:
 
 
 @dataclass(frozen=True)
-class _Together:
+class _DeferredTask:
     """Deferred inputs of one task."""
 
     inputs: Sequence[_Deferred]
@@ -180,37 +180,37 @@ def _add_inputs(run: ImportRun, refs: Sequence[InputRef], result: ReadResult) ->
 # Inputs that need others.
 
 
-def _together(run: ImportRun, deferred: Sequence[_Deferred]) -> list[_Together]:
+def _together(run: ImportRun, deferred: Sequence[_Deferred]) -> list[_DeferredTask]:
     """The deferred inputs by tasks, in the order in which the local import reads them: format by format."""
     found: dict[str, list[_Deferred]] = {file.format: [] for file in run.state.files()}
     for one in deferred:
         found[run.state.file(one.number).format].append(one)
-    tasks: list[_Together] = []
+    tasks: list[_DeferredTask] = []
     for name, inputs in found.items():
         format = by_name(name)
         if format is not None and format.references is not None:
             tasks += _by_groups(run, inputs)
         elif inputs:
-            tasks.append(_Together(inputs))
+            tasks.append(_DeferredTask(inputs))
     return tasks
 
 
-def _by_groups(run: ImportRun, inputs: Sequence[_Deferred]) -> Iterator[_Together]:
+def _by_groups(run: ImportRun, inputs: Sequence[_Deferred]) -> Iterator[_DeferredTask]:
     """Whole groups of inputs that refer to each other, small ones together."""
     first, size = 0, 0
     targets: dict[tuple[str, str], str | None] = {}
     for group in groups([one.references for one in inputs], run.options.paths):
         is_full = size + group.size > PIECE_BLOCKS * BLOCK_BYTES or group.last - first > _MOST_INPUTS
         if group.first > first and is_full:
-            yield _Together(inputs[first : group.first], targets)
+            yield _DeferredTask(inputs[first : group.first], targets)
             first, size, targets = group.first, 0, {}
         size += group.size
         targets |= group.targets
     if inputs:
-        yield _Together(inputs[first:], targets)
+        yield _DeferredTask(inputs[first:], targets)
 
 
-def _add_deferred(run: ImportRun, together: Sequence[_Together], run_tasks: RunTasks) -> None:
+def _add_deferred(run: ImportRun, together: Sequence[_DeferredTask], run_tasks: RunTasks) -> None:
     """Read the deferred inputs, and put their reports where they were met."""
     results: list[ReadResult] = run_tasks("read-together", [_together_task(run, each) for each in together])
     for each, result in zip(together, results, strict=True):
@@ -226,11 +226,11 @@ def _add_deferred(run: ImportRun, together: Sequence[_Together], run_tasks: RunT
         run.progress.rows(sum(file.read for file in part.files))
 
 
-def _names(run: ImportRun, together: _Together) -> frozenset[str]:
+def _names(run: ImportRun, together: _DeferredTask) -> frozenset[str]:
     return frozenset(run.state.file(one.number).path for one in together.inputs)
 
 
-def _together_task(run: ImportRun, together: _Together) -> ReadInputs:
+def _together_task(run: ImportRun, together: _DeferredTask) -> ReadInputs:
     """Names the inputs and the archives that hold them, each as often and in the order as it was met."""
     names = _names(run, together)
     holders = {name[:at] for name in names for at, mark in enumerate(name) if mark in ":/"}

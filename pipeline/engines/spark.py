@@ -42,7 +42,7 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.pipeline.engines import plan, tasks
-from sigdir.pipeline.engines.stage import Here, Places, Stage, StoreStage
+from sigdir.pipeline.engines.stage import Places, Stage, StageFiles, StoreStage
 from sigdir.pipeline.errors import PipelineError, one_line
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
@@ -140,18 +140,18 @@ class SparkEngine:
     def new_rows(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> dict[Collection, Flags]:
         keep = {collection: self._flags(collection, spill.rows) for collection, spill in run.state.spills.items()}
         stage = self._stage("keys")
-        here = stage.make()
-        sources = list(self._key_sources(run, snapshot, staged, here))
+        stage_files = stage.make()
+        sources = list(self._key_sources(run, snapshot, staged, stage_files))
         if not sources:
             return keep
         groups = list(_in_groups(sources))
         buckets = 1 + sum(rows for _, rows in sources) // _KEYS_A_BUCKET
         for number, group in enumerate(groups):
-            tasks.put_keys(here, number, group)
+            tasks.put_keys(stage_files, number, group)
         rows = self._numbers(len(groups)).mapInArrow(_key_reader(stage, buckets), tasks.KEYS_SCHEMA)
         dropped = _collected(rows.groupBy("bucket").applyInArrow(_deduplicator(stage), tasks.DROPPED_SCHEMA))
         for name, file in zip(dropped["collection"].to_pylist(), dropped["file"].to_pylist(), strict=True):
-            numbers, ids = tasks.dropped(here, file)
+            numbers, ids = tasks.dropped(stage_files, file)
             collection = Collection.of_name(name)
             keep[collection][numbers] = False
             run.state.text_ids(collection).set(numbers, ids)
@@ -166,7 +166,7 @@ class SparkEngine:
         return flags
 
     def _key_sources(
-        self, run: ImportRun, snapshot: Snapshot, staged: Staged, here: Here
+        self, run: ImportRun, snapshot: Snapshot, staged: Staged, stage_files: StageFiles
     ) -> Iterator[tuple[tasks.KeySource, int]]:
         """All keys to compare, in tasks' shares, each with its rows."""
         for collection, spill in run.state.spills.items():
@@ -178,8 +178,8 @@ class SparkEngine:
                 yield tasks.SpilledKeys(spill.part(first, last), int(bounds[first])), int(bounds[last] - bounds[first])
             seen = None
             if snapshot.files[collection] and spill.rows < MAP_ROWS:
-                here.fetch(spill.key_files())
-                seen = self._saved(here, f"{collection}.seen.npy", hash_map(spill))
+                stage_files.fetch(spill.key_files())
+                seen = self._saved(stage_files, f"{collection}.seen.npy", hash_map(spill))
             for group in row_groups(snapshot, collection):
                 rows = group.metadata.row_group(group.number).num_rows if group.metadata is not None else 0
                 yield tasks.StoredKeys(collection, group._replace(metadata=None), seen), rows
@@ -188,12 +188,12 @@ class SparkEngine:
                 ids = np.array([row.id for row in held], np.int64)
                 yield tasks.StagedKeys(collection, keys_of(digests), ids), len(held)
 
-    def _saved(self, here: Here, name: str, flags: Flags | None) -> Path | None:
+    def _saved(self, stage_files: StageFiles, name: str, flags: Flags | None) -> Path | None:
         if flags is None:
             return None
-        path = here.folder / name
+        path = stage_files.folder / name
         np.save(path, flags)
-        here.bring([path])
+        stage_files.share([path])
         return path
 
     # Write.
@@ -212,22 +212,22 @@ class SparkEngine:
         if not work:
             return []
         stage = self._stage(name)
-        here = stage.make()
-        tasks.put(here, work)
-        frame = self._numbers(len(work)).mapInArrow(_doer(stage), "number long, result string")
+        stage_files = stage.make()
+        tasks.put(stage_files, work)
+        frame = self._numbers(len(work)).mapInArrow(_task_runner(stage), "number long, result string")
         units = [task.units for task in work]
         waiting = _Waiting(frame)
         reported: set[int] = set()
         while True:
             finished = waiting.is_done(stage.poll_seconds)
-            for number in here.done() - reported:
+            for number in stage_files.done() - reported:
                 reported.add(number)
                 progress(units[number])
             if finished:
                 break
         found = waiting.result()
         results = dict(zip(found["number"].to_pylist(), found["result"].to_pylist(), strict=True))
-        return [tasks.result_of(here, task, results[number]) for number, task in enumerate(work)]
+        return [tasks.result_of(stage_files, task, results[number]) for number, task in enumerate(work)]
 
     def _stage(self, name: str) -> Stage:
         """A new stage. A commit that another process overtook has its stages again."""
@@ -257,11 +257,11 @@ def _in_groups(sources: Iterable[tuple[tasks.KeySource, int]]) -> Iterator[list[
 # What the engine calls. These are functions in functions because Spark takes nothing else.
 
 
-def _doer(stage: Stage) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task_runner(stage: Stage) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def do(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield pa.record_batch([[number], [tasks.do(stage, number)]], names=["number", "result"])
+                yield pa.record_batch([[number], [tasks.run_task(stage, number)]], names=["number", "result"])
 
     return do
 

@@ -2,7 +2,7 @@
 
 By default all processes see the run's folder under one path. Where the warehouse is in a store and the tasks are on other
 machines, the store carries the files: ``StoreStage``. A task then works in a folder of its own machine, which is removed
-at its end. It fetches the files that it names and brings what it made.
+at its end. It fetches its input files and shares its results.
 
 Objects have the names that the files have below the warehouse's folder. Pickles hold these names in place of paths.
 Each carries an HMAC that only the driver and the tasks can compute: unpickling runs code, and others may write into the
@@ -30,7 +30,7 @@ _DONE = ".done"
 _CODE_BYTES = 32
 
 
-class Here:
+class StageFiles:
     """A stage as one process sees it. ``folder`` is its folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -47,7 +47,7 @@ class Here:
     def fetch(self, files: Iterable[Path]) -> None:
         """Have files at hand that other processes of the run made."""
 
-    def bring(self, files: Iterable[Path]) -> None:
+    def share(self, files: Iterable[Path]) -> None:
         """Let other processes of the run have these files."""
 
     def mark(self, number: int) -> None:
@@ -66,15 +66,15 @@ class Stage:
     folder: Path
     poll_seconds: float = POLL_SECONDS
 
-    def make(self) -> Here:
+    def make(self) -> StageFiles:
         """Make the folder, for the driver."""
         self.folder.mkdir()
-        return Here(self.folder)
+        return StageFiles(self.folder)
 
     @contextmanager
-    def open(self) -> Iterator[Here]:
+    def open(self) -> Iterator[StageFiles]:
         """The stage as a task sees it."""
-        yield Here(self.folder)
+        yield StageFiles(self.folder)
 
 
 @dataclass(frozen=True)
@@ -104,21 +104,21 @@ class StoreStage(Stage):
     places: Places = Places(())
     secret: bytes = field(default=b"", repr=False)
 
-    def make(self) -> Here:
+    def make(self) -> StageFiles:
         self.folder.mkdir()
-        return _ThroughStore(self.folder, self.url, self.places, self.secret)
+        return _StoreStageFiles(self.folder, self.url, self.places, self.secret)
 
     @contextmanager
-    def open(self) -> Iterator[Here]:
+    def open(self) -> Iterator[StageFiles]:
         with RunFolder(own_temporary_folder("sigdir-tasks")) as own:
             places = Places([("", own.path)])
             folder = places.path(self.places.name(self.folder) or "")
             folder.mkdir(parents=True)
-            yield _ThroughStore(folder, self.url, places, self.secret)
+            yield _StoreStageFiles(folder, self.url, places, self.secret)
 
 
-class _ThroughStore(Here):
-    """What is saved is an object, and nothing else is seen by others before ``bring``."""
+class _StoreStageFiles(StageFiles):
+    """What is saved is an object, and nothing else is seen by others before ``share``."""
 
     def __init__(self, folder: Path, url: str, places: Places, secret: bytes) -> None:
         super().__init__(folder)
@@ -143,7 +143,7 @@ class _ThroughStore(Here):
             folder.mkdir(parents=True, exist_ok=True)
         for_each(lambda file: self._store.download(self._name(file), file), missing, REQUESTS)
 
-    def bring(self, files: Iterable[Path]) -> None:
+    def share(self, files: Iterable[Path]) -> None:
         for_each(lambda file: self._store.put(self._name(file), file), list(files), REQUESTS)
 
     def mark(self, number: int) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sigdir.pipeline.engines.stage import Here, Stage
+from sigdir.pipeline.engines.stage import Stage, StageFiles
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.solidity import Targets
 from sigdir.pipeline.hash_named import folder_source
@@ -57,44 +57,44 @@ class Task(Protocol):
     def units(self) -> int:
         """How much work it is, in the units of its stage's progress."""
 
-    def needs(self) -> Iterable[Path]:
+    def input_files(self) -> Iterable[Path]:
         """The files of the run or the warehouse that it reads."""
 
     def __call__(self, folder: Path) -> Any:
         """Do the work, with files in ``folder``; the result can be pickled."""
 
-    def brings(self, result: Any) -> Iterable[Path]:
+    def output_files(self, result: Any) -> Iterable[Path]:
         """The files of a result that the driver reads."""
 
 
-def put(here: Here, tasks: Sequence[Task]) -> None:
+def put(stage_files: StageFiles, tasks: Sequence[Task]) -> None:
     """Put the tasks of a stage into its folder."""
     for number, task in enumerate(tasks):
-        here.save(_task_file(number), task)
+        stage_files.save(_task_file(number), task)
 
 
-def do(stage: Stage, number: int) -> str:
+def run_task(stage: Stage, number: int) -> str:
     """Do a task of a stage; returns the name of the file with its result."""
-    with _PERMITS, stage.open() as here:
+    with _PERMITS, stage.open() as stage_files:
         make_garbage_collection_rare()
-        task: Task = here.load(_task_file(number))
-        here.fetch(task.needs())
-        attempt = here.folder / f"{number:06d}-{uuid.uuid4().hex[:8]}"
+        task: Task = stage_files.load(_task_file(number))
+        stage_files.fetch(task.input_files())
+        attempt = stage_files.folder / f"{number:06d}-{uuid.uuid4().hex[:8]}"
         attempt.mkdir()
         failpoints.reach("task_begun")
         result = task(attempt)
-        here.bring(file for file in attempt.iterdir() if file.is_file())
+        stage_files.share(file for file in attempt.iterdir() if file.is_file())
         name = f"{attempt.name}/result"
-        here.save(name, result)
+        stage_files.save(name, result)
         failpoints.reach("task_written")
-        here.mark(number)
+        stage_files.mark(number)
         return name
 
 
-def result_of(here: Here, task: Task, name: str) -> Any:
+def result_of(stage_files: StageFiles, task: Task, name: str) -> Any:
     """The result of a task, with the files that the driver reads."""
-    result = here.load(name)
-    here.fetch(task.brings(result))
+    result = stage_files.load(name)
+    stage_files.fetch(task.output_files(result))
     return result
 
 
@@ -176,10 +176,10 @@ class ReadInputs:
     piece: range | None = None
     units: int = 0
 
-    def needs(self) -> Iterable[Path]:
+    def input_files(self) -> Iterable[Path]:
         return ()
 
-    def brings(self, result: ReadResult) -> Iterable[Path]:
+    def output_files(self, result: ReadResult) -> Iterable[Path]:
         return result.part.read_by_driver() if result.part is not None else ()
 
     def __call__(self, folder: Path) -> ReadResult:
@@ -214,10 +214,10 @@ class DigestFile:
     input: InputRef
     units: int = 0
 
-    def needs(self) -> Iterable[Path]:
+    def input_files(self) -> Iterable[Path]:
         return ()
 
-    def brings(self, result: tuple[int, str]) -> Iterable[Path]:
+    def output_files(self, result: tuple[int, str]) -> Iterable[Path]:
         return ()
 
     def __call__(self, folder: Path) -> tuple[int, str]:
@@ -240,7 +240,7 @@ class KeySource(Protocol):
     @property
     def collection(self) -> Collection: ...
 
-    def needs(self) -> Iterable[Path]:
+    def input_files(self) -> Iterable[Path]:
         """The files that it reads."""
 
     def keys(self) -> Iterator[tuple[Keys, Array]]:
@@ -258,7 +258,7 @@ class SpilledKeys:
     def collection(self) -> Collection:
         return self.rows.collection
 
-    def needs(self) -> Iterable[Path]:
+    def input_files(self) -> Iterable[Path]:
         return self.rows.key_files()
 
     def keys(self) -> Iterator[tuple[Keys, Array]]:
@@ -274,7 +274,7 @@ class StoredKeys:
     group: RowGroup
     seen: Path | None
 
-    def needs(self) -> Iterable[Path]:
+    def input_files(self) -> Iterable[Path]:
         return [self.group.path, *([self.seen] if self.seen is not None else [])]
 
     def keys(self) -> Iterator[tuple[Keys, Array]]:
@@ -291,22 +291,22 @@ class StagedKeys:
     staged: Keys
     ids: Array
 
-    def needs(self) -> Iterable[Path]:
+    def input_files(self) -> Iterable[Path]:
         return ()
 
     def keys(self) -> Iterator[tuple[Keys, Array]]:
         yield self.staged, -self.ids
 
 
-def put_keys(here: Here, number: int, sources: Sequence[KeySource]) -> None:
-    here.save(_task_file(number), sources)
+def put_keys(stage_files: StageFiles, number: int, sources: Sequence[KeySource]) -> None:
+    stage_files.save(_task_file(number), sources)
 
 
 def key_batches(stage: Stage, number: int, buckets: int) -> Iterator[pa.RecordBatch]:
     """The keys of one group of sources, each row with its bucket: the same text of a collection is in one bucket."""
-    with stage.open() as here:
-        for source in here.load(_task_file(number)):
-            here.fetch(source.needs())
+    with stage.open() as stage_files:
+        for source in stage_files.load(_task_file(number)):
+            stage_files.fetch(source.input_files())
             yield from _key_batches(source, buckets)
 
 
@@ -335,9 +335,9 @@ def deduplicate(stage: Stage, bucket: pa.Table) -> pa.Table:
     if not len(dropped):
         return _DROPPED_TYPES.empty_table()
     file = f"{uuid.uuid4().hex}.npy"
-    with stage.open() as here:
-        np.save(here.folder / file, np.stack([dropped, first]))
-        here.bring([here.folder / file])
+    with stage.open() as stage_files:
+        np.save(stage_files.folder / file, np.stack([dropped, first]))
+        stage_files.share([stage_files.folder / file])
     collection = COLLECTIONS[int(bucket["bucket"][0].as_py()) % len(COLLECTIONS)]
     return pa.table([[str(collection)], [file]], schema=_DROPPED_TYPES)
 
@@ -359,11 +359,11 @@ def _repeated(high: Array, low: Array, number: Array) -> tuple[Array, Array]:
     return number[dropped], first[dropped]
 
 
-def dropped(here: Here, file: str) -> tuple[Array, Array]:
+def dropped(stage_files: StageFiles, file: str) -> tuple[Array, Array]:
     """What ``deduplicate`` wrote: numbers, and ids of their texts as ``TextIds`` has them."""
-    here.fetch([here.folder / file])
+    stage_files.fetch([stage_files.folder / file])
     with PARSER_LOCK:
-        numbers, first = np.load(here.folder / file)
+        numbers, first = np.load(stage_files.folder / file)
     return numbers, np.where(first < 0, -first, -1 - first)
 
 
@@ -380,10 +380,10 @@ class WriteFile:
     def units(self) -> int:
         return int(np.count_nonzero(self.task.numbered))
 
-    def needs(self) -> Iterable[Path]:
+    def input_files(self) -> Iterable[Path]:
         return self.task.rows.text_files()
 
-    def brings(self, result: WrittenFile) -> Iterable[Path]:
+    def output_files(self, result: WrittenFile) -> Iterable[Path]:
         return [result.path]
 
     def __call__(self, folder: Path) -> WrittenFile:

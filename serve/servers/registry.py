@@ -1,6 +1,6 @@
 """The table of HTTP servers. A new server is a worker module and a line here.
 
-A worker module has ``serve(app, settings, bound)``: it serves the WSGI application ``app`` until SIGTERM and then
+A worker module has ``serve(app, settings, bound)``: it serves ``app``, a ``MeasuredApp``, until SIGTERM and then
 finishes the requests that have begun. ``bound`` is the socket that the supervisor bound to the address.
 """
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sigdir.serve.statistics import plots
-from sigdir.warehouse.sql.statistics import OTHER, Chance, Import, Source, Split, Statistics
+from sigdir.warehouse.sql.statistics import OTHER, Chance, CountsBy, Import, Source, Statistics
 
 _SHOWN_TYPES = 9
 _SHOWN_PARAMETERS = 9
@@ -182,7 +182,7 @@ def _styles(statistics: Statistics) -> Figure:
         if total := getattr(statistics.rows, collection):
             best = max(shown, key=lambda split: getattr(split, collection))
             finding.append(f"{_share(getattr(best, collection), total)} of {name} names are {_style_name(best.what)}")
-    named = [Split(_style_name(split.what), split.signatures, split.events) for split in shown]
+    named = [CountsBy(_style_name(split.what), split.signatures, split.events) for split in shown]
     text = _listing(finding) + "."
     return _split_figure("styles", "Styles of names", text, "style", named, statistics.rows, named)
 
@@ -250,7 +250,13 @@ def _reasons(statistics: Statistics) -> Figure:
 
 
 def _split_figure(
-    name: str, title: str, finding: str, what: str, shown: Sequence[Split], whole: Split, listed: Sequence[Split]
+    name: str,
+    title: str,
+    finding: str,
+    what: str,
+    shown: Sequence[CountsBy],
+    whole: CountsBy,
+    listed: Sequence[CountsBy],
 ) -> Figure:
     """Bars in percent of each collection, and a table that also has the counts."""
     groups = [
@@ -285,11 +291,11 @@ def _shown(chances: Sequence[Chance]) -> Sequence[Chance]:
     return chances if len(chances) <= _SHOWN_CHANCES else [*chances[: _SHOWN_CHANCES - 1], chances[-1]]
 
 
-def _sum(what: str, splits: Sequence[Split]) -> Split:
-    return Split(what, sum(split.signatures for split in splits), sum(split.events for split in splits))
+def _sum(what: str, splits: Sequence[CountsBy]) -> CountsBy:
+    return CountsBy(what, sum(split.signatures for split in splits), sum(split.events for split in splits))
 
 
-def _share_of(split: Split, whole: Split) -> str:
+def _share_of(split: CountsBy, whole: CountsBy) -> str:
     return _share(split.signatures + split.events, whole.signatures + whole.events)
 
 

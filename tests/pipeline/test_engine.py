@@ -25,7 +25,7 @@ import pytest
 
 import sigdir
 from sigdir.pipeline.engines import plan, spark, tasks
-from sigdir.pipeline.engines.stage import Here, Places, StoreStage
+from sigdir.pipeline.engines.stage import Places, StageFiles, StoreStage
 from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options
@@ -271,7 +271,7 @@ def test_solidity_by_projects(session: Any, tmp_path: Path, monkeypatch: pytest.
     paths = [tmp_path / "in", tmp_path / "in" / "b" / "x", tmp_path / "in" / "d"]
     counts: list[int] = []
 
-    def put(here: Here, work: Sequence[tasks.Task]) -> None:
+    def put(here: StageFiles, work: Sequence[tasks.Task]) -> None:
         if here.folder.name.endswith("read-together"):
             counts.append(len(work))
         put_tasks(here, work)

@@ -28,7 +28,7 @@ from sigdir.warehouse.sql.statistics import (
     OTHER,
     SELECTORS,
     STYLES,
-    Split,
+    CountsBy,
     Statistics,
     expected_shared,
     statistics,
@@ -144,7 +144,7 @@ def splits(warehouse: sigdir.warehouse.Warehouse, values_of: Any) -> dict[str, t
     return {value: (counts[0][value], counts[1][value]) for value in {*counts[0], *counts[1]}}
 
 
-def to_dict(found: Sequence[Split]) -> dict[str, tuple[int, int]]:
+def to_dict(found: Sequence[CountsBy]) -> dict[str, tuple[int, int]]:
     assert len({split.what for split in found}) == len(found)
     return {split.what: (split.signatures, split.events) for split in found}
 
@@ -167,7 +167,7 @@ def test_types_beyond_the_thirty_most_common_are_summed(tmp_path: Path) -> None:
     publish(paths, texts)
     found = statistics(sigdir.open(paths.root)).types
     assert len(found) == 31
-    assert found[-1] == Split(OTHER, 19, 0)
+    assert found[-1] == CountsBy(OTHER, 19, 0)
     assert {split.signatures for split in found[:-1]} == {2}
 
 
@@ -176,8 +176,8 @@ def test_a_very_deep_list_counts_as_one_tuple(tmp_path: Path) -> None:
     paths = Paths(tmp_path / "warehouse")
     publish(paths, [f"f({'(' * 9000}{')' * 9000},bool)"])
     found = statistics(sigdir.open(paths.root))
-    assert found.parameters == (Split("1", 1, 0),)
-    assert found.types == (Split("tuple", 1, 0),)
+    assert found.parameters == (CountsBy("1", 1, 0),)
+    assert found.types == (CountsBy("tuple", 1, 0),)
 
 
 def test_names_are_counted_by_style(warehouse: sigdir.warehouse.Warehouse, counted: Statistics) -> None:
@@ -263,5 +263,5 @@ def test_an_empty_warehouse_has_zeros(tmp_path: Path) -> None:
     """Without rows the statistics are zeros and empty lists, not an error."""
     found = statistics(sigdir.open(empty_warehouse(tmp_path)))
     assert (found.version, found.total, found.growth, found.types, found.committed_at) == (-1, 0, (), (), None)
-    assert found.rows == Split("rows", 0, 0)
+    assert found.rows == CountsBy("rows", 0, 0)
     assert [each.found for each in found.zeros] == [0] * 8

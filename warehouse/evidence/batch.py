@@ -45,7 +45,7 @@ from sigdir.warehouse.evidence.manifest import (
     without_replaced,
     write_manifest,
 )
-from sigdir.warehouse.evidence.spill import Ids, Said, SightingCount, Statement, summed
+from sigdir.warehouse.evidence.spill import BatchSightings, Ids, SightingCount, Statement, summed
 from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.rows import PostedSighting, Range, StagedRow
@@ -81,7 +81,11 @@ class EvidenceFiles:
         unchanged: AnyOf[str] = (),
     ) -> None:  # fmt: skip
         self._paths, self._run, self._base, self._threads = paths, run, base, threads
-        self._said = {c: _Said(batch, batch.statement) for c, batch in batches.items() if batch.statement is not None}
+        self._said = {
+            c: _CollectionSightings(batch, batch.statement)
+            for c, batch in batches.items()
+            if batch.statement is not None
+        }
         self._unchanged = unchanged
         self._parts: dict[Collection, list[_Part]] = {}
         self._written: dict[tuple[Collection, int], _Written] = {}
@@ -186,7 +190,7 @@ class EvidenceFiles:
             yield sorted_by_id(tables)
 
     def _tables_of_input(
-        self, said: _Said, batches: list[int], label: str, file: str | None, count: SightingCount
+        self, said: _CollectionSightings, batches: list[int], label: str, file: str | None, count: SightingCount
     ) -> Iterator[pa.Table]:
         """The sightings of adjacent batches of one input, each different one once."""
         listed: list[Ids] = []
@@ -228,7 +232,9 @@ def _sighting(posted: PostedSighting | None) -> Sighting:
 
 def unchanged_sources(manifest: Manifest, batches: Mapping[Collection, Batch]) -> frozenset[str]:
     """The labels of the import's sources that say what they said before, of the same texts."""
-    all_said = [_Said(batch, batch.statement) for batch in batches.values() if batch.statement is not None]
+    all_said = [
+        _CollectionSightings(batch, batch.statement) for batch in batches.values() if batch.statement is not None
+    ]
     changed = {label for said in all_said for label in said.labels_with_new_rows()}
     counts: dict[str, SightingCount] = {}
     for said in all_said:
@@ -245,7 +251,7 @@ def unchanged_sources(manifest: Manifest, batches: Mapping[Collection, Batch]) -
     return frozenset(unchanged)
 
 
-class _Said:
+class _CollectionSightings:
     """What the sources say of one collection's rows, with the ids of the rows' texts."""
 
     def __init__(self, batch: Batch, statement: Statement) -> None:
@@ -301,7 +307,7 @@ class _Said:
         ids[self._late_rows[first:last] - start] = self._late_ids[first:last]
         return ids
 
-    def sightings(self, batch: int) -> Said | None:
+    def sightings(self, batch: int) -> BatchSightings | None:
         return self._spill.sightings_of(batch)
 
     def take_over(self, rows: list[StagedRow]) -> Ids:
@@ -349,7 +355,7 @@ def _distinct(ids: Ids, of_row: npt.NDArray[np.int32] = _NO_ROWS, values: int = 
     return rows // values, (rows % values).astype(np.int32)
 
 
-def _digest(file: str | None, ids: Ids, said: Said | None) -> int:
+def _digest(file: str | None, ids: Ids, said: BatchSightings | None) -> int:
     """A number for what an input says of a batch of texts."""
     digest = hashlib.sha256((file or "").encode() + b"\0")
     digest.update(ids.tobytes())

@@ -22,7 +22,7 @@ from sigdir.warehouse.evidence.files import VALUES_SCHEMA, values_batch
 Ids = npt.NDArray[np.int64]
 
 
-class Said(NamedTuple):
+class BatchSightings(NamedTuple):
     """The sightings of a batch: row ``i`` has ``values[of_row[i]]``."""
 
     values: pa.RecordBatch
@@ -68,14 +68,14 @@ class SightingSpill:
         """The files that ``read`` reads; none if no batch has sightings."""
         return [self._values_path, self._rows_path] if self._places else []
 
-    def read(self, batch: int) -> Said | None:
+    def read(self, batch: int) -> BatchSightings | None:
         """The sightings of a batch; None where each of its rows is LISTED."""
         if batch not in self._places:
             return None
         number, offset, rows = self._places[batch]
         with pa.OSFile(str(self._values_path)) as file:
             values = pa.ipc.open_file(file).get_batch(number)
-        return Said(values, np.fromfile(self._rows_path, np.int32, rows, offset=offset))
+        return BatchSightings(values, np.fromfile(self._rows_path, np.int32, rows, offset=offset))
 
 
 class TextIds:

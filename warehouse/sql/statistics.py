@@ -33,7 +33,7 @@ _SHOWN_TYPES = 30  # a text may have an array of any size, so types have no end
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class CountsBy:
     """How many of each collection are ``what``."""
 
     what: str
@@ -42,7 +42,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class TotalsAt:
     """The rows of each collection up to a time, inclusive."""
 
     at: datetime
@@ -103,19 +103,19 @@ class Statistics:
 
     version: int
     committed_at: datetime | None
-    rows: Split
-    bytes: Split
+    rows: CountsBy
+    bytes: CountsBy
     names: int
     parameter_lists: int
     selectors: int
     most_shared: str | None
     import_count: int
-    growth: tuple[Held, ...]
+    growth: tuple[TotalsAt, ...]
     imports: tuple[Import, ...]
     sources: tuple[Source, ...]
-    types: tuple[Split, ...]
-    parameters: tuple[Split, ...]
-    styles: tuple[Split, ...]
+    types: tuple[CountsBy, ...]
+    parameters: tuple[CountsBy, ...]
+    styles: tuple[CountsBy, ...]
     shared: tuple[Chance, ...]
     zeros: tuple[Chance, ...]
     reasons: tuple[tuple[str, int], ...]
@@ -141,8 +141,8 @@ def statistics(warehouse: Warehouse, stage: Callable[[str], object] = lambda _: 
     return Statistics(
         version=warehouse.version,
         committed_at=growth[-1].at if growth else committed_at,
-        rows=Split("rows", texts, warehouse.count(EVENT_SIGNATURES)),
-        bytes=Split("bytes", _bytes(warehouse, SIGNATURES), _bytes(warehouse, EVENT_SIGNATURES)),
+        rows=CountsBy("rows", texts, warehouse.count(EVENT_SIGNATURES)),
+        bytes=CountsBy("bytes", _bytes(warehouse, SIGNATURES), _bytes(warehouse, EVENT_SIGNATURES)),
         names=names,
         parameter_lists=lists,
         selectors=selectors,
@@ -173,7 +173,7 @@ _ROWS = """
     )"""
 
 
-def _growth(warehouse: Warehouse) -> tuple[Held, ...]:
+def _growth(warehouse: Warehouse) -> tuple[TotalsAt, ...]:
     """The rows at up to _POINTS moments. Those of an import are there from its commit on, all at once."""
     ((seconds,),) = warehouse.sql(f"WITH {_ROWS} SELECT epoch(max(created_at) - min(created_at)) FROM rows").rows()
     found = warehouse.sql(
@@ -191,7 +191,7 @@ def _growth(warehouse: Warehouse) -> tuple[Held, ...]:
         """,
         {"width": max(1.0, (seconds or 0) / _POINTS)},
     )
-    return tuple(Held(*row) for row in found.rows())
+    return tuple(TotalsAt(*row) for row in found.rows())
 
 
 def _imports(warehouse: Warehouse) -> tuple[Import, ...]:
@@ -234,7 +234,7 @@ def _sources(warehouse: Warehouse) -> tuple[Source, ...]:
     return tuple(Source(*row) for row in found.rows())
 
 
-def _parameters(warehouse: Warehouse) -> tuple[tuple[Split, ...], tuple[Split, ...], int]:
+def _parameters(warehouse: Warehouse) -> tuple[tuple[CountsBy, ...], tuple[CountsBy, ...], int]:
     """Parameters by type, texts by number of parameters, how many different lists there are.
 
     The innermost parentheses become `tuple` until only a list's own are left.
@@ -271,9 +271,9 @@ def _parameters(warehouse: Warehouse) -> tuple[tuple[Split, ...], tuple[Split, .
         """,
         {"depth": _DEPTH, "most": _SHOWN_TYPES, "other": OTHER},
     )
-    kinds: dict[str, list[Split]] = {"types": [], "parameters": [], "lists": []}
+    kinds: dict[str, list[CountsBy]] = {"types": [], "parameters": [], "lists": []}
     for kind, *split in found.rows():
-        kinds[kind].append(Split(*split))
+        kinds[kind].append(CountsBy(*split))
     types = sorted(
         kinds["types"], key=lambda split: (split.what == OTHER, -split.signatures - split.events, split.what)
     )
@@ -281,7 +281,7 @@ def _parameters(warehouse: Warehouse) -> tuple[tuple[Split, ...], tuple[Split, .
     return tuple(types), tuple(parameters), kinds["lists"][0].signatures
 
 
-def _styles(warehouse: Warehouse) -> tuple[tuple[Split, ...], int]:
+def _styles(warehouse: Warehouse) -> tuple[tuple[CountsBy, ...], int]:
     """Texts by how their name is written, in the order of STYLES, and how many different names there are."""
     found = warehouse.sql(
         f"""
@@ -303,7 +303,7 @@ def _styles(warehouse: Warehouse) -> tuple[tuple[Split, ...], int]:
         {"other": OTHER},
     ).rows()
     by_style = {style: (signatures, events) for style, signatures, events, _ in found}
-    return tuple(Split(style, *by_style.get(style, (0, 0))) for style in STYLES), sum(row[3] for row in found)
+    return tuple(CountsBy(style, *by_style.get(style, (0, 0))) for style in STYLES), sum(row[3] for row in found)
 
 
 def _shared(warehouse: Warehouse, texts: int) -> tuple[tuple[Chance, ...], str | None, int]:
