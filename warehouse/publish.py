@@ -55,7 +55,7 @@ from sigdir.warehouse.log.actions import WRITER_VERSION
 from sigdir.warehouse.log.checkpoint import write_checkpoint
 from sigdir.warehouse.log.commit import append, data_file
 from sigdir.warehouse.log.evidence import ManifestFile, evidence_entry
-from sigdir.warehouse.log.history import last_import, newest_run
+from sigdir.warehouse.log.history import history, last_import
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.staging.rows import PostedSighting, Range, StagedRow
@@ -123,8 +123,8 @@ class Publisher:
     def recover(self) -> None:
         """Remove what a dead publisher left, and read the snapshot to publish on.
 
-        Deleting is safe: we hold the lock, so a run recorded as unfinished is dead. Its files are either
-        all named by the snapshot (it died after its commit) or by no version at all.
+        Deleting is safe: we hold the lock, so a run recorded as unfinished is dead. Its files are named by a version,
+        if it died after its commit, or by none.
         """
         paths = self._paths
         if paths.log.is_dir():
@@ -137,18 +137,16 @@ class Publisher:
             )
         require_newest(paths, self.snapshot, self.staging)
         self.staging.require_whole()
-        named = {file.path for file in self.snapshot.all_files()}
         with self.staging.exclusive() as staging:
-            for run in staging.unfinished():
-                for file in paths.files_of_run(run):
-                    if file not in named:
-                        file.unlink()
-                if newest_run(paths) != run:
-                    paths.rejects_file(run).unlink(missing_ok=True)
-                    for file in paths.evidence_of_run(run):
-                        file.unlink()
-                staging.end_publish(run)
-                self._dead_runs.add(run)
+            unfinished = staging.unfinished()
+            committed = {summary.get("run") for summary in history(paths)} if unfinished else set()
+            for run in unfinished:
+                if run not in committed:
+                    self._remove_files(run)
+                if run in committed or store_of(paths) is None:
+                    staging.end_publish(run)
+                else:  # known until its objects are swept: we may die before that, too
+                    self._dead_runs.add(run)
             for collection in COLLECTIONS:
                 staging.forget(collection, self.snapshot.high_water[collection].id)
             newest = self.snapshot.newest_entry()
@@ -158,6 +156,21 @@ class Publisher:
         for entry in paths.nameless_entries():
             entry.unlink(missing_ok=True)
         remove_dead_runs(paths.tmp)
+
+    def _remove_files(self, run: str) -> None:
+        """Remove what a run without a commit has written into the folder."""
+        for file in (*self._paths.files_of_run(run), *self._paths.evidence_of_run(run)):
+            file.unlink()
+        self._paths.rejects_file(run).unlink(missing_ok=True)
+
+    def _sweep(self) -> None:
+        """Remove what dead runs have left in the store, after a commit; raises StoreError."""
+        sweep(self._paths, self._dead_runs)
+        if self._dead_runs:
+            with self.staging.exclusive() as staging:
+                for run in self._dead_runs:
+                    staging.end_publish(run)
+            self._dead_runs.clear()
 
     def staged(self, collection: Collection) -> list[StagedRow]:
         """The rows that were POSTed and not folded."""
@@ -194,7 +207,7 @@ class Publisher:
         write_checkpoint(self._paths, version)
         upload_checkpoint(self._paths, version)
         with suppress(StoreError):  # the version is published; the next run sweeps
-            sweep(self._paths, self._dead_runs)
+            self._sweep()
         self.snapshot = read_snapshot(self._paths)  # after the checkpoint, whose digest the next entry records
         return Published(self.snapshot, import_id, sightings)
 

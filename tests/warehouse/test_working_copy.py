@@ -280,6 +280,41 @@ def test_an_import_is_killed(
     assert_clean(copy_in(url, tmp_path / "fresh"))
 
 
+def test_a_second_kill_forgets_no_dead_run(tmp_path: Path, url: str) -> None:
+    """What a killed import uploaded is swept by the next one that ends, also if the one between them was killed."""
+    publish(copy_in(url, tmp_path / "one"), ["known(uint256)"])
+    (tmp_path / "in.txt").write_text("a(uint)\nb(uint)\n")
+    arguments = ("import", tmp_path / "in.txt", "--warehouse", url, "-q")
+    cache = str(tmp_path / "cache")
+    for point in ("uploaded", "reserved"):
+        killed = run_command(*arguments, SIGDIR_FAILPOINT=point, SIGDIR_STORE_CACHE=cache)
+        assert killed.returncode == -9, killed.stderr
+    again = run_command(*arguments, SIGDIR_STORE_CACHE=cache)
+    assert again.returncode == 0, again.stderr
+    fresh = copy_in(url, tmp_path / "fresh")
+    assert data_files(url) == named_files(fresh)
+    assert_clean(fresh)
+
+
+def test_a_run_that_was_committed_keeps_its_evidence(tmp_path: Path, url: str) -> None:
+    """A machine dies right after its commit, and another one commits: its next import removes nothing of that run."""
+    publish(copy_in(url, tmp_path / "one"), ["known(uint256)"])
+    (tmp_path / "in.txt").write_text("a(uint)\n")
+    (tmp_path / "more.txt").write_text("c(uint)\n")
+    cache = str(tmp_path / "cache")
+    arguments = ("--warehouse", url, "-q")
+    killed = run_command(
+        "import", tmp_path / "in.txt", *arguments, SIGDIR_FAILPOINT="created", SIGDIR_STORE_CACHE=cache
+    )
+    assert killed.returncode == -9, killed.stderr
+    publish(copy_in(url, tmp_path / "elsewhere"), ["later()"])
+    done = run_command("import", tmp_path / "more.txt", *arguments, SIGDIR_STORE_CACHE=cache)
+    assert done.returncode == 0, done.stderr
+    query = "SELECT text_signature FROM sightings WHERE file LIKE '%in.txt'"
+    found = run_command("sql", "--warehouse", url, "--format", "csv", query, SIGDIR_STORE_CACHE=cache)
+    assert found.stdout.splitlines()[1:] == ["a(uint256)"], found.stderr
+
+
 def data_files(url: str) -> set[str]:
     """The names of all data files in a store."""
     return {each.name for each in open_store(url).list("table") if each.name.endswith(".parquet")}

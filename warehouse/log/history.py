@@ -26,12 +26,6 @@ def history(paths: Paths, version: int | None = None, newest: int | None = None)
     return [summary for summary in summaries if summary is not None]
 
 
-def newest_run(paths: Paths) -> str | None:
-    """The run that committed the newest version."""
-    newest = history(paths, newest=1)
-    return newest[-1].get("run") if newest else None
-
-
 def last_import(paths: Paths) -> int:
     """The number of the newest import, 0 for none. Reads the log from its end up to that import."""
     newest = existing_version(paths)

@@ -221,7 +221,7 @@ class Transaction:
         """The lowest reserved id whose row may still appear; None if there is none.
 
         A reservation at or below the snapshot's highest id was published: one run publishes at a
-        time, and the reservations of a dead one are deleted before the next run reserves.
+        time, and the reservations of a dead one are deleted before the next run reserves, or are below its ids.
         """
         (first,) = self._connection.execute(
             "SELECT min(first_id) FROM reserved WHERE collection = ? AND first_id > ?", (collection, high_water.id)
