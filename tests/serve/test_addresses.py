@@ -30,7 +30,7 @@ CONNECTIONS, THREADS = 6, 8
 STREAMS, STREAMS_OF_ONE = THREADS // 2, THREADS // 4
 
 
-@pytest.fixture(scope="module", params=["waitress", "granian"])
+@pytest.fixture(scope="module", params=["waitress", pytest.param("granian", marks=pytest.mark.long)])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One worker over 12 MB of texts, more than the buffers of a connection hold."""
     folder = tmp_path_factory.mktemp(request.param)

@@ -61,7 +61,7 @@ WORKERS = 2
 numbers = count()
 
 
-@pytest.fixture(scope="module", params=["waitress", "granian"])
+@pytest.fixture(scope="module", params=["waitress", pytest.param("granian", marks=pytest.mark.long)])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Two workers over 2,000 rows, so that a page has 480 kB."""
     folder = tmp_path_factory.mktemp(request.param) / "warehouse"

@@ -697,7 +697,7 @@ def test_no_code_of_the_folder_it_starts_in_is_executed(tmp_path: Path, name: st
     assert not mark.exists(), mark.read_text()
 
 
-@pytest.mark.parametrize("name", ["waitress", "granian"])
+@pytest.mark.parametrize("name", ["waitress", pytest.param("granian", marks=pytest.mark.long)])
 def test_a_stop_answers_what_has_begun(tmp_path: Path, name: str) -> None:
     """A POST whose thread waits for the right to write when SIGTERM comes is stored and answered."""
     with serving(tmp_path / "warehouse", *by(name), workers=1) as server:

@@ -209,7 +209,7 @@ def test_the_token_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert TOKEN not in repr(settings)
 
 
-@pytest.mark.parametrize("server_name", ["waitress", "granian"])
+@pytest.mark.parametrize("server_name", ["waitress", pytest.param("granian", marks=pytest.mark.long)])
 def test_the_command_passes_both_to_its_workers(tmp_path: Path, server_name: str) -> None:
     """The token by its variable on one server, the flag on the other; neither is on standard error."""
     arguments = ["--read-only"] if server_name == "granian" else []

@@ -58,6 +58,7 @@ from sigdir.warehouse.snapshot import (
 )
 from sigdir.warehouse.staging.writer import Staging
 from tests.conftest import SAFETY_SECONDS
+from tests.examples import long_except
 from tests.warehouse.support import (
     REPOSITORY,
     Content,
@@ -513,7 +514,7 @@ def test_a_server_removes_unused_indexes_whoever_merged(paths: Paths) -> None:
 # Crashes.
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", long_except({"compact_written"}, POINTS))
 def test_a_kill_at_a_point_changes_no_row(base: Base, tmp_path: Path, point: str) -> None:
     """The version exists or not, staging is unchanged, and the next publisher removes the leftovers."""
     paths = base.copy(tmp_path)

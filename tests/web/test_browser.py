@@ -346,6 +346,7 @@ def test_nothing_moves_while_a_page_loads(page_of: Open, path: str) -> None:
     assert page.evaluate(SHIFT) == 0
 
 
+@pytest.mark.long
 def test_nothing_moves_while_a_page_arrives_in_pieces(browser: Browser, server: Server) -> None:
     """A busy browser draws what it has: half a header, two cards of three."""
     pieces: list[bytes] = []
