@@ -153,7 +153,7 @@ def test_no_request_fails_during_publishes(primary: Path, store: Path, replica: 
             answer = get(replica.port, PATHS[0])
             count = answer.json()["count"] if answer.status == 200 else -1
             if count < counts[-1]:
-                failed.append((answer.status, count))
+                failed.append((answer.status, count, answer.body[:300]))
             counts.append(count)
 
     client = Thread(target=ask)

@@ -247,7 +247,15 @@ class Reader:
             except (UnreadableWarehouse, OSError, pa.ArrowException):
                 # A compaction has deleted the old files' indexes meanwhile. The newer version has others.
                 if not is_there(self._next_log_entry):
-                    raise
+                    self._await_pull()
+                    if not is_there(self._next_log_entry):
+                        raise
+
+    def _await_pull(self) -> None:
+        """Wait for a pull into a working copy: it names several entries one by one, and only the last has its evidence."""
+        if self._paths.store.exists():
+            with FileLock(self._paths.pull_lock):
+                pass
 
     def _map(self) -> None:
         """Map the snapshot's files and start its staged rows anew."""
