@@ -109,13 +109,15 @@ def large(rows: int, rounds: int, server: str) -> list[Figure]:
     if shutil.which("wrk") is None:
         return []
     warehouse, small = warehouse_of(10 * rows), warehouse_of(rows)
-    for each in (warehouse, small):
-        with servers.ours(each, server):
-            pass  # builds the index
+    with servers.ours(small, server):
+        pass  # builds the index
+    starts = []
+    for _ in range(1 + rounds):  # the first one builds the index, or brings it from the disk into memory
+        with servers.ours(warehouse, server) as started:
+            starts.append(started.seconds)
+    ready = min(starts[1:])
     found = []
-    began = time.perf_counter()
     with tempfile.TemporaryDirectory() as name, servers.ours(warehouse, server) as big:
-        ready = time.perf_counter() - began
         with servers.ours(small, server) as little:
             ask = partial(_wrk, Path(name))
             cases = zip(_cases(10 * rows, _check(big, warehouse)), _cases(rows, _check(little, small)), strict=True)

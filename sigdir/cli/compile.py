@@ -42,7 +42,7 @@ def compile(quiet: bool) -> None:
         raise Failure("no folder for compiled kernels can be written to; set NUMBA_CACHE_DIR to one that can")
     kernels.remove_compiled()
     with reporter(quiet) as progress:
-        progress.stage("compiling kernels, once, about 20 s", len(STEPS) + len(NOT_OF_REQUESTS))
+        progress.stage("compiling kernels, once, about 30 s", len(STEPS) + len(NOT_OF_REQUESTS))
         _run(SEPARATE, progress)
         _run([[step] for step in NOT_OF_REQUESTS], progress)
     if not quiet:

@@ -145,8 +145,8 @@ def test_a_temporary_folder_that_others_may_enter_is_not_used(installation: Inst
 @pytest.mark.parametrize(
     ("folder", "said"),
     [
-        ("kernels.FOLDER", "compiling kernels, once, about 20 s"),
-        ("None", "compiling kernels in memory, about 20 s at each start: no folder for them can be written to;"),
+        ("kernels.FOLDER", "compiling kernels, once, about 30 s"),
+        ("None", "compiling kernels in memory, about 30 s at each start: no folder for them can be written to;"),
     ],
 )
 def test_a_slow_compile_is_announced_once(installation: Installation, folder: str, said: str) -> None:
