@@ -34,7 +34,7 @@ from sigdir.serve.pages.browse import BrowsePage
 from sigdir.serve.pages.decode import DecodePage
 from sigdir.serve.pages.docs import DocsPage
 from sigdir.serve.pages.home import HomePage
-from sigdir.serve.pages.page import CACHE_BYTES
+from sigdir.serve.pages.page import page_cache
 from sigdir.serve.pages.record import RecordPage
 from sigdir.serve.pages.search import ResultsPage
 from sigdir.serve.pages.statistics import StatisticsPage
@@ -76,7 +76,7 @@ def routes(
     paths = reader.paths
     streams = StreamLimit(settings.threads, limits_addresses=settings.limits_addresses)
     versions = dumps.Versions(paths, reader)
-    cache, names, origins = pages or PageCache(CACHE_BYTES, counts.count_cached), Names(), Origins(paths)
+    cache, names, origins = pages or page_cache(counts.count_cached), Names(), Origins(paths)
     codes = CodeReader()
     # fmt: off
     return [

@@ -74,12 +74,12 @@ class KeyTable:
 
     def find(self, keys: Keys, ids: Numbers) -> Found:
         """The first row of each key that the part has, with the key's id."""
-        rows, what = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
+        rows, matches = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
         found = _find(
             as_readonly(self._slots), self._words, as_readonly(keys.high), as_readonly(keys.low), as_readonly(ids),
-            self._factor, self._shift, self._mask, self._part, rows, what,
+            self._factor, self._shift, self._mask, self._part, rows, matches,
         )  # fmt: skip
-        return Found(rows[:found], what[:found])
+        return Found(rows[:found], matches[:found])
 
 
 def parts_of(rows: int) -> int:

@@ -79,7 +79,7 @@ def read(run: ImportRun, sources: list[Source], run_tasks: RunTasks) -> None:
             refs = item.refs if isinstance(item, _Inputs) else [item.ref]
             deferred += _add_inputs(run, refs, next(reread) if isinstance(item, _CutFile) else found[0])
     if deferred:
-        _add_deferred(run, _together(run, deferred), run_tasks)
+        _add_deferred(run, _deferred_tasks(run, deferred), run_tasks)
 
 
 # From inputs to tasks.
@@ -180,7 +180,7 @@ def _add_inputs(run: ImportRun, refs: Sequence[InputRef], result: ReadResult) ->
 # Inputs that need others.
 
 
-def _together(run: ImportRun, deferred: Sequence[_Deferred]) -> list[_DeferredTask]:
+def _deferred_tasks(run: ImportRun, deferred: Sequence[_Deferred]) -> list[_DeferredTask]:
     """The deferred inputs by tasks, in the order in which the local import reads them: format by format."""
     found: dict[str, list[_Deferred]] = {file.format: [] for file in run.state.files()}
     for one in deferred:
@@ -210,30 +210,30 @@ def _by_groups(run: ImportRun, inputs: Sequence[_Deferred]) -> Iterator[_Deferre
         yield _DeferredTask(inputs[first:], targets)
 
 
-def _add_deferred(run: ImportRun, together: Sequence[_DeferredTask], run_tasks: RunTasks) -> None:
+def _add_deferred(run: ImportRun, tasks: Sequence[_DeferredTask], run_tasks: RunTasks) -> None:
     """Read the deferred inputs, and put their reports where they were met."""
-    results: list[ReadResult] = run_tasks("read-together", [_together_task(run, each) for each in together])
-    for each, result in zip(together, results, strict=True):
+    results: list[ReadResult] = run_tasks("read-together", [_read_inputs(run, task) for task in tasks])
+    for task, result in zip(tasks, results, strict=True):
         part = result.checked()
-        numbers = [one.number for one in each.inputs]
+        numbers = [one.number for one in task.inputs]
         if len(part.files) != len(numbers):
             raise BadInput(run.state.file(numbers[0]).path, "it or another input was changed while it was read")
         for number, file in zip(numbers, part.files, strict=True):
             run.state.replace_file(number, file)
         run.state.add_part(part, numbers)
-        names = _names(run, each)
+        names = _names(run, task)
         run.report.faults += [fault for fault in result.faults if fault.path in names]
         run.progress.rows(sum(file.read for file in part.files))
 
 
-def _names(run: ImportRun, together: _DeferredTask) -> frozenset[str]:
-    return frozenset(run.state.file(one.number).path for one in together.inputs)
+def _names(run: ImportRun, task: _DeferredTask) -> frozenset[str]:
+    return frozenset(run.state.file(one.number).path for one in task.inputs)
 
 
-def _together_task(run: ImportRun, together: _DeferredTask) -> ReadInputs:
+def _read_inputs(run: ImportRun, task: _DeferredTask) -> ReadInputs:
     """Names the inputs and the archives that hold them, each as often and in the order as it was met."""
-    names = _names(run, together)
+    names = _names(run, task)
     holders = {name[:at] for name in names for at, mark in enumerate(name) if mark in ":/"}
-    items = {id(one.found_in): one.found_in for one in together.inputs}
+    items = {id(one.found_in): one.found_in for one in task.inputs}
     refs = [ref for item in items.values() for ref in item if ref.name in names | holders]
-    return ReadInputs(tuple(refs), _options(run), Scope.TOGETHER, names, together.targets)
+    return ReadInputs(tuple(refs), _options(run), Scope.TOGETHER, names, task.targets)

@@ -16,7 +16,7 @@ from sigdir.signatures.decode_attempt import SELECTOR_BYTES
 from sigdir.signatures.decode_input import is_code
 from sigdir.warehouse.index.known import are_kept
 from sigdir.warehouse.index.ranked import is_order_known
-from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.index.view import Reader, View
 
 IsShort = Callable[[str, str, str, str, str], bool]
 """Takes method, path, query string, Accept and Accept-Encoding, each "" if it is missing."""
@@ -40,7 +40,7 @@ class ShortRequests:
     """Tells the requests whose answer takes less time than handing them to another thread.
 
     A page of a list that needs no scan, no packing and no HTML: 30 us, whatever the number of all rows.
-    A lookup of a whole hash: 25 us. Most have less than is packed.
+    A lookup of whole hashes: 25 us. Its answer is too small to be packed, but for hashes with many texts.
     A few hashes, looked up in OpenChain's dialect, or one to resolve: 25 us. Where a hash has several texts, the order of
     these must be known; to find it out takes up to a second.
     A call of two words whose selector was decoded before: 60 us; the first time its evidence is read, 1 ms.
@@ -53,33 +53,34 @@ class ShortRequests:
     def __call__(self, method: str, path: str, query_string: str, accept: str, encodings: str) -> bool:
         if method not in ("GET", "HEAD") or len(query_string) > _MAX_QUERY_CHARACTERS:
             return False
-        if path.startswith(_FILES) or self._is_kept(f"{path}?{query_string}"):
+        if path.startswith(_FILES):
+            return True
+        view = self._view()
+        if view is None:
+            return False
+        if self._pages.holds(view.token, f"{path}?{query_string}"):
             return True
         if "html" in accept:
             return False
         if match := _LIST.fullmatch(path):
             return _is_short_list(query_string, Collection.of_name(match[1]), encodings)
         if path in LOOKUP_PATHS:
-            return not _ESCAPES.search(query_string) and self._are_ordered(query_string)
+            return not _ESCAPES.search(query_string) and _are_ordered(view, query_string)
         if path == _RESOLVE:
-            return ONE_HASH.fullmatch(query_string) is not None and self._are_ordered(query_string)
+            return ONE_HASH.fullmatch(query_string) is not None and _are_ordered(view, query_string)
         return path == _DECODE and _is_short_call(query_string)
 
-    def _is_kept(self, address: str) -> bool:
+    def _view(self) -> View | None:
         try:
-            token = self._reader.current().token
-        except Exception:  # noqa: BLE001 - as below
-            return False
-        return self._pages.holds(token, address)
-
-    def _are_ordered(self, query_string: str) -> bool:
-        """Whether the order of the texts is known for each hash in a query."""
-        try:
-            view = self._reader.current()
+            return self._reader.current()
         except Exception:  # noqa: BLE001 - the thread that answers meets it again, and reports it
-            return False
-        hashes = map(bytes.fromhex, _HASH.findall(query_string))
-        return all(is_order_known(view, Collection.of_hash(hash), hash) for hash in hashes)
+            return None
+
+
+def _are_ordered(view: View, query_string: str) -> bool:
+    """Whether the order of the texts is known for each hash in a query."""
+    hashes = map(bytes.fromhex, _HASH.findall(query_string))
+    return all(is_order_known(view, Collection.of_hash(hash), hash) for hash in hashes)
 
 
 def _is_short_list(query_string: str, collection: Collection, encodings: str) -> bool:

@@ -9,6 +9,7 @@ Invariants
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,12 @@ _HEADERS = {
 }
 
 TEMPLATES = Path(__file__).parent / "templates"
-CACHE_BYTES = 16 << 20
-"""The size of the cache that all pages share."""
+_CACHE_BYTES = 16 << 20
+
+
+def page_cache(count: Callable[[bool], None]) -> PageCache:
+    """The cache that all pages share; ``count`` as in PageCache."""
+    return PageCache(_CACHE_BYTES, count)
 
 
 @lru_cache(maxsize=1)

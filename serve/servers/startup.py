@@ -6,10 +6,9 @@ import sys
 import time
 
 from sigdir.serve.app import create_app
-from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.lists.short_requests import ShortRequests
 from sigdir.serve.metrics.counts import Counts
-from sigdir.serve.pages.page import CACHE_BYTES
+from sigdir.serve.pages.page import page_cache
 from sigdir.serve.servers.measured import MeasuredApp
 from sigdir.serve.settings import Settings
 from sigdir.serve.warm import warm
@@ -37,7 +36,7 @@ def open_app(settings: Settings, counts: Counts | None = None) -> MeasuredApp:
     settings = settings.as_the_medium_allows()
     reader = Reader(paths, _IndexProgress())
     counts = counts or Counts()
-    pages = PageCache(CACHE_BYTES, counts.count_cached)
+    pages = page_cache(counts.count_cached)
     app = create_app(settings, reader, Writer(paths, reader), counts, pages)
     return MeasuredApp(app, counts, log=settings.log_requests, is_short=ShortRequests(reader, pages))
 

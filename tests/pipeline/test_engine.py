@@ -271,10 +271,10 @@ def test_solidity_by_projects(session: Any, tmp_path: Path, monkeypatch: pytest.
     paths = [tmp_path / "in", tmp_path / "in" / "b" / "x", tmp_path / "in" / "d"]
     counts: list[int] = []
 
-    def put(here: StageFiles, work: Sequence[tasks.Task]) -> None:
-        if here.folder.name.endswith("read-together"):
+    def put(files: StageFiles, work: Sequence[tasks.Task]) -> None:
+        if files.folder.name.endswith("read-together"):
             counts.append(len(work))
-        put_tasks(here, work)
+        put_tasks(files, work)
 
     put_tasks = tasks.put
     monkeypatch.setattr(tasks, "put", put)

@@ -2,9 +2,9 @@
 
 Invariants
     A View never changes. A request takes one and uses no other.
-    A view has every row that was acknowledged, or shown by another process, before it was taken, once. A client that
-    follows pages of several workers would miss rows otherwise. A fold moves rows from staging to a
-    file, so the staged rows are read after the snapshot, and both are read again if a newer version exists by then.
+    A view has every row that was acknowledged before it was taken, or that another process has shown by then, once:
+    a client may read one page from each worker. A fold moves rows from staging to a file, so the staged rows are read
+    after the snapshot, and both are read again if a newer version exists by then.
 
 Theory. A request must learn cheaply that nothing has changed. Staging is a SQLite database whose change counter is
 in shared memory (``Staging.stamp``). Every commit of ours moves it, and comparing it takes half a microsecond. The
