@@ -11,24 +11,23 @@ import json
 import os
 import re
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
-from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.warehouse.digests import written_digests
 from sigdir.warehouse.errors import QueryError, UnreadableWarehouse
+from sigdir.warehouse.evidence import Manifest
 from sigdir.warehouse.files import RunFolder, own_temporary_folder
 from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot
-from sigdir.warehouse.sql.decoding import register
-from sigdir.warehouse.sql.functions import FUNCTIONS
 from sigdir.warehouse.sql.search import NAME, create_search
 from sigdir.warehouse.sql.views import VIEWS, LazyLog, create_derived_views, create_views, quoted
 
@@ -201,9 +200,6 @@ class Database:
     ) -> None:  # fmt: skip
         self._unsafe = unsafe
         self._log = LazyLog(paths, snapshot.version)
-        self._has_derived = False
-        self._evidence: Snapshot | None = snapshot
-        """What the views over the evidence read; None once they are there."""
         self._searched: Snapshot | None = snapshot
         """What ``search`` reads; None once it is there."""
         self._paths = paths
@@ -216,12 +212,12 @@ class Database:
         except (duckdb.Error, OSError) as error:
             reason = str(error).partition("\n")[0]
             raise UnreadableWarehouse(f"{paths.root}: {reason}") from error
-        for name, function in FUNCTIONS.items():
-            self._connection.create_function(
-                name, function, ["VARCHAR"], "VARCHAR",
-                type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
-            )  # fmt: skip
-        register(self._connection, snapshot.evidence)
+        self._not_created: list[Callable[[], None]] = [
+            partial(_create_functions, self._connection, snapshot.evidence),
+            partial(create_derived_views, self._connection),
+            partial(_create_evidence_views, self._connection, snapshot),
+        ]
+        """What few queries use, created at the first query that does: functions, then views that call them."""
         read = [file for name, given in (files or {}).items() if (file := self._add_table(name, given))]
         if not unsafe:
             evidence = [str(file.path) for file in snapshot.evidence.all_files()]
@@ -264,34 +260,23 @@ class Database:
             if not self._unsafe and (refusal := _refusal(self._connection, query)):
                 raise QueryError(refusal)
             if _LISTS_VIEWS.search(query):
-                self._create_derived_views()
-                self._create_evidence_views()
+                while self._create_next():
+                    pass
             if self._searched is not None and _SEARCHES.search(query):
                 create_search(self._connection, self._paths, self._searched)
                 self._searched = None
             while True:
                 try:
                     return Result(self, self._connection.sql(query, params=parameters or None))
-                except duckdb.CatalogException:  # the query may name one of these views
-                    if not self._create_derived_views() and not self._create_evidence_views():
+                except duckdb.CatalogException:  # the query may name what is not created yet
+                    if not self._create_next():
                         raise
 
-    def _create_derived_views(self) -> bool:
-        """Create the macros and views over texts at the first query that needs them. False if they are there."""
-        if self._has_derived:
+    def _create_next(self) -> bool:
+        """Create the next functions or views that queries have not needed so far. False if all are there."""
+        if not self._not_created:
             return False
-        create_derived_views(self._connection)
-        self._has_derived = True
-        return True
-
-    def _create_evidence_views(self) -> bool:
-        """Create the views over the evidence at the first query that needs them: 0.14 s. False if they are there."""
-        if self._evidence is None:
-            return False
-        from sigdir.warehouse.sql.evidence import create_evidence_views  # and pyarrow.parquet, 65 ms
-
-        create_evidence_views(self._connection, self._evidence)
-        self._evidence = None
+        self._not_created.pop(0)()
         return True
 
     def statements(self, script: str) -> list[str]:
@@ -340,10 +325,26 @@ def _message(error: Exception) -> str:
     return f"{text}; {_HOW_TO_GIVE_FILES}" if "disabled by configuration" in text else text
 
 
+def _create_functions(connection: duckdb.DuckDBPyConnection, evidence: Manifest) -> None:
+    """Add the functions that hash, canonicalise and decode: 12 ms."""
+    from sigdir.warehouse.sql.decoding import register
+    from sigdir.warehouse.sql.functions import create_functions
+
+    create_functions(connection)
+    register(connection, evidence)
+
+
+def _create_evidence_views(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
+    """Create the views over the evidence: 0.14 s."""
+    from sigdir.warehouse.sql.evidence import create_evidence_views  # and pyarrow.parquet, 65 ms
+
+    create_evidence_views(connection, snapshot)
+
+
 _LISTS_VIEWS = re.compile(
     r"\b(?:show|describe|summarize|pragma|information_schema|duckdb_\w+|sqlite_master|pg_\w+)\b", re.IGNORECASE
 )
-"""Statements that list views instead of naming them."""
+"""Statements that list views and functions instead of naming them."""
 _SEARCHES = re.compile(rf"\b{NAME}\b", re.IGNORECASE)
 """Statements that may call ``search``. Its index loads numba and is compared with its checksums: 0.6 s."""
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")

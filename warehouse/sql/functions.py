@@ -11,12 +11,13 @@ other people's lists, and one bad line should not end the query.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures.columns import bytes_of
 
@@ -61,10 +62,13 @@ def topic0(texts: pa.ChunkedArray) -> pa.StringArray:
     return _hashed(texts, EVENTS, 32)
 
 
-FUNCTIONS: Final[Mapping[str, Callable[[pa.ChunkedArray], pa.StringArray]]] = {
-    function.__name__: function for function in (keccak256, selector, topic0, canonical)
-}
-"""The functions by their names in SQL."""
+def create_functions(connection: duckdb.DuckDBPyConnection) -> None:
+    """Add the functions to a connection, by their names here."""
+    for function in (keccak256, selector, topic0, canonical):
+        connection.create_function(
+            function.__name__, function, ["VARCHAR"], "VARCHAR",
+            type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
+        )  # fmt: skip
 
 
 def _hashed(texts: pa.ChunkedArray, collection: int, width: int) -> pa.StringArray:
