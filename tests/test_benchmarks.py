@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from benchmarks.__main__ import main
 from benchmarks.bounds import bound_by, limits, page
-from benchmarks.measure import Figure, compared
+from benchmarks.measure import Figure, compared, python
 
 
 def figure(cores: float, seconds: list[float]) -> Figure:
@@ -41,3 +42,12 @@ def test_processors_and_spread_are_measured(tmp_path: Path) -> None:
     assert found.cores > 0
     assert found.spread == 1.0
     assert all(value > 0 for value in limits(tmp_path, 1 << 20).values())
+
+
+def test_the_peak_of_a_command_is_its_own() -> None:
+    """The kernel would count what this process holds when the command starts."""
+    held = bytearray(400 << 20)
+    assert python("x = bytearray(50 << 20)").peak_mib < 200
+    assert held
+    with pytest.raises(RuntimeError, match="ended with status 3"):
+        python("raise SystemExit(3)")
