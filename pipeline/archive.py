@@ -123,6 +123,9 @@ def _content(member: _Member, archive: Source, unread: UnreadInputs) -> bytes:
     try:
         with member.open() as file:
             content: bytes = file.read(HASH_NAMED_BYTES)
+    except BadInput as error:
+        unread.add_fault(error)
+        return b""
     except UNPACK_ERRORS as error:
         unread.add_fault(BadInput(_path_and_name(member.name, archive)[1], reason_of(error)))
         return b""

@@ -1,8 +1,8 @@
 """A file of transactions or logs, decoded with all cores: Parquet, CSV or JSON to Parquet or NDJSON.
 
-The main process reads (``decode_source.py``) and writes; each worker process has its own view of the warehouse and decodes one batch at a
-time (``decode_rows.py``), because decoding is Python and holds the GIL. Batches are bounded in rows and in bytes, and few
-are in flight, so memory does not grow with the file. The results are in the file's order.
+The main process reads (``decode_source.py``) and writes; each worker process has its own view of the warehouse and
+decodes one batch at a time (``decode_rows.py``), because decoding is Python and holds the GIL. Batches are bounded in
+rows and in bytes, and few are in flight, so memory does not grow with the file. The results are in the file's order.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 import orjson
@@ -26,11 +28,12 @@ import pyarrow.parquet as pq
 from sigdir.pipeline.decode_calls import Texts
 from sigdir.pipeline.decode_rows import SCHEMA, decode_batch
 from sigdir.pipeline.decode_source import BLOCK_BYTES, JSON, Rows, read_rows
-from sigdir.pipeline.errors import BadTarget
+from sigdir.pipeline.errors import BadTarget, PipelineError
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.pipeline.values import json_of
 from sigdir.signatures.readings import Known
+from sigdir.warehouse.files import is_read_only
 from sigdir.warehouse.index.known import known_texts
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
@@ -63,15 +66,14 @@ class DecodeReport:
 
 
 def decode_file(source: str, target: str, warehouse: Path, workers: int, progress: Reporter) -> DecodeReport:
-    """Decode each row of a file; raises BadInput, BadTarget, WarehouseError and OSError."""
+    """Decode each row of a file; raises a PipelineError, WarehouseError and OSError."""
     _require_format(target)
-    paths, report = existing(warehouse), DecodeReport()
+    report = DecodeReport()
     size = Path(source).stat().st_size
-    with closing(Reader(paths)):  # makes the index once, before the workers map it
-        pass
     kept: deque[pa.RecordBatch] = deque()
     batches = _tasks(read_rows(source, progress, report.left_out), kept)
-    with _results(paths, batches, workers if size > BLOCK_BYTES // 4 else 1) as results:
+    workers = workers if size > BLOCK_BYTES // 4 else 1
+    with _shared_paths(existing(warehouse)) as paths, _results(paths, batches, workers) as results:
         whole = (_joined(result, kept.popleft()) for result in results)
         first = next(whole, pa.RecordBatch.from_pylist([], SCHEMA))
         with _writer(target, first.schema) as write:
@@ -102,17 +104,34 @@ def _joined(result: pa.RecordBatch, kept: pa.RecordBatch) -> pa.RecordBatch:
 
 
 @contextmanager
+def _shared_paths(paths: Paths) -> Iterator[Paths]:
+    """The warehouse's paths, by which a first reader builds the index and the others map it.
+
+    The index of a read-only folder is in a temporary one until the block ends.
+    """
+    if not is_read_only(paths.root):
+        yield paths
+        return
+    with TemporaryDirectory(prefix="sigdir-") as scratch:
+        yield replace(paths, derived=Path(scratch))
+
+
+@contextmanager
 def _results(
     paths: Paths, batches: Iterator[tuple[pa.RecordBatch, int]], workers: int
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    if workers == 1:
-        with closing(Reader(paths)) as reader:
+    with closing(Reader(paths)) as reader:  # makes the index once, before the workers map it
+        if workers == 1:
             texts = _texts(reader)
             yield (decode_batch(batch, first, texts) for batch, first in batches)
-        return
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start, (paths.root,))
+            return
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start, (paths,))
     try:
         yield ordered_map(pool, _work, batches, _AHEAD * workers)
+    except BrokenProcessPool:
+        raise PipelineError(
+            "a process that decodes has ended, perhaps for want of memory; use fewer --workers"
+        ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -120,10 +139,10 @@ def _results(
 _worker: dict[str, Texts] = {}
 
 
-def _start(root: Path) -> None:
+def _start(paths: Paths) -> None:
     """Of a worker. Ctrl-C ends the main process, which ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _worker["texts"] = _texts(Reader(existing(root)))
+    _worker["texts"] = _texts(Reader(paths))
 
 
 def _work(item: tuple[pa.RecordBatch, int]) -> pa.RecordBatch:

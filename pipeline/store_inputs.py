@@ -33,10 +33,11 @@ def store_sources(url: str, unread: UnreadInputs) -> list[Source]:
     sources: list[Source] = []
     for folder, objects in _by_folder(found):
         hash_named = [each for each in objects if is_hash_named(_base(each.name), each.size)]
+        names = {each.name for each in hash_named}
         for each in objects:
             if any(part.startswith(".") for part in each.name.split("/")):
                 unread.skip(printable(store.where(each.name)), HIDDEN)
-            elif each not in hash_named:
+            elif each.name not in names:
                 sources.append(_source(store, each.name, False, each.size, f"{top}/{each.name}"))
             elif each is hash_named[0]:
                 sources.append(_hash_named(store, folder, hash_named, unread, f"{top}/{folder}".rstrip("/")))
@@ -112,7 +113,12 @@ def _reading(store: Store, name: str) -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        raise OSError(str(error).removeprefix(f"{store.where(name)}: ")) from error
+        raise OSError(_reason_of(store, name, error)) from error
+
+
+def _reason_of(store: Store, name: str, error: StoreError) -> str:
+    """The error's text without the object's URL, which the text begins with."""
+    return str(error).removeprefix(f"{store.where(name)}: ")
 
 
 def _hash_named(store: Store, folder: str, objects: Sequence[Object], unread: UnreadInputs, below: str) -> Source:
@@ -129,7 +135,7 @@ def _contents(folder: str, names: Sequence[str], unread: UnreadInputs) -> Iterat
         try:
             return name, store.read(name)
         except StoreError as error:
-            unread.add_fault(BadInput(printable(store.where(name)), str(error)))
+            unread.add_fault(BadInput(printable(store.where(name)), _reason_of(store, name, error)))
             return name, b""  # the line stays, because the lines are numbered as the names are
 
     with ThreadPoolExecutor(_REQUESTS) as pool:

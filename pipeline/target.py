@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, cast
+from urllib.parse import unquote
 
 from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.warehouse.files import replacing
@@ -54,7 +55,7 @@ def _object(url: str, packs: bool) -> Iterator[BinaryIO]:
         file = Path(scratch) / name
         with open_target(str(file), packs) as out:
             yield out
-        store.put(name, file)
+        store.put(unquote(name), file)
 
 
 def put_tree(folder: Path, url: str) -> None:

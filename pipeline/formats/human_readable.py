@@ -30,7 +30,7 @@ _DECLARATION = re.compile(
 )
 _TYPE_NAME = re.compile(rf"(?<=[(,])(\s*)({_NAME})(?=\s*[\[\s,)])")
 """A name where a type stands: after the bracket or the comma that begins a parameter."""
-_GAS = re.compile(r"\s*@\s*\d+\s*\Z")  # ethers: the gas of a call, after the declaration
+_GAS = re.compile(r"(?<!\s)\s*@\s*\d+\s*\Z")  # ethers: the gas of a call, after the declaration
 
 Structs = dict[str, str]
 """From the name of a struct to its tuple."""

@@ -18,7 +18,9 @@ Theory
     of a group is an item: a literal, `key: value`, or an expression. A block of code is a group of expressions,
     so the whole source is one value, and no grammar of the language is needed.
     A slash begins a regular expression if an operator or a keyword stands before it; a quote that is not closed on
-    its line is a mark. The texts of templates are read up to `${`, which opens a group.
+    its line is a mark. So is a quote after a backslash: those behind a quote that is not closed all stand so, and
+    the rest of the line is searched once and not once for each of them. The texts of templates are read up to `${`,
+    which opens a group.
 
 Source: ECMAScript 2024, section 12, Lexical Grammar.
 """
@@ -37,7 +39,7 @@ _ABI_CALLS = frozenset(["parseAbi", "parseAbiItem"])
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*|/\*.*?(?:\*/|\Z))
-    |(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
+    |(?<!\\)(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
     |(?P<word>[A-Za-z_$\u0080-\uffff][\w$]*)
     |(?P<number>\.?\d[\w.]*)
     |(?P<mark>\.\.\.|=>|.)""",
@@ -81,8 +83,7 @@ class _Group:
             self.items.append(_value(parts))
 
     def _end_member(self, parts: list[_Part]) -> None:
-        while len(parts) > 1 and parts[0] == _Part("word", "readonly") and not _is_mark(parts[1], ":"):
-            parts = parts[1:]
+        parts = _without_readonly(parts)
         if not parts:
             return
         optional = len(parts) > 2 and _is_mark(parts[1], "?")
@@ -122,9 +123,7 @@ def _inside(parts: list[_Part]) -> list[Any]:
 
 def _value(parts: list[_Part]) -> Any:
     """The value of an item: a literal, or the object that stands for an expression."""
-    while len(parts) > 1 and parts[0] == _Part("word", "readonly"):
-        parts = parts[1:]
-    literal = _without_type(parts)
+    literal = _without_type(_without_readonly(parts))
     if len(literal) == 1:
         kind, value = literal[0]
         if kind in ("text", "group"):
@@ -139,6 +138,14 @@ def _value(parts: list[_Part]) -> Any:
     if len(literal) % 2 and all(part.kind == "text" for part in texts) and all(_is_mark(m, "+") for m in marks):
         return "".join(part.value for part in texts)
     return _expression(_inside(parts))
+
+
+def _without_readonly(parts: list[_Part]) -> list[_Part]:
+    """The parts after `readonly`, which is a name if a colon follows."""
+    at = 0
+    while at + 1 < len(parts) and parts[at] == _Part("word", "readonly") and not _is_mark(parts[at + 1], ":"):
+        at += 1
+    return parts[at:]
 
 
 def _without_type(parts: list[_Part]) -> list[_Part]:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 import orjson
 
-from sigdir.cli.decode_contract import contract, explain_code
+from sigdir.cli.decode_contract import contract, explain_code, is_file
 from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json
@@ -35,8 +35,6 @@ from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import existing
 
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits per byte, and as many spaces and line breaks
-
-_PATH_CHARACTERS = 255  # longer ones are data, and some systems refuse to look for them
 
 _json = json_option("Write what the API answers: the tree of readings.")
 _data = click.argument("data", metavar="DATA")
@@ -91,11 +89,13 @@ def auto(
     """Explain data by its shape: calldata, revert data, a log or code; with --file each row of a file.
 
     DATA is hex digits, with or without 0x; a log is its topics and its data, each with 0x, or an object of JSON
-    with topics and data. Texts to try stand before it, each with a semicolon or on a line. @FILE reads it from a file, - from standard input. Where the shape does not decide, every
+    with topics and data. To try texts of your own, write them before the data, each on a line or with a semicolon
+    behind it. @FILE reads the data from a file, - from standard input. Where the shape does not decide, every
     reading is given, the surest first.
 
-    A file has the columns of cryo, Dune or BigQuery: input and to (or to_address), or data and topic0 to topic3 (or topics). Each
-    row gets its best text, its values as JSON and the confidence, in the order of the file, and keeps its other columns.
+    A file has the columns of cryo, Dune or BigQuery: input and to (or to_address), or data and topic0 to topic3 (or
+    topics). Each row gets its best text, its values as JSON and the confidence, in the order of the file, and keeps
+    its other columns.
 
     \b
     Examples:
@@ -203,18 +203,9 @@ def _entered(argument: str) -> str:
     if argument.startswith("@"):
         with Path(argument[1:]).open("rb") as file:
             return file.read(_MAX_CHARACTERS).decode("ascii", "replace")
-    if _is_file(argument):
+    if re.search("[^0-9a-fA-FxX]", argument) and is_file(argument):
         raise Failure(f"{argument} is a file: write @{argument}")
     return argument
-
-
-def _is_file(argument: str) -> bool:
-    """Whether what should be hex digits is a file's path instead."""
-    return (
-        len(argument) < _PATH_CHARACTERS
-        and re.search("[^0-9a-fA-FxX]", argument) is not None
-        and Path(argument).is_file()
-    )
 
 
 def _print(reading: Reading) -> None:

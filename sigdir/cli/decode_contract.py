@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -78,11 +79,15 @@ def _digits(argument: str) -> str:
     """The digits that an argument is or names. An existing file is read; bytes that are not ASCII stay visible."""
     if argument == "-":
         return sys.stdin.buffer.read(_MAX_CHARACTERS).decode("ascii", "replace")
-    path = Path(argument.removeprefix("@"))
-    if argument.startswith("@") or (len(argument) < 4096 and path.is_file()):
-        with path.open("rb") as file:
+    if argument.startswith("@") or is_file(argument):
+        with Path(argument.removeprefix("@")).open("rb") as file:
             return file.read(_MAX_CHARACTERS).decode("ascii", "replace")
     return argument
+
+
+def is_file(argument: str) -> bool:
+    """Whether an argument is a file's path. Hex digits may be longer than a path, for which ``Path.is_file`` raises."""
+    return os.path.isfile(argument)
 
 
 def _lines(found: ContractInterface) -> Iterator[str]:

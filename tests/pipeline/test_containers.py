@@ -363,6 +363,32 @@ def test_encrypted_member_is_a_fault(tmp_path: Path, warehouse: Path) -> None:
     assert all_texts(warehouse) == ["a()"]
 
 
+def test_encrypted_member_of_a_tree_is_a_fault(tmp_path: Path, warehouse: Path) -> None:
+    """It is named with its reason, and the other hash-named members are imported."""
+    data = bytearray(zipped({"18160ddd": "totalSupply()", "a9059cbb": TRANSFER, "b.txt": "b()\n"}))
+    for marker, name_at, at in ((b"PK\x03\x04", 30, 6), (b"PK\x01\x02", 46, 8)):
+        data[data.index(marker, data.index(marker) + 1) + at] |= 1
+        assert data[data.index(marker, data.index(marker) + 1) + name_at :].startswith(b"a9059cbb")
+    (tmp_path / "in.zip").write_bytes(data)
+    report = import_files([tmp_path / "in.zip"], warehouse)
+    assert report.faults == [Unread(f"{tmp_path}/in.zip:a9059cbb", "encrypted; unpack the archive first")]
+    assert sorted(all_texts(warehouse)) == ["b()", "totalSupply()"]
+
+
+def test_object_of_a_tree_that_cannot_be_read(tmp_path: Path) -> None:
+    """An object that vanishes before it is read is a fault, whose reason does not repeat the object's URL."""
+    folder = write_tree(tmp_path / "in", {"18160ddd": "totalSupply()", "a9059cbb": TRANSFER})
+    report = ImportReport()
+    unread = UnreadInputs(report)
+    [source] = find([f"file://{folder}"], unread)
+    (folder / "18160ddd").unlink()
+    [opened] = open_each([source], lambda _: None, "tree", unread)
+    assert opened.file_names == ["18160ddd", "a9059cbb"]
+    [fault] = report.faults
+    assert fault.path == f"file://{folder}/18160ddd"
+    assert "file://" not in fault.reason
+
+
 def test_bombs_are_refused(tmp_path: Path, warehouse: Path) -> None:
     """An archive that decompresses to over 200 times its size is refused before it is decompressed."""
     bomb = bytearray(zipped({f"{number}.txt": "a()\n" for number in range(3)}))

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import shutil
+import tempfile
 from decimal import Decimal
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,8 @@ from hypothesis import strategies as st
 from sigdir.pipeline import decode_file as job
 from sigdir.pipeline.decode_calls import CallDecoder
 from sigdir.pipeline.decode_rows import COLUMNS, SCHEMA, decode_batch
-from sigdir.pipeline.errors import BadInput, BadTarget
+from sigdir.pipeline.decode_source import BLOCK_BYTES
+from sigdir.pipeline.errors import BadInput, BadTarget, PipelineError
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.reading_json import parameters, reading_document
@@ -34,6 +38,7 @@ from tests.conftest import Sigdir, import_files
 from tests.pipeline.support import invoke
 from tests.signatures.test_calldata import values_of, word
 from tests.signatures.test_readings import MULTICALL, OTHER, TO, TRANSFER, call
+from tests.warehouse.support import small_disk
 
 TEXTS = [
     TRANSFER, MULTICALL, "approve(address,uint256)", "many_msg_babbage(bytes1)", "event Transfer(address,address,uint256)",
@@ -123,12 +128,58 @@ def test_workers_give_the_same_rows_in_the_same_order(warehouse: Path, tmp_path:
     """A file larger than one batch, with binary columns as cryo writes them."""
     given = [{"input": call(TRANSFER, TO, number)} for number in range(30_000)]
     columns = {"input": pa.array([row["input"] for row in given], pa.binary()), "n": range(30_000)}
-    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet", compression="none", use_dictionary=False)
+    assert (tmp_path / "t.parquet").stat().st_size > BLOCK_BYTES // 4  # a smaller file is decoded without workers
     alone = decoded(tmp_path / "t.parquet", tmp_path / "alone.parquet", warehouse)
     assert [(row["n"], json.loads(row["values"])[1]) for row in alone] == [
         (number, str(number)) for number in range(30_000)
     ]
     assert decoded(tmp_path / "t.parquet", tmp_path / "both.parquet", warehouse, workers=2) == alone
+
+
+def many_calls(path: Path) -> None:
+    """A file of more batches than two workers have in flight."""
+    inputs = pa.array([call(TRANSFER, TO, n) for n in range(80_000)], pa.binary())
+    pq.write_table(pa.table({"input": inputs}), path, compression="none", use_dictionary=False)
+    assert path.stat().st_size > BLOCK_BYTES // 4  # a smaller file is decoded without workers
+
+
+def test_a_worker_that_is_killed_is_an_error_in_one_line(warehouse: Path, tmp_path: Path) -> None:
+    """The target does not appear."""
+
+    class Killer(Reporter):
+        def rows(self, count: int) -> None:
+            for worker in active_children():
+                worker.kill()
+
+    many_calls(tmp_path / "t.parquet")
+    with pytest.raises(PipelineError, match=r"^a process that decodes has ended, .*; use fewer --workers$"):
+        job.decode_file(str(tmp_path / "t.parquet"), str(tmp_path / "out.parquet"), warehouse, 2, Killer())
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_workers_share_the_index_of_a_read_only_warehouse(
+    warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is built once, in a temporary folder that is removed at the end."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    counts = []
+
+    class Counter(Reporter):
+        def rows(self, count: int) -> None:
+            counts.append(len(list(temporary.glob("sigdir-*"))))
+
+    many_calls(tmp_path / "t.parquet")
+    with small_disk(tmp_path / "disk") as disk:
+        copy = disk.path / "warehouse"
+        shutil.copytree(warehouse, copy, ignore=shutil.ignore_patterns("cache"))
+        disk.make_read_only()
+        job.decode_file(str(tmp_path / "t.parquet"), str(tmp_path / "out.parquet"), copy, 2, Counter())
+    assert set(counts) == {1}
+    assert list(temporary.glob("sigdir-*")) == []
 
 
 # Random calls, by both ways of reading them.

@@ -489,6 +489,14 @@ def test_errors_are_one_line(warehouse: Path, tmp_path: Path, arguments: list[st
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 
+def test_the_name_of_an_object_is_unquoted(warehouse: Path, tmp_path: Path) -> None:
+    """An import of the URL finds what an export to it wrote."""
+    url = f"file://{tmp_path}/my%20rows.csv"
+    assert run(warehouse, "csv", url, "--collection", "signatures").status == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["my rows.csv"]
+    assert import_files([url], empty_warehouse(tmp_path / "again")).total("read") > 0
+
+
 def test_the_report_for_people(warehouse: Path, tmp_path: Path) -> None:
     out = run(warehouse, "4byte.json", tmp_path / "out.json").stdout.decode()
     rows = rows_of(warehouse, SIGNATURES)

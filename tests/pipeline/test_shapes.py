@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -212,16 +213,24 @@ def test_declarations_with_structs(read: Read) -> None:
         "struct Order { Side side; address owner; Part[] parts; }", "struct Part { uint256 amount; }",
         "struct Side { (uint8 a, bool b) x }", "event Placed(Order indexed order, Part Part) anonymous",
         "struct Loop { Loop[] loops; }", "function loop(Loop l)", "error Lost(Missing m)", "receive() external payable",
-        "function cost() view returns (uint256) @29000",
+        "function cost() view returns (uint256) @29000", "function cheap()  @ 21 ",
     )  # fmt: skip
     order = "(((uint8,bool)),address,(uint256)[])"
     reading = read("abi.json", data)
-    assert reading.functions == [f"place({order},({order}[2],uint256)[])", "cost()"]
+    assert reading.functions == [f"place({order},({order}[2],uint256)[])", "cost()", "cheap()"]
     assert reading.events == [f"Placed({order},(uint256))"]
     assert [inner(reject) for reject in reading.rejects] == [
         ("unknown_type", "function loop(Loop l)"),
         ("unknown_type", "error Lost(Missing m)"),
     ]
+
+
+def test_a_declaration_with_many_spaces_takes_time_in_proportion(read: Read) -> None:
+    """A run of spaces is searched for ethers' gas once. Quadratic time would be minutes."""
+    began = process_time()
+    reading = read("abi.json", declarations("function f()" + " " * 500_000 + "view", "function g()"))
+    assert reading.functions[-1] == "g()"
+    assert process_time() - began < 10
 
 
 def test_structs_that_grow_without_bound(read: Read) -> None:
@@ -356,6 +365,16 @@ def test_lists_in_any_place_of_javascript(read: Read) -> None:
 def test_broken_javascript_has_a_value(code: str) -> None:
     """A source that does not parse is read as far as it makes sense."""
     assert isinstance(parse_literals("x.js", code.encode()), dict)
+
+
+@pytest.mark.parametrize(
+    "code", ['"' + '\\"' * 500_000, "'" + "\\'" * 500_000, "[" + "readonly " * 120_000, "{" + "readonly " * 120_000]
+)
+def test_a_megabyte_of_javascript_takes_time_in_proportion(code: str) -> None:
+    """A quote without an end and a word many times over are read once. Quadratic time would be minutes."""
+    began = process_time()
+    assert isinstance(parse_literals("x.js", code.encode()), dict)
+    assert process_time() - began < 10
 
 
 def test_javascript_without_an_abi(read: Read, tmp_path: Path) -> None:

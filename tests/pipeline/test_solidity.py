@@ -72,7 +72,7 @@ type Price is uint128;
 enum Side { Buy, Sell }
 struct Point { uint x; int8 y; }
 uint constant N = 3; uint8 constant Five = 5; uint constant Circle = Circle + 1;
-uint constant Sum = N * 2 + Lib.M; int constant Less = -Five; string constant Text = "3";
+int0 constant Odd0 = 5; int7 constant Odd7 = 5; uint999 constant Odd999 = 5; uint constant Sum = N * 2 + Lib.M; int constant Less = -Five; string constant Text = "3";
 interface Token { enum Kind { A } struct Info { Kind kind; Token token; } }
 library Lib { uint constant M = 0x10; type Id is bytes32; struct Pair { Point a; Point b; } }
 contract Base { struct Inherited { bool b; } error InBase(Inherited i); }
@@ -136,6 +136,9 @@ def test_types_are_resolved(written: str) -> None:
         ("mapping(uint => uint) storage m", "library_type"),
         ("uint[] storage a", "library_type"),
         ("uint7 a", "bad_width"),
+        ("uint[Odd0] memory", "bad_array"),
+        ("uint[Odd7] memory", "bad_array"),
+        ("uint[Odd999] memory", "bad_array"),
     ],
 )
 def test_what_is_not_known_is_rejected(written: str, reason: str) -> None:

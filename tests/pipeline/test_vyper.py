@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,16 @@ def test_names_of_other_sources(tmp_path: Path, warehouse: Path) -> None:
     assert rejects == [("b(t.S)", "library_type")]
     assert {file.format for file in report.files} == {"vyper"}
     assert texts(warehouse, EVENT_SIGNATURES) == []
+
+
+def test_two_sources_of_one_path(tmp_path: Path, warehouse: Path) -> None:
+    """A source beside its packed form: the declarations of both are read."""
+    code = "@external\ndef {}(): pass\n"
+    files = {"a.vy": code.format("plain"), "a.vy.gz": gzip.compress(code.format("packed").encode())}
+    write_files(tmp_path / "in", files)
+    report = import_files([tmp_path / "in"], warehouse)
+    assert sorted(texts(warehouse)) == ["packed()", "plain()"]
+    assert report.total("duplicate") == 0
 
 
 def test_other_languages_are_passed_over(tmp_path: Path, warehouse: Path) -> None:

@@ -133,6 +133,7 @@ def test_the_command(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None
     assert "unknown (" in shown
     assert json.loads(command(file, "--abi").stdout)[0]["name"] == "transfer"
     assert b"interface IContract {" in command(file, "--solidity").stdout
+    assert command(f"0x{CODE}{'00' * 1000}").status == 1
     refused = command("0x60zz")
     assert (refused.status, refused.stderr.count("\n")) == (2, 1)
     assert "bytecode has 'z' at digit 3" in refused.stderr

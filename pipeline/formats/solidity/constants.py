@@ -37,7 +37,7 @@ _UNITS = {
     "seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400, "weeks": 604_800,
 }  # fmt: skip
 _PRECEDENCE = {"|": 1, "^": 2, "&": 3, "<<": 4, ">>": 4, "+": 5, "-": 5, "*": 6, "/": 6, "%": 6, "**": 7}
-_INTEGER = re.compile(r"(u?)int([0-9]{0,3})")
+_INTEGER = re.compile(r"(u?)int(|[1-9][0-9]{0,2})")
 
 
 class IntegerType(NamedTuple):
@@ -62,7 +62,8 @@ class _NoValueError(ValueError):
 def integer_type(written: str) -> IntegerType | None:
     """The type that `uint8` or `int` names; None for any other type."""
     found = _INTEGER.fullmatch(written)
-    return IntegerType(not found[1], int(found[2] or 256)) if found else None
+    bits = int(found[2] or 256) if found else 0
+    return IntegerType(not found[1], bits) if found and bits <= 256 and bits % 8 == 0 else None
 
 
 ValueOf = Callable[[str, int, bool], "Number | None"]

@@ -69,7 +69,7 @@ class Project(AbstractContextManager["Project"]):
         self._roots = [absolute_path(root) for root in roots]
         self._document = absolute_path(document) if document is not None else None
         self._units: dict[str, SourceUnit] = {}
-        self._waiting: list[tuple[int, str, int]] = []  # number, path, size
+        self._waiting: list[tuple[int, str, SourceUnit, int]] = []  # number, path, unit, size
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -82,26 +82,29 @@ class Project(AbstractContextManager["Project"]):
         if len(code) > MAX_BYTES:
             raise BadInput(source.name, f"a Vyper source of over {MAX_BYTES >> 20} MiB")
         path = path.removesuffix(".gz").removesuffix(".xz").removesuffix(".zst").removesuffix(".bz2")
-        self._units[path] = source_unit(code.decode("utf-8", "surrogateescape"))
-        self._waiting.append((source.number, path, len(code)))
+        unit = source_unit(code.decode("utf-8", "surrogateescape"))
+        self._units[path] = unit
+        self._waiting.append((source.number, path, unit, len(code)))  # two sources may have one path
 
     def read(self) -> Iterator[ReadTask]:
         """The candidates of all sources, in the order of ``add``."""
         modules = Modules(self._units)
-        for number, path, size in self._waiting:
+        for number, path, unit, size in self._waiting:
             shown = path_below(path, self._roots, self._document)
-            yield partial(_read_unit, modules, number, path, size, shown)
+            yield partial(_read_unit, modules, number, path, unit, size, shown)
 
 
-def _read_unit(modules: Modules, number: int, path: str, size: int, shown: str) -> Iterator[Candidates]:
-    return pack(entries(modules, path, (1 << 20) + 8 * size, shown), number)
+def _read_unit(
+    modules: Modules, number: int, path: str, unit: SourceUnit, size: int, shown: str
+) -> Iterator[Candidates]:
+    return pack(entries(modules, path, unit, (1 << 20) + 8 * size, shown), number)
 
 
-def entries(modules: Modules, path: str, budget: int, shown: str) -> Iterator[Entry]:
+def entries(modules: Modules, path: str, unit: SourceUnit, budget: int, shown: str) -> Iterator[Entry]:
     """The candidates of one source, in its order; ``shown`` is the path by which its contracts are known."""
     types, named = TypeResolver(modules, path, budget), TypeResolver(modules, path, budget, with_names=True)
     own_name = os.path.splitext(os.path.basename(shown))[0]
-    for item in modules.unit(path).declared:
+    for item in unit.declared:
         if isinstance(item, Declaration):
             yield from _texts(item, types, named, Contract.at(shown, item.interface or own_name))
         elif isinstance(item, NotUnderstood):
