@@ -1,8 +1,9 @@
-"""Calls of which one text decides what they are: their rows without a tree of readings.
+"""Decodes calls whose best text is certain into rows, without a tree of readings.
 
-Most calls have a selector with one known text, or a standard's. They are decoded by columns (``abi_columns.py``), one group for
-each selector and size, and the calls in their ``bytes`` as one more batch. The others are None here and get a tree:
-those that the text does not fit, whose texts compete, or with calls in calls in calls. A test compares the two ways.
+Most calls have a selector with one known text, or a standard's. They are decoded by columns (``abi_columns.py``),
+one group for each selector and size, and the calls in their ``bytes`` as one more batch. The others are None here and
+get a tree: those that the text does not fit, whose texts compete, or with calls in calls in calls. A test compares the
+two ways.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sigdir.signatures.standards import canonical
 from sigdir.signatures.types import BadTypeList, Type
 
 _SEARCHED_BYTES = 4096
-"""Of a call with bytes; so small a call meets none of the bounds of a tree."""
+"""The longest call whose ``bytes`` are searched for calls. A call of this size cannot reach the bounds of a tree."""
 
 Texts = Callable[[bytes], Sequence[Known]]
 Row = tuple[Any, ...]

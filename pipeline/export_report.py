@@ -20,7 +20,7 @@ class ExportReport:
     version: int
     rows: Counter[Collection] = field(default_factory=Counter)
     left_out: Counter[Collection] = field(default_factory=Counter)
-    """Rows that a format with one text per selector omits, because their selector has an older text."""
+    """Rows that a format with one text per selector omits, because another text of their selector is exported."""
     files: int = 1
     bytes: int | None = None
     seconds: float = 0.0
@@ -48,7 +48,7 @@ class ExportReport:
         for collection in COLLECTIONS:
             if self.rows[collection] or self.left_out[collection]:
                 left_out = self.left_out[collection]
-                more = f", {left_out:,} left out: the selector has an older text" if left_out else ""
+                more = f", {left_out:,} left out: another text of the selector is exported" if left_out else ""
                 yield f"{collection}: {counted(self.rows[collection], 'row')}{more}"
         size = f", {self.bytes / 1e6:,.1f} MB" if self.bytes is not None else ""
         files = f", {self.files:,} files" if self.files != 1 else ""

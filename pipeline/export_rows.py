@@ -1,7 +1,7 @@
 """The rows of an export, read from a version's Parquet files in id order, some batches ahead.
 
-Memory does not grow with the number of rows, except for twelve bytes per row in formats with one text per
-selector.
+Memory does not grow with the number of rows, except in formats that group the rows by selector, twelve bytes per row,
+and with ``--ranked``, up to sixteen more.
 """
 
 from __future__ import annotations

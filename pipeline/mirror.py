@@ -174,7 +174,7 @@ class _Copy:
         self.fetcher, self.options, self.progress, self.report = fetcher, options, progress, report
         self.state_path = mirror_state(folder, collection)
         self.spool_path = mirror_spool(self.state_path)
-        self.reversed_path = folder / f"{collection}.turned.ndjson"
+        self.reversed_path = folder / f"{collection}.reversed.ndjson"
         if options.restart:
             self.state_path.unlink(missing_ok=True)
         self.state = State.read(self.state_path, base)

@@ -45,6 +45,10 @@ _HEADER_SEPARATORS = ",\t;|"
 _SEPARATORS = ",\t;|: "
 """Of lines without a header."""
 _SAMPLE_ROWS = 64
+_SURE_COLUMNS = 64
+"""A first line with so many cells is a header, whatever the cells are."""
+_SHOWN_CHARACTERS = 64
+"""Of a column's name in a warning."""
 _NEAREST_COLUMNS = 3
 """Without a header the hash is one of the first or last so many cells."""
 
@@ -110,7 +114,7 @@ def _header_layout(source: Source) -> _Layout | None:
     """The layout by a header; None if there is no header that is surely one."""
     for separator in _HEADER_SEPARATORS:
         header, *rows = head_rows(source, _SAMPLE_ROWS, separator) or [[]]
-        if len(header) < _SAMPLE_ROWS and not all(map(_NAME.fullmatch, header)):
+        if len(header) < _SURE_COLUMNS and not all(map(_NAME.fullmatch, header)):
             continue
         names = column_names(header)
         text = _text_column(names, rows)
@@ -280,7 +284,7 @@ def _warnings(layout: _Layout, rows: list[Row]) -> list[str]:
         values = [cell for row in rows if column < len(row) and (cell := row[column].strip())]
         if values and all(map(_HEX.fullmatch, values)):
             found.append(
-                f"column {name[:_SAMPLE_ROWS]!r} has 0x values that are not hashes of the texts; it was not read"
+                f"column {name[:_SHOWN_CHARACTERS]!r} has 0x values that are not hashes of the texts; it was not read"
             )
     return found
 

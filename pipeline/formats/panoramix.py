@@ -9,8 +9,9 @@ row takes 10 s, its xz stream 1.8 s. So Arrow parses a block into columns and th
 row by row; it is also the tests' oracle for the columns.
 
 An entry has the ``outputs`` of a function where the dump took it from an ABI: it is declared. Where the decompiler
-recovered a function, it took the name from a list, and the line counts as listed: its parameters are called ``_param1``, and
-its mutability is a guess. A line without a ``type`` does not say its kind. Arrow joins a declaration from columns too.
+recovered a function, it took the name from a list, and the line counts as listed: its parameters are called
+``_param1``, and its mutability is a guess. A line without a ``type`` does not say its kind. Arrow joins a declaration
+from columns too.
 """
 
 from __future__ import annotations

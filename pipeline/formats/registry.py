@@ -109,7 +109,7 @@ FORMATS = (
     Format("text", "one signature or declaration per line", text.looks_like, text.read, (".txt", ".text", ".sig"), pieces=line_pieces),
 )  # fmt: skip
 
-# Never read as plain text, although a few of their lines may parse as signatures.
+# Read only with --format, because a few lines of such files may parse as signatures.
 _NOT_TEXT = (".yul", ".huff", ".fe", ".cairo", ".md", ".py", ".go", ".rs")
 _DOCUMENTS = ("", ".txt", ".text")
 _NOT_LISTS = frozenset(

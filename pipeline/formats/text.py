@@ -40,7 +40,7 @@ def has_signature(source: Source) -> bool:
 
 
 def _sample(source: Source) -> tuple[int, int]:
-    """How many of the first lines are signatures, and how many these are."""
+    """How many of the sampled lines are signatures, and how many lines were sampled."""
     head = source.head
     if len(source.head) == HEAD_BYTES:  # its last line may be cut
         head = head[: head.rfind(b"\n") + 1]

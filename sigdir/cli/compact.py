@@ -15,7 +15,7 @@ from sigdir.warehouse.paths import existing
 
 
 @click.command(cls=Command, state="no row was changed")
-@click.option("--all", "everything", is_flag=True, help="Merge large files too, up to 5 million rows per file.")
+@click.option("--all", "everything", is_flag=True, help="Merge large files too, up to 20 million rows per file.")
 @no_wait_option
 @json_option()
 @warehouse_option

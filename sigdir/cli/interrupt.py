@@ -27,7 +27,7 @@ _GRACE_SECONDS = 2.0  # for the engine to end at a time limit; functions of ours
 def interruptible(interrupt: Callable[[], None], limit: timedelta | None = None) -> Iterator[None]:
     """Call ``interrupt`` at Ctrl-C or SIGTERM within the block, which then raises KeyboardInterrupt.
 
-    Call it at the time limit too: then the block raises QueryError, or the process ends where nothing hears it.
+    It is called at the time limit too. Then the block raises QueryError; if the block does not end, the process does.
     """
     asked, ended = Event(), Event()
     seconds = None if limit is None else limit.total_seconds()

@@ -88,8 +88,8 @@ _LABELS = re.compile(r"""(?:[\s,;:\[\]"']|topics?|data|[0-3])*""", re.IGNORECASE
 def inputs_of_text(text: str, form: Form = Form.AUTO) -> list[Input]:
     """The alternatives of a text that was pasted; raises BadInput. ``form`` says what it is, if that is known.
 
-    Texts to try stand before the bytes, each on a line or with a semicolon behind it, and the word ``anonymous`` where the log has no
-    topic of its event: ``event LogNote(bytes4 indexed sig) anonymous; 0x12... 0x34...``.
+    Texts to try stand before the bytes, each on a line or with a semicolon behind it, and the word ``anonymous`` where
+    the log has no topic of its event: ``event LogNote(bytes4 indexed sig) anonymous; 0x12... 0x34...``.
     """
     text = text.strip()
     if text[:1] in ("{", "["):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache
 from pathlib import Path
 
 from sigdir.signatures.declaration import Declaration, parse_declaration
@@ -29,12 +29,6 @@ class Interface:
     @property
     def required(self) -> frozenset[bytes]:
         return frozenset(self.functions) - self.optional
-
-    @property
-    def computed_id(self) -> bytes:
-        """The exclusive or of the selectors of the functions that are not optional."""
-        numbers = (int.from_bytes(selector) for selector in self.required)
-        return reduce(int.__xor__, numbers, 0).to_bytes(4)
 
 
 @dataclass(frozen=True, slots=True)

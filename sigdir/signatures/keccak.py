@@ -37,7 +37,6 @@ Array = npt.NDArray[Any]
 
 RATE = 136
 """Bytes that one permutation absorbs."""
-DIGEST_BYTES = 32
 WIDTH = 8
 """Texts hashed side by side."""
 _ROUNDS = 24

@@ -18,7 +18,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -30,7 +30,6 @@ from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.given_texts import canonical_and_declared
 from sigdir.signatures.inner_calls import Inner, Path, inner_calls
 from sigdir.signatures.interfaces import event_declaration
-from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.logs import Split, log_attempt
 from sigdir.signatures.plural import counted
 from sigdir.signatures.rank import Summary
@@ -486,16 +485,3 @@ def _unknown(reading: Reading, input: Input) -> str:
     if reading.form is not Form.LOG and reading.data.isascii() and reading.data.decode().isprintable():
         note += f" As text it is {reading.data[:200].decode()!r}."
     return note
-
-
-def text_hash(text: str) -> bytes:
-    """The keccak-256 digest of a text: its topic; the first four bytes are its selector."""
-    return keccak256(text.encode())
-
-
-def walk(readings: Iterable[Reading]) -> Iterator[Reading]:
-    """All readings of trees, outer before inner."""
-    for reading in readings:
-        yield reading
-        for candidate in reading.candidates:
-            yield from walk(nested.reading for nested in candidate.nested)

@@ -501,7 +501,7 @@ def test_the_report_for_people(warehouse: Path, tmp_path: Path) -> None:
     out = run(warehouse, "4byte.json", tmp_path / "out.json").stdout.decode()
     rows = rows_of(warehouse, SIGNATURES)
     kept = len(first_texts(rows))
-    assert f"signatures: {kept:,} rows, {len(rows) - kept} left out: the selector has an older text" in out
+    assert f"signatures: {kept:,} rows, {len(rows) - kept} left out: another text of the selector is exported" in out
     assert "--collection" not in out
     both = run(warehouse, "csv", tmp_path / "out.csv").stdout.decode().splitlines()[-1]
     assert both == "both collections, and an id is unique in its collection only; --collection NAME exports one"

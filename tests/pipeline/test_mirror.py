@@ -276,7 +276,7 @@ def test_what_a_mirror_left_is_checked_and_cleared(warehouse: Path) -> None:
     assert {one["why"] for one in verified(warehouse)} == {f"belongs to {server.url}, whose folder is {folder.name}"}
     other.rename(folder)
 
-    left = [folder / "signatures.turned.ndjson", folder / ".signatures.json.1234.part"]
+    left = [folder / "signatures.reversed.ndjson", folder / ".signatures.json.1234.part"]
     nothing = folder.with_name("nothing-0123")
     nothing.mkdir()
     for file in (*left, nothing / "lock"):

@@ -10,13 +10,22 @@ from eth_abi.abi import encode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sigdir.signatures.abi_decoder import Budget, attempt
 from sigdir.signatures.address import checksummed
-from sigdir.signatures.calldata import MAX_BYTES, BadCalldata, as_json, calldata, decode
-from sigdir.signatures.decode_attempt import OFFSET, PADDING, REASONS, SHORT, TYPE, UTF8, WORK, DecodeAttempt
+from sigdir.signatures.calldata import as_json
+from sigdir.signatures.decode_attempt import (
+    OFFSET,
+    PADDING,
+    REASONS,
+    SELECTOR_BYTES,
+    SHORT,
+    TYPE,
+    UTF8,
+    WORK,
+    DecodeAttempt,
+)
 from sigdir.signatures.types import MAX_DEPTH, Type, parameter_types
 from tests.signatures.strategies import types
-
-SELECTOR = b"\xa9\x05\x9c\xbb"
 
 
 def word(value: int) -> bytes:
@@ -24,8 +33,7 @@ def word(value: int) -> bytes:
 
 
 def attempt_of(arguments: bytes, text: str) -> DecodeAttempt:
-    [attempt] = decode(SELECTOR + arguments, [text])
-    return attempt
+    return attempt(arguments, text, Budget.of(SELECTOR_BYTES + len(arguments)))
 
 
 def values_of(type: Type) -> st.SearchStrategy[Any]:
@@ -162,21 +170,6 @@ def test_the_reason_why_a_text_does_not_decode(text: str, arguments: bytes, reas
     assert detail in found.detail
 
 
-def test_the_best_attempt_comes_first() -> None:
-    """Exact attempts first, then by the bytes left over; texts that do not decode come last."""
-    arguments = word(64) + word(0) + word(0)
-    texts = ["f(bool)", "f(uint256)", "f(string)", "f(uint256,uint256,uint256)", "f(bytes)", "f(uint256,uint256)"]
-    found = decode(SELECTOR + arguments, texts)
-    assert [(one.text, one.exact, one.left_over) for one in found if one.values is not None] == [
-        ("f(uint256,uint256,uint256)", True, 0),
-        ("f(string)", False, 0),
-        ("f(bytes)", False, 0),
-        ("f(uint256,uint256)", False, 32),
-        ("f(uint256)", False, 64),
-    ]
-    assert [one.text for one in found if one.values is None] == ["f(bool)"]
-
-
 def _layer(count: int, inner: bytes) -> bytes:
     """An array whose offsets all point to the same place, right after them."""
     return word(count) + word(32 * count) * count + inner
@@ -185,7 +178,8 @@ def _layer(count: int, inner: bytes) -> bytes:
 def test_offsets_that_share_their_target_stop_at_the_work_limit() -> None:
     """3,000 words that stand for 10^9 values stop at the work limit; the text that comes first is decoded."""
     arguments = word(32) + _layer(1000, _layer(1000, _layer(1000, b"")))
-    found = decode(SELECTOR + arguments, ["f(uint256)", *["f(uint256[][][])"] * 50])
+    budget = Budget.of(SELECTOR_BYTES + len(arguments))
+    found = [attempt(arguments, text, budget) for text in ["f(uint256)", *["f(uint256[][][])"] * 50]]
     assert [one.reason for one in found] == ["", *[WORK] * 50]
 
 
@@ -193,30 +187,6 @@ def test_nested_static_tuples_are_read_once() -> None:
     """Each level costs nothing: eth-abi would read them 32,768 times."""
     text = f"f({'(' * (MAX_DEPTH - 1)}uint8[4000]{')' * (MAX_DEPTH - 1)})"
     assert attempt_of(word(7) * 4000, text).exact
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "0 bytes; a selector has 4"),
-        ("0x", "0 bytes; a selector has 4"),
-        ("0xa9059c", "3 bytes; a selector has 4"),
-        ("0xa9059cbbf", "9 hex digits are not a whole number of bytes"),
-        ("0xa9059cbg", "'g' at digit 8 is not a hex digit"),
-        ("0xé9059cbb", r"'\xe9' at digit 1 is not a hex digit"),
-        ("00" * (MAX_BYTES + 1), f"at most {MAX_BYTES} are decoded"),
-    ],
-)
-def test_bad_calldata_is_refused(text: str, message: str) -> None:
-    """The error names the number of bytes, or the bad digit and its position."""
-    with pytest.raises(BadCalldata) as caught:
-        calldata(text)
-    assert message in str(caught.value)
-
-
-def test_calldata_may_have_white_space_and_an_upper_case_prefix() -> None:
-    """White space between the digits is skipped, and 0X is read like 0x."""
-    assert calldata(" 0XA9059cbb\n00 01\r\n") == SELECTOR + b"\0\1"
 
 
 @pytest.mark.parametrize(

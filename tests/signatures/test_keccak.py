@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sigdir.signatures.keccak import (
-    DIGEST_BYTES,
     RATE,
     WIDTH,
     keccak256,
@@ -24,6 +23,7 @@ from sigdir.signatures.keccak import (
 from tests.examples import examples
 
 Array = npt.NDArray[Any]
+DIGEST_BYTES = 32
 
 
 def oracle(text: bytes) -> bytes:

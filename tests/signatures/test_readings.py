@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 from time import process_time
 from typing import Any
@@ -36,7 +36,6 @@ from sigdir.signatures.readings import (
     Known,
     Reading,
     Readings,
-    walk,
 )
 from sigdir.signatures.types import parameter_types
 from tests.examples import examples
@@ -380,6 +379,14 @@ def bomb_of_levels() -> bytes:
 
 def bomb_of_calls() -> bytes:
     return keccak256(MULTICALL.encode())[:4] + arguments_of(MULTICALL, [call("f()")] * 1300)
+
+
+def walk(readings: Iterable[Reading]) -> Iterator[Reading]:
+    """All readings of trees, outer before inner."""
+    for reading in readings:
+        yield reading
+        for candidate in reading.candidates:
+            yield from walk(nested.reading for nested in candidate.nested)
 
 
 @pytest.mark.parametrize("make", [bomb_of_levels, bomb_of_calls])
