@@ -209,7 +209,10 @@ def test_names_of_other_sources(tmp_path: Path, warehouse: Path) -> None:
 def test_two_sources_of_one_path(tmp_path: Path, warehouse: Path) -> None:
     """A source beside its packed form: the declarations of both are read."""
     code = "@external\ndef {}(): pass\n"
-    files = {"a.vy": code.format("plain"), "a.vy.gz": gzip.compress(code.format("packed").encode())}
+    files: dict[str, str | bytes] = {
+        "a.vy": code.format("plain"),
+        "a.vy.gz": gzip.compress(code.format("packed").encode()),
+    }
     write_files(tmp_path / "in", files)
     report = import_files([tmp_path / "in"], warehouse)
     assert sorted(texts(warehouse)) == ["packed()", "plain()"]
