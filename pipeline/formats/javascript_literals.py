@@ -45,7 +45,7 @@ _TOKEN = re.compile(
     |(?P<mark>\.\.\.|=>|.)""",
     re.DOTALL | re.VERBOSE,
 )
-_REGULAR_EXPRESSION = re.compile(r"/(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/\w*")
+_REGULAR_EXPRESSION = re.compile(r"/(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\.)*+\])++/\w*")
 _TEMPLATE = re.compile(r"(?:[^`\\$]|\\.|\$(?!\{))*", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u\{([0-9A-Fa-f]{1,6})\}|u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|\r\n|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": ""}
@@ -167,6 +167,8 @@ class _Parser:
     def __init__(self, code: str) -> None:
         self._code = code
         self._at = 0
+        self._divisions_to = 0
+        """Up to here a slash begins no regular expression."""
         self._open = [_Group("")]
         self._last = _Part("mark", ";")
 
@@ -200,9 +202,13 @@ class _Parser:
             self._last = _Part("mark", mark)
         elif mark == "`":
             self._template("")
-        elif mark == "/" and self._may_begin_regular_expression():
+        elif mark == "/" and start >= self._divisions_to and self._may_begin_regular_expression():
             found = _REGULAR_EXPRESSION.match(self._code, start)
-            self._at = found.end() if found else self._at
+            if found:
+                self._at = found.end()
+            else:  # the line's other slashes are not tried, because each would search the rest of the line again
+                line_end = self._code.find("\n", start)
+                self._divisions_to = line_end if line_end >= 0 else len(self._code)
             self._take(_Part("number", "0"))
         else:
             self._take(_Part("mark", mark))

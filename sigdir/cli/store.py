@@ -20,7 +20,8 @@ class StoreUrl:
 def local_folder(place: StoreUrl, as_of: int | datetime | None, make: bool, may_be_missing: bool) -> Path:
     """The folder of the store's working copy, brought up to date; ``make`` makes a warehouse where there is none.
 
-    With ``may_be_missing`` (a dry run) a store without a warehouse gives a copy without rows. Raises StoreError, UnreadableWarehouse.
+    With ``may_be_missing`` (a dry run) a store without a warehouse gives a copy without rows. Raises StoreError,
+    UnreadableWarehouse.
     """
     from sigdir.warehouse.errors import NoWarehouse
     from sigdir.warehouse.home import working_copy

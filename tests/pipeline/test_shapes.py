@@ -368,7 +368,15 @@ def test_broken_javascript_has_a_value(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ['"' + '\\"' * 500_000, "'" + "\\'" * 500_000, "[" + "readonly " * 120_000, "{" + "readonly " * 120_000]
+    "code",
+    [
+        '"' + '\\"' * 500_000,
+        "'" + "\\'" * 500_000,
+        "[" + "readonly " * 120_000,
+        "{" + "readonly " * 120_000,
+        "[/" * 500_000,
+        "=\\/" * 300_000,
+    ],
 )
 def test_a_megabyte_of_javascript_takes_time_in_proportion(code: str) -> None:
     """A quote without an end and a word many times over are read once. Quadratic time would be minutes."""
