@@ -36,9 +36,9 @@ class SlowCode(SigdirError):
 class CodeReader:
     """Reads the functions of code in a child process, which is started when it is needed and replaced when it is late."""
 
-    def __init__(self, seconds: float = _SECONDS) -> None:
-        """``seconds`` is how long one code may take."""
-        self._seconds = seconds
+    def __init__(self, seconds: float = _SECONDS, start_seconds: float = _START_SECONDS) -> None:
+        """``seconds`` is how long one code may take, ``start_seconds`` how long the child process may take to start."""
+        self._seconds, self._start_seconds = seconds, start_seconds
         self._lock = threading.Lock()
         self._stop: weakref.finalize[Any, CodeReader] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -77,7 +77,10 @@ class CodeReader:
             command = [sys.executable, "-I", dispatcher.__file__]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self._stop = weakref.finalize(self, _end, self._process)
-            _line(self._process, _START_SECONDS)  # an empty one: it is ready
+            # It writes an empty line when it is ready. A line that came later would be read as its first answer.
+            if _line(self._process, self._start_seconds) != b"\n":
+                self.close()
+                raise SlowCode(f"the process that reads code has not started within {self._start_seconds:g} s")
         return self._process
 
 

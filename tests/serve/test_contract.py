@@ -119,6 +119,18 @@ def test_slow_code_is_refused_in_time() -> None:
         reader.close()
 
 
+def test_a_child_that_starts_late_is_ended() -> None:
+    """Its late line is not read as an answer; the next code is read by a new one."""
+    reader, code = CodeReader(start_seconds=0.0), bytes.fromhex(CODE)
+    try:
+        with pytest.raises(SlowCode, match="has not started within 0 s"):
+            reader.read(code)
+        reader._start_seconds = 60.0
+        assert len(reader.read(code).functions) == 2
+    finally:
+        reader.close()
+
+
 def test_the_command(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None:
     """It shows a table, the ABI, Solidity, and what the API answers; unknown functions give status 1."""
     (file := tmp_path / "code.hex").write_text(f"0x{CODE}\n")
