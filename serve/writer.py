@@ -140,7 +140,7 @@ class Writer:
 
 def _stage_unknown(staging: Transaction, view: View, texts: list[NewText]) -> list[StagedRow | None]:
     hides = view.suppressed.hides
-    is_known = [hides(new.collection, new.text) or view.find_text(new.collection, new.text, new.hash) for new in texts]
+    is_known = [hides(new.collection, new.text) or view.has_text(new.collection, new.text, new.hash) for new in texts]
     unknown = [new for new, known in zip(texts, is_known, strict=True) if not known]
     staged = iter(staging.stage_all(unknown, view.snapshot.high_water))
     return [None if known else next(staged) for known in is_known]

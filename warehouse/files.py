@@ -32,6 +32,10 @@ _HAS_STAT = sys.platform == "linux" and hasattr(_libc, "stat")  # its answer beg
 _FREE_BYTES = 1 << 20
 """With less free a POST may fail: SQLite's log grows with it."""
 
+_PART = ".part"
+_PART_SECONDS = 3600.0
+"""A file that ``replacing`` has not written to for so long was left by a killed process."""
+
 
 def is_there(path: bytes) -> bool:
     """Whether there is a file or folder at a path, which is given in bytes. Holds the GIL: 1 us."""
@@ -89,7 +93,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
     An OSError names ``path``, or its folder if that is missing: users do not know the file beside it.
     """
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{_PART}")
     try:
         with beside.open("wb") as file:
             yield file
@@ -103,6 +107,15 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             error.filename = str(path if path.parent.is_dir() else path.parent)
         raise
     sync(path.parent)
+
+
+def may_be_replacing(beside: Path) -> bool:
+    """Whether ``replacing`` may be writing this file: it has such a name and was written to in the last hour."""
+    if not (beside.name.startswith(".") and beside.name.endswith(_PART)):
+        return False
+    with suppress(FileNotFoundError):
+        return beside.stat().st_mtime > time.time() - _PART_SECONDS
+    return False
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -137,6 +150,19 @@ class FileLock:
             self._take(wait=True)
 
     def _take(self, wait: bool) -> None:
+        handle = self._locked(wait)
+        # Whoever held the lock may have removed the file before we locked it: others lock a new one. Where its folder
+        # is gone too, opening it again raises FileNotFoundError.
+        while os.fstat(handle).st_nlink == 0:
+            os.close(handle)
+            handle = self._locked(wait)
+        self._handle = handle
+        with suppress(OSError):  # on a full disk we still hold the lock
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, json.dumps({"pid": os.getpid(), "since": int(time.time())}).encode(), 0)
+
+    def _locked(self, wait: bool) -> int:
+        """A handle of the file that has the lock."""
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -145,10 +171,7 @@ class FileLock:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise Busy(f"{self._path} is held by {self.holder()}") from None
             raise
-        self._handle = handle
-        with suppress(OSError):  # on a full disk we still hold the lock
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, json.dumps({"pid": os.getpid(), "since": int(time.time())}).encode(), 0)
+        return handle
 
     def release(self) -> None:
         if self._handle >= 0:

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from sigdir.serve.statistics.background import BackgroundRenderer, RenderedStatistics, code_id, main, render
-from sigdir.warehouse.files import FileLock
+from sigdir.warehouse.files import FileLock, replacing
 from sigdir.warehouse.index.view import tidy
 from sigdir.warehouse.paths import Paths
 from tests.conftest import ROOT, import_files
@@ -119,9 +119,16 @@ def test_one_process_renders_at_a_time(paths: Paths) -> None:
 
 
 def test_tidying_the_cache_keeps_the_figures(paths: Paths) -> None:
-    """It removes only the indexes of data files that no longer exist."""
+    """It removes only the indexes of data files that no longer exist, and what a killed process has left."""
     stray = paths.cache / "signatures-gone-0001"
     stray.mkdir()
-    tidy(paths)
+    with replacing(paths.statistics) as file:
+        file.write(b"{}")
+        tidy(paths)
     assert not stray.exists()
-    assert paths.statistics.exists()
+    assert paths.statistics.read_bytes() == b"{}"
+    left = paths.cache / ".statistics.json.01234567.part"
+    left.touch()
+    os.utime(left, (0, 0))
+    tidy(paths)
+    assert not left.exists()

@@ -6,7 +6,9 @@ import multiprocessing
 import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from sigdir.warehouse.errors import Busy, UnreadableWarehouse
 from sigdir.warehouse.files import FileLock
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.paths import Paths, folder_lock
 from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging.writer import Staging
@@ -68,6 +70,37 @@ def test_a_lock_works_on_a_full_disk(tmp_path: Path) -> None:
         lock.release()
         with FileLock(disk.path / "lock", wait=False):
             pass
+
+
+def test_a_lock_whose_file_was_removed_is_taken_on_a_new_one(tmp_path: Path) -> None:
+    """Whoever waited for it holds the lock that others see; where the folder is gone too there is an error."""
+    path = folder_lock(tmp_path / "run")
+    path.parent.mkdir()
+    for removes_folder in (False, True):
+        holder, waiting = FileLock(path), FileLock(path)
+        holder.acquire()
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(waiting.acquire)
+            while handles_of(path) < 2:
+                time.sleep(0.01)
+            shutil.rmtree(path.parent)
+            if not removes_folder:
+                path.parent.mkdir()
+            holder.release()
+            if removes_folder:
+                with pytest.raises(FileNotFoundError):
+                    done.result()
+                continue
+            done.result()
+        with pytest.raises(Busy):
+            FileLock(path).acquire(wait=False)
+        waiting.release()
+
+
+def handles_of(path: Path) -> int:
+    """How many open files of this process have the path."""
+    handles = Path("/proc/self/fd").iterdir()
+    return sum(handle.is_symlink() and os.readlink(handle) == str(path) for handle in handles)
 
 
 def fill(path: Path) -> None:
@@ -230,7 +263,7 @@ def test_a_damaged_index_is_built_again(paths: Paths, column: str, damage: Calla
     table = visible(paths)[SIGNATURES]
     assert_sound(table)
     for text, hash in zip(texts(table), table["hash"].to_pylist(), strict=True):
-        assert view.find_text(SIGNATURES, text, hash)
+        assert view.has_text(SIGNATURES, text, hash)
     reader.close()
 
 

@@ -32,7 +32,7 @@ import pyarrow as pa
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence import Manifest
-from sigdir.warehouse.files import FileLock, is_read_only, is_there, make_folder, remove
+from sigdir.warehouse.files import FileLock, is_read_only, is_there, make_folder, may_be_replacing, remove
 from sigdir.warehouse.index.build import open_index, segment_of, unused
 from sigdir.warehouse.index.ranks import column_name, open_ranks, ranks_of
 from sigdir.warehouse.index.segment import Segment, rows_with_hash
@@ -63,7 +63,7 @@ _PRELOADED_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 class View:
     """The rows of both collections at one moment, in segments from the oldest to the newest.
 
-    ``token`` differs between any two views that differ.
+    ``token`` differs between any two views with different rows; ``stable_up_to`` is not in it.
     """
 
     snapshot: Snapshot
@@ -86,7 +86,7 @@ class View:
         """The rows with exactly this hash, rising, of each segment that has any, oldest first."""
         return rows_with_hash(self.segments[collection], digest)
 
-    def find_text(self, collection: Collection, text: str, hash: bytes) -> bool:
+    def has_text(self, collection: Collection, text: str, hash: bytes) -> bool:
         """Whether the snapshot has this text, whose stored hash is given.
 
         Staged rows are not searched: the staging database finds them by its own index, however many there are.
@@ -351,4 +351,5 @@ def unused_indexes(paths: Paths, snapshot: Snapshot) -> list[Path]:
     """The indexes of files that are not in ``snapshot``, which is the newest, and unused visible files."""
     used = {index_name(collection, file.path) for collection, files in snapshot.files.items() for file in files}
     used |= {digest_name(name) for name in used} | {paths.statistics.name, index_of_entry(paths.compile_lock)}
-    return [*unused(paths.cache, used), *unused_visible(paths)]
+    indexes = [entry for entry in unused(paths.cache, used) if not may_be_replacing(entry)]
+    return [*indexes, *unused_visible(paths)]
