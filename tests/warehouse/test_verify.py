@@ -359,6 +359,21 @@ def test_a_text_that_occurs_twice_is_found(paths: Paths) -> None:
     assert_found(paths, "twice", "staging.sqlite", text)
 
 
+def test_what_is_wrong_with_a_file_is_one_line(paths: Paths) -> None:
+    """Also where the rows are read a second time, to name texts that occur twice."""
+
+    def change(columns: dict[str, list[Any]]) -> None:
+        for column in columns.values():
+            del column[-1]
+        for name in ("text_signature", "hash"):
+            columns[name][3] = columns[name][4]
+
+    path = rewrite(paths, change)
+    lines = call_command("verify", "--quiet", "--warehouse", paths.root).stdout.splitlines()
+    assert any(line.startswith("twice: ") for line in lines)
+    assert sum(path.name in line and " rows, and the log says" in line for line in lines) == 1
+
+
 def test_many_rows_with_one_problem_are_one_line(paths: Paths) -> None:
     """400 rows with a wrong hash are one finding, with 399 more counted."""
 

@@ -62,23 +62,29 @@ class Findings:
     def __init__(self, paths: Paths) -> None:
         self.paths = paths
         self.report = Report()
-        self._by_place: dict[tuple[str, str], Finding] = {}
+        self._first: dict[tuple[str, str, str], Finding] = {}
+        self._indexes: set[str] = set()
 
     def add(self, what: str, where: Path, why: str, row: str = "") -> None:
         self.extend([Finding(what, self.name(where), row, why)])
 
     def extend(self, findings: Iterable[Finding]) -> None:
-        """Add findings; a row with the same problem in the same file is only counted."""
+        """Add findings; a row with the same problem in the same file is only counted.
+
+        A finding of a whole file is added once, although a second pass over the file finds it again.
+        """
         for finding in findings:
-            first = self._by_place.setdefault((finding.what, finding.where), finding)
-            if first is not finding and finding.row:
-                first.more += 1 + finding.more
+            same = "" if finding.row else finding.why
+            first = self._first.setdefault((finding.what, finding.where, same), finding)
+            if first is not finding:
+                first.more += 1 + finding.more if finding.row else 0
             elif len(self.report.findings) < SHOWN:
                 self.report.findings.append(finding)
 
     def add_index(self, folder: Path, why: str) -> None:
         """Add a finding of an index, once a folder: the cure is the same whatever is wrong with it."""
-        if ("index", self.name(folder)) not in self._by_place:
+        if self.name(folder) not in self._indexes:
+            self._indexes.add(self.name(folder))
             cure = f"`rm -r {folder}` and restart the server, which builds it again"
             self.add("index", folder, f"{why}: {cure}")
 
