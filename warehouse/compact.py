@@ -148,7 +148,11 @@ def _chosen(snapshot: Snapshot, choose: Choose) -> dict[Collection, list[Files]]
 
 
 def _chosen_evidence(manifest: Manifest, choose: Choose) -> Merges:
-    """The evidence files to merge, chosen by their rows as data files are; by hand also each with sightings that were replaced."""
+    """The evidence files to merge.
+
+    They are chosen by their rows, as data files are; `sigdir compact` also rewrites files with sightings that were
+    replaced.
+    """
     merges = {collection: choose(manifest.files[collection]) for collection in COLLECTIONS}
     merges = {collection: files for collection, files in merges.items() if files}
     return merges if choose is due else with_replaced_sightings(manifest, merges)
@@ -169,10 +173,10 @@ def _merge(paths: Paths, publisher: Publisher, choose: Choose, threads: int) -> 
     failpoints.reach("compact_written")
     upload(paths, run)
     build_indexes(paths, map(data_file, files), threads)
-    build_ranks(paths, map(data_file, files), manifest, threads)
+    replaced = [file for merges in chosen.values() for merge in merges for file in merge]
+    build_ranks(paths, [*base.files_without(replaced), *map(data_file, files)], manifest, threads)
     counts = {collection: _counts(base, collection, chosen.get(collection, [])) for collection in COLLECTIONS}
     watermarks = {collection: base.high_water[collection].id for collection in COLLECTIONS}
-    replaced = [file for merges in chosen.values() for merge in merges for file in merge]
     with uninterrupted():
         summary = {"kind": "compact", "run": run, "collections": counts, **evidence_entry(manifest)}
         committed = append(

@@ -1,4 +1,4 @@
-"""Removes a text that is in a collection twice: the row with the older id stays. Goes on where staged rows are lost.
+"""Removes a text that is in a collection twice: the row with the older id stays. It also accepts that staged rows are lost.
 
 No run of this program stores a text twice. A flipped bit in an index that nobody checked could let that happen, and
 so may a table that another program has written to. Older versions keep both rows, and so do copies that others made.
@@ -30,6 +30,7 @@ from sigdir.warehouse.compact import rows_of
 from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.evidence.compact import merge
 from sigdir.warehouse.files import RunFolder, run_name, sync, uninterrupted
+from sigdir.warehouse.home import upload
 from sigdir.warehouse.index.prebuild import build_indexes, build_ranks
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.commit import append, data_file
@@ -90,7 +91,8 @@ def repair(
 ) -> Repaired:
     """Accept that staged rows are lost, and remove rows whose text an older row has; with ``dry_run`` only find them.
 
-    Rows are not searched by a dry run that finds lost ones. Raises Busy, and UnreadableWarehouse where a file cannot be read; then the table is as it was.
+    Rows are not searched by a dry run that finds lost ones. Raises Busy, and UnreadableWarehouse where a file cannot
+    be read; then the table is as it was.
     """
     lost = _lost(paths, accept=not dry_run)
     if lost and dry_run:
@@ -109,7 +111,10 @@ def repair(
 
 
 def _lost(paths: Paths, accept: bool) -> dict[Collection, tuple[int, int]]:
-    """The ids of staged rows that are lost; with ``accept`` nothing minds them any more. Raises UnreadableWarehouse."""
+    """The ids of staged rows that are lost; with ``accept`` their loss is noted, and no command reports it again.
+
+    Raises UnreadableWarehouse.
+    """
     staging = Staging(paths.staging)
     try:
         return staging.accept_losses() if accept else staging.losses()
@@ -149,8 +154,10 @@ def _remove(paths: Paths, publisher: Publisher, found: Duplicates, threads: int)
         replaced = {c: _files_with(base.files[c], stored[c]) for c in COLLECTIONS}
         files = [file for c in COLLECTIONS for file in _written(paths, run, c, replaced[c], stored[c])]
         manifest = _with_kept_ids(paths, run, base, found, threads)
+        upload(paths, run)
         build_indexes(paths, map(data_file, files), threads)
-        build_ranks(paths, map(data_file, files), manifest, threads)
+        kept = base.files_without([file for c in COLLECTIONS for file in replaced[c]])
+        build_ranks(paths, [*kept, *map(data_file, files)], manifest, threads)
         failpoints.reach("repair_written")
         removed = {c: {str(i): n for i, n in Counter(row.import_id for row in stored[c]).items()} for c in COLLECTIONS}
         watermarks = {c: base.high_water[c].id for c in COLLECTIONS}

@@ -6,7 +6,7 @@ A Snapshot is immutable. Readers and publishers get theirs from the same two fun
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -60,6 +60,11 @@ class Snapshot:
         """The files of both collections."""
         return [file for files in self.files.values() for file in files]
 
+    def files_without(self, replaced: Iterable[DataFile]) -> list[DataFile]:
+        """The files of both collections that stay when these are replaced."""
+        gone = set(replaced)
+        return [file for file in self.all_files() if file not in gone]
+
     def parquet_files(self, collection: Collection) -> list[str]:
         return [str(file.path) for file in self.files[collection]]
 
@@ -78,7 +83,7 @@ def read_snapshot(paths: Paths, version: int | datetime | None = None) -> Snapsh
 
 
 class LogTailer:
-    """Reads the newest version again and again; of the log only the entries added since the last time: 0.2 ms.
+    """Reads the newest version again and again. It reads only the log entries that are new, which takes 0.2 ms.
 
     A server's readers wait for that at each publish.
     """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.compact import compact, everything
+from sigdir.warehouse.evidence.manifest import EvidenceFile
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader, View, tidy
@@ -83,6 +85,23 @@ def test_compaction_and_tidying(reader: Reader) -> None:
     kept = columns(reader)
     assert kept.items() < built.items()
     assert len(kept) == len(view.snapshot.all_files())
+
+
+def test_merged_evidence(reader: Reader, tmp_path: Path) -> None:
+    """A merge of evidence renames the columns of data files that stay; it builds them too, so servers do not."""
+    (tmp_path / "two.txt").write_text("f()\nh()\n")
+    import_files([tmp_path / "two.txt"], tmp_path / "warehouse")
+    before = columns(reader)
+    compact(reader.paths, evidence_alone)
+    built = columns(reader)
+    assert len(built.keys() - before.keys()) == 2
+    reader.refreshed()
+    assert columns(reader) == built
+
+
+def evidence_alone(files: Sequence[Any]) -> list[Sequence[Any]]:
+    """All files of evidence into one, and no data file."""
+    return everything([file for file in files if isinstance(file, EvidenceFile)])
 
 
 def test_readers_build_what_is_missing(reader: Reader) -> None:

@@ -13,6 +13,7 @@ these files before a server needs them; a server that finds one missing writes i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -24,7 +25,8 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, make_folder, sync, write_file
 from sigdir.warehouse.home import put_document
-from sigdir.warehouse.index.build import build_index
+from sigdir.warehouse.index.build import build_index, build_trigrams, segment_of
+from sigdir.warehouse.index.ranks import has_ranks, ranks_of
 from sigdir.warehouse.index.scan import batches
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parquet import naming, write_data_file
@@ -138,6 +140,17 @@ def unused_visible(paths: Paths) -> list[Path]:
     return found
 
 
+def _build_missing(paths: Paths, visible: Snapshot) -> None:
+    """Build what a server maps of visible files, where it is missing; raises UnreadableWarehouse, OSError."""
+    for file in visible.all_files():
+        cache = paths.index_cache(file.path)
+        build_index(cache, file.collection, file.path, file.rows)
+        build_trigrams(cache, file.collection, file.path, file.rows)
+        with suppress(UnreadableWarehouse):  # damaged evidence must not keep an operator from suppressing a text
+            if not has_ranks(cache, file, visible.evidence):
+                ranks_of(cache, file, segment_of(cache, file.collection, file.path, file.rows), visible.evidence)
+
+
 def change_list(
     paths: Paths, *, add: Iterable[Entry] = (), remove: Iterable[Entry] = (), wait: bool = True,
     on_wait: Callable[[str], None] = lambda _: None,
@@ -154,8 +167,7 @@ def change_list(
         suppressed = parse(text, str(paths.suppressed))
         snapshot = Visible(paths, suppressed).snapshot(read_snapshot(paths))
         if paths.cache.is_dir():
-            for file in snapshot.all_files():
-                build_index(paths.index_cache(file.path), file.collection, file.path, file.rows)
+            _build_missing(paths, snapshot)
         put_document(paths, paths.suppressed, text.encode())
         write_file(paths.suppressed, text.encode())
     finally:
