@@ -277,7 +277,7 @@ class _Pull:
         """Raise UnreadableWarehouse where the newest version is larger than the copy may be."""
         size = sum(file.size for file in files.values())
         size += sum(file.size for file in evidence.all_files()) if evidence is not None else 0
-        limit = float(os.environ.get(_LIMIT) or _CACHE_GIB)
+        limit = _limit_gib()
         if size > limit * (1 << 30):
             raise UnreadableWarehouse(
                 f"{self.store.url}: its newest version has {size / (1 << 30):,.1f} GiB, and the copy in {self.paths.root}"
@@ -331,7 +331,10 @@ class _Pull:
         make_folder(self.scratch.evidence)
         document = self.scratch.evidence / manifest.path.name
         self.store.download(self.paths.name(manifest.path), document)
-        name = str(json.loads(document.read_bytes())["sources"]["name"])
+        try:
+            name = str(json.loads(document.read_bytes())["sources"]["name"])
+        except (ValueError, KeyError, TypeError):
+            name = ""
         if not re.fullmatch(r"[\w.-]+", name):
             raise UnreadableWarehouse(f"{self.store.where(self.paths.name(manifest.path))}: damaged")
         self.store.download(self.paths.name(self.paths.evidence / name), self.scratch.evidence / name)
@@ -421,6 +424,16 @@ class _Pull:
                 os.utime(self.paths.table / name)  # kept for an hour from now
 
 
+def _limit_gib() -> float:
+    """How large a copy may be; raises UnreadableWarehouse where the environment names no such size."""
+    written = os.environ.get(_LIMIT) or str(_CACHE_GIB)
+    with suppress(ValueError):
+        limit = float(written)
+        if limit >= 0:  # nan is not
+            return limit
+    raise UnreadableWarehouse(f"{_LIMIT}: {written!r} is not a number of GiB")
+
+
 def _digests(summaries: Iterable[Mapping[str, object] | None]) -> dict[str, str]:
     """The sha256 of data files by their names in the log, as the commits recorded them."""
     found: dict[str, str] = {}
@@ -477,8 +490,8 @@ def _tidy(paths: Paths) -> None:
 _RUN = re.compile(r"(?:^|/)(\d{16}-[0-9a-f]{8})")
 
 
-def sweep(paths: Paths, dead: Collection[str] = ()) -> int:
-    """Remove from the store what ``orphans`` finds, and return how many objects; 0 for a warehouse that is a folder.
+def sweep(paths: Paths, dead: Collection[str] = ()) -> None:
+    """Remove from the store what ``orphans`` finds; nothing is done for a warehouse that is a folder.
 
     ``dead`` are runs of this copy that died without a commit. Call it after a commit: before that the request by which
     one of them creates its entry may still be on its way, and afterwards there is an entry of that version.
@@ -487,7 +500,6 @@ def sweep(paths: Paths, dead: Collection[str] = ()) -> int:
     left = orphans(paths, store, dead) if store is not None else []
     if store is not None and left:
         store.delete(each.name for each in left)
-    return len(left)
 
 
 def orphans(paths: Paths, store: Store, dead: Collection[str] = ()) -> list[Object]:

@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -27,7 +28,8 @@ from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.push import push
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging.writer import make_warehouse
+from sigdir.warehouse.staging.rows import NewText
+from sigdir.warehouse.staging.writer import Staging, make_warehouse
 from sigdir.warehouse.stores import StoreError, open_store
 from sigdir.warehouse.working_copy import pull
 from tests.conftest import import_files
@@ -41,7 +43,9 @@ from tests.warehouse.support import (
     call_command,
     command,
     content_of,
+    digest_of,
     environment,
+    fold,
     names,
     publish,
     run_command,
@@ -280,6 +284,27 @@ def test_an_import_is_killed(
     assert_clean(copy_in(url, tmp_path / "fresh"))
 
 
+def test_a_repair_uploads_before_it_commits(tmp_path: Path, url: str) -> None:
+    """POST waits during the commit: the files are in the store by then, as a repair that is killed shows."""
+    cache = str(tmp_path / "cache")
+    copy = copy_in(url, working_copy(url).root)
+    publish(copy, ["a()"])
+    with closing(Staging(copy.staging)) as staging, staging.exclusive() as transaction:
+        row = NewText(SIGNATURES, "a()", digest_of("a()"))
+        transaction.stage_all([row], read_snapshot(copy).high_water)
+        row = NewText(SIGNATURES, "b()", digest_of("b()"))
+        transaction.stage_all([row], read_snapshot(copy).high_water)
+    fold(copy)
+    before = data_files(url)
+    killed = run_command("repair", "--warehouse", url, SIGDIR_FAILPOINT="repair_written", SIGDIR_STORE_CACHE=cache)
+    assert killed.returncode == -9, killed.stderr
+    assert len(data_files(url) - before) == 1
+    again = run_command("repair", "--warehouse", url, SIGDIR_STORE_CACHE=cache)
+    assert again.returncode == 0, again.stderr
+    assert rows_of(url)[SIGNATURES] == ["a()", "b()"]
+    assert_clean(copy_in(url, tmp_path / "fresh"))
+
+
 def test_a_second_kill_forgets_no_dead_run(tmp_path: Path, url: str) -> None:
     """What a killed import uploaded is swept by the next one that ends, also if the one between them was killed."""
     publish(copy_in(url, tmp_path / "one"), ["known(uint256)"])
@@ -398,6 +423,16 @@ def test_damage_in_the_store_stays_there(tmp_path: Path, folder: Path, url: str,
     assert list(other.tmp.glob("*")) == []
 
 
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"sources": {"name": "../x"}}'])
+def test_a_damaged_manifest_in_the_store_is_named(tmp_path: Path, folder: Path, url: str, content: str) -> None:
+    """Whatever is in it, and the copy has no version."""
+    publish(copy_in(url, tmp_path / "one"), ["a()"])
+    [manifest] = [file for file in (folder / "evidence").glob("*.json") if ".sources" not in file.name]
+    manifest.write_text(content)
+    with pytest.raises(UnreadableWarehouse, match=f"{url}/evidence/{manifest.name}: damaged"):
+        copy_in(url, tmp_path / "two")
+
+
 def test_a_log_that_does_not_continue_is_refused(tmp_path: Path, folder: Path, url: str) -> None:
     """An entry that was replaced is found before anything of it is put in place; so is another warehouse."""
     one = copy_in(url, tmp_path / "one")
@@ -436,6 +471,10 @@ def test_a_copy_is_bounded(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SIGDIR_STORE_CACHE_GIB", "0.000001")
     with pytest.raises(UnreadableWarehouse, match="SIGDIR_STORE_CACHE_GIB"):
         copy_in(url, tmp_path / "three")
+    for written in ("20G", "nan", "-1"):
+        monkeypatch.setenv("SIGDIR_STORE_CACHE_GIB", written)
+        with pytest.raises(UnreadableWarehouse, match=f"SIGDIR_STORE_CACHE_GIB: '{written}' is not a number of GiB"):
+            copy_in(url, tmp_path / "three")
     monkeypatch.delenv("SIGDIR_STORE_CACHE_GIB")
     assert call_command("compact", "--warehouse", url).exit_code == 0
     pull(other)
