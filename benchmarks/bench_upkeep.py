@@ -27,7 +27,7 @@ from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging.rows import NO_HIGH_WATER
+from sigdir.warehouse.staging.rows import NO_HIGH_WATER, NewText
 from sigdir.warehouse.staging.writer import Staging
 
 _ROWS = 1_000_000
@@ -83,8 +83,10 @@ def _fold(warehouse: Path, first: Path, posted: Path) -> None:
     staging = Staging(Paths(building).staging)
     for at in range(0, len(texts), _ROWS_A_FOLD):
         with staging.exclusive() as transaction:
-            for row in range(at, at + _ROWS_A_FOLD):
-                transaction.stage(SIGNATURES, texts[row], digests[row].tobytes(), NO_HIGH_WATER[SIGNATURES])
+            rows = range(at, at + _ROWS_A_FOLD)
+            transaction.stage_all(
+                [NewText(SIGNATURES, texts[row], digests[row].tobytes()) for row in rows], NO_HIGH_WATER
+            )
         fold(Paths(building))
     staging.close()
     building.rename(warehouse)

@@ -74,7 +74,7 @@ class ReadyResource:
         return since if time.time() - since > _MISSED_PERIODS * self._fold_every else None
 
     def _store_away_since(self) -> float | None:
-        """The time at which a replica last found its store as its copy is, once it is ten seconds ago; else None."""
+        """The time at which a replica last found its copy up to date, if that is over ten seconds ago; else None."""
         if not self._is_replica:
             return None
         since = last_pull(self._paths) or self._started

@@ -96,7 +96,7 @@ class Warehouse:
     @cached_property
     def database(self) -> Database:
         """The engine that runs ``sql``, made at its first use; raises UnreadableWarehouse or QueryError."""
-        from sigdir.warehouse.sql.engine import Database  # DuckDB takes 0.1 s to load; a server never uses it
+        from sigdir.warehouse.sql.engine import Database  # DuckDB takes 0.1 s to load; a server's workers never use it
 
         return Database(self.paths, self.snapshot, **self._options)
 

@@ -77,10 +77,10 @@ def _cache_folder() -> Path:
 
 
 def place_entry(paths: Paths, version: int, entry: Path, run: str) -> None:
-    """Give a synced log entry its name, from where on the version is visible; ``run`` is the one that wrote its files.
+    """Give a synced log entry its name, which makes the version visible; ``run`` is the one that wrote its files.
 
-    Raises CommitConflict if the version is there already, and StoreError. After a StoreError that says so it is not
-    known whether the version was committed; the next run finds out.
+    Raises CommitConflict if the version is there already, and StoreError. Some StoreErrors say that it is not known
+    whether the version was committed; the next run finds out.
     """
     raw = entry.read_bytes()
     store = store_of(paths)

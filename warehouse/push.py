@@ -54,8 +54,9 @@ class _Push:
         self.source, self.store, self.progress = source, store, progress
         self.report = Report()
         self.there: dict[str, int] = {}
-        self.brought: set[str] = set()
         """The sizes of the files that the store has."""
+        self.brought: set[str] = set()
+        """The names of the files that the store has now."""
 
     def run(self, identity: Identity) -> None:
         self.claim(identity)

@@ -299,7 +299,7 @@ def _library_store(url: str, folder: Path | None) -> ObjectStore:
     if parts.scheme == "memory":
         return MemoryStore()
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
-    # An endpoint without TLS is somebody's wish: nothing else leads there.
+    # Plain HTTP is allowed only where the environment names an endpoint with http://.
     client: Any = _CLIENT | {"allow_http": endpoint.startswith("http://")}
     retry: Any = _RETRY
     if parts.scheme == "s3":
@@ -329,7 +329,7 @@ def _aws_profile() -> dict[str, Any]:
     except (BotoCoreError, ValueError) as error:
         if "AWS_PROFILE" not in os.environ:
             return {}  # a file without keys; obstore looks for the machine's role
-        raise StoreError(f"AWS profile {os.environ.get('AWS_PROFILE', 'default')!r}: {_one_line(error)}") from None
+        raise StoreError(f"AWS profile {os.environ['AWS_PROFILE']!r}: {_one_line(error)}") from None
 
 
 def _is_conflict(error: StoreError) -> bool:

@@ -1,8 +1,8 @@
 """The suppress list: texts that servers hide. The operator keeps it as a file of lines, ``suppressed.txt``.
 
 A line is a text in any spelling, with the keyword ``function``, ``error`` or ``event``, or without one, which means
-both collections. Blank lines and lines that begin with ``#`` are kept and mean nothing. The rows themselves stay:
-only ``sigdir.warehouse.index.visible`` reads the list, and it decides what servers show.
+both collections. Blank lines and lines that begin with ``#`` are kept and mean nothing. The rows themselves stay;
+``sigdir.warehouse.index.visible`` decides by the list what servers show.
 """
 
 from __future__ import annotations

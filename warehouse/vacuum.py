@@ -48,9 +48,9 @@ Kind = Literal["data", "evidence", "log", "run", "index", "mirror"]
 class Waste:
     """A file or folder that nothing needs, and its bytes.
 
-    ``data`` is a data file that no version in the window names, ``evidence`` a file of evidence that none needs, ``log`` a file that a killed commit left in the
-    log's folder, ``run`` a dead import's spill, ``index`` the index of a file not in the newest version, ``mirror``
-    what a killed `sigdir mirror` left and the next one would not read.
+    ``data`` is a data file that no version in the window names, ``evidence`` a file of evidence that none needs, ``log``
+    a file that a killed commit left in the log's folder, ``run`` a dead import's spill, ``index`` the index of a file
+    not in the newest version, ``mirror`` what a killed `sigdir mirror` left and the next one would not read.
     """
 
     kind: Kind
@@ -163,12 +163,12 @@ def _survey(paths: Paths, snapshot: Snapshot, keep: float, exists: Callable[[Pat
         evidence.add(entry, is_inside)
         committed_at = entry.committed_at.timestamp()
         # Until this commit the version before it was the newest.
-        inside = is_inside = committed_at > now - keep
-        (kept if inside else replaced).update(entry.removed)
+        is_inside = committed_at > now - keep
+        (kept if is_inside else replaced).update(entry.removed)
         whole = whole and all(path in kept and exists(path) for path in entry.removed)
         if whole:
             oldest = version - 1
-        if not (inside or whole or committed_at > now - _ORPHAN_SECONDS):
+        if not (is_inside or whole or committed_at > now - _ORPHAN_SECONDS):
             break
     oldest = max(oldest, evidence.oldest_whole())
     return _Survey(kept, replaced, oldest, now - _ORPHAN_SECONDS, evidence.kept, evidence.replaced)

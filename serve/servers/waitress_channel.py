@@ -2,10 +2,10 @@
 
 This file subclasses classes of waitress and uses names that are not documented: ``HTTPChannel`` and its
 ``parser_class``, ``error_task_class``, ``service``, ``requests``, ``will_close``, ``total_outbufs_len``,
-``last_activity``, ``handle_close``, ``send``; the
-parser's ``body_rcv``, ``content_length`` and ``body_bytes_received``, ``Error`` of ``waitress.utilities``; ``ThreadedTaskDispatcher``, the servers' ``channel_class``, ``_map`` and the ``_dispatcher`` of
-``create_server``, ``readable`` and ``handle_accept`` of servers. pyproject.toml therefore bounds waitress above; read
-this file again before raising that bound.
+``last_activity``, ``handle_close``, ``send``; the parser's ``body_rcv``, ``content_length`` and
+``body_bytes_received``, ``Error`` of ``waitress.utilities``; ``ThreadedTaskDispatcher``, the servers'
+``channel_class``, ``_map`` and the ``_dispatcher`` of ``create_server``, ``readable`` and ``handle_accept`` of servers.
+pyproject.toml therefore bounds waitress above; read this file again before raising that bound.
 
 Bounds. By itself waitress lets a client
     send many requests at once and read no answer. Answers pile up, and above 16 MiB the answering thread

@@ -372,14 +372,14 @@ def test_an_older_version_is_exported_as_it_was(warehouse: Path, tmp_path: Path)
 def test_posted_rows_come_once_they_are_folded(tmp_path: Path) -> None:
     from sigdir.warehouse.paths import Paths
     from sigdir.warehouse.publish import fold
-    from sigdir.warehouse.staging.rows import NO_HIGH_WATER
+    from sigdir.warehouse.staging.rows import NO_HIGH_WATER, NewText
     from sigdir.warehouse.staging.writer import Staging
 
     import_files(write_files(tmp_path, {"in.txt": "a()\nb()"}), tmp_path / "warehouse")
     paths = Paths(tmp_path / "warehouse")
     staging = Staging(paths.staging)
     with staging.exclusive() as transaction:
-        transaction.stage(SIGNATURES, "posted()", keccak256("posted()"), NO_HIGH_WATER[SIGNATURES])
+        transaction.stage_all([NewText(SIGNATURES, "posted()", keccak256("posted()"))], NO_HIGH_WATER)
     staging.close()
     assert b"posted" not in run(paths.root, "openchain", "-").stdout
     fold(paths)

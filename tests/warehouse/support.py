@@ -47,7 +47,8 @@ from sigdir.warehouse.rejects import RejectsWriter
 from sigdir.warehouse.schema import FILE_SCHEMA, REJECT_SCHEMA, SIGHTING_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.spill import Spill
-from sigdir.warehouse.staging.rows import StagedRow
+from sigdir.warehouse.staging.rows import HighWaterMark, NewText, StagedRow
+from sigdir.warehouse.staging.transaction import Transaction
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.verify.evidence import check_evidence
 from sigdir.warehouse.verify.leftovers import note_leftovers
@@ -201,6 +202,12 @@ def fold(paths: Paths) -> Published:
         return publisher.publish(run.name, {}, checked, lambda: {"kind": "fold"})
 
 
+def add_row(transaction: Transaction, collection: Collection, text: str, high_water: HighWaterMark) -> StagedRow | None:
+    """Add a row as one POST does; None if the text is staged already."""
+    [row] = transaction.stage_all([NewText(collection, text, digest_of(text))], {collection: high_water})
+    return row
+
+
 def stage(paths: Paths, collection: Collection, *texts: str) -> list[StagedRow]:
     """Stage texts as POSTs would. None of them may be in the table or in staging."""
     make_folder(paths.root)
@@ -209,7 +216,7 @@ def stage(paths: Paths, collection: Collection, *texts: str) -> list[StagedRow]:
     rows = []
     for text in texts:
         with staging.exclusive() as transaction:
-            row = transaction.stage(collection, text, digest_of(text), high_water)
+            row = add_row(transaction, collection, text, high_water)
         assert row is not None
         rows.append(row)
     staging.close()
@@ -373,7 +380,7 @@ def stage_all(path: Path, collection: Collection, wanted: list[str]) -> list[tup
     done = []
     for text in wanted:
         with staging.exclusive() as transaction:
-            row = transaction.stage(collection, text, digest_of(text), high_water)
+            row = add_row(transaction, collection, text, high_water)
         if row is not None:
             done.append((row.id, row.created_at, row.text))
     staging.close()

@@ -30,7 +30,7 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence import POST, read_manifest
 from sigdir.warehouse.evidence.compact import merge
 from sigdir.warehouse.evidence.files import sightings_table, write_sightings
-from sigdir.warehouse.evidence.lookup import text_evidence
+from sigdir.warehouse.evidence.lookup import Text, texts_evidence
 from sigdir.warehouse.evidence.manifest import manifest_of
 from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
 from sigdir.warehouse.files import make_folder, run_name
@@ -107,7 +107,7 @@ def test_a_lists_sightings_are_read_once(paths: Paths, tmp_path: Path) -> None:
     bring(paths, write_list(tmp_path, "some.txt", texts[::3]))
     bring(paths, write_list(tmp_path, "declared.txt", ["function f50(uint256 a)", "function f51(uint256 b)"]))
     manifest = read_snapshot(paths).evidence
-    found = [text_evidence(manifest, SIGNATURES, id, "") for id in range(1, 43)]
+    found = [one for id in range(1, 43) for one in texts_evidence(manifest, SIGNATURES, [Text(id, "")])]
     says = [{said.source: (said.witness, said.declaration) for said in one.sightings(0, 9)} for one in found]
     listed = (Witness.LISTED, "")
     of_lists = [{"list.txt": listed} | ({"some.txt": listed} if row % 3 == 0 else {}) for row in range(40)]
@@ -115,11 +115,11 @@ def test_a_lists_sightings_are_read_once(paths: Paths, tmp_path: Path) -> None:
     assert [one["declared.txt"][1] for one in says[40:]] == ["function f50(uint256 a)", "function f51(uint256 b)"]
     of_list, *others = sorted(manifest.files[SIGNATURES], key=lambda file: -file.rows)
     of_list.path.unlink()
-    assert text_evidence(manifest, SIGNATURES, 2, "").count == 1
+    assert texts_evidence(manifest, SIGNATURES, [Text(2, "")])[0].count == 1
     for file in others:
         file.path.unlink()
     with pytest.raises(UnreadableWarehouse):
-        text_evidence(manifest, SIGNATURES, 1, "")
+        texts_evidence(manifest, SIGNATURES, [Text(1, "")])
 
 
 def test_the_evidence_of_an_older_version_is_what_it_was(paths: Paths, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from tests.warehouse.support import (
     REPOSITORY,
     Content,
     Disk,
+    add_row,
     assert_clean,
     assert_fails_in_one_line,
     assert_sequences_ahead,
@@ -45,7 +46,6 @@ from tests.warehouse.support import (
     call_command,
     command,
     content_of,
-    digest_of,
     environment,
     places,
     run_command,
@@ -356,7 +356,7 @@ def stage_unless_known(paths: Paths, text: str) -> list[StagedRow]:
     with staging.exclusive() as transaction:
         snapshot = read_snapshot(paths)
         known = snapshot.version > 2  # the import has all texts that this test posts
-        row = None if known else transaction.stage(SIGNATURES, text, digest_of(text), snapshot.high_water[SIGNATURES])
+        row = None if known else add_row(transaction, SIGNATURES, text, snapshot.high_water[SIGNATURES])
     staging.close()
     return [row] if row is not None else []
 

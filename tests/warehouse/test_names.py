@@ -19,6 +19,7 @@ from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.origins import POSTED, Origin, Origins
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
+from sigdir.warehouse.staging.rows import NewText
 from sigdir.warehouse.staging.writer import Staging
 from tests.conftest import import_files
 from tests.serve.support import Row, segment_of
@@ -110,7 +111,8 @@ def test_a_row_knows_its_import_when_files_were_merged(reader: Reader, warehouse
 def test_a_posted_row_has_no_import(reader: Reader, warehouse: Path) -> None:
     """A POSTed row has the origin POSTED, staged and folded."""
     with Staging(Paths(warehouse).staging).exclusive() as staging:
-        staging.stage(SIGNATURES, "posted()", keccak256(b"posted()"), reader.current().snapshot.high_water[SIGNATURES])
+        posted = NewText(SIGNATURES, "posted()", keccak256(b"posted()"))
+        staging.stage_all([posted], reader.current().snapshot.high_water)
     assert origins(reader.refreshed(), warehouse)["posted()"] == POSTED
     fold(Paths(warehouse))
     assert origins(reader.refreshed(), warehouse)["posted()"] == POSTED

@@ -15,7 +15,7 @@ import pytest
 from sigdir.signatures import rank
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.rank import Ranked
-from sigdir.warehouse.evidence.lookup import commonest_between, commonest_declarations, text_evidence
+from sigdir.warehouse.evidence.lookup import Text, commonest_between, commonest_declarations, texts_evidence
 from sigdir.warehouse.evidence.summaries import Summaries
 from sigdir.warehouse.index.build import segment_of
 from sigdir.warehouse.index.names import Names
@@ -233,7 +233,7 @@ def test_text_evidence(known: Known, expected: Expected) -> None:
     """The evidence of one text, read by its id, is what SQL has; its sightings come in pages."""
     for (collection, id), text in expected.items():
         summary = text.summary
-        found = text_evidence(known.manifest, collection, id, summary.text, summary.first_seen)
+        [found] = texts_evidence(known.manifest, collection, [Text(id, summary.text, summary.first_seen)])
         live = known.live(collection, id)
         assert found.summary == summary
         assert list(found.declarations) == known.declarations(collection, id)

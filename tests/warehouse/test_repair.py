@@ -21,6 +21,7 @@ from sigdir.warehouse.staging.rows import PostedSighting
 from sigdir.warehouse.staging.writer import Staging
 from tests.conftest import import_files
 from tests.warehouse.support import (
+    add_row,
     assert_clean,
     call_command,
     content_of,
@@ -45,7 +46,7 @@ def post_again(paths: Paths, *texts: str) -> None:
     high_water = read_snapshot(paths).high_water
     for text in texts:
         with staging.exclusive() as transaction:
-            assert transaction.stage(SIGNATURES, text, digest_of(text), high_water[SIGNATURES])
+            assert add_row(transaction, SIGNATURES, text, high_water[SIGNATURES])
     staging.close()
 
 
@@ -120,7 +121,7 @@ def test_what_is_said_of_both_rows_is_said_of_the_row_that_stays(paths: Paths, t
     staging = Staging(paths.staging)
     high_water = read_snapshot(paths).high_water[SIGNATURES]
     with staging.exclusive() as transaction:
-        row = transaction.stage(SIGNATURES, text, digest_of(text), high_water)
+        row = add_row(transaction, SIGNATURES, text, high_water)
         assert row is not None
         transaction.note_sightings([PostedSighting(SIGNATURES, row.id, Kind.FUNCTION, "function a(uint256 posted)")])
     staging.close()

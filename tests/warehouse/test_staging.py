@@ -38,6 +38,7 @@ from tests.examples import examples
 from tests.warehouse import support
 from tests.warehouse.support import (
     Disk,
+    add_row,
     call_command,
     digest_of,
     other_process,
@@ -72,7 +73,7 @@ def stage(
     staging: Staging, text: str, collection: Collection = SIGNATURES, high_water: HighWaterMark = NOTHING_PUBLISHED
 ) -> StagedRow | None:
     with staging.exclusive() as transaction:
-        return transaction.stage(collection, text, digest_of(text), high_water)
+        return add_row(transaction, collection, text, high_water)
 
 
 def staged(
@@ -287,11 +288,11 @@ def test_forgetting_removes_only_folded_rows(staging: Staging) -> None:
         staged(staging, text)
         staged(staging, text, EVENT_SIGNATURES)
     with staging.exclusive() as transaction:
-        assert transaction.forget(SIGNATURES, 2) == 2
+        transaction.forget(SIGNATURES, 2)
     assert [row.text for row in rows_of(staging)] == ["c()"]
     assert [row.id for row in rows_of(staging, EVENT_SIGNATURES)] == [1, 2, 3]
     with staging.exclusive() as transaction:
-        assert transaction.forget(SIGNATURES, 3) == 1
+        transaction.forget(SIGNATURES, 3)
     assert staged(staging, "d()").id == 4
 
 
@@ -317,7 +318,7 @@ def test_a_transaction_that_raises_leaves_nothing(staging: Staging) -> None:
     """Rows, ids, import numbers and unfinished runs are unchanged."""
     kept = staged(staging, "f()")
     with pytest.raises(RuntimeError), staging.exclusive() as transaction:  # noqa: PT012 - the error comes last
-        transaction.stage(SIGNATURES, "g()", digest_of("g()"), NOTHING_PUBLISHED)
+        add_row(transaction, SIGNATURES, "g()", NOTHING_PUBLISHED)
         transaction.reserve(SIGNATURES, 1000, NOTHING_PUBLISHED)
         transaction.reserve_import(0)
         transaction.begin_publish("run")
@@ -369,7 +370,7 @@ def _stage_one_and_die_with_a_second(path: Path) -> None:
     staging = Staging(path)
     staged(staging, "kept()")
     with staging.exclusive() as transaction:
-        transaction.stage(SIGNATURES, "lost()", digest_of("lost()"), NOTHING_PUBLISHED)
+        add_row(transaction, SIGNATURES, "lost()", NOTHING_PUBLISHED)
         transaction.reserve(SIGNATURES, 1000, NOTHING_PUBLISHED)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -383,7 +384,7 @@ def test_what_one_reader_shows_all_others_show(tmp_path: Path) -> None:
             text = f"f{number}()"
             second.current()
             with staging.exclusive_statement() as transaction:
-                assert transaction.stage(SIGNATURES, text, digest_of(text), NOTHING_PUBLISHED)
+                assert add_row(transaction, SIGNATURES, text, NOTHING_PUBLISHED)
                 # The row is committed, and the process that stored it does nothing more for now.
                 assert served_texts(first.refreshed(), SIGNATURES)[-1] == text
                 assert served_texts(second.current(), SIGNATURES)[-1] == text
@@ -512,7 +513,7 @@ def killed(tmp_path: Path) -> Paths:
     staging = Staging(paths.staging)
     for number in range(40):
         with staging.exclusive_statement() as transaction:
-            assert transaction.stage(SIGNATURES, f"f{number}()", digest_of(f"f{number}()"), HighWaterMark(1, 1))
+            assert add_row(transaction, SIGNATURES, f"f{number}()", HighWaterMark(1, 1))
     copy = Paths(tmp_path / "killed")
     shutil.copytree(paths.root, copy.root, ignore=shutil.ignore_patterns("*-shm"))
     staging.close()
@@ -619,7 +620,7 @@ def test_a_file_that_was_removed_or_replaced_takes_no_row(path: Path, staging: S
         pytest.raises(UnreadableWarehouse, match=f"{name} was removed or replaced"),
         staging.exclusive_statement() as transaction,
     ):
-        transaction.stage(SIGNATURES, "f()", digest_of("f()"), NOTHING_PUBLISHED)
+        add_row(transaction, SIGNATURES, "f()", NOTHING_PUBLISHED)
 
 
 def test_rows_of_an_earlier_program_version_have_no_checksum(path: Path, staging: Staging) -> None:

@@ -122,13 +122,6 @@ class _Part:
         return [self.values] if self.table is None else self.table.slice(start, size).to_pylist()
 
 
-def text_evidence(
-    manifest: Manifest, collection: Collection, id: int, text: str, first_seen: datetime | None = None
-) -> TextEvidence:
-    """The evidence of the text with this id; raises UnreadableWarehouse."""
-    return texts_evidence(manifest, collection, [Text(id, text, first_seen)])[0]
-
-
 def texts_evidence(manifest: Manifest, collection: Collection, texts: Sequence[Text]) -> list[TextEvidence]:
     """The evidence of these texts, in their order; raises UnreadableWarehouse."""
     labels = {number: source.label for number, source in manifest.sources.items()}

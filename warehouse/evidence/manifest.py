@@ -110,10 +110,6 @@ class Manifest:
         """Whether all sightings of a file are known to count."""
         return file.source_imports is not None and all(self.counts(*pair) for pair in file.source_imports)
 
-    def rows(self, collection: Collection) -> int:
-        """The sightings of a collection, those included that no longer count."""
-        return sum(file.rows for file in self.files[collection])
-
 
 POST_SOURCE = EvidenceSource(POST, _POST_LABEL, 0, 0, 0, "")
 NO_EVIDENCE = Manifest({POST: POST_SOURCE})

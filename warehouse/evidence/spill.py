@@ -136,9 +136,6 @@ class Statement:
     text_ids: TextIds
     replaces: bool = True
 
-    def label(self, batch: int) -> str:
-        return self.inputs[self.of_batch[batch]].label
-
 
 @dataclass
 class SightingCount:

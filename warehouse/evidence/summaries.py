@@ -1,4 +1,4 @@
-"""What is said of texts in short, by their ids: for views over many rows, and for queries that choose a few.
+"""Short summaries of the evidence of texts, by their ids: for views over many rows, and for queries that choose a few.
 
 Summaries are made a window of ids at a time, 30 ms for 131,072 texts, and the last windows are kept. So a query that
 finds two texts reads the row groups of two windows, and one that scans the table reads each row group about once.

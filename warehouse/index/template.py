@@ -206,8 +206,8 @@ class Template:
     def render(self, segment: Segment, rows: Array) -> bytes:
         """The rows with these numbers (int64), in this order, one after the other."""
         # Short ones hold the GIL: reacquiring it under load takes longer than rendering a page.
-        kernel = _render_holding_gil if len(rows) <= _SHORT_ROWS else _render
-        out = kernel(
+        render = _render_holding_gil if len(rows) <= _SHORT_ROWS else _render
+        out = render(
             self._pieces, self._literals, self._bounds, self._of_row, self._of_text, self._of_hash,
             segment.ids, segment.created_at, segment.offsets, segment.text, segment.hash, rows,
         )  # fmt: skip

@@ -96,9 +96,9 @@ class Statistics:
     """A version in numbers. Functions and errors are ``signatures``; an empty warehouse has version -1.
 
     ``growth`` has at most some hundred points. ``imports`` are the ten that brought most, in their order.
-    ``types`` counts parameters, not texts, takes a tuple for one, and ends with the OTHER types; ``parameters`` counts texts by how many
-    they have. ``shared`` counts selectors by their texts, from two on; ``zeros`` texts by at least so many
-    zero digits.
+    ``types`` counts parameters, not texts, takes a tuple for one, and ends with the OTHER types; ``parameters`` counts
+    texts by how many they have. ``shared`` counts selectors by their texts, from two on; ``zeros`` texts by at least so
+    many zero digits.
     """
 
     version: int

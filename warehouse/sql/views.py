@@ -95,6 +95,9 @@ CREATE MACRO parameter_types(text) AS CASE
     ELSE deep_types(parameter_list(text)) END;
 """
 
+# It writes a hash as the views do, 0x and lower case. It takes text with or without 0x in either case, bytes, and
+# integers of up to 128 bits, which become a selector of 8 digits or, over 32 bits, a topic of 64. Anything else gives
+# NULL: an odd number of digits, a negative number.
 _HEX_OF = """
 CREATE MACRO hex_of(value) AS CASE
     WHEN typeof(value) = 'VARCHAR' AND regexp_full_match(value::VARCHAR, '(0[xX])?([0-9a-fA-F]{2})+')
@@ -109,14 +112,6 @@ VIEWS = (
     "parameters", "imports", "rejects",
 )  # fmt: skip
 """All views, those of ``evidence.py`` too."""
-
-MACROS = ("signature_name", "parameter_list", "parameter_types", "hex_of")
-"""The name of a canonical text, the text between its parentheses, and the same as a list of types.
-
-``hex_of`` writes a hash as the views do, 0x and lower case. It takes text with or without 0x in either case, bytes,
-and integers of up to 128 bits, which become a selector of 8 digits or, over 32 bits, a topic of 64. Anything else
-gives NULL: an odd number of digits, a negative number.
-"""
 
 _ALL = " UNION ALL ".join(
     f"SELECT '{collection}' AS collection, id, created_at, text_signature FROM {collection.view_name}"

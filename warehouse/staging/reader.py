@@ -19,8 +19,11 @@ from sigdir.warehouse.staging.stamp import given_out, readable_stamp
 from sigdir.warehouse.staging.transaction import RESTORE, Transaction
 
 WAIT_SECONDS = 60.0
-"""A writer waits up to this long for another's transaction. Each takes a few milliseconds; only a publisher that has to
-look a late row up in its batch takes longer (50 ms for 10 M rows)."""
+"""SQLite's limit for another's transaction. Writers wait before that in a queue without a limit.
+
+A transaction takes a few milliseconds, one that looks a late row up in its batch 50 ms for 10 M rows, and a commit to a
+store as long as its requests.
+"""
 
 
 def cannot_open(path: Path, error: Exception) -> UnreadableWarehouse:

@@ -29,7 +29,7 @@ _ADVANCE = "UPDATE sequence SET last_id = ?, last_created_at = ? WHERE collectio
 
 
 class Transaction:
-    """What may be done inside one exclusive transaction."""
+    """What may be done inside one transaction; reading ones only read."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -55,10 +55,6 @@ class Transaction:
         number = max(int(last), published) + 1
         self._connection.execute("UPDATE imports SET last_id = ?", (number,))
         return number
-
-    def stage(self, collection: Collection, text: str, digest: bytes, high_water: HighWaterMark) -> StagedRow | None:
-        """Add a row; None if the text is staged already."""
-        return self.stage_all([NewText(collection, text, digest)], {collection: high_water})[0]
 
     def stage_all(
         self, rows: Sequence[NewText], high_water: Mapping[Collection, HighWaterMark]
@@ -145,11 +141,9 @@ class Transaction:
             raise sqlite3.DatabaseError(f"the row of {collection} with id {id} is damaged; {RESTORE}")
         return StagedRow(id, created_at, text, digest)
 
-    def forget(self, collection: Collection, up_to: int) -> int:
-        """Delete the rows with ``id <= up_to``, which are in the snapshot. Returns how many."""
-        return self._connection.execute(
-            "DELETE FROM staged WHERE collection = ? AND id <= ?", (collection, up_to)
-        ).rowcount
+    def forget(self, collection: Collection, up_to: int) -> None:
+        """Delete the rows with ``id <= up_to``, which are in the snapshot."""
+        self._connection.execute("DELETE FROM staged WHERE collection = ? AND id <= ?", (collection, up_to))
 
     def remove(self, collection: Collection, ids: Sequence[int]) -> None:
         """Delete the rows with these ids, whose texts the table has."""
