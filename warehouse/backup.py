@@ -223,7 +223,10 @@ class _Backup:
             sync(folder)
 
     def bring_evidence(self, entries: list[LogEntry], snapshot: Snapshot) -> None:
-        """Copy the evidence of all versions, each manifest after its files: a manifest that is in the copy is complete."""
+        """Copy the evidence of all versions, each manifest after its files.
+
+        So a manifest that is in the copy is complete.
+        """
         manifests = [snapshot.manifest, *(manifest_of_entry(self.source, entry) for entry in reversed(entries))]
         for manifest in dict.fromkeys(found for found in manifests if found is not None):
             to = self.copy.evidence / manifest.path.name

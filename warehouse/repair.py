@@ -1,4 +1,6 @@
-"""Removes a text that is in a collection twice: the row with the older id stays. It also accepts that staged rows are lost.
+"""Removes a text that is in a collection twice: the row with the older id stays.
+
+It also accepts that staged rows are lost.
 
 No run of this program stores a text twice. A flipped bit in an index that nobody checked could let that happen, and
 so may a table that another program has written to. Older versions keep both rows, and so do copies that others made.

@@ -48,9 +48,9 @@ Kind = Literal["data", "evidence", "log", "run", "index", "mirror"]
 class Waste:
     """A file or folder that nothing needs, and its bytes.
 
-    ``data`` is a data file that no version in the window names, ``evidence`` a file of evidence that none needs, ``log``
-    a file that a killed commit left in the log's folder, ``run`` a dead import's spill, ``index`` the index of a file
-    not in the newest version, ``mirror`` what a killed `sigdir mirror` left and the next one would not read.
+    ``data`` is a data file that no version in the window names, ``evidence`` a file of evidence that none needs,
+    ``log`` a file that a killed commit left in the log's folder, ``run`` a dead import's spill, ``index`` the index of
+    a file not in the newest version, ``mirror`` what a killed `sigdir mirror` left and the next one would not read.
     """
 
     kind: Kind

@@ -133,7 +133,9 @@ def test_what_is_said_of_both_rows_is_said_of_the_row_that_stays(paths: Paths, t
         (1, "C.json", "function a(uint256 amount)"), (1, "POST", "function a(uint256 posted)"), (1, "list.txt", None),
     ]  # fmt: skip
     assert verify(paths) == []
+    built = sorted(paths.cache.glob("*.ranks"))
     reader = Reader(paths)
+    assert sorted(paths.cache.glob("*.ranks")) == built, "the repair has built the columns of files that stay"
     [ranked] = ranked_rows(reader.current(), SIGNATURES, digest_of(text)[:4], Names())
     assert (sources_of(ranked.key), contracts_of(ranked.key)) == (3, 1)
     reader.close()
