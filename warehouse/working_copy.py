@@ -335,7 +335,7 @@ class _Pull:
             name = str(json.loads(document.read_bytes())["sources"]["name"])
         except (ValueError, KeyError, TypeError):
             name = ""
-        if not re.fullmatch(r"[\w.-]+", name):
+        if not re.fullmatch(r"\w[\w.-]*", name):
             raise UnreadableWarehouse(f"{self.store.where(self.paths.name(manifest.path))}: damaged")
         self.store.download(self.paths.name(self.paths.evidence / name), self.scratch.evidence / name)
         return manifest_of(replace(manifest, path=document))
