@@ -10,14 +10,15 @@ from __future__ import annotations
 import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
@@ -125,28 +126,63 @@ def _results(
             texts = _texts(reader)
             yield (decode_batch(batch, first, texts) for batch, first in batches)
             return
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start, (paths,))
+    with _processes(paths, workers) as free, ThreadPoolExecutor(workers) as threads:
+        yield ordered_map(threads, partial(_decode, free), batches, _AHEAD * workers)
+
+
+@contextmanager
+def _processes(paths: Paths, count: int) -> Iterator[SimpleQueue[Connection]]:
+    """Connections to processes that decode. A thread takes one for each batch.
+
+    Python's own pool waits for ever for the rest of an answer whose process was killed while it wrote. A connection
+    with two ends notices.
+    """
+    context = get_context("spawn")
+    free: SimpleQueue[Connection] = SimpleQueue()
+    started = []
     try:
-        yield ordered_map(pool, _work, batches, _AHEAD * workers)
-    except BrokenProcessPool:
+        for _ in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(theirs, paths), daemon=True)
+            process.start()
+            theirs.close()
+            started.append(process)
+            free.put(ours)
+        yield free
+    finally:
+        for process in started:
+            process.terminate()
+            process.join()
+
+
+def _decode(free: SimpleQueue[Connection], item: tuple[pa.RecordBatch, int]) -> pa.RecordBatch:
+    """Have a process decode a batch; raises what that raises, and PipelineError where the process has ended."""
+    connection = free.get()
+    try:
+        connection.send(item)
+        decoded = connection.recv()
+    except (EOFError, OSError):
         raise PipelineError(
             "a process that decodes has ended, perhaps for want of memory; use fewer --workers"
         ) from None
     finally:
-        pool.shutdown(cancel_futures=True)
+        free.put(connection)
+    if isinstance(decoded, Exception):
+        raise decoded
+    return decoded
 
 
-_worker: dict[str, Texts] = {}
-
-
-def _start(paths: Paths) -> None:
-    """Of a worker. Ctrl-C ends the main process, which ends the workers."""
+def _work(connection: Connection, paths: Paths) -> None:
+    """Decode batches until the main process closes the connection. Ctrl-C ends the main process, which ends this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _worker["texts"] = _texts(Reader(paths))
-
-
-def _work(item: tuple[pa.RecordBatch, int]) -> pa.RecordBatch:
-    return decode_batch(*item, _worker["texts"])
+    texts = _texts(Reader(paths))
+    with suppress(EOFError):
+        while True:
+            batch, first = connection.recv()
+            try:
+                connection.send(decode_batch(batch, first, texts))
+            except Exception as error:  # noqa: BLE001 - raised again in the main process
+                connection.send(error)
 
 
 def _texts(reader: Reader) -> Texts:
