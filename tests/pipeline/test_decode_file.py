@@ -144,6 +144,7 @@ def many_calls(path: Path) -> None:
     assert path.stat().st_size > BLOCK_BYTES // 4  # a smaller file is decoded without workers
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_is_an_error_in_one_line(warehouse: Path, tmp_path: Path) -> None:
     """The target does not appear."""
 
@@ -158,6 +159,7 @@ def test_a_worker_that_is_killed_is_an_error_in_one_line(warehouse: Path, tmp_pa
     assert not (tmp_path / "out.parquet").exists()
 
 
+@pytest.mark.long
 def test_workers_share_the_index_of_a_read_only_warehouse(
     warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -367,6 +367,7 @@ def test_broken_javascript_has_a_value(code: str) -> None:
     assert isinstance(parse_literals("x.js", code.encode()), dict)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "code",
     [
