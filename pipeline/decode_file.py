@@ -12,14 +12,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 import orjson
@@ -34,7 +33,6 @@ from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.pipeline.values import json_of
 from sigdir.signatures.readings import Known
-from sigdir.warehouse.files import is_read_only
 from sigdir.warehouse.index.known import known_texts
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
@@ -74,7 +72,7 @@ def decode_file(source: str, target: str, warehouse: Path, workers: int, progres
     kept: deque[pa.RecordBatch] = deque()
     batches = _tasks(read_rows(source, progress, report.left_out), kept)
     workers = workers if size > BLOCK_BYTES // 4 else 1
-    with _shared_paths(existing(warehouse)) as paths, _results(paths, batches, workers) as results:
+    with _results(existing(warehouse), batches, workers) as results:
         whole = (_joined(result, kept.popleft()) for result in results)
         first = next(whole, pa.RecordBatch.from_pylist([], SCHEMA))
         with _writer(target, first.schema) as write:
@@ -105,19 +103,6 @@ def _joined(result: pa.RecordBatch, kept: pa.RecordBatch) -> pa.RecordBatch:
 
 
 @contextmanager
-def _shared_paths(paths: Paths) -> Iterator[Paths]:
-    """The warehouse's paths, by which a first reader builds the index and the others map it.
-
-    The index of a read-only folder is in a temporary one until the block ends.
-    """
-    if not is_read_only(paths.root):
-        yield paths
-        return
-    with TemporaryDirectory(prefix="sigdir-") as scratch:
-        yield replace(paths, derived=Path(scratch))
-
-
-@contextmanager
 def _results(
     paths: Paths, batches: Iterator[tuple[pa.RecordBatch, int]], workers: int
 ) -> Iterator[Iterator[pa.RecordBatch]]:
@@ -125,9 +110,9 @@ def _results(
         if workers == 1:
             texts = _texts(reader)
             yield (decode_batch(batch, first, texts) for batch, first in batches)
-            return
-    with _processes(paths, workers) as free, ThreadPoolExecutor(workers) as threads:
-        yield ordered_map(threads, partial(_decode, free), batches, _AHEAD * workers)
+        else:
+            with _processes(reader.paths, workers) as free, ThreadPoolExecutor(workers) as threads:
+                yield ordered_map(threads, partial(_decode, free), batches, _AHEAD * workers)
 
 
 @contextmanager

@@ -18,9 +18,9 @@ Theory
     of a group is an item: a literal, `key: value`, or an expression. A block of code is a group of expressions,
     so the whole source is one value, and no grammar of the language is needed.
     A slash begins a regular expression if an operator or a keyword stands before it; a quote that is not closed on
-    its line is a mark. So is a quote after a backslash: those behind a quote that is not closed all stand so, and
-    the rest of the line is searched once and not once for each of them. The texts of templates are read up to `${`,
-    which opens a group.
+    its line is a mark. A quote after a backslash is a mark too: where one quote is not closed, each other quote of
+    its kind on the line follows a backslash, and would search the rest of the line again. The texts of templates are
+    read up to `${`, which opens a group.
 
 Source: ECMAScript 2024, section 12, Lexical Grammar.
 """

@@ -12,8 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from sigdir.warehouse import suppressed
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.evidence.manifest import manifest_of
-from sigdir.warehouse.index.build import build_index, build_trigrams, segment_of
-from sigdir.warehouse.index.ranks import has_ranks, ranks_of
+from sigdir.warehouse.index.missing import build_missing_index, build_missing_ranks
 from sigdir.warehouse.index.visible import Visible
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.evidence import ManifestFile
@@ -30,9 +29,7 @@ def build_indexes(paths: Paths, files: Iterable[DataFile], threads: int) -> None
     def build(file: DataFile) -> None:
         shown = visible.file(file)
         if shown is not None:
-            cache = paths.index_cache(shown.path)
-            build_index(cache, shown.collection, shown.path, shown.rows)
-            build_trigrams(cache, shown.collection, shown.path, shown.rows)
+            build_missing_index(paths.index_cache(shown.path), shown)
 
     with ThreadPoolExecutor(threads) as pool:
         for file in files:
@@ -48,9 +45,7 @@ def build_ranks(paths: Paths, files: Iterable[DataFile], manifest: ManifestFile 
     def build(file: DataFile) -> None:
         shown = visible.file(file)
         if shown is not None:
-            cache = paths.index_cache(shown.path)
-            if not has_ranks(cache, shown, evidence):
-                ranks_of(cache, shown, segment_of(cache, shown.collection, shown.path, shown.rows), evidence)
+            build_missing_ranks(paths.index_cache(shown.path), shown, evidence)
 
     with ThreadPoolExecutor(threads) as pool:
         for file in files:

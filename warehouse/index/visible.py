@@ -25,8 +25,7 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, make_folder, sync, write_file
 from sigdir.warehouse.home import put_document
-from sigdir.warehouse.index.build import build_index, build_trigrams, segment_of
-from sigdir.warehouse.index.ranks import has_ranks, ranks_of
+from sigdir.warehouse.index.missing import build_missing_index, build_missing_ranks
 from sigdir.warehouse.index.scan import batches
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parquet import naming, write_data_file
@@ -144,11 +143,9 @@ def _build_missing(paths: Paths, visible: Snapshot) -> None:
     """Build what a server maps of visible files, where it is missing; raises UnreadableWarehouse, OSError."""
     for file in visible.all_files():
         cache = paths.index_cache(file.path)
-        build_index(cache, file.collection, file.path, file.rows)
-        build_trigrams(cache, file.collection, file.path, file.rows)
+        build_missing_index(cache, file)
         with suppress(UnreadableWarehouse):  # damaged evidence must not keep an operator from suppressing a text
-            if not has_ranks(cache, file, visible.evidence):
-                ranks_of(cache, file, segment_of(cache, file.collection, file.path, file.rows), visible.evidence)
+            build_missing_ranks(cache, file, visible.evidence)
 
 
 def change_list(
