@@ -210,10 +210,12 @@ def _scan_text(
         else:
             stop = last + one
         while at < stop:
+            if (text[at + a] & mask_a) != byte_a or (text[at + b] & mask_b) != byte_b:
+                at += one
+                continue
             k = 0
-            if (text[at + a] & mask_a) == byte_a:
-                while k < size and (text[at + np.uint64(k)] & masks[k]) == needle[k]:
-                    k += 1
+            while k < size and (text[at + np.uint64(k)] & masks[k]) == needle[k]:
+                k += 1
             if k < size:
                 at += one
                 steps += np.uint64(k)
