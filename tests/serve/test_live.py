@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -62,6 +63,9 @@ from tests.serve.support import (
 )
 
 Record = dict[str, Any]
+
+_DATA_SEGMENTS_RECEIVED = 152
+"""Where struct tcp_info has them; linux/tcp.h."""
 
 
 @pytest.fixture(scope="module")
@@ -737,3 +741,28 @@ def test_a_taken_port_is_an_error_of_one_line(server: Server, tmp_path: Path) ->
     assert re.fullmatch(
         rf"Error: 127\.0\.0\.1:{server.port}: .+; choose another with --port \(0 picks a free one\)\n", done.stderr
     )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts segments as Linux does")
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", SIGNATURES_PATH, ""),
+        ("HEAD", SIGNATURES_PATH, ""),
+        ("GET", f"{SIGNATURES_PATH}?page=99", ""),
+        ("OPTIONS", SIGNATURES_PATH, ""),
+        ("POST", SIGNATURES_PATH, "text_signature=nonsense"),
+    ],
+)
+def test_a_short_answer_is_one_packet(server: Server, method: str, path: str, body: str) -> None:
+    headers = {**FORM, "Host": HOST, "Content-Length": str(len(body))}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    request = "\r\n".join([*lines, "", body])
+    with socket.create_connection((HOST, server.port), SAFETY_SECONDS) as client:
+        client.sendall(request.encode())
+        answer = HTTPResponse(client, method=method)
+        answer.begin()
+        answer.read()
+        state = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    (segments,) = struct.unpack_from("=I", state, _DATA_SEGMENTS_RECEIVED)
+    assert segments == 1

@@ -201,8 +201,7 @@ class Reader:
 
     def suppressed(self) -> Suppressed:
         """The suppress list as it is now. A POST asks for it alone: a view would look for the rows of all other POSTs."""
-        with self._lock:
-            return self._suppress_list.newest()
+        return self._suppress_list.newest()
 
     def held(self) -> View:
         """The view that was taken last, which may not be the newest."""

@@ -6,6 +6,7 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
@@ -14,13 +15,13 @@ from sigdir.warehouse.staging.rows import HighWaterMark, NewText, PostedSighting
 RESTORE = "put staging.sqlite and staging.sqlite-wal back from a backup"
 
 STAGED_TOGETHER = 64
-"""Rows of one INSERT statement, which is durable without a transaction around it."""
+"""Rows of one INSERT statement. A single statement is durable without a transaction around it."""
 
 _DIGEST_BYTES = 32
 
 _STAGE = "INSERT INTO staged VALUES {} ON CONFLICT (collection, text_signature) DO NOTHING"
 _NOTE_SIGHTING = """
-INSERT INTO sighted VALUES (?, ?, ?, ?) ON CONFLICT (collection, id)
+INSERT INTO sighted VALUES {} ON CONFLICT (collection, id)
 DO UPDATE SET kind = excluded.kind, declaration = excluded.declaration
 WHERE declaration = '' AND excluded.declaration != ''
 """
@@ -76,8 +77,10 @@ class Transaction:
 
     def note_sightings(self, sightings: Iterable[PostedSighting]) -> None:
         """Keep what POSTs say of texts, one sighting a text: the first, or the first with a declaration."""
-        for one in sightings:
-            self._connection.execute(_NOTE_SIGHTING, (one.collection, one.id, one.kind, one.declaration))
+        rest = iter(sightings)
+        while some := list(islice(rest, STAGED_TOGETHER)):
+            values = [value for one in some for value in (one.collection, one.id, one.kind, one.declaration)]
+            self._connection.execute(_NOTE_SIGHTING.format(",".join(["(?,?,?,?)"] * len(some))), values)
 
     def sightings(self) -> list[PostedSighting]:
         """What POSTs said that is not in the evidence yet."""
