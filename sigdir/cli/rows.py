@@ -16,18 +16,13 @@ import click
 import pyarrow as pa
 
 from sigdir.cli.table import draw
-from sigdir.pipeline.values import distinct_names, json_of, plain
+from sigdir.pipeline.values import distinct_names, json_of, plain, rows_of
 from sigdir.warehouse.sql.engine import Result
-
-
-def _rows(batches: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
-    for batch in batches:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def _objects(batches: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
     keys = distinct_names(batches.schema.names)
-    for row in _rows(batches):
+    for row in rows_of(batches):
         yield dict(zip(keys, row, strict=True))
 
 
@@ -48,7 +43,7 @@ def _write_csv(batches: pa.RecordBatchReader, out: BinaryIO) -> None:
     try:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(batches.schema.names)
-        for row in _rows(batches):
+        for row in rows_of(batches):
             writer.writerow([_cell(value) for value in row])
         text.flush()
     finally:

@@ -18,7 +18,7 @@ from unicodedata import combining, east_asian_width
 import pyarrow as pa
 
 from sigdir.pipeline.errors import one_line
-from sigdir.pipeline.values import json_of
+from sigdir.pipeline.values import json_of, rows_of
 
 _EDGE_ROWS = 20
 _MOST_ROWS = 10_000  # read at most: forty rows of ten million can be shown without computing all
@@ -34,7 +34,7 @@ Row = tuple[Any, ...]
 def draw(reader: pa.RecordBatchReader, width: int | None = None) -> Iterator[str]:
     """The lines of a table, at most ``width`` characters wide where that is given."""
     schema = reader.schema
-    first, last, total = _edges(_rows(reader))
+    first, last, total = _edges(rows_of(reader))
     if schema.names == ["explain_key", "explain_value"]:
         yield from (plan for _, plan in first)
         return
@@ -44,11 +44,6 @@ def draw(reader: pa.RecordBatchReader, width: int | None = None) -> Iterator[str
         yield from _lines(columns, len(first) if last else None)
     names = {column.name for column in columns}
     yield _last_line(len(first) + len(last), total, [c.name for c in all_columns if c.name not in names])
-
-
-def _rows(reader: pa.RecordBatchReader) -> Iterator[Row]:
-    for batch in reader:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def _edges(rows: Iterator[Row]) -> tuple[list[Row], list[Row], int | None]:
