@@ -11,18 +11,23 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from sigdir.pipeline.errors import PipelineError, one_line
+
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
-    """The rows of batches, as tuples of Python's values."""
+    """The rows of batches, as tuples of Python's values; raises PipelineError for a time that Python has none for."""
     for batch in batches:
-        yield from zip(*map(_values, batch.columns), strict=True)
+        yield from zip(*map(_values, batch.schema.names, batch.columns), strict=True)
 
 
-def _values(column: pa.Array) -> list[Any]:
-    # For a time with a zone pyarrow loads pandas where it is installed, which takes 0.2 s.
-    if column.type == pa.timestamp("us", "UTC"):
-        return [time and time.replace(tzinfo=UTC) for time in column.view(pa.timestamp("us")).to_pylist()]
-    values: list[Any] = column.to_pylist()
+def _values(name: str, column: pa.Array) -> list[Any]:
+    try:
+        # For a time with a zone pyarrow loads pandas where it is installed, which takes 0.2 s.
+        if column.type == pa.timestamp("us", "UTC"):
+            return [time and time.replace(tzinfo=UTC) for time in column.view(pa.timestamp("us")).to_pylist()]
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        raise PipelineError(f"{one_line(name)}: a time is not within the years 1 to 9999; CAST it to VARCHAR") from None
     return values
 
 

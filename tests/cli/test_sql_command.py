@@ -231,6 +231,21 @@ def test_an_error_names_missing_values(folder: Path, arguments: list[str], messa
     assert error_of(folder, *arguments) == f"Error: {message}\n"
 
 
+@pytest.mark.parametrize(
+    "value", ["'infinity'::TIMESTAMPTZ", "'290000-01-01'::TIMESTAMP", "'99999-01-01'::DATE", "['infinity'::TIMESTAMP]"]
+)
+def test_a_time_that_python_has_none_for_is_an_error_that_names_its_column(folder: Path, value: str) -> None:
+    problem = "until: a time is not within the years 1 to 9999; CAST it to VARCHAR"
+    assert problem in error_of(folder, f"SELECT {value} AS until")
+
+
+def test_times_keep_their_zone_and_what_is_before_1970(folder: Path) -> None:
+    """They are those of the engine's own text."""
+    values = "VALUES ('1950-06-07 08:09:10.000011+02'::TIMESTAMPTZ), (NULL), ('9999-12-31 23:59:59+00')"
+    query = f"SELECT t, strftime(t AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ') AS text FROM ({values}) AS v(t)"
+    assert [row["t"] == row["text"] for row in rows_of(folder, query)] == [True] * 3
+
+
 def test_names_of_parameters_have_no_case(folder: Path) -> None:
     """$A and $a are the same, as everywhere in the engine."""
     assert rows_of(folder, "SELECT $Since AS a", "--param", "since=1") == [{"a": "1"}]
