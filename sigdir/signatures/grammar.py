@@ -48,7 +48,7 @@ from numba.extending import register_jitable
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.errors import SigdirError
-from sigdir.signatures.kernels import kernel
+from sigdir.signatures.kernels import kernel, pointer
 
 Array = npt.NDArray[Any]
 
@@ -610,7 +610,7 @@ def declarations(
             collections[row] = default_kind if declared_kinds[row] == UNKNOWN else declared_kinds[row]
         else:
             reason, place, length, collection = _declaration(
-                data, start, end, declared_kinds[row], default_kind, out, length
+                pointer(data), start, end, declared_kinds[row], default_kind, pointer(out), length
             )
             reasons[row] = reason
             columns[row] = place - start + 1 if reason != OK else 0

@@ -30,8 +30,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from numba import config, njit
+from numba import config, njit, types
 from numba.core import event
+from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -45,6 +46,24 @@ def kernel(**options: Any) -> Callable[[Function], Function]:
     """``numba.njit`` with these options; what it compiles is kept in ``FOLDER``."""
     decorator: Callable[[Function], Function] = njit(cache=FOLDER is not None, **options)
     return decorator
+
+
+def _pointer(typing: Any, array: Any) -> Any:
+    if array.layout != "C":
+        return None  # a pointer knows no strides
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.make_array(array)(context, builder, arguments[0]).data
+
+    return types.CPointer(array.dtype)(array), build
+
+
+pointer: Any = intrinsic(_pointer)
+"""The elements of an array as a C pointer, inside a kernel whose caller holds the array.
+
+numba counts the references to an array with two atomic operations wherever a function passes it on. In the grammar and
+the speller that was 60 % of the time.
+"""
 
 
 def _writable_folder() -> Path | None:

@@ -61,7 +61,7 @@ from sigdir.signatures.grammar import (
     skip_space,
     skip_word,
 )
-from sigdir.signatures.kernels import kernel
+from sigdir.signatures.kernels import kernel, pointer
 
 Array = npt.NDArray[Any]
 
@@ -330,14 +330,14 @@ def _spell_rows(data: Array, starts: Array, ends: Array, kinds: Array, out: Arra
     length = 0
     offsets[0] = 0
     for row in range(len(starts)):
-        kind, length = _spell(data, starts[row], ends[row], kinds[row], out, length)
+        kind, length = _spell(pointer(data), starts[row], ends[row], kinds[row], pointer(out), length)
         kinds[row] = kind
         offsets[row + 1] = length
 
 
 @kernel()
 def _spell_one(data: Array, kind: int, out: Array) -> tuple[int, int]:
-    return _spell(data, 0, len(data), kind, out, 0)
+    return _spell(pointer(data), 0, len(data), kind, pointer(out), 0)
 
 
 def _room(size: int) -> int:
