@@ -88,7 +88,8 @@ def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> Batch
         reasons = np.where(wrong, np.uint8(HASH_MISMATCH), reasons)
         columns = np.where(wrong, 0, columns)
     text = pa.StringArray.from_buffers(rows, pa.py_buffer(result.offsets), pa.py_buffer(result.data))
-    sightings = _sightings(candidates, np.flatnonzero((reasons == OK) & ~result.as_written), result.collections)
+    declared = np.flatnonzero((reasons == OK) & ~result.as_written)
+    sightings = _sightings(candidates, declared, result.collections, digests)
     sightings, left_out = _bounded(sightings, digests)
     accepted = {}
     for collection in COLLECTIONS:
@@ -102,7 +103,7 @@ def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> Batch
     return BatchResult(candidates.file, rows, accepted, rejected, left_out)
 
 
-def _sightings(candidates: Candidates, rows: Array, collections: Array) -> Sightings | None:
+def _sightings(candidates: Candidates, rows: Array, collections: Array, digests: Array) -> Sightings | None:
     """The sightings of a batch with the declarations that the texts of ``rows`` are.
 
     These rows were accepted and are not written canonically. What the reader says about a row is kept: a declaration
@@ -126,12 +127,29 @@ def _sightings(candidates: Candidates, rows: Array, collections: Array) -> Sight
     # Equal sightings are one value: the same base, kind and declaration.
     pairs, base_of = np.unique(base_of[more].astype(np.int64) * 256 + spelled.kinds[more], return_inverse=True)
     bases = tuple(values.bases[pair >> 8]._replace(kind=_KINDS[pair & 255]) for pair in pairs.tolist())
-    texts = spelled.declarations().take(arrow.numbers(more)).dictionary_encode("encode")
-    codes = arrow.values(texts.indices).astype(np.int64) * len(bases) + base_of
+    declarations = spelled.declarations()
+    codes = _first_equal(declarations, more, digests.view(np.uint64)[rows[more], 0]) * len(bases) + base_of
     distinct, numbers = np.unique(codes, return_inverse=True)
-    found = SightingColumns(bases, distinct % len(bases), texts.dictionary.take(arrow.numbers(distinct // len(bases))))
+    found = SightingColumns(bases, distinct % len(bases), declarations.take(arrow.numbers(distinct // len(bases))))
     of_row[rows[more]] = len(values) + numbers
     return Sightings(SightingColumns.joined([values, found]), of_row)
+
+
+def _first_equal(declarations: pa.StringArray, numbers: Array, keys: Array) -> Array:
+    """For each of these declarations the number of the first one that is equal; nulls are equal.
+
+    ``keys`` are those of their texts. Equal declarations are of one text, so one whose text comes once is not compared.
+    """
+    in_order = np.sort(keys)
+    repeated = in_order[1:][in_order[1:] == in_order[:-1]]
+    maybe = np.isin(keys, repeated) | ~arrow.values(declarations.is_valid())[numbers]
+    firsts = numbers.copy()
+    if maybe.any():
+        compared = numbers[maybe]
+        codes = arrow.values(declarations.take(arrow.numbers(compared)).dictionary_encode("encode").indices)
+        _, first = np.unique(codes, return_index=True)
+        firsts[maybe] = compared[first[codes]]
+    return firsts
 
 
 def _have_declarations(values: Sequence[Sighting]) -> Array:
