@@ -45,7 +45,7 @@ VALUES_SCHEMA = pa.schema(
 _OPTIONS: dict[str, Any] = {
     "compression": "zstd",
     "compression_level": 1,
-    "use_dictionary": [name for name in SIGHTING_SCHEMA.names if name not in ("id", "verified")],
+    "use_dictionary": [name for name in SIGHTING_SCHEMA.names if name not in ("id", "verified", "declaration")],
     "column_encoding": {"id": "DELTA_BINARY_PACKED"},
     "write_statistics": ["id", "source", "import_id", "kind", "witness"],
     "write_page_index": True,
@@ -125,11 +125,11 @@ def sorted_by_id(tables: Iterable[pa.Table]) -> pa.Table:
     """One table of several, in the order of its ids; sightings of one text keep their order."""
     parts = list(tables)
     table = parts[0] if len(parts) == 1 else pa.concat_tables([pa.Table.from_batches([], SIGHTING_SCHEMA), *parts])
-    table = table.unify_dictionaries().combine_chunks()
+    table = table.unify_dictionaries()
     ids = arrow.values(table["id"])
     if len(ids) < 2 or (ids[1:] >= ids[:-1]).all():
         return table
-    return table.take(arrow.numbers(np.argsort(ids, kind="stable")))
+    return table.combine_chunks().take(arrow.numbers(np.argsort(ids, kind="stable")))
 
 
 def write_sightings(path: Path, collection: Collection, tables: Iterable[pa.Table]) -> EvidenceFile | None:
