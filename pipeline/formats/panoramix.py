@@ -34,10 +34,9 @@ from sigdir.signatures import arrow
 from sigdir.signatures.abi import NAME_PATTERN, abi_entry, has_no_selector, rejected_entry
 from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
-from sigdir.signatures.declaration import is_parameter_name
 from sigdir.signatures.evidence import LISTED, LISTED_EVENT, Kind, Sighting, SightingColumns, Sightings, Witness
 from sigdir.signatures.grammar import OK, PLACEHOLDER
-from sigdir.signatures.spelling import spell_rows
+from sigdir.signatures.spelling import MAX_NAME_BYTES, RESERVED, spell_rows
 from sigdir.signatures.types import one_type
 
 Array = npt.NDArray[Any]
@@ -278,11 +277,18 @@ def _type_lists(
         words = _joined(words, marks)
     if with_names:
         names = parameters.field("name").dictionary_encode()
-        suffixes = [f" {name}" if is_parameter_name(name) else "" for name in names.dictionary.to_pylist()]
-        suffix = arrow.strings([*suffixes, ""]).take(arrow.numbers(_filled(names.indices, len(suffixes))))
-        words = _joined(words, suffix)
+        good = arrow.numbers(_are_parameter_names(names.dictionary))
+        suffixes = pc.if_else(good, _joined(" ", names.dictionary), arrow.text(""))
+        words = _joined(words, pc.fill_null(suffixes.take(names.indices), arrow.text("")))
     lists = pa.ListArray.from_arrays(_dense_offsets(inputs), words)
     return pc.binary_join(lists, arrow.text(",")), rows_usual
+
+
+def _are_parameter_names(names: pa.StringArray) -> npt.NDArray[np.bool_]:
+    """The columns of ``is_parameter_name``."""
+    reserved = _true(pc.is_in(names, arrow.strings(sorted(RESERVED))))
+    is_short = arrow.values(pc.binary_length(names)) <= MAX_NAME_BYTES
+    return _true(pc.match_substring_regex(names, f"^{NAME_PATTERN}$")) & is_short & ~reserved
 
 
 def _dense_offsets(lists: pa.ListArray) -> pa.Array:

@@ -90,7 +90,7 @@ def canonicalise(candidates: Candidates, default_kind: int = FUNCTIONS) -> Batch
     text = pa.StringArray.from_buffers(rows, pa.py_buffer(result.offsets), pa.py_buffer(result.data))
     declared = np.flatnonzero((reasons == OK) & ~result.as_written)
     sightings = _sightings(candidates, declared, result.collections, digests)
-    sightings, left_out = _bounded(sightings, digests)
+    sightings, left_out = _bounded(sightings, np.flatnonzero(reasons == OK), digests)
     accepted = {}
     for collection in COLLECTIONS:
         mine = (reasons == OK) & (result.collections == collection.code)
@@ -158,24 +158,25 @@ def _have_declarations(values: Sequence[Sighting]) -> Array:
     return np.array([bool(value.declaration) for value in values])
 
 
-def _bounded(sightings: Sightings | None, digests: Array) -> tuple[Sightings | None, int]:
+def _bounded(sightings: Sightings | None, rows: Array, digests: Array) -> tuple[Sightings | None, int]:
     """The sightings with at most MAX_VARIANTS declarations of a text: those that come first. The others say the rest,
-    and their number is the second result.
+    and their number is the second result. ``rows`` are the accepted ones.
     """
     if sightings is None or len(sightings.values) <= MAX_VARIANTS:
         return sightings, 0
-    keys = digests.view(np.uint64)[:, 0]
+    keys = digests.view(np.uint64)[rows, 0]
     in_order = np.sort(keys)
     flooded = in_order[MAX_VARIANTS:] == in_order[:-MAX_VARIANTS]
     if not flooded.any():
         return sightings, 0
-    rows = np.flatnonzero(np.isin(keys, in_order[MAX_VARIANTS:][flooded]))
+    is_flooded = np.isin(keys, in_order[MAX_VARIANTS:][flooded])
+    rows, keys = rows[is_flooded], keys[is_flooded]
     values, of_row = SightingColumns.of(sightings.values), sightings.of_row.copy()
     texts = arrow.values(values.declarations.dictionary_encode("encode").indices)
     has_declaration = _have_declarations(values)
     variants: dict[int, set[int]] = {}
     left_out = 0
-    for row, key, number in zip(rows.tolist(), keys[rows].tolist(), of_row[rows].tolist(), strict=True):
+    for row, key, number in zip(rows.tolist(), keys.tolist(), of_row[rows].tolist(), strict=True):
         kept = variants.setdefault(key, set())
         if not has_declaration[number] or texts[number] in kept:
             continue

@@ -1370,7 +1370,7 @@ def _objects(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, A
 
 
 _PARAMETERS = _objects(
-    name=mostly(["a", "", "_param1", "to"], None, MISSING, 7, "indexed", "a b", "n" * 200),
+    name=mostly(["a", "", "_param1", "to"], None, MISSING, 7, "indexed", "a b", "a\n", "\u00e9", "n" * 128, "n" * 129),
     type=mostly(_TYPES, *_BAD_TYPES, MISSING),
     indexed=mostly([MISSING, MISSING, True, False], None),
     components=mostly([MISSING], [], [{"type": "bool"}], [{"type": "bool", "indexed": True}, {"type": "byte"}], None),

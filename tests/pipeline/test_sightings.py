@@ -12,9 +12,9 @@ import pytest
 
 from sigdir.pipeline.formats.registry import by_name, detect
 from sigdir.pipeline.inputs import find
-from sigdir.signatures.candidates import Candidates
+from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.canonicalise import MAX_VARIANTS, canonicalise
-from sigdir.signatures.collections import COLLECTIONS
+from sigdir.signatures.collections import COLLECTIONS, EVENTS
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from tests.conftest import ROOT, import_files
 from tests.pipeline.support import invoke, write_files
@@ -188,6 +188,40 @@ def test_many_variants_of_one_text(tmp_path: Path) -> None:
     declarations = [one.declaration for _, one in found if one and one.kind is F]
     kept = [f"function set(uint256 name{number})" for number in range(MAX_VARIANTS)]
     assert declarations == kept + [""] * (10_000 - MAX_VARIANTS)
+
+
+def test_equal_declarations_of_a_block_are_one_value() -> None:
+    """However they are written, and without a declaration too; another spelling of the same text is another one."""
+    lines = [
+        b"function f(uint a)",
+        b"set(uint value)",
+        b"function f( uint256 a ) public",
+        b"function f(uint b)",
+        b"f(uint)",
+    ]
+    [functions] = canonicalise(next(pack((Entry(line, 1) for line in lines), 0))).accepted.values()
+    assert functions.sightings is not None
+    said = [functions.sightings.values[number].declaration for number in functions.sightings.of_row]
+    f, set_, g = "function f(uint256 a)", "set(uint256 value)", "function f(uint256 b)"
+    assert said == [f, set_, f, g, ""]
+    assert len(functions.sightings.values) == 4
+    events = [Entry(text, 1, EVENTS) for text in (b"E(uint)", b"F(uint)", b"E(uint a)", b"E( uint )", b"E(uint a)")]
+    [topics] = canonicalise(next(pack(events, 0))).accepted.values()
+    assert topics.sightings is not None
+    assert topics.sightings.of_row.tolist() == [1, 1, 2, 1, 2]
+
+
+def test_rejected_rows_are_no_variants(tmp_path: Path) -> None:
+    """Placeholders of a dump have no text, and are not many declarations of one text."""
+    lines = [
+        json.dumps({"selector": f"0x{number:08x}", "abi": {
+            "type": "function", "name": f"unknown{number:08x}", "inputs": [], "outputs": []}})
+        for number in range(2 * MAX_VARIANTS)
+    ]  # fmt: skip
+    path = write_files(tmp_path, {"dump.jsonl": "\n".join(lines)})
+    report = json.loads(invoke(tmp_path / "w", "import", *path, "--json").stdout)
+    assert report["totals"]["rejected"] == len(lines)
+    assert report["variants_left_out"] == 0
 
 
 ARTIFACT = '{"contractName": "Store", "sourceName": "contracts/Store.sol", "abi": [{"type": "function", "name": "%s", "inputs": []}]}'
