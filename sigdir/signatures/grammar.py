@@ -570,8 +570,8 @@ _AUTOMATON = _canonical_automaton()
 def _is_canonical(data: Array, start: Any, end: Any) -> bool:
     """Whether ``data[start:end]`` is canonical; False may also mean that the grammar must decide.
 
-    98.8 % of real candidates are, and one table look-up a byte is five times faster than parsing the
-    text (``benchmarks/bench_hash.py``).
+    98.8 % of real candidates are, and one table look-up a byte is nearly three times faster than parsing
+    the text (``benchmarks/bench_hash.py``).
     """
     state = np.uint32(_BEGIN)
     depth = 0
