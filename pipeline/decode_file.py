@@ -160,14 +160,20 @@ def _decode(free: SimpleQueue[Connection], item: tuple[pa.RecordBatch, int]) -> 
 def _work(connection: Connection, paths: Paths) -> None:
     """Decode batches until the main process closes the connection. Ctrl-C ends the main process, which ends this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    texts = _texts(Reader(paths))
+    texts: Texts | None = None
     with suppress(EOFError):
         while True:
             batch, first = connection.recv()
             try:
+                texts = texts or _texts(_opened(paths))
                 connection.send(decode_batch(batch, first, texts))
             except Exception as error:  # noqa: BLE001 - raised again in the main process
                 connection.send(error)
+
+
+def _opened(paths: Paths) -> Reader:
+    existing(paths.root)  # a folder that was removed meanwhile would become a new, empty warehouse
+    return Reader(paths)
 
 
 def _texts(reader: Reader) -> Texts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 import shutil
 import tempfile
 from decimal import Decimal
@@ -30,6 +31,7 @@ from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.reading_json import parameters, reading_document
 from sigdir.signatures.readings import Form, Input, Known, Readings
 from sigdir.signatures.types import Type, parameter_types
+from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.index.known import read_alternatives
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
@@ -156,6 +158,22 @@ def test_a_worker_that_is_killed_is_an_error_in_one_line(warehouse: Path, tmp_pa
     many_calls(tmp_path / "t.parquet")
     with pytest.raises(PipelineError, match=r"^a process that decodes has ended, .*; use fewer --workers$"):
         job.decode_file(str(tmp_path / "t.parquet"), str(tmp_path / "out.parquet"), warehouse, 2, Killer())
+    assert not (tmp_path / "out.parquet").exists()
+
+
+@pytest.mark.long
+def test_a_worker_that_cannot_open_the_warehouse_says_why(warehouse: Path, tmp_path: Path) -> None:
+    """The main process had opened it."""
+    copy = tmp_path / "copy"
+    shutil.copytree(warehouse, copy)
+
+    class Remover(Reporter):
+        def stage(self, name: str, total: int) -> None:
+            shutil.rmtree(copy, ignore_errors=True)
+
+    many_calls(tmp_path / "t.parquet")
+    with pytest.raises(UnreadableWarehouse, match=re.escape(str(copy))):
+        job.decode_file(str(tmp_path / "t.parquet"), str(tmp_path / "out.parquet"), copy, 2, Remover())
     assert not (tmp_path / "out.parquet").exists()
 
 
