@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures.columns import Keys, as_readonly
-from sigdir.signatures.kernels import kernel
+from sigdir.signatures.kernels import kernel, pointer
 
 Array = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int64]
@@ -88,16 +88,20 @@ def parts_of(rows: int) -> int:
 
 
 @kernel(nogil=True)
-def _place_of(slots: Array, words: Array, high: Any, low: Any, factor: Any, shift: Any) -> tuple[Any, Any]:
-    """The place of a key, and the row that has it; -1 where the place is empty."""
-    last = np.uint64(len(slots) - 1)
+def _place_of(
+    slots: Any, last: Any, words: Any, high: Any, low: Any, factor: Any, shift: Any
+) -> tuple[Any, Any]:  # fmt: skip
+    """The place of a key, and the row that has it; -1 where the place is empty.
+
+    ``slots`` and ``words`` are pointers, two words a row: with arrays it takes twice as long.
+    """
     at = (high * factor) >> shift
     tag = high << np.uint64(_TAG_SHIFT)
     while slots[at] != 0:
         entry = slots[at] ^ tag
         if entry >> np.uint64(_TAG_SHIFT) == 0:
             row = np.int64(entry) - 1
-            if words[row, 0] == high and words[row, 1] == low:
+            if words[2 * row] == high and words[2 * row + 1] == low:
                 return at, row
         at = (at + np.uint64(1)) & last
     return at, -1
@@ -110,11 +114,12 @@ def _enter(
 ) -> int:  # fmt: skip
     """Enter the rows ``start`` up to and without ``stop``; returns how many have an earlier one with the same key."""
     found = 0
+    last = np.uint64(len(slots) - 1)
     for row in range(start, stop):
         high, low = words[row, 0], words[row, 1]
         if low & mask != part:
             continue
-        at, other = _place_of(slots, words, high, low, factor, shift)
+        at, other = _place_of(pointer(slots), last, pointer(words), high, low, factor, shift)
         if other < 0:
             slots[at] = high << np.uint64(_TAG_SHIFT) | np.uint64(row + 1)
         else:
@@ -130,10 +135,11 @@ def _find(
 ) -> int:  # fmt: skip
     """Look keys up; returns how many have a row."""
     found = 0
+    last = np.uint64(len(slots) - 1)
     for key in range(len(high)):
         if low[key] & mask != part:
             continue
-        _, row = _place_of(slots, words, high[key], low[key], factor, shift)
+        _, row = _place_of(pointer(slots), last, pointer(words), high[key], low[key], factor, shift)
         if row >= 0:
             rows[found], what[found] = row, ids[key]
             found += 1
