@@ -165,7 +165,7 @@ def _answer(
 def _allow_any_origin(resp: falcon.Response) -> None:
     """Let pages of any origin read this and its ranges: database engines in a browser need it."""
     resp.set_header("Access-Control-Allow-Origin", "*")
-    resp.set_header("Access-Control-Expose-Headers", "Accept-Ranges, Content-Length, Content-Range, ETag")
+    resp.set_header("Access-Control-Expose-Headers", "Accept-Ranges, Content-Length, Content-Range")
 
 
 # Whole collections.

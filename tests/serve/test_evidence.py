@@ -78,6 +78,26 @@ def test_texts_come_with_their_place_reasons_and_declaration(client: TestClient)
     assert (second["declaration"], second["witness"], second["kinds"]) == (None, "listed", [])
 
 
+def test_a_post_does_not_replace_the_names_that_a_source_declares(tmp_path: Path) -> None:
+    """Whoever POSTs a known text is answered 400; the declaration of the POST comes after that of the ABI."""
+    root = tmp_path / "warehouse"
+    (tmp_path / "abi.json").write_text(json.dumps([entry("to", "amount")]))
+    run_import(Options([str(tmp_path / "abi.json")], root), Reporter())
+    posted = "function transfer(address yourWallet, uint256 youReceive)"
+    with opened(root) as storage:
+        answer = TestClient(create_app(Settings(root), *storage)).simulate_post(
+            SIGNATURES_PATH, json={"text_signature": posted}
+        )
+        assert (answer.status_code, answer.headers["Reject-Reason"]) == (400, "duplicate")
+    fold(Paths(root))
+    with opened(root) as storage:
+        client = TestClient(create_app(Settings(root), *storage))
+        [text] = full(client, A9)[0]["texts"]
+        evidence = client.simulate_get(f"{SIGNATURES_PATH}{text['id']}/evidence/").json
+    assert text["declaration"] == DECLARED
+    assert [(one["declaration"], one["count"]) for one in evidence["declarations"]] == [(DECLARED, 1), (posted, 1)]
+
+
 def test_every_route_has_the_same_order(client: TestClient) -> None:
     """Resolve by GET and POST, Otterscan's files, and the lookup, which hides what looks mined."""
     texts = [TRANSFER, SPAM]

@@ -95,7 +95,8 @@ class Known:
             place = seen.source, number
             first[seen.said.declaration] = min(place, first.get(seen.said.declaration, place))
         counts = Counter(text for text, _ in found)
-        return sorted(counts.items(), key=lambda item: (-item[1], *first[item[0]]))
+        posted = {seen.said.declaration for seen in self.live(collection, id) if seen.source == POST}
+        return sorted(counts.items(), key=lambda item: (-item[1], item[0] in posted, *first[item[0]]))
 
     def ranked(
         self, rows: Iterable[tuple[Collection, int, str, bytes, datetime]]

@@ -1,8 +1,9 @@
 """How often a text is declared in each way: the one place that counts declarations.
 
 A declaration counts once for each contract that has it, and for each source that names no contract. The commonest comes
-first. Of those that are as common the oldest source's comes first, and of one source's the one that it has first. The
-view ``declarations`` of SQL counts the same way; tests compare the two.
+first. Of those that are as common, those that nobody POSTed come first, so that a POST of a known text does not replace
+the names that are shown. Then the oldest source's comes first, and of one source's the one that it has first. The view
+``declarations`` of SQL counts the same way; tests compare the two.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sigdir.signatures.arrow import numbers, values
+from sigdir.warehouse.evidence.manifest import POST
 
 Array = npt.NDArray[Any]
 
@@ -45,8 +47,9 @@ def tally(sightings: pa.Table) -> Tally:
     order = order[differs(*(column[order] for column in (ids, codes, by, has_contract)))]
     starts = np.flatnonzero(differs(ids[order], codes[order]))
     counts = np.diff(np.append(starts, len(order)))
+    is_posted = np.maximum.reduceat(sources[order] == POST, starts)
     order = order[starts]
-    best_first = np.lexsort((first, oldest, -counts, ids[order]))
+    best_first = np.lexsort((first, oldest, is_posted, -counts, ids[order]))
     order = order[best_first]
     return Tally(ids[order], rows[order], counts[best_first])
 
