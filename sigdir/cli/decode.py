@@ -72,9 +72,15 @@ def decode() -> None:
 
 @decode.command(cls=Command)
 @click.argument("data", metavar="DATA", required=False)
-@click.option("--file", "source", metavar="FILE", help="Decode each row: .parquet, .csv, .jsonl or .json.")
 @click.option(
-    "--output", default="-", metavar="TARGET", help="For --file: .parquet or .ndjson.  [default: NDJSON on stdout]"
+    "--file", "source", type=click.Path(), metavar="FILE", help="Decode each row: .parquet, .csv, .jsonl or .json."
+)
+@click.option(
+    "--output",
+    type=click.Path(),
+    default="-",
+    metavar="TARGET",
+    help="For --file: .parquet or .ndjson.  [default: NDJSON on stdout]",
 )
 @click.option(
     "--workers", type=click.IntRange(1, 256), default=lambda: os.cpu_count() or 1, show_default="one per core",

@@ -27,7 +27,7 @@ _FORMATS = "; ".join(
     epilog=f"Formats: {_FORMATS}. A target that ends with .gz or .zst is compressed.",
 )  # fmt: skip
 @click.argument("format", type=click.Choice([*FORMATS, ABI]), metavar="FORMAT")
-@click.argument("target")
+@click.argument("target", type=click.Path())  # a URL too; the type completes names
 @warehouse_option
 @as_of_option
 @click.option(

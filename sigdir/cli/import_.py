@@ -36,7 +36,7 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
     "import", cls=Command, state="nothing was published", makes=True,
     epilog=f"Formats: {_FORMATS}. Each may be plain or packed by gzip, xz, zstd or bzip2, in folders, zip or tar files.",
 )  # fmt: skip
-@click.argument("paths", nargs=-1)
+@click.argument("paths", nargs=-1, type=click.Path())  # a URL too; the type completes names
 @warehouse_option
 @click.option(
     "--samples", is_flag=True, help="Import the declarations of the common ERC standards that come with sigdir."

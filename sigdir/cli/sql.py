@@ -50,8 +50,8 @@ def _name_of(path: str) -> str:
     return name if name and not name[0].isdigit() and name not in VIEWS else f"my_{name}".rstrip("_")
 
 
-def _named(option: str, metavar: str, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return click.option(option, multiple=True, callback=_pairs, metavar=metavar, help=help)
+def _named(option: str, metavar: str, help: str, **more: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(option, multiple=True, callback=_pairs, metavar=metavar, help=help, **more)
 
 
 @click.command(cls=Command)
@@ -64,10 +64,11 @@ def _named(option: str, metavar: str, help: str) -> Callable[[Callable[..., None
     "--file",
     "[NAME=]PATH",
     "A file that SQL reads by NAME, else by its own: .csv, .tsv, .json, .parquet, else lines of text.",
+    shell_complete=click.Path().shell_complete,
 )
 @rows_options
 @click.option(
-    "--output", metavar="FILE",
+    "--output", type=click.Path(), metavar="FILE",
     help="Write to a file: .csv, .json, .ndjson or .parquet; .gz or .zst after it compresses.",
 )  # fmt: skip
 @memory_limit_option("1GB", "Memory for a query; above it, data is spilled to disk.")

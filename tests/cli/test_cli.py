@@ -61,6 +61,21 @@ def test_q_is_short_for_quiet() -> None:
     assert all(name == ["-q", "--quiet"] for name in names)
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["sigdir import list", "sigdir sql --file list", "sigdir sql --output list", "sigdir export csv list",
+     "sigdir decode --file list", "sigdir decode --output list"],
+)  # fmt: skip
+def test_bash_completes_names_of_files(words: str) -> None:
+    """Bash itself completes them where the answer is `file`."""
+    asked = {"_SIGDIR_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = subprocess.run(
+        [Path(sys.executable).with_name("sigdir")], cwd=ROOT, env=environment(ROOT) | asked, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "file,list\n"
+
+
 def test_the_shell_completes_commands() -> None:
     """As the README sets it up."""
     words = {"_SIGDIR_COMPLETE": "bash_complete", "COMP_WORDS": "sigdir ver", "COMP_CWORD": "1"}
