@@ -17,10 +17,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import gettempdir
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -59,7 +62,7 @@ class Command(click.Command):
         self._state, self._makes, self._opens_stores = state, makes, opens_stores
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _interrupted_by_sigterm(), _errors_to_statuses(self._state):
+        with _noted_signals() as signals, _errors_to_statuses(self._state, signals, ctx.params):
             place = ctx.params.get("folder")
             if isinstance(place, StoreUrl) and not self._opens_stores:
                 makes = self._makes and not ctx.params.get("dry_run")
@@ -70,19 +73,25 @@ class Command(click.Command):
 
 
 @contextmanager
-def _errors_to_statuses(state: str) -> Iterator[None]:
+def _errors_to_statuses(state: str, signals: list[int], parameters: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     except SigdirError as error:
+        if signals:  # an engine that called Python reports the interruption as a failure of its own
+            _end_interrupted(state)
         raise _failure(error) from error
     except BrokenPipeError:
         # The reader has seen enough. What is still buffered must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        raise Failure(_joined(_described(error), state, "; ")) from error
+        raise Failure(_joined(_described(error, parameters), state, "; ")) from error
     except KeyboardInterrupt:
-        click.echo(_joined("interrupted", state, ": "), err=True)
-        sys.exit(INTERRUPTED_STATUS)
+        _end_interrupted(state)
+
+
+def _end_interrupted(state: str) -> NoReturn:
+    click.echo(_joined("interrupted", state, ": "), err=True)
+    sys.exit(INTERRUPTED_STATUS)
 
 
 def _failure(error: SigdirError) -> Failure:
@@ -91,11 +100,30 @@ def _failure(error: SigdirError) -> Failure:
     return BusyFailure(str(error)) if isinstance(error, Busy) else Failure(str(error))
 
 
-def _described(error: OSError) -> str:
+def _described(error: OSError, parameters: dict[str, Any]) -> str:
     """The reason and its file. Of a copy both files are known, and the target is the one that has no space."""
     reason = error.strerror or str(error)
-    file = error.filename2 if error.filename2 and error.errno in _FULL else error.filename
-    return f"{file}: {reason}" if file else reason
+    if error.errno not in _FULL:
+        return f"{error.filename}: {reason}" if error.filename else reason
+    if file := error.filename2 or error.filename:
+        return f"{file}: {reason}"
+    return f"{os.strerror(errno.ENOSPC)} ({', '.join(_free(parameters))})"
+
+
+_WRITTEN_TO = ("folder", "target", "output", "out")
+"""Parameters that name what a command writes to."""
+
+
+def _free(parameters: dict[str, Any]) -> Iterator[str]:
+    """What is free on each disk that a command writes to, now that its temporary files are gone."""
+    seen = set()
+    for place in [*map(parameters.get, _WRITTEN_TO), gettempdir()]:
+        if not place or str(place) == "-" or "://" in str(place):
+            continue
+        folder = next(path for path in (Path(place).absolute(), *Path(place).absolute().parents) if path.is_dir())
+        if (disk := folder.stat().st_dev) not in seen:
+            seen.add(disk)
+            yield f"{shutil.disk_usage(folder).free / 1e6:,.0f} MB are free in {folder}"
 
 
 def _joined(text: str, state: str, separator: str) -> str:
@@ -103,14 +131,19 @@ def _joined(text: str, state: str, separator: str) -> str:
 
 
 @contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """SIGTERM stops the work as Ctrl-C does: locks are released, temporary files removed."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
+def _noted_signals() -> Iterator[list[int]]:
+    """SIGTERM stops the work as Ctrl-C does: locks are released, temporary files removed. Gives the signals that came."""
+    came: list[int] = []
+
+    def interrupt(number: int, _: FrameType | None) -> NoReturn:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, interrupt)}
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell's background job ignores it
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
     try:
-        yield
+        yield came
     finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
+        for number, handler in before.items():
+            signal.signal(number, handler)

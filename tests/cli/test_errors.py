@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -43,7 +44,6 @@ def fail_with(error: BaseException, state: str = "nothing was changed") -> click
         (BadTarget("x.csv", "is a folder"), 2, "Error: x.csv: is a folder"),
         (Busy("publish.lock is held by process 7"), 3, "Error: publish.lock is held by process 7"),
         (OSError(errno.ENOSPC, NO_SPACE, "a/b"), 2, f"Error: a/b: {NO_SPACE}; nothing was changed"),
-        (OSError(errno.ENOSPC, NO_SPACE), 2, f"Error: {NO_SPACE}; nothing was changed"),
         (OSError(errno.ENOSPC, NO_SPACE, "a", None, "b"), 2, f"Error: b: {NO_SPACE}; nothing was changed"),
         (OSError(errno.ENOENT, "gone", "a", None, "b"), 2, "Error: a: gone; nothing was changed"),
         (OSError("too long"), 2, "Error: too long; nothing was changed"),
@@ -59,7 +59,34 @@ def test_an_error_is_one_line_and_a_status(error: BaseException, status: int, li
 def test_a_command_may_have_no_state() -> None:
     """Then the line has none."""
     assert fail_with(KeyboardInterrupt(), "").stderr == "interrupted\n"
-    assert fail_with(OSError(errno.ENOSPC, NO_SPACE), "").stderr == f"Error: {NO_SPACE}\n"
+    assert fail_with(OSError(errno.ENOENT, "gone"), "").stderr == "Error: gone\n"
+
+
+def test_a_full_disk_that_has_no_name_is_told_by_what_is_free(tmp_path: Path) -> None:
+    """pyarrow's errors and those of a write have no file: each disk that the command writes to is named."""
+
+    def body(output: str) -> None:
+        raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left on device")
+
+    command = Command("command", callback=body, params=[click.Option(["--output"])], state="nothing was exported")
+    output = tmp_path / "missing" / "rows.csv"
+    stderr = CliRunner().invoke(command, ["--output", str(output)]).stderr
+    free = rf"[\d,]+ MB are free in {re.escape(str(tmp_path))}"
+    assert re.fullmatch(rf"Error: {NO_SPACE} \({free}(, [^()]*)?\); nothing was exported\n", stderr)
+
+
+def test_ctrl_c_that_an_engine_reports_as_its_failure_is_an_interruption() -> None:
+    """DuckDB does so while it reads rows that Python makes."""
+
+    def body() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            raise QueryError("reading the stream failed") from None
+
+    result = CliRunner().invoke(Command("command", callback=body, state="nothing was changed"))
+    assert (result.exit_code, result.stderr) == (130, "interrupted: nothing was changed\n")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_sigterm_ends_a_command_as_ctrl_c_does() -> None:
@@ -118,4 +145,5 @@ def test_standard_output_on_a_full_disk_is_an_error(warehouse: Path) -> None:
             [*command_line(), "stats"], cwd=ROOT, env=environment(warehouse), stdout=full, stderr=subprocess.PIPE,
             text=True, timeout=SAFETY_SECONDS, check=False,
         )  # fmt: skip
-    assert (done.returncode, done.stderr) == (2, f"Error: {NO_SPACE}\n")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"Error: {NO_SPACE} (")
