@@ -12,7 +12,7 @@ import os
 import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -69,7 +69,7 @@ def _temporary_folder(connection: duckdb.DuckDBPyConnection) -> Path:
     return run.path
 
 
-def _require_intact(paths: Paths, snapshot: Snapshot, digests: Mapping[Path, Future[str]]) -> None:
+def _require_intact(paths: Paths, snapshot: Snapshot) -> None:
     """Raise UnreadableWarehouse where a data file or an evidence file is not as it was written.
 
     DuckDB 2.0 checks no page's checksum, and one flipped byte in four would change an answer unnoticed. It takes
@@ -78,9 +78,10 @@ def _require_intact(paths: Paths, snapshot: Snapshot, digests: Mapping[Path, Fut
     written = written_digests(paths, snapshot)
     recorded = {file.path: written.get(paths.in_table(file.path)) for file in snapshot.all_files()}
     recorded |= {file.path: file.sha256 for file in snapshot.evidence.all_files()}
-    for path, digest in digests.items():
-        if recorded[path] not in (None, digest.result()):
-            raise UnreadableWarehouse(f"{path}: damaged: these are not the bytes that were written")
+    with ThreadPoolExecutor() as pool:
+        for path, digest in zip(recorded, pool.map(sha256_of, recorded), strict=True):
+            if recorded[path] not in (None, digest):
+                raise UnreadableWarehouse(f"{path}: damaged: these are not the bytes that were written")
 
 
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?", re.IGNORECASE)
@@ -202,18 +203,15 @@ class Database:
         self._searched: Snapshot | None = snapshot
         """What ``search`` reads; None once it is there."""
         self._paths = paths
-        stored = [file.path for file in snapshot.all_files()] + [file.path for file in snapshot.evidence.all_files()]
-        with ThreadPoolExecutor() as pool:  # reads the files while the engine starts
-            digests = {path: pool.submit(sha256_of, path) for path in stored}
-            self._connection = connect(paths, memory_limit, threads or os.cpu_count() or 1)
-            # The engine prints a complaint at exit about functions that are still registered.
-            weakref.finalize(self, self._connection.close)
-            try:
-                _require_intact(paths, snapshot, digests)
-                create_views(self._connection, paths, snapshot, self._log)
-            except (duckdb.Error, OSError) as error:
-                reason = str(error).partition("\n")[0]
-                raise UnreadableWarehouse(f"{paths.root}: {reason}") from error
+        self._connection = connect(paths, memory_limit, threads or os.cpu_count() or 1)
+        # The engine prints a complaint at exit about functions that are still registered.
+        weakref.finalize(self, self._connection.close)
+        try:
+            _require_intact(paths, snapshot)
+            create_views(self._connection, paths, snapshot, self._log)
+        except (duckdb.Error, OSError) as error:
+            reason = str(error).partition("\n")[0]
+            raise UnreadableWarehouse(f"{paths.root}: {reason}") from error
         self._not_created: list[Callable[[], None]] = [
             partial(_create_functions, self._connection, snapshot.evidence),
             partial(create_derived_views, self._connection),
@@ -222,7 +220,8 @@ class Database:
         """What few queries use, created at the first query that does: functions, then views that call them."""
         read = [file for name, given in (files or {}).items() if (file := self._add_table(name, given))]
         if not unsafe:
-            self._confine([*map(str, stored), *read])
+            evidence = [str(file.path) for file in snapshot.evidence.all_files()]
+            self._confine([str(file.path) for file in snapshot.all_files()] + evidence + read)
 
     def _confine(self, files: list[str]) -> None:
         self._connection.execute("SET allowed_paths = $files", {"files": files})
