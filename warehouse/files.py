@@ -27,7 +27,7 @@ from sigdir.warehouse.paths import folder_lock
 # PyDLL holds the GIL during a call of 1 us. Python's own functions release it, and reacquiring it on a busy server
 # costs 100 us: four such calls were a third of each commit of staged rows.
 _libc = ctypes.PyDLL(None)
-# The answer of stat where Linux has 64 bits: device and inode first, and two times of 16 bytes at these places.
+# struct stat of Linux with 64 bits begins with device and inode, and has the times of the last read and write at these bytes.
 _HAS_STAT = sys.platform == "linux" and sys.maxsize > 1 << 32 and hasattr(_libc, "stat")
 _STAT_BYTES, _LAST_READ, _LAST_WRITTEN = 144, 72, 88
 

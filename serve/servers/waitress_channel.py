@@ -228,7 +228,7 @@ class _Task(WSGITask):
     def finish(self) -> None:
         super().finish()
         channel: Any = self.channel
-        channel.send_headers()  # of an answer without a body
+        channel.send_headers()  # they still wait if the answer has no body
 
 
 class Channel(HTTPChannel):
@@ -239,7 +239,7 @@ class Channel(HTTPChannel):
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         self._kept = b""
-        self._headers: bytes | None = b""  # those that wait for the body, None before those of the next answer
+        self._headers: bytes | None = b""  # wait for the first piece of the body; None until an answer has any
         self.answer_next = False
         parser: Any = partial(_Parser, self._keep)
         self.parser_class = parser

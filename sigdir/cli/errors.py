@@ -84,7 +84,7 @@ def _errors_to_statuses(state: str, signals: list[int], parameters: dict[str, An
         # The reader has seen enough. What is still buffered must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        raise Failure(_joined(_described(error, parameters), state, "; ")) from error
+        raise Failure(_joined(_described(error, _written_to(parameters, state)), state, "; ")) from error
     except KeyboardInterrupt:
         _end_interrupted(state)
 
@@ -100,27 +100,29 @@ def _failure(error: SigdirError) -> Failure:
     return BusyFailure(str(error)) if isinstance(error, Busy) else Failure(str(error))
 
 
-def _described(error: OSError, parameters: dict[str, Any]) -> str:
+def _described(error: OSError, written_to: list[Path]) -> str:
     """The reason and its file. Of a copy both files are known, and the target is the one that has no space."""
     reason = error.strerror or str(error)
-    if error.errno not in _FULL:
+    if error.errno is None or error.errno not in _FULL:
         return f"{error.filename}: {reason}" if error.filename else reason
     if file := error.filename2 or error.filename:
         return f"{file}: {reason}"
-    return f"{os.strerror(errno.ENOSPC)} ({', '.join(_free(parameters))})"
+    reason = os.strerror(error.errno)  # pyarrow puts its own words around it
+    return f"{reason} ({', '.join(_free([*written_to, Path(gettempdir())]))})" if written_to else reason
 
 
-_WRITTEN_TO = ("folder", "target", "output", "out")
-"""Parameters that name what a command writes to."""
+def _written_to(parameters: dict[str, Any], state: str) -> list[Path]:
+    """The files and folders that a command writes to. One without a state does not change the warehouse."""
+    names = ("target", "output", "out", *(("folder",) if state else ()))
+    places = (str(parameters.get(name) or "-") for name in names)
+    return [Path(place).absolute() for place in places if place != "-" and "://" not in place]
 
 
-def _free(parameters: dict[str, Any]) -> Iterator[str]:
-    """What is free on each disk that a command writes to, now that its temporary files are gone."""
+def _free(places: list[Path]) -> Iterator[str]:
+    """What is free on the disk of each place, now that temporary files are gone."""
     seen = set()
-    for place in [*map(parameters.get, _WRITTEN_TO), gettempdir()]:
-        if not place or str(place) == "-" or "://" in str(place):
-            continue
-        folder = next(path for path in (Path(place).absolute(), *Path(place).absolute().parents) if path.is_dir())
+    for place in places:
+        folder = next(path for path in (place, *place.parents) if path.is_dir())
         if (disk := folder.stat().st_dev) not in seen:
             seen.add(disk)
             yield f"{shutil.disk_usage(folder).free / 1e6:,.0f} MB are free in {folder}"
