@@ -11,6 +11,7 @@ from typing import Any
 import falcon
 
 from sigdir.serve.answers import add_error_handlers
+from sigdir.serve.budget import BudgetProcess, CostlyRequests
 from sigdir.serve.bulk import changes, dumps, resolve
 from sigdir.serve.code_reader import CodeReader
 from sigdir.serve.contract import ContractResource
@@ -52,9 +53,13 @@ from sigdir.warehouse.origins import Origins
 
 
 def create_app(
-    settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None, pages: PageCache | None = None
-) -> Any:
-    """The WSGI application of one warehouse; ``counts`` is what /metrics shows, ``pages`` keeps the pages for people."""
+    settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None, pages: PageCache | None = None,
+    budget: BudgetProcess | None = None,
+) -> Any:  # fmt: skip
+    """The WSGI application of one warehouse; ``counts`` is what /metrics shows, ``pages`` keeps the pages for people.
+
+    ``budget`` answers costly requests; without it the application answers them itself.
+    """
     counts = counts or Counts()
     table = routes(settings, reader, writer, counts, pages)
     counts.lay_out([route.path for route in table])
@@ -62,6 +67,8 @@ def create_app(
     is_replica = bool(settings.follow_store)
     access = WriteAccess(settings.read_only, settings.write_token, is_replica, settings.primary_url)
     app.add_middleware([Negotiation(table, access), AnswerHeaders()])
+    if budget is not None:
+        app.add_middleware(CostlyRequests(budget, settings))
     app.req_options.strip_url_path_trailing_slash = False
     add_error_handlers(app)
     add_routes(app, table)

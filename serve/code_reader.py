@@ -18,15 +18,16 @@ from typing import Any
 from sigdir.signatures import dispatcher
 from sigdir.signatures.contract import ContractCode, ContractInterface, codes_of, contract_code, interface_of
 from sigdir.signatures.decode_input import BadInput
-from sigdir.signatures.dispatcher import CodeFunction, decoded_functions
+from sigdir.signatures.dispatcher import HEAD, CodeFunction, decoded_functions
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.readings import Input
 from sigdir.warehouse.index.known import texts_of_hashes
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import View
 
-_SECONDS = 1.0
-_START_SECONDS = 10.0
+SECONDS = 1.0
+"""Of processor time, for the codes of one request. A contract's code takes a few milliseconds."""
+_STUCK_SECONDS = 60.0
 
 
 class SlowCode(SigdirError):
@@ -34,19 +35,25 @@ class SlowCode(SigdirError):
 
 
 class CodeReader:
-    """Reads the functions of code in a child process, which is started when it is needed and replaced when it is late."""
+    """Reads the functions of code in a child process, which is started when it is needed and replaced when it ends.
 
-    def __init__(self, seconds: float = _SECONDS, start_seconds: float = _START_SECONDS) -> None:
-        """``seconds`` is how long one code may take, ``start_seconds`` how long the child process may take to start."""
-        self._seconds, self._start_seconds = seconds, start_seconds
+    The kernel ends it when a code takes more processor time than it may have.
+    """
+
+    def __init__(self, stuck_seconds: float = _STUCK_SECONDS) -> None:
+        """``stuck_seconds`` is how long the child may be silent, however busy the machine is."""
+        self._stuck_seconds = stuck_seconds
         self._lock = threading.Lock()
         self._stop: weakref.finalize[Any, CodeReader] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def read(self, given: bytes, libraries: int = 0) -> ContractCode:
-        """Runtime or creation code, in which so many libraries are not linked. Raises SlowCode."""
+    def read(self, given: bytes, libraries: int = 0, seconds: float = SECONDS) -> ContractCode:
+        """Runtime or creation code, in which so many libraries are not linked. Raises SlowCode.
+
+        Each code that may be meant has ``seconds`` of processor time.
+        """
         for code in codes_of(given):
-            functions = self._functions_of(code)
+            functions = self._functions_of(code, seconds)
             if functions:
                 break
         return contract_code(code, functions, libraries, is_creation=code is not given)
@@ -57,19 +64,19 @@ class CodeReader:
             self._stop()
         self._process = None
 
-    def _functions_of(self, code: bytes) -> tuple[CodeFunction, ...]:
+    def _functions_of(self, code: bytes, seconds: float) -> tuple[CodeFunction, ...]:
         with self._lock:
             process = self._running()
             assert process.stdin is not None
             try:
-                process.stdin.write(len(code).to_bytes(4) + code)
+                process.stdin.write(HEAD.pack(len(code), seconds) + code)
                 process.stdin.flush()
-                line = _line(process, self._seconds)
+                line = _line(process, self._stuck_seconds)
             except BrokenPipeError:
                 line = b""
             if not line.endswith(b"\n"):
                 self.close()
-                raise SlowCode(f"its functions cannot be read, or not within {self._seconds:g} s")
+                raise SlowCode(f"its functions cannot be read, or not within {seconds:g} s of processor time")
         return decoded_functions(line)
 
     def _running(self) -> subprocess.Popen[bytes]:
@@ -78,9 +85,9 @@ class CodeReader:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self._stop = weakref.finalize(self, _end, self._process)
             # It writes an empty line when it is ready. A line that came later would be read as its first answer.
-            if _line(self._process, self._start_seconds) != b"\n":
+            if _line(self._process, self._stuck_seconds) != b"\n":
                 self.close()
-                raise SlowCode(f"the process that reads code has not started within {self._start_seconds:g} s")
+                raise SlowCode(f"the process that reads code has not started within {self._stuck_seconds:g} s")
         return self._process
 
 
@@ -108,10 +115,10 @@ def explain(view: View, code: ContractCode, names: Names) -> ContractInterface:
     return interface_of(code, texts_of_hashes(view, code.hashes, names))
 
 
-def explained(view: View, codes: CodeReader, input: Input, names: Names) -> ContractInterface:
+def explained(view: View, codes: CodeReader, input: Input, names: Names, seconds: float = SECONDS) -> ContractInterface:
     """The interface of an input that is code; raises BadInput where its functions cannot be read."""
     try:
-        code = codes.read(input.data, input.libraries)
+        code = codes.read(input.data, input.libraries, seconds)
     except SlowCode as error:
         raise BadInput(str(error), "code") from None
     return explain(view, code, names)

@@ -18,6 +18,8 @@ from sigdir.warehouse.index.view import Reader
 class ContractResource:
     """POST takes ``code``: hex digits of runtime or creation code."""
 
+    is_costly = True
+
     def __init__(self, reader: Reader, names: Names, codes: CodeReader) -> None:
         self._reader, self._names, self._codes = reader, names, codes
 

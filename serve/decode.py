@@ -10,7 +10,7 @@ from typing import Any
 
 import falcon
 
-from sigdir.serve.code_reader import CodeReader, explained
+from sigdir.serve.code_reader import SECONDS, CodeReader, explained
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, field_error
 from sigdir.serve.http.json_answer import json_bytes, send_json
@@ -30,11 +30,13 @@ BODY_BYTES = 3 * MAX_BYTES  # two digits a byte, line ends, and the field's name
 
 
 MAX_CODES = 8
-"""In one list: a code may take a second."""
+"""In one list. They share the time that one code may take."""
 
 
 class DecodeResource:
     """GET takes ``data`` in the query. POST takes an input's fields, or a list of inputs of any kinds."""
+
+    is_costly = True
 
     def __init__(self, reader: Reader, names: Names, codes: CodeReader) -> None:
         self._reader, self._names, self._codes = reader, names, codes
@@ -65,10 +67,10 @@ class DecodeResource:
         except BadInput as error:
             raise _refused(error) from None
 
-    def _document(self, view: View, alternatives: list[Input]) -> dict[str, Any]:
+    def _document(self, view: View, alternatives: list[Input], code_seconds: float = SECONDS) -> dict[str, Any]:
         """The answer for one input; raises BadInput for code whose functions cannot be read."""
         if alternatives[0].form is Form.CODE:
-            return contract_document(explained(view, self._codes, alternatives[0], self._names))
+            return contract_document(explained(view, self._codes, alternatives[0], self._names, code_seconds))
         return document(read_alternatives(view, alternatives, self._names))
 
     def _list(self, given: list[Any]) -> list[dict[str, Any]]:
@@ -83,7 +85,7 @@ class DecodeResource:
                 if codes > MAX_CODES:
                     answers.append(_error("code", f"more than {MAX_CODES} codes in one list"))
                 else:
-                    answers.append(self._document(view, alternatives))
+                    answers.append(self._document(view, alternatives, SECONDS / MAX_CODES))
             except BadInput as error:
                 answers.append(_error(error.field, error.problem))
         return answers

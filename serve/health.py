@@ -10,8 +10,10 @@ import falcon
 
 from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.settings import Settings
+from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import is_disk_full
 from sigdir.warehouse.fold_mark import last_fold, last_pull
+from sigdir.warehouse.identity import read_identity
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.times import iso
@@ -30,16 +32,19 @@ class LiveResource:
 
 
 class ReadyResource:
-    """The process can read its warehouse.
+    """The process can read its warehouse, which is still where it was.
 
+    The status is 503 where the folder was moved away or another one is in its place: what is mapped answers on, but a
+    POST finds no staging, and the next start of a worker no warehouse.
     ``fold`` is there while folding fails, ``store`` while a replica's store is away, ``disk`` while POSTs find no space.
-    None of them changes the status: the worker answers all the same, and restarting it or taking its traffic away would
+    None of these changes the status: the worker answers all the same, and restarting it or taking its traffic away would
     help nobody.
     """
 
     def __init__(self, settings: Settings, reader: Reader) -> None:
         self._reader = reader
         self._paths = Paths(settings.warehouse.absolute())
+        self._id = read_identity(self._paths).id
         self._fold_every = settings.fold_every
         self._is_replica = bool(settings.follow_store)
         self._started = time.time()
@@ -59,9 +64,18 @@ class ReadyResource:
             state["store"] = f"away {_since(away_since)}"
         if is_disk_full(self._paths.root):
             state["disk"] = "full"
+        if self._is_gone():
+            state |= {"status": "gone", "detail": "The warehouse is no longer in its folder. Put it back, or restart."}
+            resp.status = falcon.HTTP_503
         send_json(req, resp, json_bytes(state))
 
     on_head = on_get
+
+    def _is_gone(self) -> bool:
+        try:
+            return read_identity(self._paths).id != self._id
+        except UnreadableWarehouse:
+            return True
 
     def _fold_failing_since(self) -> float | None:
         """The time of the last success, or of this worker's start, once it is three periods ago; else None.

@@ -24,6 +24,7 @@ class ImportResource:
 
     negotiates = True
     stores = True
+    is_costly = True
     name: str
     """Its name in 4byte.directory's API."""
     fields: options.Fields

@@ -45,6 +45,8 @@ class Settings:
     connections_per_address: int = 100
     """Of one client address in a worker; 0 for any number. Behind a trusted proxy connections are not limited: all are
     the proxy's."""
+    silent_seconds: float = 10.0
+    """A worker whose loop has not run for so long is replaced; 0 for never."""
     cache: Path | None = None
     """Where a server over a read-only warehouse keeps what it derives; a temporary folder if it is None."""
     follow_store: str = ""

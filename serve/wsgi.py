@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
+from sigdir.serve.budget import BudgetProcess
 from sigdir.serve.servers.startup import open_app
 from sigdir.serve.servers.supervisor import ensure_warehouse
 from sigdir.serve.settings import Settings
@@ -21,4 +22,4 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
 def _opened() -> Any:
     settings = Settings.from_environment().as_the_medium_allows()
     ensure_warehouse(settings)
-    return open_app(settings)
+    return open_app(settings, budget=BudgetProcess(settings))

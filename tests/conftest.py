@@ -49,7 +49,7 @@ SLOW = (
     "warehouse/test_sql_limits.py", "serve/test_openchain.py", "serve/test_agreement.py", "warehouse/test_flips.py",
     "warehouse/test_dedupe.py", "test_hanging.py", "warehouse/test_stores.py", "fuzz/test_targets.py",
     "serve/test_evidence.py", "signatures/test_contract.py", "test_install.py", "test_notebook.py",
-    "serve/test_unit.py",
+    "serve/test_unit.py", "serve/test_budget.py",
 )  # fmt: skip
 SLOW_FOLDERS = ("web", "clients", "cli")
 

@@ -56,7 +56,7 @@ from sigdir.warehouse.log.checkpoint import write_checkpoint
 from sigdir.warehouse.log.commit import append, data_file
 from sigdir.warehouse.log.evidence import ManifestFile, evidence_entry
 from sigdir.warehouse.log.history import history, last_import
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.paths import Paths, existing
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot, require_newest
 from sigdir.warehouse.staging.rows import PostedSighting, Range, StagedRow
 from sigdir.warehouse.staging.transaction import Transaction
@@ -213,7 +213,11 @@ class Publisher:
 
 
 def fold(paths: Paths, wait: bool = True) -> Published | None:
-    """Move the staged rows into the table and what POSTs said into the evidence; None if there is nothing. Raises Busy."""
+    """Move the staged rows into the table and what POSTs said into the evidence; None if there is nothing.
+
+    Raises Busy, and UnreadableWarehouse where there is no warehouse: a server's may have been moved away.
+    """
+    existing(paths.root)
     with Publisher(paths, threads=1, wait=wait) as publisher:
         if not publisher.has_sightings() and not any(publisher.staged(collection) for collection in COLLECTIONS):
             return None

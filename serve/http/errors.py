@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import falcon
@@ -60,6 +61,8 @@ def http_error_of(error: Exception) -> HttpError:
     if isinstance(error, falcon.HTTPError):
         status = falcon.http_status_to_code(error.status)
         return detail(status, error.description or error.title or "", dict(error.headers or {}))
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return detail(413, "This request needs more memory than it may have. Send less at once.")
     if isinstance(error, OSError | WarehouseError):
         return unavailable("The directory's storage cannot be used at the moment.")
     return detail(500, "Internal error.")

@@ -64,6 +64,8 @@ class AnswerHeaders:
     """Headers of every answer: browsers keep to its type, and pages of any origin may use the API (CORS)."""
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, resource: Any, req_succeeded: bool) -> None:
+        if resp.get_header("X-Content-Type-Options"):
+            return  # the answer is another process's, and has all of these
         resp.set_header("X-Content-Type-Options", "nosniff")
         if not req.path.startswith(_OPEN_PATHS):
             return

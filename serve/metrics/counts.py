@@ -5,8 +5,8 @@ Invariants
     No count falls while the server runs: a worker that replaces another continues the counts of its slot, and the
     memory is the supervisor's. It has no name in a file system, so nothing is left behind, whatever is killed.
 
-A slot is 64-bit integers: which layout it has, the two counts of the page cache, then a row for each method and
-route. A row has a count for each status, a count for each bucket of time, nanoseconds, and bytes. Rows that are
+A slot is 64-bit integers: which layout it has, the two counts of the page cache, the beats of the worker's loop, then a
+row for each method and route. A row has a count for each status, a count for each bucket of time, nanoseconds, and bytes. Rows that are
 never used take no memory. ``DESIGN.md`` says why this is not prometheus_client's own mode for several processes.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 import tempfile
 import threading
 import zlib
@@ -31,7 +32,7 @@ MILLISECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500
 FIRST_STATUS, STATUSES = 100, 500
 BUCKETS = len(MILLISECONDS) + 1
 ROW = STATUSES + BUCKETS + 2
-HITS, MISSES, _FIRST_ROW = 1, 2, 3
+HITS, MISSES, _BEATS, _FIRST_ROW = 1, 2, 3, 4
 
 SLOT_BYTES = 2 << 20
 
@@ -47,6 +48,14 @@ def new_memory(workers: int) -> int:
             descriptor = os.dup(file.fileno())
     os.ftruncate(descriptor, workers * SLOT_BYTES)
     return descriptor
+
+
+def beats(descriptor: int, workers: int) -> list[int]:
+    """How often the loop of each worker has begun."""
+    return [
+        int.from_bytes(os.pread(descriptor, 8, place * SLOT_BYTES + 8 * _BEATS), sys.byteorder)
+        for place in range(workers)
+    ]
 
 
 class Counts:
@@ -86,6 +95,10 @@ class Counts:
             cells[row + STATUSES + bisect_left(_NANOSECONDS, nanoseconds)] += 1
             cells[row + ROW - 2] += nanoseconds
             cells[row + ROW - 1] += size
+
+    def beat(self) -> None:
+        """Tell the supervisor that the worker's loop runs."""
+        self._cells[_BEATS] += 1
 
     def count_cached(self, hit: bool) -> None:
         """Count a look into a cache of pages."""

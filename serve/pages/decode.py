@@ -51,6 +51,7 @@ class DecodePage(ViewPage):
     """The form, and below it the decoded data. Short data has an address that can be shared."""
 
     kind = HTML
+    is_costly = True
 
     def __init__(self, reader: Reader, cache: PageCache, names: Names, codes: CodeReader) -> None:
         super().__init__(reader, cache)

@@ -71,6 +71,7 @@ class SubmitPage:
     """The form, and the preview of what was sent with it. Stores nothing."""
 
     kind = HTML
+    is_costly = True
 
     def __init__(self, settings: Settings, reader: Reader) -> None:
         self._settings, self._limit = settings, min(settings.max_import_body, _MAX_BODY)
@@ -108,6 +109,7 @@ class StorePage:
 
     kind = HTML
     stores = True
+    is_costly = True
 
     def __init__(self, settings: Settings, reader: Reader, writer: Writer) -> None:
         self._settings, self._limit = settings, min(settings.max_import_body, _MAX_BODY)

@@ -47,13 +47,14 @@ async def _serve(app: MeasuredApp, settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, server.stop)
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # the supervisor passes a Ctrl-C on as SIGTERM
-    watch = loop.create_task(_close_excess(settings, most))
+    watch = loop.create_task(_close_excess(app, settings, most))
     await server.serve()
     watch.cancel()
 
 
-async def _close_excess(settings: Settings, most: int) -> None:
+async def _close_excess(app: MeasuredApp, settings: Settings, most: int) -> None:
     per_address = settings.connections_per_address if settings.limits_addresses else 0
     while True:
+        app.beat()
         await asyncio.sleep(_CHECK_SECONDS)
         await asyncio.to_thread(close_excess, settings.port, most, per_address)

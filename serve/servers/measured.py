@@ -26,6 +26,8 @@ class MeasuredApp:
         self._app, self._counts, self._log = app, counts, log
         self.is_short = is_short
         """Whether the thread that read a request shall answer it."""
+        self.beat = counts.beat
+        """To be called by the worker's loop at least once a second; the supervisor replaces a worker that does not."""
 
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         began = time.perf_counter_ns()

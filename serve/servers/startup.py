@@ -6,6 +6,7 @@ import sys
 import time
 
 from sigdir.serve.app import create_app
+from sigdir.serve.budget import BudgetProcess
 from sigdir.serve.lists.short_requests import ShortRequests
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.pages.page import page_cache
@@ -15,17 +16,19 @@ from sigdir.serve.warm import warm
 from sigdir.serve.writer import Writer
 from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.paths import Paths, existing
 
 _REPORT_SECONDS = 2.0
 
 
-def open_app(settings: Settings, counts: Counts | None = None) -> MeasuredApp:
+def open_app(settings: Settings, counts: Counts | None = None, budget: BudgetProcess | None = None) -> MeasuredApp:
     """The WSGI application over the warehouse of the settings, counted, and logged if they ask for it.
 
-    Without ``counts``, the memory that a server's workers share, it counts for this process alone. Builds missing
-    indexes and reports progress on standard error. Raises WarehouseError, OSError.
+    Without ``counts``, the memory that a server's workers share, it counts for this process alone. ``budget`` answers
+    costly requests. Builds missing indexes and reports progress on standard error. Raises WarehouseError, OSError, also
+    where there is no warehouse: only the server makes one, before its workers start.
     """
+    existing(settings.warehouse)
     paths = Paths(settings.warehouse.absolute(), settings.cache if settings.on_read_only_media else None)
     if settings.on_read_only_media and settings.cache is None:
         warm()
@@ -37,7 +40,7 @@ def open_app(settings: Settings, counts: Counts | None = None) -> MeasuredApp:
     reader = Reader(paths, _IndexProgress())
     counts = counts or Counts()
     pages = page_cache(counts.count_cached)
-    app = create_app(settings, reader, Writer(paths, reader), counts, pages)
+    app = create_app(settings, reader, Writer(paths, reader), counts, pages, budget)
     return MeasuredApp(app, counts, log=settings.log_requests, is_short=ShortRequests(reader, pages))
 
 

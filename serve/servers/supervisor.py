@@ -1,5 +1,7 @@
 """The parent process of a server: starts workers and the process that folds or follows a store, and replaces each that ends.
 
+A worker whose loop does not run for ten seconds is replaced too: one of its threads holds the GIL, or it was stopped.
+
 Both servers run the same way: each worker is a child process, and the supervisor holds the port. The parent imports
 none of the engines, so it is small and starts at once. Children start with ``-P``: they never import from the
 folder in which the server was started.
@@ -21,11 +23,12 @@ from dataclasses import replace
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
 
-from sigdir.serve.metrics.counts import new_memory
+from sigdir.serve.metrics.counts import beats, new_memory
 from sigdir.serve.servers import probe
 from sigdir.serve.servers.registry import SERVERS
 from sigdir.serve.settings import Settings
@@ -42,6 +45,35 @@ WORKER_ERROR = 2  # a worker's status when it has printed why it does not start
 _CHECK_SECONDS = 3.0  # a start takes 2, and longer only where kernels are compiled or indexes built
 
 Spawn = Callable[[], "subprocess.Popen[bytes]"]
+
+
+class Heartbeats:
+    """Tells which workers are silent: their loop has not run for so many seconds, or not within START_SECONDS.
+
+    Polls are counted, not seconds: where this process did not run either, the worker is not to blame.
+    """
+
+    START_SECONDS = 600.0  # kernels may be compiled first, on a busy machine
+
+    def __init__(self, read: Callable[[], list[int]], seconds: float) -> None:
+        """``read`` gives how often the loop of each worker has begun; 0 ``seconds`` are for ever."""
+        self._read, self._most = read, (seconds or inf) / _POLL_SECONDS
+        self._last = read()
+        self._polls = [-self.START_SECONDS / _POLL_SECONDS] * len(self._last)
+        """Of each worker since its last beat; below zero while it may still be loading."""
+
+    def silent(self) -> list[int]:
+        """The places of the silent workers. To be called at each poll."""
+        now = self._read()
+        for place, has_begun in enumerate(this != last for this, last in zip(now, self._last, strict=True)):
+            self._polls[place] = 0 if has_begun else self._polls[place] + 1
+        self._last = now
+        return [place for place, polls in enumerate(self._polls) if polls >= self._most]
+
+    def restarted(self, place: int) -> None:
+        """The worker of this place is a new one, which has to load first."""
+        if place < len(self._polls):
+            self._polls[place] = -self.START_SECONDS / _POLL_SECONDS
 
 
 class StartError(SigdirError):
@@ -95,7 +127,8 @@ def _run(settings: Settings, server: str, ready: Callable[[Settings, str], None]
         if settings.follow_store:
             first_pull(settings, environment)
         ensure_warehouse(settings)
-        return _keep(spawners, starting, partial(check, environment), bound.close)
+        heartbeats = Heartbeats(partial(beats, counts, settings.workers), settings.silent_seconds)
+        return _keep(spawners, heartbeats, starting, partial(check, environment), bound.close)
 
 
 def require_package(server: str) -> None:
@@ -260,11 +293,12 @@ def _answers(host: str, port: int) -> bool:
 
 def _keep(
     spawners: list[Spawn],
+    heartbeats: Heartbeats,
     starting: Callable[[], bool],
     check: Callable[[Callable[[], bool]], None],
     close: Callable[[], None],
 ) -> int:
-    """Start all children, restart what ends, and stop them in order when asked to.
+    """Start all children, restart what ends or is silent, and stop them in order when asked to.
 
     ``starting`` is called until it gives False. Where that takes long, or a child ends first, ``check`` is called once,
     and may raise; it is given a function that says whether to stop.
@@ -283,6 +317,10 @@ def _keep(
         while not stopping:
             is_starting = is_starting and starting()
             time.sleep(_POLL_SECONDS)
+            for place in heartbeats.silent():
+                _write(f"process {children[place].pid} no longer answers; killed")
+                children[place].kill()  # one that was stopped hears nothing else
+                children[place].wait()
             ended = [place for place, child in enumerate(children) if child.poll() is not None]
             if is_starting and any(children[place].returncode == WORKER_ERROR for place in ended) and checked:
                 raise StartError("no worker can serve")
@@ -291,17 +329,18 @@ def _keep(
                 checked = True
             for place in ended:
                 if not stopping:
-                    _report_end(children[place])
+                    _write(f"process {children[place].pid} ended with status {children[place].returncode}; replaced")
                     time.sleep(_RESTART_SECONDS)
                     children[place] = spawners[place]()
+                    heartbeats.restarted(place)
     finally:
         close()  # new connections are refused at once
         _stop(children)
     return 0
 
 
-def _report_end(child: subprocess.Popen[bytes]) -> None:
-    print(f"process {child.pid} ended with status {child.returncode}; replaced", file=sys.stderr, flush=True)
+def _write(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _stop(children: list[subprocess.Popen[bytes]]) -> None:

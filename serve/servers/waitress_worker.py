@@ -51,6 +51,7 @@ def serve(app: MeasuredApp, settings: Settings, listening: socket.socket) -> Non
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor passes a Ctrl-C on as SIGTERM
     checked = 0.0
     while not stopping:
+        app.beat()
         run_once(server, 0.5)
         if (now := time.monotonic()) - checked > _CHECK_SECONDS:
             close_stalled(server, now, per_address)

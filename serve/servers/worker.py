@@ -49,6 +49,7 @@ def main(argument: str) -> None:
 
 def run(argument: str) -> None:
     # Loading these takes a second; the process ends with its parent meanwhile too.
+    from sigdir.serve.budget import BudgetProcess
     from sigdir.serve.metrics.counts import Counts
     from sigdir.serve.servers.registry import SERVERS
     from sigdir.serve.servers.startup import open_app
@@ -64,7 +65,9 @@ def run(argument: str) -> None:
         else:
             server, *numbers = argument.split(":")
             bound, counts, place, _ = map(int, numbers)
-            app = open_app(settings, Counts(counts, place))
+            budget = BudgetProcess(settings)
+            app = open_app(settings, Counts(counts, place), budget)
+            budget.start()
             worker: Any = import_module(SERVERS[server].worker)
             worker.serve(app, settings, socket.socket(fileno=bound))
     except (WarehouseError, OSError) as error:

@@ -25,7 +25,7 @@ from sigdir.serve.servers.supervisor import end_with_parent
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.errors import Busy, WarehouseError
 from sigdir.warehouse.files import FileLock, make_folder, write_file
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.paths import Paths, existing
 
 _MAX_AGE_SECONDS = 600.0
 _PAUSE_SECONDS = 5.0  # after a process that found another worker's process at work
@@ -127,6 +127,7 @@ def render(paths: Paths) -> None:
     from sigdir.warehouse.sql.statistics import statistics
     from sigdir.warehouse.suppressed import read
 
+    existing(paths.root)
     make_folder(paths.cache)
     with FileLock(paths.statistics_lock, wait=False):
         suppressed = read(paths)

@@ -24,7 +24,7 @@ from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import existing
 
-_SECONDS = 60.0
+_SECONDS, _STUCK_SECONDS = 60.0, 3600.0
 _MAX_CHARACTERS = 4 * MAX_BYTES  # two digits a byte, and as many spaces and line breaks
 
 
@@ -57,9 +57,9 @@ def contract(code: str, form: str | None, folder: Path, as_json: bool) -> None:
 
 def explain_code(code: bytes, libraries: int, form: str | None, folder: Path, as_json: bool) -> NoReturn:
     """Write the interface of code, as the command does, and exit."""
-    reader = CodeReader(_SECONDS)
+    reader = CodeReader(_STUCK_SECONDS)
     try:
-        read = reader.read(code, libraries)
+        read = reader.read(code, libraries, _SECONDS)
     except SlowCode as error:
         raise Failure(str(error)) from None
     finally:

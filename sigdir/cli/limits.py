@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import resource
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 
 from sigdir.cli.interrupt import interruptible
+from sigdir.serve.memory_limit import limited_memory
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.errors import QueryError
 
@@ -32,13 +30,11 @@ def _limited_memory(engine: int) -> Iterator[None]:
     """Within the block the process gets ``engine`` bytes and half a GiB more than it has; raises QueryError beyond.
 
     The engine's limit counts what it keeps. A result of 20,000 texts of a megabyte passed 6 GB under a limit of 1 GB.
-    The kernel refuses the memory (RLIMIT_DATA), and the engine says so.
+    The kernel refuses the memory, and the engine says so.
     """
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    with suppress(OSError, ValueError, AttributeError):  # no /proc, or a lower limit already
-        resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + engine + _BESIDE, before[1]))
     try:
-        yield
+        with limited_memory(engine + _BESIDE):
+            yield
     except (MemoryError, QueryError) as error:
         first = str(error).partition("\n")[0]
         if isinstance(error, MemoryError) or any(word in first for word in _OUT_OF_MEMORY):
@@ -46,13 +42,3 @@ def _limited_memory(engine: int) -> Iterator[None]:
                 f"the query needs more memory than it may have: {first or 'MemoryError'}; --memory-limit allows more"
             ) from error
         raise
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
-
-
-def _data_bytes() -> int:
-    """What the kernel counts of this process now."""
-    found = re.search(r"^VmData:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
-    if not found:
-        raise ValueError("VmData is not there")
-    return int(found[1]) * 1024

@@ -72,6 +72,10 @@ def _origin(_context: click.Context, _option: click.Parameter, value: str) -> st
     help="Connections that one client address may have to a worker; 0 for any number. Not limited are this machine's"
     " own address and, with --trust-proxy, all connections.",
 )  # fmt: skip
+@click.option(
+    "--silent-seconds", type=click.FloatRange(0), default=_DEFAULTS.silent_seconds, show_envvar=True,
+    help="Replace a worker that has not answered the server's own probe for so long; 0 for never.",
+)  # fmt: skip
 @click.option("--read-only", is_flag=True, show_envvar=True, help="Refuse every POST that would store something.")
 @click.option(
     "--cache", type=click.Path(file_okay=False, path_type=Path), show_envvar=True, show_default="a temporary folder",
@@ -89,7 +93,7 @@ def _origin(_context: click.Context, _option: click.Parameter, value: str) -> st
 def serve(
     context: click.Context, folder: Path | StoreUrl, host: str, port: int, workers: int, threads: int, max_body: int, max_import_body: int,
     fold_every: float, trust_proxy: bool, public_url: str, log_requests: bool, server: str,
-    connections_per_address: int, read_only: bool, cache: Path | None, follow_store: str, primary_url: str,
+    connections_per_address: int, silent_seconds: float, read_only: bool, cache: Path | None, follow_store: str, primary_url: str,
 ) -> None:  # fmt: skip
     """Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does.
 
@@ -127,7 +131,7 @@ def serve(
     assert isinstance(folder, Path)
     settings = Settings(
         folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, public_url,
-        log_requests, read_only, token, connections_per_address, cache, follow_store, primary_url,
+        log_requests, read_only, token, connections_per_address, silent_seconds, cache, follow_store, primary_url,
     )  # fmt: skip
     sys.exit(run(settings, server, _write_address))
 

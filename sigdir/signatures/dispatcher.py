@@ -2,17 +2,22 @@
 
 evmole runs the dispatcher symbolically. It takes 3 us a contract for the selectors, 0.2 ms with arguments and mutability.
 Of the 81 compiled contracts of the corpora it finds 134 of 134 selectors. It holds the GIL, and hostile code takes seconds.
-So a server runs this file as a program: it writes an empty line when it is ready, reads code as a length of four bytes and the
-code, and answers each with one line of JSON, until its input ends.
+So a server runs this file as a program: it writes an empty line when it is ready, reads code behind a ``HEAD``, and answers
+each with one line of JSON, until its input ends. The kernel ends it where a code takes longer than its head allows.
 """
 
 from __future__ import annotations
 
 import json
+import signal
+import struct
 import sys
 from typing import NamedTuple
 
 from evmole import contract_info
+
+HEAD = struct.Struct(">If")
+"""What stands in front of code: its length, and how many seconds of processor time it may take."""
 
 
 class CodeFunction(NamedTuple):
@@ -52,8 +57,12 @@ def decoded_functions(line: bytes) -> tuple[CodeFunction, ...]:
 
 def _answer() -> None:
     print(flush=True)  # ready
-    while size := sys.stdin.buffer.read(4):
-        found = functions_of(sys.stdin.buffer.read(int.from_bytes(size)))
+    while head := sys.stdin.buffer.read(HEAD.size):
+        size, seconds = HEAD.unpack(head)
+        code = sys.stdin.buffer.read(size)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        found = functions_of(code)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         print(json.dumps([(one.selector.hex(), one.arguments, one.mutability) for one in found]), flush=True)
 
 

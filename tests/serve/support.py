@@ -256,6 +256,8 @@ def serving(
     folder.parent.mkdir(parents=True, exist_ok=True)
     errors = folder.with_name(f"{folder.name}.{time.monotonic_ns()}.stderr")
     command = [*(command or command_line()), "serve", "--warehouse", str(folder), "--host", HOST, "--port", "0"]
+    # ``only`` halts workers, which a busy machine makes long.
+    command += ["--silent-seconds", "0"] if "--silent-seconds" not in arguments else []
     command += ["--workers", str(workers), "--fold-every", str(fold_every), "--no-log-requests", *map(str, arguments)]
     with errors.open("wb") as stderr:
         process = subprocess.Popen(

@@ -262,3 +262,43 @@ def test_readyz_names_since_when_folding_fails(tmp_path: Path) -> None:
         since = datetime.fromtimestamp(paths.last_fold.stat().st_mtime, UTC).replace(microsecond=0)
         assert datetime.fromisoformat(state.removeprefix("failing since ")) == since
         paths.lock.rmdir()
+
+
+def test_a_warehouse_that_is_moved_away_is_not_made_again(tmp_path: Path) -> None:
+    """The server reads on from what is mapped and says in /readyz that it is gone; put back, it takes POSTs again."""
+    folder, away = tmp_path / "warehouse", tmp_path / "away"
+    with serving(folder, workers=1, fold_every=0.1) as server:
+        assert post_text(server.port, "before()").status == 201
+        [worker] = server.workers()
+        folder.rename(away)
+        until(lambda: "fold: " in server.stderr(), "a round of the fold process")
+        gone = get(server.port, "/readyz")
+        assert (gone.status, gone.json()["status"]) == (503, "gone")
+        assert found(server.port, "before") != []
+        assert post_text(server.port, "meanwhile()").status == 503
+        assert get(server.port, "/statistics/").status < 500
+        os.kill(worker, signal.SIGKILL)
+        until(
+            lambda: "no such folder, so no warehouse to read" in server.stderr().partition("ended with")[2],
+            "a new worker",
+        )
+        assert not folder.exists()
+        away.rename(folder)
+        until(lambda: server.workers() and _is_ready(server), "a worker that finds it")
+        assert post_text(server.port, "afterwards()").status == 201
+        assert found(server.port, "before()") != []
+
+
+def _is_ready(server: Server) -> bool:
+    with suppress(OSError):
+        return get(server.port, "/readyz").status == 200
+    return False
+
+
+def test_another_warehouse_in_its_place_is_not_taken_for_it(tmp_path: Path) -> None:
+    """/readyz says that the one which is served is gone."""
+    folder = tmp_path / "warehouse"
+    with serving(folder, workers=1) as server:
+        folder.rename(tmp_path / "away")
+        empty_warehouse(folder)
+        assert get(server.port, "/readyz").json()["status"] == "gone"

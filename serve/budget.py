@@ -1,0 +1,164 @@
+"""Costly requests have a budget of processor time and memory: a process of their own answers them, and can be ended.
+
+Decoding, contracts, Solidity, ABIs, previews and multipart forms are read by code that holds the GIL. Their cost is
+bounded by the bytes of the request. If a bound is missing somewhere, the kernel ends that process when the budget is
+used up, the client gets a 422 or 413 that says so, and other requests have waited for nothing.
+
+The process runs the same application (``budget_process.py``), a request at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from multiprocessing.connection import Connection, Pipe
+from typing import Any, NamedTuple
+
+import falcon
+
+from sigdir.serve.http import bodies
+from sigdir.serve.http.errors import HttpError, detail, unavailable
+from sigdir.serve.settings import MIB, Settings
+
+_FREE_BYTES, _FREE_FORM_BYTES = 256, 4096
+"""A request up to this size is answered where it is. A call of two words takes 60 us, and to pass it on 200."""
+_SECONDS, _SECONDS_PER_MIB = 1.0, 0.5
+_MEMORY, _MEMORY_PER_BYTE = 64 * MIB, 32
+_TURN_SECONDS, _START_SECONDS, _STUCK_SECONDS = 10.0, 20.0, 60.0
+
+
+class Budget(NamedTuple):
+    """What one request may take: seconds of processor time, and bytes of memory beyond what the process has."""
+
+    seconds: float
+    memory: int
+
+
+class Answer(NamedTuple):
+    """The answer of the process: its status line, headers and body."""
+
+    status: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+def budget_of(size: int) -> Budget:
+    """The budget of a request of so many bytes."""
+    return Budget(_SECONDS + _SECONDS_PER_MIB * size / MIB, _MEMORY + _MEMORY_PER_BYTE * size)
+
+
+class BudgetProcess:
+    """The process that answers costly requests, started when it is needed and replaced when it ends."""
+
+    def __init__(self, settings: Settings, seconds: float | None = None, memory: int | None = None) -> None:
+        """``seconds`` and ``memory`` take the place of what the size of a request allows."""
+        self._environment = os.environ | settings.environment()
+        self._seconds, self._memory = seconds, memory
+        self._turn = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection[Any, Any] | None = None
+        self._is_ready = False
+        self._stop: weakref.finalize[Any, BudgetProcess] | None = None
+
+    def start(self) -> None:
+        """Start it, without waiting until it is ready. It ends when this process ends."""
+        self.close()
+        self._connection, theirs = Pipe()
+        command = [sys.executable, "-P", "-m", "sigdir.serve.budget_process", str(theirs.fileno())]
+        with theirs:
+            self._process = subprocess.Popen(
+                command, env=self._environment, pass_fds=[theirs.fileno()], start_new_session=True
+            )
+        self._is_ready = False
+        self._stop = weakref.finalize(self, _end, self._process, self._connection)
+
+    def close(self) -> None:
+        """End it."""
+        if self._stop is not None:
+            self._stop()
+        self._process = None
+
+    def answer(self, environ: dict[str, str], body: bytes) -> Answer:
+        """The application's answer to a request; raises HttpError where it is over its budget."""
+        if not self._turn.acquire(timeout=_TURN_SECONDS):
+            raise unavailable("Too many long requests at once.")
+        try:
+            return self._answer(environ, body)
+        finally:
+            self._turn.release()
+
+    def _answer(self, environ: dict[str, str], body: bytes) -> Answer:
+        budget = budget_of(len(body))
+        budget = Budget(self._seconds or budget.seconds, self._memory or budget.memory)
+        if self._process is None:
+            self.start()
+        assert self._connection is not None
+        try:
+            self._await_ready(self._connection)
+            self._connection.send((environ, body, budget))
+            if self._connection.poll(_STUCK_SECONDS):
+                answer: Answer = self._connection.recv()
+                return answer
+        except (EOFError, OSError):
+            pass
+        raise self._ended(budget)
+
+    def _await_ready(self, connection: Connection[Any, Any]) -> None:
+        """Raises EOFError where the process does not start, HttpError where that takes long."""
+        if self._is_ready:
+            return
+        if not connection.poll(_START_SECONDS):
+            raise unavailable("The process that answers long requests is starting.")
+        connection.recv()
+        self._is_ready = True
+
+    def _ended(self, budget: Budget) -> HttpError:
+        """End what is left of the process, start another, and say why."""
+        assert self._process is not None
+        self._process.kill()
+        status = self._process.wait()
+        self.start()
+        if status == -signal.SIGPROF:
+            return detail(
+                422, f"This request takes more than {budget.seconds:.2g} s of processor time. Send less at once."
+            )
+        print(f"error: the process of long requests ended with status {status}", file=sys.stderr, flush=True)
+        return unavailable("The process that answered this request has ended.")
+
+
+class CostlyRequests:
+    """Middleware: passes costly requests to the process, and answers with what it answers.
+
+    Costly are requests of resources that ``is_costly`` marks, and multipart forms; shorter ones are answered at once.
+    """
+
+    def __init__(self, process: BudgetProcess, settings: Settings) -> None:
+        self._process = process
+        self._max_body = max(settings.max_body, settings.max_import_body)
+
+    def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
+        size = req.content_length if req.method == "POST" else len(req.query_string)
+        is_form = (req.content_type or "").lower().startswith("multipart/")
+        if not (getattr(resource, "is_costly", False) or is_form) or req.method == "OPTIONS":
+            return
+        # The resource refuses what is too long, in its own words and without reading it.
+        if size is not None and (size <= (_FREE_FORM_BYTES if is_form else _FREE_BYTES) or size > self._max_body):
+            return
+        body = bodies.read_body(req, self._max_body) if req.method == "POST" else b""
+        environ = {name: value for name, value in req.env.items() if isinstance(value, str)}
+        answer = self._process.answer(environ, body)
+        resp.status = answer.status
+        for name, value in answer.headers:
+            resp.set_header(name, value)
+        resp.data = answer.body
+        resp.complete = True
+
+
+def _end(process: subprocess.Popen[bytes], connection: Connection[Any, Any]) -> None:
+    process.kill()
+    process.wait()
+    connection.close()

@@ -1,0 +1,69 @@
+"""The process that answers costly requests: ``python -P -m sigdir.serve.budget_process DESCRIPTOR``.
+
+The descriptor is its end of a pipe. The settings are in SIGDIR_ variables. Before a request the process sets a timer of
+processor time; the kernel ends it by SIGPROF where that runs out, whatever code runs then. A limit of memory makes the
+request fail with MemoryError, a 413. It ends when the pipe closes, that is with the process that started it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from importlib import import_module
+from io import BytesIO
+from multiprocessing.connection import Connection
+from typing import Any
+
+from sigdir.serve.app import create_app
+from sigdir.serve.budget import Answer, Budget
+from sigdir.serve.memory_limit import limited_memory
+from sigdir.serve.settings import Settings
+from sigdir.serve.warm import warm, warm_solidity
+from sigdir.serve.writer import Writer
+from sigdir.warehouse.errors import WarehouseError
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
+
+_NICENESS = 5
+"""Costly requests give way to all others."""
+
+
+def main(descriptor: int) -> None:
+    os.nice(_NICENESS)
+    warm()
+    warm_solidity()
+    import_module("pandas")  # Arrow imports it at its first conversion: 0.4 s of the first request's budget
+    settings = Settings.from_environment().as_the_medium_allows()
+    try:
+        reader = Reader(Paths(settings.warehouse.absolute(), settings.cache if settings.on_read_only_media else None))
+        app = create_app(settings, reader, Writer(reader.paths, reader))
+    except (WarehouseError, OSError) as error:
+        sys.exit(f"error: the process of long requests: {error}")
+    connection: Connection[Any, Any] = Connection(descriptor)
+    connection.send("ready")
+    with suppress(EOFError, OSError):
+        while True:
+            environ, body, budget = connection.recv()
+            connection.send(_answer(app, environ, body, budget))
+
+
+def _answer(app: Any, environ: dict[str, str], body: bytes, budget: Budget) -> Answer:
+    """Run the application within the budget."""
+    given: Any = environ | {
+        "wsgi.version": (1, 0), "wsgi.input": BytesIO(body), "wsgi.errors": sys.stderr,
+        "wsgi.multithread": False, "wsgi.multiprocess": True, "wsgi.run_once": False, "CONTENT_LENGTH": str(len(body)),
+    }  # fmt: skip
+    began: list[Any] = []
+    with limited_memory(budget.memory):
+        signal.setitimer(signal.ITIMER_PROF, budget.seconds)
+        parts = app(given, lambda *start: began.extend(start[:2]))
+        whole = b"".join(parts)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    status, headers = began
+    return Answer(status, headers, whole)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

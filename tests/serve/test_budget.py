@@ -1,0 +1,172 @@
+"""Costly requests: a process of their own answers them, as the application would, and is ended over its budget."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from falcon.testing import Result, TestClient
+
+from sigdir.serve.app import create_app
+from sigdir.serve.budget import BudgetProcess, budget_of
+from sigdir.serve.settings import Settings
+from tests.conftest import import_files
+from tests.serve.support import FORM, JSON, TRANSFER, get, multipart, only, opened, post, selector, serving, until
+from tests.signatures.assembly import dispatcher, metadata, reads_words
+
+CALL = selector(TRANSFER) + f"{1:064x}{2:064x}"
+MANY_CALLS = json.dumps([CALL] * 1000)
+CODE = (dispatcher([bytes.fromhex(selector(TRANSFER)[2:])] * 8, function=reads_words(2)) + metadata()).hex()
+FORM_BODY, FORM_HEADERS = multipart({"contract_abi": "[" + " " * 5000 + "]"})
+
+REQUESTS: dict[str, tuple[str, str, bytes, dict[str, str]]] = {
+    "a call": ("POST", "/api/v1/decode/", json.dumps({"data": CALL + "0" * 256}).encode(), JSON),
+    "a call in the address": ("GET", f"/api/v1/decode/?data={CALL}{'0' * 256}", b"", {}),
+    "its headers": ("HEAD", f"/api/v1/decode/?data={CALL}{'0' * 256}", b"", {}),
+    "a page": ("POST", "/decode/", urlencode({"data": CALL + "0" * 9000}).encode(), FORM),
+    "a redirect": ("POST", "/decode/", urlencode({"data": CALL + "0" * 256}).encode(), FORM),
+    "another origin": (
+        "POST",
+        "/api/v1/decode/",
+        json.dumps({"data": CALL * 2}).encode(),
+        JSON | {"Origin": "https://a.b"},
+    ),
+    "packed": (
+        "POST",
+        "/api/v1/decode/",
+        MANY_CALLS[: 141 * 100 - 2].encode() + b"]",
+        JSON | {"Accept-Encoding": "gzip"},
+    ),
+    "code": ("POST", "/api/v1/contract/", json.dumps({"code": CODE + "00" * 200}).encode(), JSON),
+    "no hex": ("POST", "/api/v1/contract/", json.dumps({"code": "0x" + "z" * 300}).encode(), JSON),
+    "a multipart form": ("POST", "/api/v1/import-abi/", FORM_BODY, FORM_HEADERS),
+    "a preview": ("POST", "/submit/", urlencode({"text": f"{TRANSFER}\n" * 40}).encode(), FORM),
+    "too long": ("POST", "/api/v1/decode/", b" " * 400_000, JSON),
+    "another method": ("PUT", "/api/v1/decode/", b" " * 300, JSON),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("budget")
+    (folder / "texts.txt").write_text(TRANSFER)
+    import_files([folder / "texts.txt"], folder / "warehouse")
+    return folder / "warehouse"
+
+
+@pytest.fixture(scope="module")
+def process(folder: Path) -> Iterator[BudgetProcess]:
+    process = BudgetProcess(Settings(folder))
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def clients(folder: Path, process: BudgetProcess) -> Iterator[tuple[TestClient, TestClient]]:
+    """The application by itself, and with the process."""
+    with opened(folder) as storage:
+        settings = Settings(folder)
+        yield TestClient(create_app(settings, *storage)), TestClient(create_app(settings, *storage, budget=process))
+
+
+def ask(client: TestClient, name: str) -> Result:
+    method, path, body, headers = REQUESTS[name]
+    path, _, query = path.partition("?")
+    return client.simulate_request(method, path, query_string=query, body=body, headers=headers)
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_process_answers_as_the_application_does(clients: tuple[TestClient, TestClient], name: str) -> None:
+    """Status, headers and body are the same."""
+    alone, limited = (ask(client, name) for client in clients)
+    assert (limited.status, dict(limited.headers), limited.content) == (
+        alone.status,
+        dict(alone.headers),
+        alone.content,
+    )
+
+
+def test_a_request_over_its_time_is_refused(clients: tuple[TestClient, TestClient], folder: Path) -> None:
+    """The kernel ends the process, the client is told, and the next request is answered by a new process."""
+    with opened(folder) as storage:
+        process = BudgetProcess(Settings(folder), seconds=0.01)
+        client = TestClient(create_app(Settings(folder), *storage, budget=process))
+        try:
+            late = client.simulate_post("/api/v1/decode/", body=MANY_CALLS, headers=JSON)
+            assert (late.status_code, late.json) == (
+                422, {"detail": "This request takes more than 0.01 s of processor time. Send less at once."}
+            )  # fmt: skip
+            page = client.simulate_post("/decode/", body=urlencode({"data": CALL + "00" * 100_000}), headers=FORM)
+            assert page.status_code == 422
+            assert "more than 0.01 s of processor time" in page.text
+            process._seconds = 60.0
+            whole = client.simulate_post("/api/v1/decode/", body=MANY_CALLS, headers=JSON)
+            assert (whole.status_code, len(whole.json)) == (200, 1000)
+        finally:
+            process.close()
+
+
+def test_a_request_over_its_memory_is_refused(folder: Path) -> None:
+    """A 413; the process answers the next request."""
+    with opened(folder) as storage:
+        process = BudgetProcess(Settings(folder), memory=32 << 20)
+        client = TestClient(create_app(Settings(folder), *storage, budget=process))
+        try:
+            body = json.dumps({"contract_abi": json.dumps([{"a": 0}] * 500_000)})
+            answer = client.simulate_post("/api/v1/import-abi/", body=body, headers=JSON)
+            assert answer.status_code == 413
+            assert answer.json == {"detail": "This request needs more memory than it may have. Send less at once."}
+            assert ask(client, "a call").status_code == 200
+        finally:
+            process.close()
+
+
+def test_a_process_that_was_killed_is_replaced(clients: tuple[TestClient, TestClient], process: BudgetProcess) -> None:
+    """The request that finds it dead is told to come again."""
+    assert ask(clients[1], "a call").status_code == 200
+    assert process._process is not None
+    process._process.kill()
+    process._process.wait()
+    first = ask(clients[1], "a call")
+    assert (first.status_code, first.headers["Retry-After"]) == (503, "10")
+    assert ask(clients[1], "a call").status_code == 200
+
+
+def test_the_budget_grows_with_the_request() -> None:
+    """A source of 16 MiB has nine seconds, a call of 64 KiB has one."""
+    assert budget_of(1 << 16).seconds == pytest.approx(1.03, abs=0.01)
+    assert budget_of(16 << 20).seconds == 9.0
+
+
+@pytest.mark.parametrize("name", ["waitress", "granian"])
+def test_a_worker_that_does_not_answer_is_replaced(tmp_path: Path, name: str) -> None:
+    """One that was stopped, as one whose thread holds the GIL: the others' requests would wait for it for ever."""
+    with serving(tmp_path / "warehouse", "--server", name, "--silent-seconds", "3") as server:
+        first, second = server.workers()
+        if name == "granian":  # whose workers listen on sockets of their own
+            until(lambda: _listening(server.port) == 2, "both workers")
+        else:
+            for worker in (first, second):
+                with only(server, worker):
+                    assert get(server.port, "/healthz").status == 200
+        os.kill(first, signal.SIGSTOP)
+
+        def replaced() -> list[int] | None:
+            workers = server.workers()
+            return workers if len(workers) == 2 and first not in workers else None
+
+        workers = until(replaced, "a new worker")
+        assert second in workers
+        assert f"process {first} no longer answers; killed" in server.stderr()
+        assert post(server.port, "/api/v1/signatures/", {"text_signature": "afterwards()"}).status == 201
+
+
+def _listening(port: int) -> int:
+    """How many sockets listen on a port of this machine."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return sum(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for line in lines)
