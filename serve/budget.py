@@ -4,7 +4,7 @@ Decoding, contracts, Solidity, ABIs, previews and multipart forms are read by co
 bounded by the bytes of the request. If a bound is missing somewhere, the kernel ends that process when the budget is
 used up, the client gets a 422 or 413 that says so, and other requests have waited for nothing.
 
-The process runs the same application (``budget_process.py``), a request at a time.
+The process runs the same application (``servers/budget_process.py``), a request at a time.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class BudgetProcess:
         """Start it, without waiting until it is ready. It ends when this process ends."""
         self.close()
         self._connection, theirs = Pipe()
-        command = [sys.executable, "-P", "-m", "sigdir.serve.budget_process", str(theirs.fileno())]
+        command = [sys.executable, "-P", "-m", "sigdir.serve.servers.budget_process", str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(
                 command, env=self._environment, pass_fds=[theirs.fileno()], start_new_session=True

@@ -174,8 +174,6 @@ class Reader:
         self._paths = paths
         self._tick = tick
         self._lock = threading.Lock()
-        if paths.derived is None and not paths.root.is_dir():  # a server's, which was moved away
-            raise UnreadableWarehouse(f"{paths.root}: there is no such folder, so no warehouse to read")
         make_folder(paths.cache)  # publishers build indexes where this folder exists
         self._staging = StagingReader(paths.staging) if self.is_read_only else Staging(paths.staging)
         self._log_tailer = LogTailer(paths)

@@ -1,4 +1,4 @@
-"""The process that answers costly requests: ``python -P -m sigdir.serve.budget_process DESCRIPTOR``.
+"""The process that answers costly requests: ``python -P -m sigdir.serve.servers.budget_process DESCRIPTOR``.
 
 The descriptor is its end of a pipe. The settings are in SIGDIR_ variables. Before a request the process sets a timer of
 processor time; the kernel ends it by SIGPROF where that runs out, whatever code runs then. A limit of memory makes the
@@ -24,7 +24,7 @@ from sigdir.serve.warm import warm, warm_solidity
 from sigdir.serve.writer import Writer
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.paths import Paths, existing
 
 _NICENESS = 5
 """Costly requests give way to all others."""
@@ -37,6 +37,7 @@ def main(descriptor: int) -> None:
     import_module("pandas")  # Arrow imports it at its first conversion: 0.4 s of the first request's budget
     settings = Settings.from_environment().as_the_medium_allows()
     try:
+        existing(settings.warehouse)
         reader = Reader(Paths(settings.warehouse.absolute(), settings.cache if settings.on_read_only_media else None))
         app = create_app(settings, reader, Writer(reader.paths, reader))
     except (WarehouseError, OSError) as error:
