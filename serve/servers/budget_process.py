@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from io import BytesIO
 from multiprocessing.connection import Connection
@@ -35,19 +36,24 @@ def main(descriptor: int) -> None:
     warm()
     warm_solidity()
     import_module("pandas")  # Arrow imports it at its first conversion: 0.4 s of the first request's budget
+    connection: Connection[Any, Any] = Connection(descriptor)
+    with suppress(EOFError, OSError):
+        connection.send("ready")
+        while True:
+            environ, body, budget = connection.recv()
+            connection.send(_answer(_opened(), environ, body, budget))
+
+
+@cache
+def _opened() -> Any:
+    """The application, opened by the first request: a server that is started or stopped waits for nothing here."""
     settings = Settings.from_environment().as_the_medium_allows()
     try:
         existing(settings.warehouse)
         reader = Reader(Paths(settings.warehouse.absolute(), settings.cache if settings.on_read_only_media else None))
-        app = create_app(settings, reader, Writer(reader.paths, reader))
+        return create_app(settings, reader, Writer(reader.paths, reader))
     except (WarehouseError, OSError) as error:
         sys.exit(f"error: the process of long requests: {error}")
-    connection: Connection[Any, Any] = Connection(descriptor)
-    connection.send("ready")
-    with suppress(EOFError, OSError):
-        while True:
-            environ, body, budget = connection.recv()
-            connection.send(_answer(app, environ, body, budget))
 
 
 def _answer(app: Any, environ: dict[str, str], body: bytes, budget: Budget) -> Answer:
