@@ -107,8 +107,8 @@ class Options:
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
     memory_limit: str = "512MB"
     """DuckDB's limit. Above it DuckDB spills to the run's folder."""
-    adds: bool = False
-    """The source's earlier sightings still count: a mirror imports what was added."""
+    replace_source: bool = False
+    """The inputs are all that their sources say: earlier sightings of these sources do not count any more."""
 
 
 @dataclass
@@ -343,9 +343,9 @@ def _publish_once(run: ImportRun, engine: Engine) -> None:
         staged = {collection: publisher.staged(collection) for collection in COLLECTIONS}
         _select_new(run, engine, publisher.snapshot, staged)
         failpoints.reach("deduped")
-        batches = state.batches(replaces=not options.adds)
+        batches = state.batches(options.replace_source)
         rows = sum(batch.rows for batch in batches.values())
-        unchanged = unchanged_sources(publisher.snapshot.evidence, batches)
+        unchanged = unchanged_sources(run.paths, publisher.snapshot.evidence, batches)
         brings_evidence = any(file.source not in unchanged for file in report.files if file.accepted.total())
         same_rejects = _import_with_rejects(run.paths, state.rejects_digest)
         if not rows and not brings_evidence and (state.rejects_digest is None or same_rejects is not None):
@@ -358,7 +358,7 @@ def _publish_once(run: ImportRun, engine: Engine) -> None:
                 writer=engine.writer,
             )  # fmt: skip
         state.count_imported()
-        report.sightings = done.sightings
+        report.sightings, report.withdrawn = done.sightings, done.withdrawn
         report.published = True
         report.version = done.snapshot.version
         report.rejects_in = done.import_id if state.rejects_path else None

@@ -53,7 +53,7 @@ def expected(known: Known, database: Database) -> Expected:
 
 
 def test_evidence(database: Database, expected: Expected) -> None:
-    """Each text has one row with what its sources say together; a text without sightings is listed by its import."""
+    """Each text has one row with what its sources say together; a text without sightings has no source."""
     query = """SELECT collection, id, text_signature, kinds, witness, sources, contracts, compiled, verified, first_seen,
                       declaration FROM evidence"""
     found = database.sql(query).rows()
@@ -155,7 +155,7 @@ def test_parameter_names(tmp_path: Path) -> None:
 
 
 def test_sightings(known: Known, database: Database, expected: Expected) -> None:
-    """Each sighting that counts is a row with its source; a text without one is listed by its import."""
+    """Each sighting that counts is a row with its source, and there are no others."""
     query = "SELECT collection, id, source, import_id, kind, witness, contract, file FROM sightings"
     found = sorted(database.sql(query).rows(), key=str)
     wanted = []
@@ -167,10 +167,7 @@ def test_sightings(known: Known, database: Database, expected: Expected) -> None
             wanted.append(
                 (str(collection), id, label, seen.import_id, *said, contract, "a/file.json" if contract else label)
             )
-    implied = [row for row in found if row[:2] not in {each[:2] for each in wanted}]
-    assert sorted([*wanted, *implied], key=str) == found
-    assert {row[2:6] for row in implied} <= {("by hand", number, "unknown", "listed") for number in (1, 2)}
-    assert {row[:2] for row in found} == {(str(collection), id) for collection, id in expected}
+    assert sorted(wanted, key=str) == found
 
 
 def view_of(known: Known) -> View:
@@ -221,12 +218,12 @@ def test_columns_are_kept(known: Known) -> None:
 
 
 def test_without_evidence(known: Known) -> None:
-    """Every text of a version from before the evidence is listed by one source."""
+    """No text of a version from before the evidence has a source."""
     with_none = replace(known.snapshot, manifest=None)
     found = (
         Database(known.paths, with_none).sql("SELECT DISTINCT witness, sources, contracts, kinds FROM evidence").rows()
     )
-    assert found == [("listed", 1, 0, [])]
+    assert found == [("listed", 0, 0, [])]
 
 
 def test_text_evidence(known: Known, expected: Expected) -> None:

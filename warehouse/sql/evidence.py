@@ -164,26 +164,13 @@ CREATE MACRO parts.parameter_names(declaration) AS CASE
 """
 
 
-# A row from before the evidence, and one that another program wrote, has no sighting: its import lists it.
-_IMPLIED = """
-    SELECT import_id, coalesce(source, CASE WHEN files = 1 THEN sources[1].path END, 'import ' || import_id) AS label
-    FROM imports UNION ALL SELECT 0, 'POST'
-"""
-
-
 def _sightings(collection: Collection) -> str:
-    """The sightings of a collection, those included that an import implies."""
-    text = f"'{collection}' AS collection, t.id, t.text_signature, t.hex_signature"
     return f"""
-SELECT {text}, o.label AS source, s.import_id, coalesce(s.file, o.label) AS file, s.contract,
+SELECT '{collection}' AS collection, t.id, t.text_signature, t.hex_signature, o.label AS source, s.import_id, coalesce(s.file, o.label) AS file, s.contract,
        parts.kind_name(s.kind) AS kind, parts.witness_name(s.witness) AS witness, s.declaration,
        s.contracts AS contracts, s.verified, t.hash
 FROM {_live(collection)} AS s JOIN {collection.view_name} AS t ON t.id = s.id
      JOIN parts.sources AS o ON o.source = s.source
-UNION ALL
-SELECT {text}, i.label, t.import_id, i.label, NULL, 'unknown', 'listed', NULL, 0, false, t.hash
-FROM {collection.view_name} AS t JOIN ({_IMPLIED}) AS i ON i.import_id = t.import_id
-WHERE NOT EXISTS (SELECT 1 FROM {_live(collection)} AS s WHERE s.id = t.id)
 """
 
 
@@ -225,7 +212,7 @@ WITH alike AS MATERIALIZED (
     SELECT t.id, t.text_signature, t.hash, bool_or(k.standard IS NOT NULL) AS is_standard,
            coalesce(max(s.witness), {Witness.LISTED:d}) AS witness,
            least(greatest(coalesce(max(s.contracts), 0), count(DISTINCT s.contract_key)), {MOST_CONTRACTS}) AS contracts,
-           least(greatest(count(DISTINCT s.source), 1), {MOST_SOURCES}) AS sources,
+           least(count(DISTINCT s.source), {MOST_SOURCES}) AS sources,
            signature_name(t.text_signature) AS name, made_up_part(signature_name(t.text_signature)) AS part
     FROM alike AS t LEFT JOIN said AS s ON s.id = t.id
          LEFT JOIN parts.standards AS k ON k.hash = t.hash AND k.text_signature = t.text_signature
