@@ -204,7 +204,9 @@ class Publisher:
         process without one. Raises CommitConflict.
         """
         publication = _Publication(self._paths, self.staging, self.snapshot, run, self._threads, unchanged)
-        import_id, sightings, withdrawn = publication.run_to_commit(batches, checked, summary, rejects, progress, writer)
+        import_id, sightings, withdrawn = publication.run_to_commit(
+            batches, checked, summary, rejects, progress, writer
+        )
         version = max(self.snapshot.version, 0) + 1
         write_checkpoint(self._paths, version)
         upload_checkpoint(self._paths, version)

@@ -175,7 +175,9 @@ def test_contracts_of_several_imports_add_up(tmp_path: Path, parts: Sequence[Seq
     for number, names in enumerate(parts):
         files = {f"{number}/{name}.json": json.dumps({"contractName": name, "abi": ABI}) for name in names}
         command(tmp_path / "w", *write_files(tmp_path, files), "--source", "ours")
-    found = sigdir.open(tmp_path / "w").sql("SELECT e.contracts, count(*) FROM evidence AS e JOIN sightings USING (id) GROUP BY 1")
+    found = sigdir.open(tmp_path / "w").sql(
+        "SELECT e.contracts, count(*) FROM evidence AS e JOIN sightings USING (id) GROUP BY 1"
+    )
     assert found.rows() == [(2, 2)]
 
 
@@ -195,4 +197,3 @@ def test_a_mistyped_name_can_be_mended_and_broken_again(tmp_path: Path) -> None:
         found = sigdir.open(tmp_path / "w").sql("SELECT declaration FROM declarations").rows()
         assert found == [(f"f(uint256 {name})",)]
     assert_clean(Paths(tmp_path / "w"))
-

@@ -31,8 +31,8 @@ from sigdir.warehouse.evidence import POST, read_manifest
 from sigdir.warehouse.evidence.compact import merge
 from sigdir.warehouse.evidence.files import sightings_table, write_sightings
 from sigdir.warehouse.evidence.lookup import Text, texts_evidence
-from sigdir.warehouse.evidence.renewal import Withdrawn
 from sigdir.warehouse.evidence.manifest import manifest_of
+from sigdir.warehouse.evidence.renewal import Withdrawn
 from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
 from sigdir.warehouse.files import make_folder, run_name
 from sigdir.warehouse.paths import Paths

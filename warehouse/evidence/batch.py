@@ -30,6 +30,7 @@ from sigdir.signatures import arrow
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.evidence import LISTED, Kind, Sighting
 from sigdir.warehouse.batch import Batch, Staged
+from sigdir.warehouse.evidence.declarations import differs
 from sigdir.warehouse.evidence.files import (
     FILE_ROWS,
     posted_ids,
@@ -118,9 +119,7 @@ class EvidenceFiles:
             for done in work:
                 done.result()
         for collection, renewal in self._renewals.items():
-            for old, new, gone in renewal.without_superseded(
-                self._paths, self._run, len(self._parts[collection]) + 1
-            ):
+            for old, new, gone in renewal.without_superseded(self._paths, self._run, len(self._parts[collection]) + 1):
                 self._rewritten[old.path] = new, gone
         for collection, rows in folded.items():
             posted = {one.id: one for one in sighted if one.collection == collection}
@@ -396,7 +395,8 @@ def _distinct(ids: Ids, of_row: npt.NDArray[np.int32] = _NO_ROWS, values: int = 
     """The rows that differ, in the order of their ids, where rows are ids with one of so many values."""
     rows = ids if values == 1 else ids * values + of_row
     if not (rows[1:] > rows[:-1]).all():
-        rows = np.unique(rows)
+        rows = np.sort(rows)  # np.unique takes ten times as long: it hashes first
+        rows = rows[differs(rows)]
     if values == 1:
         return rows, np.zeros(len(rows), np.int32)
     return rows // values, (rows % values).astype(np.int32)

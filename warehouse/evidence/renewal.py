@@ -72,13 +72,14 @@ class Renewal:
         self._notes = {file.path: np.zeros(file.rows, np.uint8) for file in self._files}
 
     def news(self, sightings: pa.Table) -> pa.Table:
-        """Those of an import's sightings that are written; raises UnreadableWarehouse."""
+        """Those of an import's sightings, in the order of their ids, that are written; raises UnreadableWarehouse."""
         if not self._files:
             return sightings
         source = values(sightings["source"])
         rows = np.flatnonzero(np.isin(source, self._added) | np.isin(source, self._replaced))
         says = sightings.select(_COLUMNS).take(numbers(rows))
-        earlier = list(self._earlier(np.unique(values(says["id"]))))
+        ids = values(says["id"])
+        earlier = list(self._earlier(ids[differs(ids)]))
         if not earlier:
             return sightings
         is_written = np.ones(sightings.num_rows, np.bool_)
