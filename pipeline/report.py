@@ -10,7 +10,7 @@ from typing import Any
 from sigdir.pipeline.bytecode_counts import BytecodeCounts
 from sigdir.pipeline.sections import Sections
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.evidence.renewal import Withdrawn
+from sigdir.warehouse.evidence.renewal import NOTHING_WITHDRAWN, Withdrawn
 
 COUNTS = ("read", "imported", "duplicate", "rejected")
 
@@ -127,7 +127,7 @@ class ImportReport:
     """The newest version after the import; -1 if there is none."""
     sightings: int = 0
     """How many sightings the import brought: who says what about a text, new or not."""
-    withdrawn: Withdrawn = Withdrawn()
+    withdrawn: Withdrawn = NOTHING_WITHDRAWN
     """What the sources said before and do not say any more, where the import replaces them."""
     rejects_in: int | None = None
     """The import whose rejects file has the rejects; None if nothing was rejected or published."""

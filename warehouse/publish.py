@@ -47,7 +47,7 @@ from sigdir.warehouse import failpoints
 from sigdir.warehouse.batch import Batch, BatchFiles, FileWriter, Progress, Staged
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.batch import EvidenceFiles
-from sigdir.warehouse.evidence.renewal import Withdrawn
+from sigdir.warehouse.evidence.renewal import NOTHING_WITHDRAWN, Withdrawn
 from sigdir.warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
 from sigdir.warehouse.home import store_of, upload, upload_checkpoint
 from sigdir.warehouse.identity import STEPS, read_identity, upgrade
@@ -79,7 +79,7 @@ class Published:
     snapshot: Snapshot
     import_id: int
     sightings: int = 0
-    withdrawn: Withdrawn = Withdrawn()
+    withdrawn: Withdrawn = NOTHING_WITHDRAWN
 
 
 class Publisher:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from operator import ge
 from pathlib import Path
@@ -114,7 +115,9 @@ class Imports:
         self.paths, self.files = Paths(folder), list[EvidenceFile]()
         self.manifest = Manifest({n: EvidenceSource(n, f"{n}.txt", 1, 1, 0, "") for n in range(3)})
 
-    def add(self, import_id: int, chunks: Sequence[Sequence[Seen]], replaced: Set[int] = frozenset()) -> Renewal:
+    def add(
+        self, import_id: int, chunks: Sequence[Sequence[Seen]], replaced: AbstractSet[int] = frozenset()
+    ) -> Renewal:
         base = replace(self.manifest, files={SIGNATURES: tuple(self.files)})
         renewal = Renewal(base, SIGNATURES, {1, 2} - replaced, replaced)
         tables = [renewal.news(table_of(chunk)) for chunk in chunks]

@@ -11,7 +11,8 @@ An import that replaces its sources writes all that they say. There the earlier 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -48,6 +49,9 @@ class Withdrawn:
     texts: int = 0
 
 
+NOTHING_WITHDRAWN = Withdrawn()
+
+
 class Renewal:
     """The earlier sightings of an import's sources in one collection. Safe for threads.
 
@@ -56,7 +60,11 @@ class Renewal:
     """
 
     def __init__(
-        self, manifest: Manifest, collection: Collection, added: Set[int], replaced: Set[int] = frozenset()
+        self,
+        manifest: Manifest,
+        collection: Collection,
+        added: AbstractSet[int],
+        replaced: AbstractSet[int] = frozenset(),
     ) -> None:
         known = added | replaced
         self._collection = collection
