@@ -153,17 +153,21 @@ class Engine(Protocol):
         """A flag for each accepted row, as ``dedupe.new_rows`` gives it; it also fills ``run.state.text_ids``."""
 
 
-def run_import(options: Options, progress: Reporter, engine: Engine | None = None) -> ImportReport:
+def run_import(
+    options: Options, progress: Reporter, engine: Engine | None = None, sources: list[Source] | None = None
+) -> ImportReport:
     """Carry out one import. Raises BadInput or a WarehouseError; then nothing was published.
 
-    Without an ``engine`` threads of this process do all work.
+    Without an ``engine`` threads of this process do all work. ``sources`` are the inputs where the paths of the options
+    are only their names.
     """
     engine = engine or ThisProcess()
     _check_format(options.format)
     make_garbage_collection_rare()
     report = ImportReport(dry_run=options.dry_run)
     unread = UnreadInputs(report, options.strict)
-    sources = find(options.paths, unread, options.follow_links)
+    if sources is None:
+        sources = find(options.paths, unread, options.follow_links)
     paths = Paths(options.warehouse.absolute())
     if not options.dry_run:
         upgrade_older(paths, options.wait, progress.note)
