@@ -302,7 +302,7 @@ class _Copy:
     def import_(self, lines: Path) -> None:
         options = ImportOptions(
             [str(lines)], self.options.warehouse, self.collection, "rows",
-            printable(self.base), adds=True, wait=self.options.wait, memory_limit=_IMPORT_MEMORY,
+            printable(self.base), wait=self.options.wait, memory_limit=_IMPORT_MEMORY,
         )  # fmt: skip
         self.report.count(self.collection, run_import(options, self.progress))
         failpoints.reach("imported")

@@ -10,6 +10,7 @@ from typing import Any
 from sigdir.pipeline.bytecode_counts import BytecodeCounts
 from sigdir.pipeline.sections import Sections
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.evidence.renewal import NOTHING_WITHDRAWN, Withdrawn
 
 COUNTS = ("read", "imported", "duplicate", "rejected")
 
@@ -126,6 +127,8 @@ class ImportReport:
     """The newest version after the import; -1 if there is none."""
     sightings: int = 0
     """How many sightings the import brought: who says what about a text, new or not."""
+    withdrawn: Withdrawn = NOTHING_WITHDRAWN
+    """What the sources said before and do not say any more, where the import replaces them."""
     rejects_in: int | None = None
     """The import whose rejects file has the rejects; None if nothing was rejected or published."""
 
@@ -189,6 +192,7 @@ class ImportReport:
             "rejects_in_import": self.rejects_in,
             "totals": self.totals(),
             "sightings": self.sightings,
+            "withdrawn": asdict(self.withdrawn),
             "collections": self.collections(),
             "reasons": self.reasons(),
             "bytecode": self.bytecode().to_dict(),

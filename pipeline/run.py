@@ -107,8 +107,8 @@ class Options:
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
     memory_limit: str = "512MB"
     """DuckDB's limit. Above it DuckDB spills to the run's folder."""
-    adds: bool = False
-    """The source's earlier sightings still count: a mirror imports what was added."""
+    replace_source: bool = False
+    """The inputs are all that their sources say: earlier sightings of these sources do not count any more."""
 
 
 @dataclass
@@ -153,17 +153,21 @@ class Engine(Protocol):
         """A flag for each accepted row, as ``dedupe.new_rows`` gives it; it also fills ``run.state.text_ids``."""
 
 
-def run_import(options: Options, progress: Reporter, engine: Engine | None = None) -> ImportReport:
+def run_import(
+    options: Options, progress: Reporter, engine: Engine | None = None, sources: list[Source] | None = None
+) -> ImportReport:
     """Carry out one import. Raises BadInput or a WarehouseError; then nothing was published.
 
-    Without an ``engine`` threads of this process do all work.
+    Without an ``engine`` threads of this process do all work. ``sources`` are the inputs where the paths of the options
+    are only their names.
     """
     engine = engine or ThisProcess()
     _check_format(options.format)
     make_garbage_collection_rare()
     report = ImportReport(dry_run=options.dry_run)
     unread = UnreadInputs(report, options.strict)
-    sources = find(options.paths, unread, options.follow_links)
+    if sources is None:
+        sources = find(options.paths, unread, options.follow_links)
     paths = Paths(options.warehouse.absolute())
     if not options.dry_run:
         upgrade_older(paths, options.wait, progress.note)
@@ -343,9 +347,9 @@ def _publish_once(run: ImportRun, engine: Engine) -> None:
         staged = {collection: publisher.staged(collection) for collection in COLLECTIONS}
         _select_new(run, engine, publisher.snapshot, staged)
         failpoints.reach("deduped")
-        batches = state.batches(replaces=not options.adds)
+        batches = state.batches(options.replace_source)
         rows = sum(batch.rows for batch in batches.values())
-        unchanged = unchanged_sources(publisher.snapshot.evidence, batches)
+        unchanged = unchanged_sources(run.paths, publisher.snapshot.evidence, batches)
         brings_evidence = any(file.source not in unchanged for file in report.files if file.accepted.total())
         same_rejects = _import_with_rejects(run.paths, state.rejects_digest)
         if not rows and not brings_evidence and (state.rejects_digest is None or same_rejects is not None):
@@ -358,7 +362,7 @@ def _publish_once(run: ImportRun, engine: Engine) -> None:
                 writer=engine.writer,
             )  # fmt: skip
         state.count_imported()
-        report.sightings = done.sightings
+        report.sightings, report.withdrawn = done.sightings, done.withdrawn
         report.published = True
         report.version = done.snapshot.version
         report.rejects_in = done.import_id if state.rejects_path else None

@@ -64,7 +64,7 @@ def explained_texts(
     """The texts of each of these hashes, the best first; raises UnreadableWarehouse."""
     groups = [
         [
-            Text(int(segment.ids[row]), segment.text_at(row), _time(int(segment.created_at[row])))
+            Text(int(segment.ids[row]), segment.text_at(row), _time(int(segment.created_at[row])), segment.is_staged)
             for segment, rows in view.with_hash(collection, digest)
             for row in rows.tolist()
         ]

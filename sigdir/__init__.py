@@ -13,6 +13,7 @@
                         ``rows()`` for tuples, which is also ``fetchall()``
 ``count(collection)``   rows of ``signatures`` or ``event-signatures``
 ``version``             the version that is open
+``add(data, source=)``  import a frame, Arrow data, a file or texts, where it was opened with ``create=True``
 ``history()``           a summary of each commit
 ``refresh()``           go to the newest version
 ``close()``             free the engine; ``with`` does it too
@@ -29,16 +30,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sigdir.warehouse import Warehouse
+    from sigdir.pipeline.opened import OpenWarehouse
 
 __all__ = ["open"]
 
 
 def open(
     path: str | Path, as_of: int | datetime | str | None = None, *, unsafe: bool = False,
-    files: Mapping[str, Any] | None = None, memory_limit: str = "1GB",
-) -> Warehouse:  # fmt: skip
+    files: Mapping[str, Any] | None = None, memory_limit: str = "1GB", create: bool = False,
+) -> OpenWarehouse:  # fmt: skip
     """Open the warehouse in a folder, or in a store by its URL; see ``sigdir.warehouse.Warehouse``.
+
+    With ``create`` a missing one is made, and ``add`` imports into it.
 
     ``as_of`` opens an older version as it was, by its number or a time (also as text: "2026-11-21T08:00Z"). ``files``
     are tables of your own, by the names that SQL finds them under: paths, DataFrames, Arrow tables. ``unsafe`` lets SQL
@@ -49,17 +52,29 @@ def open(
 
         with sigdir.open("data", as_of=datetime(2026, 11, 1), files={"mine": frame}) as warehouse:
             warehouse.sql("FROM mine JOIN signatures ON hex_signature = hex_of(mine.selector)").pl()
+
+        sigdir.open("data", create=True).add(["function set(uint256 value)"], source="mine").totals()
     """
-    from sigdir.warehouse import Warehouse  # pyarrow takes 0.2 s to load
+    from sigdir.pipeline.opened import OpenWarehouse  # pyarrow takes 0.2 s to load
     from sigdir.warehouse.as_of import number_or_time
+    from sigdir.warehouse.errors import WarehouseError
+    from sigdir.warehouse.paths import Paths
     from sigdir.warehouse.stores import is_url
 
     as_of = number_or_time(as_of)
+    if create and as_of is not None:
+        raise WarehouseError(f"{path}: an older version cannot be added to: as_of or create=True, not both")
     if isinstance(path, str) and is_url(path):
         from sigdir.warehouse.home import working_copy
         from sigdir.warehouse.working_copy import pull
 
         copy = working_copy(path)
-        pull(copy, as_of)
+        pull(copy, as_of, make=create)
         path = copy.root
-    return Warehouse(path, as_of, unsafe=unsafe, files=files, memory_limit=memory_limit)
+    elif create:
+        from sigdir.warehouse.staging.writer import make_warehouse
+
+        make_warehouse(Paths(Path(path).absolute()))
+    warehouse = OpenWarehouse(path, as_of, unsafe=unsafe, files=files, memory_limit=memory_limit)
+    warehouse.is_writable = create
+    return warehouse

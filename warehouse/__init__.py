@@ -82,6 +82,11 @@ class Warehouse:
         """The version that this object shows; -1 where nothing was published yet."""
         return self.snapshot.version
 
+    @property
+    def is_older(self) -> bool:
+        """Whether it was opened as of a version or a time."""
+        return self._as_of is not None
+
     def count(self, collection: Collection | str) -> int:
         """Rows of a collection in this version, by its name or its view's. POSTed rows count once they are folded.
 
@@ -102,7 +107,7 @@ class Warehouse:
 
     def sql(self, query: str, parameters: Sequence[Any] | dict[str, Any] | None = None) -> Result:
         """Run SQL over the views signatures, event_signatures, sightings, evidence, declarations, ranked, collisions,
-        names, parameters, imports and rejects.
+        standards, names, parameters, imports and rejects.
 
         Raises QueryError. ``result.df()``, ``result.pl()``, ``result.arrow()``, ``result.reader()`` and
         ``result.rows()`` give the rows; ``result.fetchall()`` is ``rows()`` by DuckDB's name.

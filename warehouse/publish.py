@@ -47,6 +47,7 @@ from sigdir.warehouse import failpoints
 from sigdir.warehouse.batch import Batch, BatchFiles, FileWriter, Progress, Staged
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.batch import EvidenceFiles
+from sigdir.warehouse.evidence.renewal import NOTHING_WITHDRAWN, Withdrawn
 from sigdir.warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
 from sigdir.warehouse.home import store_of, upload, upload_checkpoint
 from sigdir.warehouse.identity import STEPS, read_identity, upgrade
@@ -73,11 +74,12 @@ Summary = Callable[[], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The new version, the number of the import that made it (0 for a fold), and the sightings that it brought."""
+    """The new version, the number of the import that made it (0 for a fold), and the sightings that came and went."""
 
     snapshot: Snapshot
     import_id: int
     sightings: int = 0
+    withdrawn: Withdrawn = NOTHING_WITHDRAWN
 
 
 class Publisher:
@@ -202,14 +204,16 @@ class Publisher:
         process without one. Raises CommitConflict.
         """
         publication = _Publication(self._paths, self.staging, self.snapshot, run, self._threads, unchanged)
-        import_id, sightings = publication.run_to_commit(batches, checked, summary, rejects, progress, writer)
+        import_id, sightings, withdrawn = publication.run_to_commit(
+            batches, checked, summary, rejects, progress, writer
+        )
         version = max(self.snapshot.version, 0) + 1
         write_checkpoint(self._paths, version)
         upload_checkpoint(self._paths, version)
         with suppress(StoreError):  # the version is published; the next run sweeps
             self._sweep()
         self.snapshot = read_snapshot(self._paths)  # after the checkpoint, whose digest the next entry records
-        return Published(self.snapshot, import_id, sightings)
+        return Published(self.snapshot, import_id, sightings, withdrawn)
 
 
 def fold(paths: Paths, wait: bool = True) -> Published | None:
@@ -264,8 +268,8 @@ class _Publication:
         rejects: Path | None,
         progress: Progress,
         writer: FileWriter | None,
-    ) -> tuple[int, int]:
-        """All steps; returns the import's number, 0 without a batch, and how many sightings it brought."""
+    ) -> tuple[int, int, Withdrawn]:
+        """All steps; returns the import's number, 0 without a batch, and which sightings came and went."""
         for collection in COLLECTIONS:
             make_folder(self._paths.partition(collection))
         reserved = self._reserve(batches)
@@ -284,7 +288,7 @@ class _Publication:
         upload(self._paths, self._run)
         self._commit(batches, dict(checked), files, evidence, reserved, summary)
         failpoints.reach("published")
-        return reserved.import_id, evidence.sightings()
+        return reserved.import_id, evidence.sightings(), evidence.withdrawn()
 
     def _reserve(self, batches: Mapping[Collection, Batch]) -> _Reservation:
         """Step 1."""

@@ -51,8 +51,12 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
 )  # fmt: skip
 @click.option(
     "--source", metavar="LABEL",
-    help="The one source that all inputs are, by this name. Evidence counts sources by their names, and an import of a"
-    " source replaces what it said before.  [default: each file is a source, by its name below the folder you name]",
+    help="The one source that all inputs are, by this name. Evidence counts sources by their names. An import"
+    " adds to what its source said before.  [default: each file is a source, by its name below the folder you name]",
+)  # fmt: skip
+@click.option(
+    "--replace-source", is_flag=True,
+    help="The inputs are all that their sources say: what they said before is withdrawn, and the report counts it.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Do everything except publish.")
 @click.option("--strict", is_flag=True, help="Stop at the first broken file of a folder or an archive.")
@@ -72,7 +76,7 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
 @memory_limit_option("512MB", "Memory for joining Sourcify's tables; above it, data is spilled to disk.")
 def import_(
     paths: tuple[str, ...], folder: Path, samples: bool, collection: Collection, format: str | None, source: str | None,
-    dry_run: bool, strict: bool, follow_links: bool, engine: str, master: str | None, as_json: bool, quiet: bool,
+    replace_source: bool, dry_run: bool, strict: bool, follow_links: bool, engine: str, master: str | None, as_json: bool, quiet: bool,
     no_wait: bool, threads: int, memory_limit: str,
 ) -> None:  # fmt: skip
     """Import signatures from files, folders, archives, or standard input (-).
@@ -93,6 +97,8 @@ def import_(
       sigdir import topics.txt --collection event-signatures
       sigdir import 4bytes-master.zip contracts/ build-output.tar.gz
       sigdir import node_modules/@dex/core --follow-links --strict
+      sigdir import today.txt --source daily
+      sigdir import whole-list.txt --source ours --replace-source
       sigdir import s3://lists/2026/ --warehouse s3://signatures/main
       sigdir import all-contracts/ --engine spark --master spark://head:7077
       curl -s https://example.org/list.txt | sigdir import - --dry-run
@@ -105,7 +111,7 @@ def import_(
         raise click.UsageError("--master is for --engine spark")
     options = Options(
         list(paths), folder, collection, format, source, dry_run, not no_wait, strict, follow_links,
-        threads=threads, memory_limit=memory_limit,
+        threads=threads, memory_limit=memory_limit, replace_source=replace_source,
     )  # fmt: skip
     with reporter(quiet) as progress:
         report = run_import(options, progress) if engine == "local" else _run_on_spark(options, progress, master)

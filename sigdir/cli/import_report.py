@@ -38,6 +38,9 @@ def print_report(report: ImportReport, console: Console) -> None:
     if left_out:
         line = f"declarations left out: {left_out:,}, of texts with over {MAX_VARIANTS} in a batch; the texts are kept"
         console.print(line, highlight=False)
+    if report.withdrawn.sightings:
+        sightings, texts = counted(report.withdrawn.sightings, "sighting"), counted(report.withdrawn.texts, "text")
+        console.print(f"withdrawn: {sightings}; {texts} no longer named by their source", highlight=False)
     console.print(_last_line(report), highlight=False)
 
 

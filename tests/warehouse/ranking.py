@@ -71,7 +71,7 @@ class Known:
         """One text's evidence, in the plainest way."""
         live = self.live(collection, id)
         if not live:
-            return Summary(id, text, first_seen=first_seen)
+            return Summary(id, text, sources=0, first_seen=first_seen)
         contracts = {seen.said.contract.key for seen in live if seen.said.contract}
         compiled = {
             seen.said.contract.key for seen in live if seen.said.contract and seen.said.witness == Witness.COMPILED

@@ -32,6 +32,7 @@ from sigdir.warehouse.evidence.compact import merge
 from sigdir.warehouse.evidence.files import sightings_table, write_sightings
 from sigdir.warehouse.evidence.lookup import Text, texts_evidence
 from sigdir.warehouse.evidence.manifest import manifest_of
+from sigdir.warehouse.evidence.renewal import Withdrawn
 from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
 from sigdir.warehouse.files import make_folder, run_name
 from sigdir.warehouse.paths import Paths
@@ -228,12 +229,12 @@ def test_a_text_of_two_files_of_an_import_has_two_sources(paths: Paths, tmp_path
     }
 
 
-def test_importing_a_source_again_replaces_its_word(paths: Paths, tmp_path: Path) -> None:
+def test_an_import_may_replace_its_source(paths: Paths, tmp_path: Path) -> None:
     """What the source no longer says does not count, and its label stays one source; older versions are as they were."""
     bring(paths, write_list(tmp_path, "list.txt", ["a(uint256)", "b(uint256)"]))
     bring(paths, write_list(tmp_path, "other.txt", ["b(uint256)"]))
-    report = bring(paths, write_list(tmp_path, "list.txt", ["c(uint256)", "a(uint256)"]))
-    assert (report.published, report.sightings) == (True, 2)
+    report = bring(paths, write_list(tmp_path, "list.txt", ["c(uint256)", "a(uint256)"]), replace_source=True)
+    assert (report.published, report.sightings, report.withdrawn) == (True, 2, Withdrawn(sightings=1, texts=1))
     assert who_says(paths) == {("list.txt", "a(uint256)"), ("list.txt", "c(uint256)"), ("other.txt", "b(uint256)")}
     (source,) = (one for one in read_snapshot(paths).evidence.sources.values() if one.label == "list.txt")
     assert (source.first_import, source.import_id, source.sightings) == (1, 3, 2)
@@ -249,8 +250,8 @@ def test_a_source_that_says_the_same_again_publishes_nothing(paths: Paths, tmp_p
     again = bring(paths, tmp_path / "lists")
     assert (again.published, again.sightings) == (False, 0)
     write_list(tmp_path, "lists/two.txt", ["a(uint256)"])
-    report = bring(paths, tmp_path / "lists")
-    assert (report.published, report.sightings) == (True, 1)
+    report = bring(paths, tmp_path / "lists", replace_source=True)
+    assert (report.published, report.sightings, report.withdrawn) == (True, 1, Withdrawn(sightings=1, texts=1))
     assert ("lists/two.txt", "a(uint256)") in who_says(paths)
     assert_evidence_is_whole_except_for(paths, "b(uint256)")
 
@@ -264,7 +265,7 @@ def assert_evidence_is_whole_except_for(paths: Paths, text: str) -> None:
 def test_a_mirror_adds_to_its_word(paths: Paths, tmp_path: Path) -> None:
     """Each part of a directory is an import of its own; none replaces the others."""
     for text in ("a(uint256)", "b(uint256)"):
-        bring(paths, write_list(tmp_path, "part.txt", [text]), source="https://example.org", adds=True)
+        bring(paths, write_list(tmp_path, "part.txt", [text]), source="https://example.org")
     assert who_says(paths) == {("https://example.org", "a(uint256)"), ("https://example.org", "b(uint256)")}
     source = read_snapshot(paths).evidence.of_label("https://example.org")
     assert source is not None
@@ -277,8 +278,8 @@ def test_a_broken_file_does_not_replace_what_its_source_said(paths: Paths, tmp_p
     packed = gzip.compress("".join(f"f{number}(uint256)\n" for number in range(50_000)).encode())
     (tmp_path / "lists/one.txt").unlink()
     (tmp_path / "lists/two.txt.gz").write_bytes(packed[: len(packed) // 2])
-    report = bring(paths, tmp_path / "lists", source="ours")
-    assert report.faults
+    report = bring(paths, tmp_path / "lists", source="ours", replace_source=True)
+    assert (bool(report.faults), report.withdrawn) == (True, Withdrawn())
     assert ("ours", "a(uint256)") in who_says(paths)
 
 
@@ -390,7 +391,7 @@ def test_compaction_sorts_and_drops_what_no_longer_counts(paths: Paths, tmp_path
     write_list(tmp_path, "list/three.txt", texts[::3])
     write_list(tmp_path, "list/four.txt", texts[::5])
     bring(paths, tmp_path / "list")
-    bring(paths, write_list(tmp_path, "list/four.txt", texts[::7]))
+    bring(paths, write_list(tmp_path, "list/four.txt", texts[::7]), replace_source=True)
     before, version = who_says(paths), read_snapshot(paths).version
     files = read_snapshot(paths).evidence.all_files()
     assert compact(paths, everything) is not None
@@ -403,21 +404,6 @@ def test_compaction_sorts_and_drops_what_no_longer_counts(paths: Paths, tmp_path
     assert compact(paths, everything) is None
     assert_evidence_is_whole(paths)
     assert read_snapshot(paths, version).evidence.all_files() == files
-
-
-def test_a_repeated_sighting_is_dropped_and_counted(paths: Paths, tmp_path: Path) -> None:
-    """A mirror that reads a row twice says the same of it twice; the first import's sighting stays."""
-    for _ in range(2):
-        bring(paths, write_list(tmp_path, "part.txt", ["a(uint256)", "b(uint256)"]), source="mirror", adds=True)
-        bring(paths, write_list(tmp_path, "new.txt", ["a(uint256)"]), source="mirror", adds=True)
-    before = read_snapshot(paths).evidence.of_label("mirror")
-    compact(paths, everything)
-    after = read_snapshot(paths).evidence.of_label("mirror")
-    assert before is not None
-    assert after is not None
-    assert (before.sightings, after.sightings) == (6, 3)
-    assert [(row["id"], row["import_id"]) for row in sightings(read_snapshot(paths))] == [(1, 1), (1, 2), (2, 1)]
-    assert_evidence_is_whole(paths)
 
 
 def test_vacuum_keeps_what_the_kept_versions_name(paths: Paths, tmp_path: Path) -> None:

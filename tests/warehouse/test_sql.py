@@ -57,7 +57,7 @@ def test_the_views_are_listed(warehouse: sigdir.warehouse.Warehouse) -> None:
     assert warehouse.sql("SHOW TABLES").rows() == [(view,) for view in sorted(VIEWS)]
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", [view for view in VIEWS if view != "standards"])
 def test_every_view_exists_without_rows(tmp_path: Path, view: str) -> None:
     """In an empty warehouse each view has its columns and no rows."""
     empty = sigdir.open(empty_warehouse(tmp_path))

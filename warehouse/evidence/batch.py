@@ -4,7 +4,7 @@ Invariants
     Every accepted row leaves its sighting, with the id that its text has once the version is visible: a stored one,
     the one reserved for the row, that of the batch's first row with the text, or that of a POST that took the text.
     Memory does not grow with the batch: a part of CHUNK_ROWS rows is in memory at a time, in each thread.
-    A source that says the same as before brings nothing: its sightings stay those of the earlier import.
+    A sighting of a text that its source has said before is not written: the earlier one stays (``renewal.py``).
 
 A list that names a text twice brings one sighting of it where the two lines are in the same part; compaction removes
 the others.
@@ -14,19 +14,23 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Collection as AnyOf
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sigdir.signatures import arrow
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.evidence import LISTED, Kind, Sighting
 from sigdir.warehouse.batch import Batch, Staged
+from sigdir.warehouse.evidence.declarations import differs
 from sigdir.warehouse.evidence.files import (
     FILE_ROWS,
     posted_ids,
@@ -45,6 +49,7 @@ from sigdir.warehouse.evidence.manifest import (
     without_replaced,
     write_manifest,
 )
+from sigdir.warehouse.evidence.renewal import Renewal, Withdrawn
 from sigdir.warehouse.evidence.spill import BatchSightings, Ids, SightingCount, Statement, summed
 from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.paths import Paths
@@ -72,8 +77,8 @@ class _Written:
 class EvidenceFiles:
     """The files of sightings that one publish writes; none is visible until the log names their manifest.
 
-    File 0 of a collection holds the POSTs' sightings; the batch's files count from 1. ``unchanged`` are the labels of
-    sources whose statement is as it was.
+    File 0 of a collection holds the POSTs' sightings; the batch's files count from 1, and files that lose superseded
+    sightings follow. ``unchanged`` are the labels of sources that say nothing new.
     """
 
     def __init__(
@@ -89,6 +94,9 @@ class EvidenceFiles:
         self._unchanged = unchanged
         self._parts: dict[Collection, list[_Part]] = {}
         self._written: dict[tuple[Collection, int], _Written] = {}
+        self._renewals: dict[Collection, Renewal] = {}
+        self._rewritten: dict[Path, tuple[EvidenceFile | None, Counter[int]]] = {}
+        """What takes the place of earlier files, and how many sightings of each source it has less."""
         self._import_id = 0
         self._numbers: dict[str, int] = {}
 
@@ -105,10 +113,14 @@ class EvidenceFiles:
             work = []
             for collection, said in self._said.items():
                 said.number_new_rows(reserved[collection].first_id)
+                self._renewals[collection] = self._renewal(collection)
                 self._parts[collection] = said.parts(self._threads)
                 work += [pool.submit(self._write_part, collection, part) for part in self._parts[collection]]
             for done in work:
                 done.result()
+        for collection, renewal in self._renewals.items():
+            for old, new, gone in renewal.without_superseded(self._paths, self._run, len(self._parts[collection]) + 1):
+                self._rewritten[old.path] = new, gone
         for collection, rows in folded.items():
             posted = {one.id: one for one in sighted if one.collection == collection}
             self._write_posted(collection, [row.id for row in rows], posted)
@@ -133,6 +145,27 @@ class EvidenceFiles:
         """How many sightings the publish brings."""
         return sum(written.file.rows for written in self._written.values() if written.file is not None)
 
+    def silent(self) -> set[str]:
+        """The labels of known sources that name no new text and say nothing that they have not said; nothing is written."""
+        self._number_sources()
+        known = {label for label in self._numbers if self._base.of_label(label) and not self._replaces(label)}
+        silent = known.difference(self._unchanged, *(said.labels_with_new_rows() for said in self._said.values()))
+        self._unchanged = self._numbers.keys() - silent
+        for collection, said in self._said.items() if silent else ():
+            self._renewals[collection] = self._renewal(collection)
+            for part in said.parts(1):
+                counts: dict[str, SightingCount] = {}
+                for _ in self._tables(collection, part, counts):
+                    silent = {label for label in silent if label not in counts or not counts[label].sightings}
+                    if not silent:
+                        return silent
+        return silent
+
+    def withdrawn(self) -> Withdrawn:
+        """What the sources that are replaced no longer say."""
+        each = [renewal.withdrawn() for renewal in self._renewals.values()]
+        return Withdrawn(sum(one.sightings for one in each), sum(one.texts for one in each))
+
     def write_manifest(self) -> ManifestFile | None:
         """Write and sync the manifest of the new version; None if the publish brings no evidence."""
         files = {
@@ -146,19 +179,30 @@ class EvidenceFiles:
         for label, count in counts.items():
             source = self._source(label, count)
             sources[source.number] = source
-        named = {c: (*self._base.files[c], *(file for file in files[c] if file is not None)) for c in COLLECTIONS}
+        earlier = {c: [self._rewritten.get(file.path, (file,))[0] for file in self._base.files[c]] for c in COLLECTIONS}
+        named = {c: tuple(file for file in (*earlier[c], *files[c]) if file is not None) for c in COLLECTIONS}
         manifest = without_replaced(Manifest(sources, named, self._base.sources_file))
         return write_manifest(self._paths, self._run, manifest, self._base)
 
     def _source(self, label: str, count: SightingCount) -> EvidenceSource:
         """A source as it is once its new statement is published."""
-        old = self._base.of_label(label)
-        first = old.first_import if old is not None else self._import_id
-        since = self._import_id
-        if old is not None and not all(said.replaces(label) for said in self._said.values()):
-            since = old.import_id
-            count.add(SightingCount.of_hex(old.sightings, old.digest))
-        return EvidenceSource(self._numbers[label], label, since, first, count.sightings, f"{count.digest:064x}")
+        number, digest, old = self._numbers[label], f"{count.digest:064x}", self._base.of_label(label)
+        if old is None or self._replaces(label):
+            first = old.first_import if old is not None else self._import_id
+            return EvidenceSource(number, label, self._import_id, first, count.sightings, digest)
+        gone = sum(less[number] for _, less in self._rewritten.values())
+        sightings = old.sightings + count.sightings - gone
+        return replace(old, sightings=sightings, digest=digest, is_added_to=True)
+
+    def _replaces(self, label: str) -> bool:
+        return all(said.replaces(label) for said in self._said.values())
+
+    def _renewal(self, collection: Collection) -> Renewal:
+        """What the import's sources said before; those that are unchanged say nothing."""
+        known = {label for label in self._numbers if label not in self._unchanged and self._base.of_label(label)}
+        replaced = {label for label in known if self._replaces(label)}
+        added, replaced = ({self._numbers[label] for label in labels} for labels in (known - replaced, replaced))
+        return Renewal(self._base, collection, added, replaced)
 
     def _number_sources(self) -> None:
         """Give each source that says something its number: its own, or the next one for a new source."""
@@ -178,16 +222,17 @@ class EvidenceFiles:
 
     def _tables(self, collection: Collection, part: _Part, counts: dict[str, SightingCount]) -> Iterator[pa.Table]:
         said = self._said[collection]
+        labels = {number: label for label, number in self._numbers.items()}
         for first, last in said.chunks(part):
             tables = []
             for (label, file), batches in groupby(range(first, last), said.input_of):
-                if label in self._unchanged:
-                    continue
-                count = counts.setdefault(label, SightingCount())
-                for table in self._tables_of_input(said, list(batches), label, file, count):
-                    count.sightings += table.num_rows
-                    tables.append(table)
-            yield sorted_by_id(tables)
+                if label not in self._unchanged:
+                    count = counts.setdefault(label, SightingCount())
+                    tables += self._tables_of_input(said, list(batches), label, file, count)
+            table = self._renewals[collection].news(sorted_by_id(tables))
+            for number, rows in zip(*np.unique(arrow.values(table["source"]), return_counts=True), strict=True):
+                counts[labels[int(number)]].sightings += int(rows)
+            yield table
 
     def _tables_of_input(
         self, said: _CollectionSightings, batches: list[int], label: str, file: str | None, count: SightingCount
@@ -222,16 +267,16 @@ class EvidenceFiles:
         self._written[collection, 0] = _Written(write_sightings(path, collection, [table]), {})
 
     def _sync(self) -> None:
-        files = [written.file for written in self._written.values() if written.file is not None]
-        sync_folders(files)
+        files = [*(written.file for written in self._written.values()), *(new for new, _ in self._rewritten.values())]
+        sync_folders(file for file in files if file is not None)
 
 
 def _sighting(posted: PostedSighting | None) -> Sighting:
     return LISTED if posted is None else Sighting(Kind(posted.kind), declaration=posted.declaration)
 
 
-def unchanged_sources(manifest: Manifest, batches: Mapping[Collection, Batch]) -> frozenset[str]:
-    """The labels of the import's sources that say what they said before, of the same texts."""
+def unchanged_sources(paths: Paths, manifest: Manifest, batches: Mapping[Collection, Batch]) -> frozenset[str]:
+    """The labels of the import's sources that say nothing new, or, where they are replaced, just what they said before."""
     all_said = [
         _CollectionSightings(batch, batch.statement) for batch in batches.values() if batch.statement is not None
     ]
@@ -246,9 +291,10 @@ def unchanged_sources(manifest: Manifest, batches: Mapping[Collection, Batch]) -
     unchanged = set()
     for label, count in counts.items():
         source = manifest.of_label(label)
-        if source is not None and source.digest == f"{count.digest:064x}":
+        is_replaced = all(said.replaces(label) for said in all_said)
+        if source is not None and source.digest == f"{count.digest:064x}" and not (is_replaced and source.is_added_to):
             unchanged.add(label)
-    return frozenset(unchanged)
+    return frozenset(unchanged | EvidenceFiles(paths, "", manifest, batches, 1, unchanged).silent())
 
 
 class _CollectionSightings:
@@ -349,7 +395,8 @@ def _distinct(ids: Ids, of_row: npt.NDArray[np.int32] = _NO_ROWS, values: int = 
     """The rows that differ, in the order of their ids, where rows are ids with one of so many values."""
     rows = ids if values == 1 else ids * values + of_row
     if not (rows[1:] > rows[:-1]).all():
-        rows = np.unique(rows)
+        rows = np.sort(rows)  # np.unique takes ten times as long: it hashes first
+        rows = rows[differs(rows)]
     if values == 1:
         return rows, np.zeros(len(rows), np.int32)
     return rows // values, (rows % values).astype(np.int32)

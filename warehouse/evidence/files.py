@@ -177,6 +177,16 @@ def footer_of(path: Path) -> pq.FileMetaData:
     return pq.read_metadata(path)
 
 
+@lru_cache(maxsize=256)
+def id_ranges(path: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The lowest and the highest id of each row group."""
+    metadata = footer_of(path)
+    ids = [metadata.row_group(number).column(0).statistics for number in range(metadata.num_row_groups)]
+    ranges = [(0, 2**63 - 1) if one is None else (one.min, one.max) for one in ids]
+    firsts, lasts = np.array(ranges, np.int64).reshape(-1, 2).T
+    return firsts, lasts
+
+
 def posted_ids(files: Iterable[EvidenceFile], ids: Iterable[int]) -> dict[int, bool]:
     """Which of these texts have a POST's sighting in the files, and whether one of them has a declaration.
 

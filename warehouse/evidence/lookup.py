@@ -26,7 +26,7 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.rank import Summary
 from sigdir.warehouse.evidence.declarations import DECLARING, commonest, tally
-from sigdir.warehouse.evidence.files import footer_of
+from sigdir.warehouse.evidence.files import footer_of, id_ranges
 from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest
 from sigdir.warehouse.evidence.sums import sightings_between
 from sigdir.warehouse.parquet import naming
@@ -41,6 +41,8 @@ class Text(NamedTuple):
     id: int
     text: str
     first_seen: datetime | None = None
+    is_staged: bool = False
+    """Whether it was POSTed and is not folded yet: the POST's sighting comes with the fold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,8 @@ class SourceSighting:
 class TextEvidence:
     """The evidence of one text.
 
-    ``summary`` is as in SQL. ``declarations`` have their counts, the commonest first. A text without sightings, from
-    before the evidence or staged, is listed by one source, the import that brought it; ``count`` is 0 then.
+    ``summary`` is as in SQL. ``declarations`` have their counts, the commonest first. A text may have no sighting: its
+    sources were replaced, or it is from before the evidence.
     """
 
     summary: Summary
@@ -133,7 +135,7 @@ def texts_evidence(manifest: Manifest, collection: Collection, texts: Sequence[T
 def _evidence(
     text: Text, parts: list[_Part], declarations: tuple[tuple[str, int], ...], labels: Mapping[int, str]
 ) -> TextEvidence:
-    summary = _summary(parts, *text, declarations)
+    summary = _summary(parts, text, declarations)
     return TextEvidence(summary, declarations, sum(part.rows for part in parts), tuple(parts), labels)
 
 
@@ -200,7 +202,7 @@ def _sightings(
     """The ids of some texts and their sightings that count, row group by row group."""
     with naming(file.path), ExitStack() as stack:
         parquet: pq.ParquetFile | None = None
-        firsts, lasts = _id_ranges(file.path)
+        firsts, lasts = id_ranges(file.path)
         has_one = wanted.searchsorted(firsts) < wanted.searchsorted(lasts, side="right")
         for number in np.flatnonzero(has_one).tolist():
             uniform = _uniform(file.path, number)
@@ -224,16 +226,6 @@ def _opened(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(path, metadata=footer_of(path), page_checksum_verification=True)
 
 
-@lru_cache(maxsize=256)
-def _id_ranges(path: Path) -> tuple[Ids, Ids]:
-    """The lowest and the highest id of each row group."""
-    metadata = footer_of(path)
-    ids = [metadata.row_group(number).column(0).statistics for number in range(metadata.num_row_groups)]
-    ranges = [(0, 2**63 - 1) if one is None else (one.min, one.max) for one in ids]
-    firsts, lasts = np.array(ranges, np.int64).reshape(-1, 2).T
-    return firsts, lasts
-
-
 @lru_cache(maxsize=4096)
 def _uniform(path: Path, number: int) -> Mapping[str, Any] | None:
     """One sighting of a row group whose sightings have all ids of its range and differ in nothing else; None for others.
@@ -241,7 +233,7 @@ def _uniform(path: Path, number: int) -> Mapping[str, Any] | None:
     A list of new texts makes such row groups. Reading one takes 3 ms, these values a kilobyte.
     """
     group = footer_of(path).row_group(number)
-    firsts, lasts = _id_ranges(path)
+    firsts, lasts = id_ranges(path)
     if lasts[number] - firsts[number] + 1 != group.num_rows:
         return None
     if not all(map(_is_one_value, map(group.column, range(1, _NOTED)))):
@@ -277,11 +269,9 @@ def _declarations(found: Mapping[int, list[_Part]]) -> dict[int, tuple[tuple[str
     return {id: tuple(counts) for id, counts in by_id.items()}
 
 
-def _summary(
-    parts: list[_Part], id: int, text: str, first_seen: datetime | None, declarations: tuple[tuple[str, int], ...]
-) -> Summary:
+def _summary(parts: list[_Part], text: Text, declarations: tuple[tuple[str, int], ...]) -> Summary:
     if not parts:
-        return Summary(id, text, first_seen=first_seen)
+        return Summary(text.id, text.text, sources=int(text.is_staged), first_seen=text.first_seen)
     column = {name: [value for part in parts for value in part.column(name)] for name in _RANKING}
     named = {key for key in column["contract_key"] if key is not None}
     compiled = {
@@ -289,8 +279,8 @@ def _summary(
         if key is not None and witness == Witness.COMPILED
     }  # fmt: skip
     return Summary(
-        id, text, Witness(max(column["witness"])), tuple(Kind(kind) for kind in sorted(set(column["kind"])) if kind),
-        len(set(column["source"])), max(len(named), *column["contracts"]), len(compiled), any(column["verified"]), first_seen,
+        text.id, text.text, Witness(max(column["witness"])), tuple(Kind(kind) for kind in sorted(set(column["kind"])) if kind),
+        len(set(column["source"])), max(len(named), *column["contracts"]), len(compiled), any(column["verified"]), text.first_seen,
         declarations[0][0] if declarations else "",
     )  # fmt: skip
 

@@ -4,8 +4,8 @@ Invariants
     A manifest is complete: with it and the files it names, a version's evidence can be read without any other version.
     It is never changed, and the summary of each commit names one, with its digest. A commit that brings no sighting
     names the manifest of the version before it. Versions from before the evidence name none.
-    A sighting counts if its import is its source's ``import_id`` or a later one. So importing a source again replaces
-    its earlier sightings at once; compaction removes the sightings that no longer count.
+    A sighting counts if its import is its source's ``import_id`` or a later one. So an import that replaces a source
+    ends its earlier sightings at once; compaction removes the sightings that no longer count.
 
 The sources are in a file of their own, because a fold, which comes every minute, changes the files and no source.
 """
@@ -44,7 +44,8 @@ class EvidenceSource:
     """A source: who says something about texts.
 
     ``label`` is what the user calls it. Sightings of the import ``import_id`` and of later ones count;
-    ``first_import`` is the first that ever named the source. ``sightings`` and ``digest`` are of what counts.
+    ``first_import`` is the first that ever named the source. ``sightings`` is of what counts, ``digest`` of what the
+    source said last; ``is_added_to`` says whether more than that counts.
     """
 
     number: int
@@ -53,6 +54,7 @@ class EvidenceSource:
     first_import: int
     sightings: int
     digest: str
+    is_added_to: bool = False
 
     def __post_init__(self) -> None:
         for number in (self.number, self.import_id, self.first_import, self.sightings):

@@ -127,14 +127,14 @@ class Input(NamedTuple):
 class Statement:
     """What an import's sources say about the rows of one spill: ``inputs[of_batch[n]]`` has the rows of batch ``n``.
 
-    ``replaces`` says whether the earlier statement of the sources stops to count; a mirror adds to its own. The
-    statement of a source that has an input which was not read whole never replaces an earlier one.
+    ``replaces`` says whether the earlier statement of the sources stops to count. The statement of a source that has an
+    input which was not read whole never replaces an earlier one.
     """
 
     inputs: Sequence[Input]
     of_batch: Sequence[int]
     text_ids: TextIds
-    replaces: bool = True
+    replaces: bool = False
 
 
 @dataclass
@@ -147,10 +147,6 @@ class SightingCount:
     def add(self, other: SightingCount) -> None:
         self.sightings += other.sightings
         self.digest = (self.digest + other.digest) % (1 << 256)
-
-    @classmethod
-    def of_hex(cls, sightings: int, digest: str) -> SightingCount:
-        return cls(sightings, int(digest, 16) if digest else 0)
 
 
 def summed(counts: Sequence[Mapping[str, SightingCount]]) -> dict[str, SightingCount]:

@@ -85,7 +85,7 @@ class Sums:
         self._ids, rows = ids, len(ids)
         self._is_dense = rows > 0 and int(ids[-1]) - int(ids[0]) == rows - 1
         self.witness = np.full(rows, Witness.LISTED, np.uint8)
-        """The best one; LISTED for a text without sightings, which its import lists."""
+        """The best one; LISTED, the least, for a text without sightings."""
         self.kinds = np.zeros(rows, np.uint8)
         """Bit ``kind`` is set for each known kind."""
         self.verified = np.zeros(rows, np.bool_)
@@ -125,8 +125,8 @@ class Sums:
         return rows[mine], mine
 
     def sources(self) -> Array:
-        """How many sources name each text, at least one: int64."""
-        return np.maximum(self._count(np.concatenate(self._sources)), 1)
+        """How many sources name each text: int64."""
+        return self._count(np.concatenate(self._sources))
 
     def contracts(self) -> tuple[Array, Array]:
         """How many contracts have each text, and how many of those that are named by their bytecode: int64.

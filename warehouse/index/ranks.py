@@ -36,7 +36,7 @@ Array = npt.NDArray[Any]
 
 _COLUMN = "ranks.npy"
 _CHECKSUM = "checksum"
-_FORMAT = b"1"  # changes where the same sightings give other keys
+_FORMAT = b"2"  # changes where the same sightings give other keys
 
 
 def ranks_of(cache: Path, file: DataFile, segment: Segment, manifest: Manifest) -> Array:

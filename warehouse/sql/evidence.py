@@ -164,33 +164,20 @@ CREATE MACRO parts.parameter_names(declaration) AS CASE
 """
 
 
-# A row from before the evidence, and one that another program wrote, has no sighting: its import lists it.
-_IMPLIED = """
-    SELECT import_id, coalesce(source, CASE WHEN files = 1 THEN sources[1].path END, 'import ' || import_id) AS label
-    FROM imports UNION ALL SELECT 0, 'POST'
-"""
-
-
 def _sightings(collection: Collection) -> str:
-    """The sightings of a collection, those included that an import implies."""
-    text = f"'{collection}' AS collection, t.id, t.text_signature, t.hex_signature"
     return f"""
-SELECT {text}, o.label AS source, s.import_id, coalesce(s.file, o.label) AS file, s.contract,
+SELECT '{collection}' AS collection, t.id, t.text_signature, t.hex_signature, o.label AS source, s.import_id, coalesce(s.file, o.label) AS file, s.contract,
        parts.kind_name(s.kind) AS kind, parts.witness_name(s.witness) AS witness, s.declaration,
        s.contracts AS contracts, s.verified, t.hash
 FROM {_live(collection)} AS s JOIN {collection.view_name} AS t ON t.id = s.id
      JOIN parts.sources AS o ON o.source = s.source
-UNION ALL
-SELECT {text}, i.label, t.import_id, i.label, NULL, 'unknown', 'listed', NULL, 0, false, t.hash
-FROM {collection.view_name} AS t JOIN ({_IMPLIED}) AS i ON i.import_id = t.import_id
-WHERE NOT EXISTS (SELECT 1 FROM {_live(collection)} AS s WHERE s.id = t.id)
 """
 
 
 def _declarations(collection: Collection) -> str:
     return f"""
 SELECT '{collection}' AS collection, t.id, t.text_signature, t.hex_signature, s.declaration,
-       parts.parameter_names(s.declaration) AS parameter_names,
+       parts.kind_name(max(s.kind)) AS kind, parts.parameter_names(s.declaration) AS parameter_names,
        count(DISTINCT s.contract_key) + count(DISTINCT s.source) FILTER (s.contract_key IS NULL) AS count, t.hash
 FROM {collection.view_name} AS t JOIN {_live(collection)} AS s ON s.id = t.id
 WHERE s.declaration IS NOT NULL GROUP BY ALL
@@ -225,7 +212,7 @@ WITH alike AS MATERIALIZED (
     SELECT t.id, t.text_signature, t.hash, bool_or(k.standard IS NOT NULL) AS is_standard,
            coalesce(max(s.witness), {Witness.LISTED:d}) AS witness,
            least(greatest(coalesce(max(s.contracts), 0), count(DISTINCT s.contract_key)), {MOST_CONTRACTS}) AS contracts,
-           least(greatest(count(DISTINCT s.source), 1), {MOST_SOURCES}) AS sources,
+           least(count(DISTINCT s.source), {MOST_SOURCES}) AS sources,
            signature_name(t.text_signature) AS name, made_up_part(signature_name(t.text_signature)) AS part
     FROM alike AS t LEFT JOIN said AS s ON s.id = t.id
          LEFT JOIN parts.standards AS k ON k.hash = t.hash AND k.text_signature = t.text_signature
@@ -252,7 +239,7 @@ FROM texts AS t LEFT JOIN mined AS m ON m.id = t.id;
 """
 
 # What few texts of a collection have: a place behind another text, and a standard.
-_NOTED = """
+_NOTED = f"""
 CREATE VIEW parts.signatures_noted AS
 SELECT hash, text_signature, max(position) AS position, max(mined) AS mined, max(standard) AS standard
 FROM (SELECT hash, text_signature, position, mined, NULL AS standard FROM parts.rivals
@@ -260,6 +247,10 @@ FROM (SELECT hash, text_signature, position, mined, NULL AS standard FROM parts.
 GROUP BY hash, text_signature;
 CREATE VIEW parts.event_signatures_noted AS
 SELECT hash, text_signature, NULL AS position, NULL::VARCHAR AS mined, standard FROM parts.standards;
+CREATE VIEW standards AS
+SELECT CASE octet_length(hash) WHEN 4 THEN 'signatures' ELSE 'event-signatures' END AS collection,
+       nullif(text_signature, '{standards.NO_TEXT}') AS text_signature, '0x' || lower(hex(hash)) AS hex_signature, standard, hash
+FROM parts.standards;
 CREATE VIEW collisions AS
 SELECT '0x' || lower(hex(hash)) AS hex_signature, count(*) AS texts,
        list(text_signature ORDER BY position) AS text_signatures, hash
@@ -271,7 +262,7 @@ def _ranked(collection: Collection) -> str:
     view = collection.view_name
     return f"""
 SELECT '{collection}' AS collection, id, hex_signature, text_signature, coalesce(position, 1) AS position, said.reasons,
-       mined, parts.witness_name(said.witness) AS witness, said.sources, said.contracts, said.verified,
+       mined IS NOT NULL AS looks_mined, parts.witness_name(said.witness) AS witness, said.sources, said.contracts, said.verified,
        created_at AS first_seen, said.declaration, hash
 FROM (SELECT t.*, n.position, n.mined, {_summary(collection)}_with_reasons(t.id, epoch_us(t.created_at), n.standard, n.mined) AS said
       FROM {view} AS t LEFT JOIN parts.{view}_noted AS n ON n.hash = t.hash AND n.text_signature = t.text_signature)

@@ -108,8 +108,8 @@ CREATE MACRO hex_of(value) AS CASE
 """
 
 VIEWS = (
-    *(c.view_name for c in COLLECTIONS), "sightings", "evidence", "declarations", "ranked", "collisions", "names",
-    "parameters", "imports", "rejects",
+    *(c.view_name for c in COLLECTIONS), "sightings", "evidence", "declarations", "ranked", "collisions", "standards",
+    "names", "parameters", "imports", "rejects",
 )  # fmt: skip
 """All views, those of ``evidence.py`` too."""
 

@@ -1,0 +1,199 @@
+"""A source that is imported in parts keeps what it said, through the command, its report, SQL and the routes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from falcon.testing import TestClient
+
+import sigdir
+from sigdir.pipeline.engines import spark
+from sigdir.pipeline.run import Options
+from sigdir.serve.app import create_app
+from sigdir.serve.settings import Settings
+from sigdir.warehouse.paths import Paths
+from tests.pipeline.support import invoke, write_files
+from tests.serve.support import opened, selector
+from tests.warehouse.support import assert_clean
+
+DAY_1 = """function place(address owner, uint256 amount) returns (bool done)
+function known(uint256 first)
+error Low(uint256 left)
+event Placed(address indexed by)
+"""
+DAY_2 = """known(uint256)
+function added(bytes data)
+error Low(uint256 rest)
+"""
+BOTH = {
+    ("place(address,uint256)", "function", "function place(address owner, uint256 amount) returns (bool done)", 1),
+    ("known(uint256)", "function", "function known(uint256 first)", 1),
+    ("Low(uint256)", "error", "error Low(uint256 rest)", 2),
+    ("Placed(address)", "event", "event Placed(address indexed by)", 1),
+    ("added(bytes)", "function", "function added(bytes data)", 2),
+}
+"""What each text's source says after both days, with the import that it is from: a name that changed is the newer one."""
+
+ABI = [{"type": "function", "name": "set", "inputs": []}]
+
+
+def command(warehouse: Path, *arguments: str | Path) -> dict[str, Any]:
+    """The report of an import."""
+    done = invoke(warehouse, "import", *arguments, "--json")
+    assert done.status == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def deltas(folder: Path, *options: str) -> list[dict[str, Any]]:
+    """Two days of a list, each a file of its own; the reports."""
+    days = write_files(folder, {"day1.txt": DAY_1, "day2.txt": DAY_2})
+    return [command(folder / "w", day, "--source", "daily", *options) for day in days]
+
+
+def said(warehouse: Path, as_of: int | None = None) -> set[tuple[Any, ...]]:
+    query = "SELECT text_signature, kind, declaration, import_id FROM sightings WHERE source = 'daily'"
+    return set(sigdir.open(warehouse, as_of=as_of).sql(query).rows())
+
+
+def by_tasks(warehouse: Path, *files: Path, **options: Any) -> None:
+    pytest.importorskip("pysail")
+    with spark.open_session(None) as session:
+        for file in files:
+            spark.run(session, Options([str(file)], warehouse, source="daily", **options))
+
+
+def test_a_part_of_a_source_adds_to_it(tmp_path: Path) -> None:
+    """Texts of the first day keep kind, declaration and names; one that is seen again is renewed, and none is lost."""
+    first, second = deltas(tmp_path)
+    assert (first["sightings"], second["sightings"]) == (4, 2)
+    assert second["totals"] == {"read": 3, "imported": 1, "duplicate": 2, "rejected": 0}
+    assert second["withdrawn"] == {"sightings": 0, "texts": 0}
+    assert said(tmp_path / "w") == BOTH
+    rows = sigdir.open(tmp_path / "w").sql(
+        "SELECT text_signature, unnest(kinds), declaration, sources, parameter_names FROM evidence JOIN declarations"
+        " USING (collection, id, text_signature, declaration)"
+    )
+    assert {row[:4] for row in rows.rows()} == {(text, kind, declaration, 1) for text, kind, declaration, _ in BOTH}
+    assert ["owner", "amount"] in [row[4] for row in rows.rows()]
+    assert_clean(Paths(tmp_path / "w"))
+
+
+def test_the_routes_show_what_every_part_said(tmp_path: Path) -> None:
+    """The counts, the names and the sightings of a text that the second day did not name."""
+    deltas(tmp_path)
+    with opened(tmp_path / "w") as storage:
+        client = TestClient(create_app(Settings(tmp_path / "w"), *storage))
+        asked = client.simulate_get(f"/api/v1/resolve/?hash={selector('place(address,uint256)')}&full=1").text
+        [text] = json.loads(asked.splitlines()[0])["texts"]
+        evidence = client.simulate_get(f"/api/v1/signatures/{text['id']}/evidence/").json
+        again = client.simulate_get("/api/v1/signatures/3/evidence/").json
+    assert (text["kinds"], text["sources"]) == (["function"], 1)
+    assert text["declaration"] == "function place(address owner, uint256 amount) returns (bool done)"
+    assert [(one["source"], one["import_id"], one["file"]) for one in evidence["results"]] == [("daily", 1, "day1.txt")]
+    assert (evidence["count"], evidence["declarations_count"]) == (1, 1)
+    assert [one["declaration"] for one in again["declarations"]] == ["error Low(uint256 rest)"]
+
+
+def test_upkeep_and_older_versions_keep_deltas(tmp_path: Path) -> None:
+    """After compaction and vacuum the same is said; a version before the second day has what the first one said."""
+    deltas(tmp_path)
+    declared_first = {line.rstrip() for line in DAY_1.splitlines()}
+    assert {declaration for _, _, declaration, _ in said(tmp_path / "w", as_of=1)} == declared_first
+    for upkeep in (("compact", "--all"), ("vacuum", "--keep", "0h")):
+        assert invoke(tmp_path / "w", *upkeep).status == 0
+        assert said(tmp_path / "w") == BOTH
+        assert invoke(tmp_path / "w", "verify").status == 0
+
+
+def test_tasks_add_and_replace_as_threads_do(tmp_path: Path) -> None:
+    """An engine's import of the second day leaves what the local one leaves."""
+    days = write_files(tmp_path, {"day1.txt": DAY_1, "day2.txt": DAY_2})
+    by_tasks(tmp_path / "w", *days)
+    assert said(tmp_path / "w") == BOTH
+    by_tasks(tmp_path / "w", days[1], replace_source=True)
+    assert {row[0] for row in said(tmp_path / "w")} == {"known(uint256)", "added(bytes)", "Low(uint256)"}
+
+
+def test_a_replaced_source_says_only_the_new(tmp_path: Path) -> None:
+    """The report counts the texts that the source names no more. They have no sighting then, not even a made-up one."""
+    _, second = deltas(tmp_path, "--replace-source")
+    assert second["withdrawn"] == {"sightings": 2, "texts": 2}
+    warehouse = tmp_path / "w"
+    assert {row[0] for row in said(warehouse)} == {"known(uint256)", "added(bytes)", "Low(uint256)"}
+    gone = "SELECT text_signature, sources, contracts FROM evidence WHERE sources = 0 ORDER BY 1"
+    rows = [("Placed(address)", 0, 0), ("place(address,uint256)", 0, 0)]
+    assert sigdir.open(warehouse).sql(gone).rows() == rows
+    with opened(warehouse) as storage:
+        client = TestClient(create_app(Settings(warehouse), *storage))
+        evidence = client.simulate_get("/api/v1/signatures/1/evidence/").json
+    assert (evidence["count"], evidence["results"], evidence["sources"]) == (0, [], 0)
+    assert evidence["reasons"][0] == "named by 0 sources"
+    assert invoke(warehouse, "verify").status == 0
+
+
+def test_the_report_says_what_a_source_withdraws(tmp_path: Path) -> None:
+    """A line for people, where something went; the same file as the whole truth again changes nothing."""
+    day1, day2 = write_files(tmp_path, {"day1.txt": DAY_1, "day2.txt": DAY_2})
+    arguments = "--source", "daily", "--replace-source"
+    assert "withdrawn" not in invoke(tmp_path / "w", "import", day1, *arguments).stdout.decode()
+    shown = invoke(tmp_path / "w", "import", day2, *arguments).stdout.decode()
+    assert "withdrawn: 2 sightings; 2 texts no longer named by their source" in shown
+    assert "nothing new, version 2 stays" in invoke(tmp_path / "w", "import", day2, *arguments).stdout.decode()
+
+
+def test_the_same_as_the_whole_truth_withdraws_what_was_added(tmp_path: Path) -> None:
+    """The second day's file says nothing new, and yet it is all that the source says from here on."""
+    deltas(tmp_path)
+    report = command(tmp_path / "w", tmp_path / "day2.txt", "--source", "daily", "--replace-source")
+    assert (report["published"], report["withdrawn"]) == (True, {"sightings": 2, "texts": 2})
+
+
+def test_what_was_said_costs_nothing_again(tmp_path: Path) -> None:
+    """A grown list brings a sighting for each new line; an old one, under whatever name, publishes nothing."""
+    lines = [f"f{number}(uint256)" for number in range(500)]
+    first, grown, old = write_files(
+        tmp_path,
+        {
+            "1.txt": "\n".join(lines),
+            "2.txt": "\n".join(reversed([*lines, "g(uint256 a)"])),
+            "old.txt": "\n".join(lines[:9]),
+        },
+    )
+    for file, published, brought in ((first, True, 500), (grown, True, 1), (grown, False, 0), (old, False, 0)):
+        report = command(tmp_path / "w", file, "--source", "grows")
+        assert (report["published"], report["sightings"]) == (published, brought)
+
+
+@pytest.mark.parametrize("parts", [[("A",), ("B",)], [("A", "B"), ("B",)], [("A",), ("A", "B"), ("A",)]])
+def test_contracts_of_several_imports_add_up(tmp_path: Path, parts: Sequence[Sequence[str]]) -> None:
+    """A contract counts once for a source, however often it is imported; the others of the source stay."""
+    for number, names in enumerate(parts):
+        files = {f"{number}/{name}.json": json.dumps({"contractName": name, "abi": ABI}) for name in names}
+        command(tmp_path / "w", *write_files(tmp_path, files), "--source", "ours")
+    found = sigdir.open(tmp_path / "w").sql(
+        "SELECT e.contracts, count(*) FROM evidence AS e JOIN sightings USING (id) GROUP BY 1"
+    )
+    assert found.rows() == [(2, 2)]
+
+
+def test_a_function_and_an_error_are_both_said(tmp_path: Path) -> None:
+    """A later error does not take back an earlier function of the same text."""
+    for text in ("function same(uint256 a)", "error same(uint256 a)", "same(uint256)"):
+        [file] = write_files(tmp_path, {"list.txt": text})
+        command(tmp_path / "w", file)
+    assert sigdir.open(tmp_path / "w").sql("SELECT kinds FROM evidence").rows() == [(["function", "error"],)]
+
+
+def test_a_mistyped_name_can_be_mended_and_broken_again(tmp_path: Path) -> None:
+    """The newest declaration of a source is the one that is shown, also if it was said before."""
+    for name, brought in (("a", 2), ("b", 1), ("a", 1)):
+        [file] = write_files(tmp_path, {"list.txt": f"f(uint256 {name})\ng()\n"})
+        assert command(tmp_path / "w", file)["sightings"] == brought
+        found = sigdir.open(tmp_path / "w").sql("SELECT declaration FROM declarations").rows()
+        assert found == [(f"f(uint256 {name})",)]
+    assert_clean(Paths(tmp_path / "w"))

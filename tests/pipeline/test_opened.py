@@ -1,0 +1,104 @@
+"""Imports from Python: frames, Arrow data, files and texts go through the flow of the command."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import sigdir
+from sigdir.pipeline.errors import BadInput
+from sigdir.warehouse import WarehouseError
+from sigdir.warehouse.paths import Paths
+from tests.warehouse.support import assert_clean
+
+TEXTS = [
+    "transfer(address,uint256)",
+    "function set(uint256 value)",
+    "set(uint)",
+    "no text",
+    "event E(address indexed by)",
+]
+COUNTS = {"read": 5, "imported": 3, "duplicate": 1, "rejected": 1}
+
+
+def data_of(kind: str, folder: Path) -> Any:
+    if kind == "path":
+        (folder / "list.txt").write_text("\n".join(TEXTS))
+        return folder / "list.txt"
+    return {
+        "pandas": lambda: pd.DataFrame({"number": range(5), "text_signature": TEXTS}, index=list("abcde")),
+        "table": lambda: pa.table({"text_signature": TEXTS}),
+        "views": lambda: pa.table({"text_signature": pa.array(TEXTS, pa.string_view())}),
+        "reader": lambda: pa.table({"text_signature": TEXTS}).to_reader(2),
+        "list": lambda: TEXTS,
+        "generator": lambda: (text.encode() for text in TEXTS),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["path", "pandas", "table", "views", "reader", "list", "generator"])
+def test_every_kind_of_data_is_imported(tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """One version with the rows, their sightings and the rejects; the opened warehouse shows it, and nothing is printed."""
+    thresholds = gc.get_threshold()
+    with sigdir.open(tmp_path / "w", create=True) as warehouse:
+        report = warehouse.add(data_of(kind, tmp_path), source="mine")
+        assert (report.totals(), report.version, warehouse.version) == (COUNTS, 1, 1)
+        found = warehouse.sql("SELECT source, file, declaration FROM sightings WHERE declaration LIKE 'f%'").rows()
+        assert found == [("mine", "list.txt" if kind == "path" else "mine", "function set(uint256 value)")]
+        assert Path(report.files[0].path).name == found[0][1]
+        assert warehouse.sql("SELECT text, reason FROM rejects").rows() == [("no text", "bad_name")]
+    assert (capfd.readouterr(), gc.get_threshold()) == (("", ""), thresholds)
+    assert_clean(Paths(tmp_path / "w"))
+
+
+def test_what_is_added_twice(tmp_path: Path) -> None:
+    """A source adds; with ``replace_source`` the data is all that it says."""
+    warehouse = sigdir.open(tmp_path, create=True)
+    for texts in (["a()"], ["b()"]):
+        warehouse.add(texts, source="mine")
+    assert warehouse.count("signatures") == 2
+    assert not warehouse.add(["a()", "b()"], source="mine").published
+    assert warehouse.add(["b()"], source="mine", replace_source=True).withdrawn.texts == 1
+
+
+def test_hashes_of_a_frame_are_checked(tmp_path: Path) -> None:
+    """A column of hashes goes along, and a row whose hash is another one is rejected; so is what is no text."""
+    frame = pd.DataFrame({"text_signature": ["a()", "b()", None], "hex_signature": ["0x0dbe671f", "0x00000000", None]})
+    report = sigdir.open(tmp_path, create=True).add(frame, source="mine")
+    assert report.totals() == {"read": 3, "imported": 1, "duplicate": 0, "rejected": 2}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (pd.DataFrame({"one": [1], "two": ["a"]}), "mine.*one.*two"),
+        (5, "mine: not a table, texts or a path"),
+        ("no/such/file.txt", "no such file"),
+    ],
+)
+def test_data_without_texts_is_refused(tmp_path: Path, data: Any, message: str) -> None:
+    """The error names the source and the columns that the table has; nothing is published."""
+    warehouse = sigdir.open(tmp_path / "w", create=True)
+    with pytest.raises(BadInput, match=message):
+        warehouse.add(data, source="mine")
+    assert (warehouse.version, list((tmp_path / "w" / "tmp").glob("*"))) == (-1, [])
+
+
+def test_a_warehouse_that_cannot_be_added_to(tmp_path: Path) -> None:
+    """One that was opened to be read, or as of a version; and data needs a name."""
+    with sigdir.open(tmp_path, create=True) as warehouse:
+        warehouse.add(["a()"], source="mine")
+        with pytest.raises(WarehouseError, match="needs the name of its source"):
+            warehouse.add(["b()"])
+    with pytest.raises(WarehouseError, match="open it with create=True"):
+        sigdir.open(tmp_path).add(["b()"], source="mine")
+    with pytest.raises(WarehouseError, match="only the newest"):
+        sigdir.open(tmp_path, as_of=1).add(["b()"], source="mine")
+    with pytest.raises(WarehouseError, match="not both"):
+        sigdir.open(tmp_path, as_of=1, create=True)
+    with pytest.raises(WarehouseError, match="no such folder"):
+        sigdir.open(tmp_path / "missing")
