@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sigdir.signatures.argument_shapes import Fit, fit_of
-from sigdir.signatures.bytecode import RuntimeCode, analyse, bytes_of_hex, runtime_inside
+from sigdir.signatures.bytecode import RuntimeCode, analyse, bytes_of_hex
+from sigdir.signatures.code_scan import scan_code
 from sigdir.signatures.declaration import BadDeclaration, Declaration, parse_declaration
 from sigdir.signatures.dispatcher import CodeFunction, functions_of
 from sigdir.signatures.evidence import Kind, Witness
@@ -106,7 +107,7 @@ class ContractInterface:
 
 def codes_of(code: bytes) -> tuple[bytes, ...]:
     """What code may be: runtime code, and the runtime code inside of creation code, where there is some."""
-    inner = runtime_inside(code)
+    inner = scan_code(code).returned
     return (code,) if inner is None else (code, inner)
 
 

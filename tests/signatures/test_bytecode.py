@@ -22,9 +22,9 @@ from sigdir.signatures.bytecode import (
     contract_key,
     runtime_code,
     runtime_code_of_creation,
-    runtime_inside,
     witness_of,
 )
+from sigdir.signatures.code_scan import scan_code
 from sigdir.signatures.dispatcher import functions_of, without_metadata
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.keccak import keccak256
@@ -104,7 +104,7 @@ def test_the_runtime_code_inside_of_creation_code_is_found() -> None:
     """For each of the 81 artifacts it equals its runtime code, where the constructor deploys another contract too."""
     for document in artifacts():
         runtime, creation = (bytes_of_hex(document[key])[0] for key in ("deployedBytecode", "bytecode"))
-        assert runtime_inside(creation) == runtime, document["contractName"]
+        assert scan_code(creation).returned == runtime, document["contractName"]
 
 
 def test_stubs_of_libraries_are_empty() -> None:
@@ -126,6 +126,68 @@ def test_vyper_s_dispatchers_are_read(version: str) -> None:
     code = runtime_code(VYPER[version]["runtime"])
     assert code.selectors == {bytes.fromhex(one) for one in VYPER[version]["selectors"]}
     assert witness_of(Kind.EVENT, TRANSFERRED, code) is Witness.COMPILED
+
+
+CONTRACTS = json.loads((Path(__file__).parent / "data" / "contracts.json").read_text())
+"""Runtime code, and creation code of some, with their source and licence."""
+
+
+def runtime_of(name: str) -> bytes:
+    return bytes.fromhex(CONTRACTS[name]["runtime"])
+
+
+@pytest.mark.parametrize("name", [name for name, contract in CONTRACTS.items() if "creation" in contract])
+def test_creation_code_gives_the_part_that_it_returns(name: str) -> None:
+    """A proxy and a library without functions by solc, a token by Vyper with a constructor."""
+    assert scan_code(bytes.fromhex(CONTRACTS[name]["creation"])).returned == runtime_of(name)
+    code = runtime_code_of_creation(CONTRACTS[name]["creation"])
+    assert code == runtime_code(CONTRACTS[name]["runtime"])
+
+
+@pytest.mark.parametrize("name", list(CONTRACTS))
+def test_runtime_code_is_no_creation_code(name: str) -> None:
+    """Also where it has no functions, copies a constant from behind an INVALID, or creates a contract."""
+    assert scan_code(runtime_of(name)).returned is None
+
+
+def returns(size: int, part: int, offset: int, place: bytes = b"\0") -> bytes:
+    """Copies a part of the code to memory, and returns so many bytes from the place."""
+    copy = push(part.to_bytes(2)) + push(offset.to_bytes(2)) + push(b"\0") + b"\x39"
+    return copy + push(size.to_bytes(2)) + push(place) + b"\xf3\xfe"
+
+
+RUNTIME = dispatcher([TRANSFER[:4]])
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        (returns(len(RUNTIME), len(RUNTIME), 16) + RUNTIME, True),
+        (returns(len(RUNTIME) + 32, len(RUNTIME), 16) + RUNTIME, True),  # immutables follow
+        (returns(len(RUNTIME) - 1, len(RUNTIME), 16) + RUNTIME, False),
+        (returns(len(RUNTIME), len(RUNTIME), 16, b"\x20") + RUNTIME, False),  # other memory
+        (returns(len(RUNTIME), len(RUNTIME), 17) + RUNTIME, False),  # beyond the end
+        (b"\0" + returns(len(RUNTIME), len(RUNTIME), 16) + RUNTIME, False),  # data of code that stops
+        (b"\x5b\0" + returns(len(RUNTIME), len(RUNTIME), 18) + RUNTIME, False),
+        (b"\x60\x04\x56\xfe\x5b" + returns(len(RUNTIME), len(RUNTIME), 21) + RUNTIME, True),  # a jump leads there
+    ],
+)
+def test_what_creation_code_is(code: bytes, is_found: bool) -> None:
+    """The part that is copied last is returned, from the memory to which it was copied; data is not read."""
+    assert scan_code(code).returned == (RUNTIME if is_found else None)
+
+
+def test_a_topic_that_the_optimizer_moved_behind_the_code_is_compiled() -> None:
+    """KVStore's only event is no PUSH32. A topic that lies in the code and is not copied proves nothing."""
+    topic = keccak256(b"DataSaved(address,string,string)")
+    code = runtime_code(CONTRACTS["KVStore"]["runtime"])
+    assert push(topic) not in code.code
+    assert witness_of(Kind.EVENT, topic, code) is Witness.COMPILED
+    assert witness_of(Kind.EVENT, keccak256(b"xDataSaved(address,string,string)"), code) is Witness.DECLARED
+    offset = code.code.index(topic).to_bytes(2)
+    elsewhere = code.code.replace(push(offset), push(bytes(2)))
+    assert elsewhere != code.code
+    assert witness_of(Kind.EVENT, topic, analyse(elsewhere)) is Witness.DECLARED
 
 
 def code_with(*parts: bytes) -> RuntimeCode:
@@ -276,4 +338,4 @@ def test_any_bytes_are_read(code: bytes) -> None:
     assert {len(one) for one in found.topics} <= {32}
     assert {len(one) for one in found.selectors | found.error_selectors} <= {4}
     assert len(found.code) <= len(code)
-    runtime_inside(code)
+    assert (scan_code(code).returned or b"") in code
