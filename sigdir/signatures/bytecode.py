@@ -30,6 +30,8 @@ _KEY_BYTES = 8
 _LIBRARY = re.compile(r"__.{38}", re.DOTALL)
 """The place of a library's address: `__$hash$__`, and `__path:Name___` before solc 0.5."""
 _NO_ADDRESS = "0" * 40
+_ERAVM = re.compile(rb"\x00[\x01-\xff]\0{5}\x02|\0\0\0\x80[\0-\x0f]\0\0\x39")
+"""How zksolc and zkvyper begin: values on the stack (`nop stack+=`), or `add 128, r0, r3`. To the EVM it is STOP."""
 
 
 class CodeProblem(StrEnum):
@@ -41,6 +43,8 @@ class CodeProblem(StrEnum):
     TOO_LONG = "too_long"
     CREATION_ONLY = "creation_only"
     """Creation code in which no runtime code is found."""
+    ERAVM = "eravm"
+    """Code of zkSync Era's machine, not of the EVM."""
 
 
 class BadBytecode(SigdirError, ValueError):
@@ -67,9 +71,17 @@ def bytes_of_hex(text: str) -> tuple[bytes, int]:
     if "_" in digits:
         digits, libraries = _LIBRARY.subn(_NO_ADDRESS, digits)
     try:
-        return bytes.fromhex(digits), libraries
+        code = bytes.fromhex(digits)
     except ValueError:
         raise BadBytecode(CodeProblem.NOT_HEX, _why_not_hex(digits)) from None
+    if is_eravm(code):
+        raise BadBytecode(CodeProblem.ERAVM, "code of EraVM, zkSync Era's machine; only code of the EVM is read")
+    return code, libraries
+
+
+def is_eravm(code: bytes) -> bool:
+    """Whether code is EraVM's: an odd number of words, of instructions of 8 bytes, that begin as its compilers write."""
+    return len(code) % 64 == 32 and _ERAVM.match(code) is not None
 
 
 def _why_not_hex(digits: str) -> str:

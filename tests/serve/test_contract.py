@@ -15,6 +15,7 @@ from tests.conftest import Sigdir
 from tests.pipeline.support import invoke
 from tests.serve.support import FORM, SPAM, TRANSFER, Server, multipart, post, request, selector
 from tests.signatures.assembly import creation_code, dispatcher, metadata, reads_words
+from tests.signatures.test_bytecode import CONTRACTS
 
 PATH = "/api/v1/contract/"
 CODE = (dispatcher([bytes.fromhex(selector(TRANSFER)[2:]), b"\1\2\3\4"], function=reads_words(2)) + metadata()).hex()
@@ -71,6 +72,7 @@ def test_code_beside_other_inputs(server: Server) -> None:
         ("", "This field may not be blank."),
         ("0x", "no bytecode"),
         ("0x60zz", "bytecode has 'z' at digit 3"),
+        (CONTRACTS["EraVM"]["runtime"], "code of EraVM, zkSync Era's machine; only code of the EVM is read"),
         ("6" * 7, "bytecode of 7 hex digits, an odd number"),
         ("00" * (MAX_BYTES + 1), f"bytecode of {MAX_BYTES + 1:,} bytes; at most {MAX_BYTES:,} are taken here"),
     ],

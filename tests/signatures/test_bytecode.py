@@ -20,6 +20,7 @@ from sigdir.signatures.bytecode import (
     analyse,
     bytes_of_hex,
     contract_key,
+    is_eravm,
     runtime_code,
     runtime_code_of_creation,
     witness_of,
@@ -132,6 +133,9 @@ CONTRACTS = json.loads((Path(__file__).parent / "data" / "contracts.json").read_
 """Runtime code, and creation code of some, with their source and licence."""
 
 
+EVM_CONTRACTS = CONTRACTS.keys() - {"EraVM"}
+
+
 def runtime_of(name: str) -> bytes:
     return bytes.fromhex(CONTRACTS[name]["runtime"])
 
@@ -144,7 +148,7 @@ def test_creation_code_gives_the_part_that_it_returns(name: str) -> None:
     assert code == runtime_code(CONTRACTS[name]["runtime"])
 
 
-@pytest.mark.parametrize("name", list(CONTRACTS))
+@pytest.mark.parametrize("name", sorted(EVM_CONTRACTS))
 def test_runtime_code_is_no_creation_code(name: str) -> None:
     """Also where it has no functions, copies a constant from behind an INVALID, or creates a contract."""
     assert scan_code(runtime_of(name)).returned is None
@@ -298,6 +302,11 @@ def test_unlinked_libraries_are_noted(place: str) -> None:
             CodeProblem.TOO_LONG,
             "bytecode of 1,048,577 bytes; at most 1,048,576 are read",
         ),
+        (
+            CONTRACTS["EraVM"]["runtime"],
+            CodeProblem.ERAVM,
+            "code of EraVM, zkSync Era's machine; only code of the EVM is read",
+        ),
     ],
 )
 def test_what_is_no_bytecode(text: str, reason: CodeProblem, detail: str) -> None:
@@ -306,6 +315,16 @@ def test_what_is_no_bytecode(text: str, reason: CodeProblem, detail: str) -> Non
         runtime_code(text)
     assert caught.value.reason is reason
     assert str(caught.value) == detail
+
+
+@pytest.mark.parametrize("cut", [slice(-1), slice(-32), slice(32, None), slice(1, None)])
+def test_code_that_only_resembles_eravm_s_is_read(cut: slice) -> None:
+    """EraVM's is an odd number of words and begins as its compilers write it. Data behind a STOP is code of the EVM."""
+    code = runtime_of("EraVM")
+    assert is_eravm(code)
+    assert bytes_of_hex(code[cut].hex()) == (code[cut], 0)
+    assert is_eravm(bytes.fromhex("0000008003000039") + code[8:])
+    assert not is_eravm(bytes(len(code)))
 
 
 def test_creation_code_without_runtime_code() -> None:
@@ -320,14 +339,14 @@ def test_creation_code_without_runtime_code() -> None:
     assert runtime_code_of_creation(runtime.hex()) == inner  # some tools call runtime code `bytecode`
 
 
-def test_functions_have_their_arguments_and_mutability() -> None:
+def test_functions_have_their_arguments_and_whether_they_take_ether() -> None:
     """As evmole finds them; the corpora's ERC-6909 has them all."""
     document = next((one for one in artifacts() if one["contractName"] == "ERC6909"), None)
     assert document is not None
     code = without_metadata(bytes_of_hex(document["deployedBytecode"])[0])
     found = {one.selector: one for one in functions_of(code)}
     transfer = found[keccak256(b"transfer(address,uint256,uint256)")[:4]]
-    assert (transfer.arguments, transfer.mutability) == ("address,uint256,uint256", "nonpayable")
+    assert (transfer.arguments, transfer.takes_ether) == ("address,uint256,uint256", False)
 
 
 @settings(max_examples=examples(300))
