@@ -284,6 +284,41 @@ def test_slots_and_functions_of_proxies() -> None:
     assert safe.name == "Safe proxy"
 
 
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("ERC1967Proxy", "EIP-1967 implementation"),
+        ("BeaconProxy", "beacon proxy"),
+        ("SafeProxy", "Safe proxy"),
+        ("Lib_ResolvedDelegateProxy", "proxy"),
+    ],
+)
+def test_real_proxies_are_named(name: str, pattern: str) -> None:
+    """By their runtime code, in which no function of theirs is found but the Safe's masterCopy()."""
+    found = interface_of(read_contract(CONTRACTS[name]["runtime"]), {})
+    assert not found.code.is_creation
+    assert [one.name for one in found.proxies] == [pattern]
+    assert "delegates" in found.proxies[0].detail
+    assert {one.hash for one in found.functions} <= {hash_of("masterCopy()")}
+
+
+def test_code_that_holds_or_calls_a_proxy_is_none() -> None:
+    """A factory of Safes has the proxy as data; a library that delegates has functions."""
+    proxy = bytes.fromhex(CONTRACTS["SafeProxy"]["runtime"])
+    factory = dispatcher([hash_of("proxyCreationCode()")], b"\xfe" + proxy)
+    assert proxy_patterns(analyse(factory)) == ()
+    assert proxy_patterns(analyse(dispatcher([hash_of("f()")], b"\x5b\xf4"))) == ()
+    assert proxy_patterns(analyse(push(b"\xf4" * 4) + b"\0")) == ()
+
+
+def test_both_implementations_of_arbitrum_s_rollup_are_named() -> None:
+    """Its proxy chooses between them by the caller."""
+    slots = [slot("eip1967.proxy.implementation"), slot("eip1967.proxy.implementation.secondary")]
+    assert slots[1].hex() == "2b1dbce74324248c222f0ec2d5ed7bd323cfc425b336f0253c5ccfda7265546d"
+    found = proxy_patterns(analyse(b"".join(map(push, slots)) + b"\xf4"))
+    assert [one.name for one in found] == ["EIP-1967 implementation", "Arbitrum second implementation"]
+
+
 # Machines, and libraries.
 
 
