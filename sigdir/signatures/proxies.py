@@ -111,4 +111,4 @@ def _by_delegation(code: RuntimeCode) -> tuple[ProxyPattern, ...]:
     if _IMPLEMENTATION in code.error_selectors:
         detail = "no function is found, and the code calls implementation() and delegates calls"
         return (ProxyPattern("beacon proxy", "OpenZeppelin 5", detail),)
-    return (ProxyPattern("proxy", "EIP-7", "no function is found, and the code delegates calls"),)
+    return (ProxyPattern("delegates calls", "EIP-7", "no function is found"),)
