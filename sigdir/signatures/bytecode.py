@@ -32,6 +32,7 @@ _LIBRARY = re.compile(r"__.{38}", re.DOTALL)
 _NO_ADDRESS = "0" * 40
 _ERAVM = re.compile(rb"\x00[\x01-\xff]\0{5}\x02|\0\0\0\x80[\0-\x0f]\0\0\x39")
 """How zksolc and zkvyper begin: values on the stack (`nop stack+=`), or `add 128, r0, r3`. To the EVM it is STOP."""
+_STYLUS = b"\xef\xf0"
 
 
 class CodeProblem(StrEnum):
@@ -43,8 +44,8 @@ class CodeProblem(StrEnum):
     TOO_LONG = "too_long"
     CREATION_ONLY = "creation_only"
     """Creation code in which no runtime code is found."""
-    ERAVM = "eravm"
-    """Code of zkSync Era's machine, not of the EVM."""
+    OTHER_MACHINE = "other_machine"
+    """Code of EraVM or of Stylus, not of the EVM."""
 
 
 class BadBytecode(SigdirError, ValueError):
@@ -74,14 +75,20 @@ def bytes_of_hex(text: str) -> tuple[bytes, int]:
         code = bytes.fromhex(digits)
     except ValueError:
         raise BadBytecode(CodeProblem.NOT_HEX, _why_not_hex(digits)) from None
-    if is_eravm(code):
-        raise BadBytecode(CodeProblem.ERAVM, "code of EraVM, zkSync Era's machine; only code of the EVM is read")
+    machine = other_machine(code)
+    if machine:
+        raise BadBytecode(CodeProblem.OTHER_MACHINE, f"code of {machine}; only code of the EVM is read")
     return code, libraries
 
 
-def is_eravm(code: bytes) -> bool:
-    """Whether code is EraVM's: an odd number of words, of instructions of 8 bytes, that begin as its compilers write."""
-    return len(code) % 64 == 32 and _ERAVM.match(code) is not None
+def other_machine(code: bytes) -> str:
+    """The machine that code is for if it is not the EVM, else "".
+
+    EraVM's code is an odd number of words, and begins as its compilers write it.
+    """
+    if len(code) % 64 == 32 and _ERAVM.match(code):
+        return "EraVM, zkSync Era's machine"
+    return "Stylus, Arbitrum's WebAssembly" if code.startswith(_STYLUS) else ""
 
 
 def _why_not_hex(digits: str) -> str:

@@ -135,7 +135,7 @@ def test_a_forged_entry_stays_declared(tmp_path: Path) -> None:
 BAD = {
     "not hex": ("0x60zz", {"not_hex": 1}),
     "creation code only": ("0x6001600255", {"creation_only": 1}),
-    "EraVM": (CONTRACTS["EraVM"]["runtime"], {"eravm": 1}),
+    "EraVM": (CONTRACTS["EraVM"]["runtime"], {"other_machine": 1}),
     "too long": ("00" * ((1 << 20) + 1), {"too_long": 1}),
     "an interface": ("0x", {}),
     "no text": (["0x60"], {}),

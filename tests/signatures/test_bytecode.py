@@ -20,7 +20,7 @@ from sigdir.signatures.bytecode import (
     analyse,
     bytes_of_hex,
     contract_key,
-    is_eravm,
+    other_machine,
     runtime_code,
     runtime_code_of_creation,
     witness_of,
@@ -303,8 +303,13 @@ def test_unlinked_libraries_are_noted(place: str) -> None:
             "bytecode of 1,048,577 bytes; at most 1,048,576 are read",
         ),
         (
+            "0xeff00000",
+            CodeProblem.OTHER_MACHINE,
+            "code of Stylus, Arbitrum's WebAssembly; only code of the EVM is read",
+        ),
+        (
             CONTRACTS["EraVM"]["runtime"],
-            CodeProblem.ERAVM,
+            CodeProblem.OTHER_MACHINE,
             "code of EraVM, zkSync Era's machine; only code of the EVM is read",
         ),
     ],
@@ -321,10 +326,10 @@ def test_what_is_no_bytecode(text: str, reason: CodeProblem, detail: str) -> Non
 def test_code_that_only_resembles_eravm_s_is_read(cut: slice) -> None:
     """EraVM's is an odd number of words and begins as its compilers write it. Data behind a STOP is code of the EVM."""
     code = runtime_of("EraVM")
-    assert is_eravm(code)
+    assert other_machine(code)
     assert bytes_of_hex(code[cut].hex()) == (code[cut], 0)
-    assert is_eravm(bytes.fromhex("0000008003000039") + code[8:])
-    assert not is_eravm(bytes(len(code)))
+    assert other_machine(bytes.fromhex("0000008003000039") + code[8:])
+    assert not other_machine(bytes(len(code)))
 
 
 def test_creation_code_without_runtime_code() -> None:

@@ -89,9 +89,10 @@ def test_what_cannot_be_read_is_refused(text: str, problem: str) -> None:
 
 
 def test_code_of_another_machine_is_refused() -> None:
-    """EraVM's code is no calldata and no log, and says what it is."""
-    with pytest.raises(BadInput, match="code of EraVM"):
-        inputs_of_text("0x" + CONTRACTS["EraVM"]["runtime"])
+    """It is no calldata and no log, and the answer says what it is."""
+    for code, machine in ((CONTRACTS["EraVM"]["runtime"], "EraVM"), ("eff00000" + "ab" * 100, "Stylus")):
+        with pytest.raises(BadInput, match=f"code of {machine}"):
+            inputs_of_text("0x" + code)
 
 
 def test_a_text_that_is_none_is_answered_with_its_reason() -> None:
