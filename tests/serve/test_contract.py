@@ -151,3 +151,18 @@ def test_the_command(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None
     refused = command("0x60zz")
     assert (refused.status, refused.stderr.count("\n")) == (2, 1)
     assert "bytecode has 'z' at digit 3" in refused.stderr
+
+
+def test_what_is_certain_of_code_without_functions(server: Server) -> None:
+    """The page and the command say that it delegates and for which machine it is; code of another machine is refused."""
+    proxy, other = (CONTRACTS[name]["runtime"] for name in ("Lib_ResolvedDelegateProxy", "EraVM"))
+    page = request(server.port, "GET", f"/decode/?data={proxy}")
+    assert b"As runtime code (EVM): 799 bytes" in page.body
+    assert b"The code compares no selector, and delegates calls." in page.body
+    refused = request(server.port, "GET", f"/decode/?data={other}")
+    assert b"only code of the EVM is read" in refused.body
+    command = partial(invoke, server.folder, "decode", "contract")
+    first, second, *_ = command(proxy).stdout.decode().splitlines()
+    assert first.startswith("runtime code (EVM), 799 bytes")
+    assert second == "delegates calls: no function is found"
+    assert (command(other).status, command(other).stderr.count("only code of the EVM is read")) == (2, 1)
