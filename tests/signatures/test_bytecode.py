@@ -161,6 +161,8 @@ def returns(size: int, part: int, offset: int, place: bytes = b"\0") -> bytes:
 
 
 RUNTIME = dispatcher([TRANSFER[:4]])
+SWAPPED = bytes.fromhex(f"61001161{len(RUNTIME):04x}90600039") + returns(len(RUNTIME), 0, 0)[9:]
+"""The offset is pushed before the size."""
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,8 @@ RUNTIME = dispatcher([TRANSFER[:4]])
         (returns(len(RUNTIME), len(RUNTIME), 16, b"\x20") + RUNTIME, False),  # other memory
         (returns(len(RUNTIME), len(RUNTIME), 17) + RUNTIME, False),  # beyond the end
         (b"\0" + returns(len(RUNTIME), len(RUNTIME), 16) + RUNTIME, False),  # data of code that stops
-        (b"\x5b\0" + returns(len(RUNTIME), len(RUNTIME), 18) + RUNTIME, False),
+        (b"\0\x5b" + returns(len(RUNTIME), len(RUNTIME), 18) + RUNTIME, False),  # no jump leads there
+        (SWAPPED + RUNTIME, True),
         (b"\x60\x04\x56\xfe\x5b" + returns(len(RUNTIME), len(RUNTIME), 21) + RUNTIME, True),  # a jump leads there
     ],
 )
