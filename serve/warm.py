@@ -20,6 +20,7 @@ from sigdir.serve.http import forms
 from sigdir.serve.texts import canonical_text
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise
+from sigdir.signatures.code_scan import scan_code
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.evidence import Kind, Sighting
 from sigdir.signatures.push_constants import push_constants
@@ -65,6 +66,7 @@ def _search() -> None:
 
 def _code() -> None:
     push_constants(b"\0")
+    scan_code(b"\0")
 
 
 STEPS: Final[Mapping[str, Callable[[], None]]] = {

@@ -27,7 +27,7 @@ class ShownMember:
     hash: str
     address: str
     text: str
-    mutability: str
+    payable: str
     is_sure: bool
     reasons: str
     others: tuple[tuple[str, str], ...]
@@ -80,7 +80,7 @@ def _member(member: Member) -> ShownMember:
         hash="0x" + member.hash.hex(),
         address=hash_address(collection, member.hash),
         text=str(best.declaration) if best else "",
-        mutability=member.mutability,
+        payable=member.payable,
         is_sure=best is not None and best.fit in (Fit.SAME, Fit.ALIKE),
         reasons="; ".join(best.reasons) if best else "",
         others=others,

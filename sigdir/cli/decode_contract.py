@@ -92,7 +92,7 @@ def is_file(argument: str) -> bool:
 
 def _lines(found: ContractInterface) -> Iterator[str]:
     kind = "runtime code inside of creation code" if found.code.is_creation else "runtime code"
-    yield f"{kind}, {len(found.code.runtime.code):,} bytes without metadata, hash 0x{found.code.code_hash.hex()}"
+    yield f"{kind} ({found.code.machine}), {len(found.code.runtime.code):,} bytes without metadata, hash 0x{found.code.code_hash.hex()}"
     for proxy in found.proxies:
         yield f"{proxy.name}: {proxy.detail}"
     for standard in found.standards:
@@ -108,9 +108,9 @@ def _lines(found: ContractInterface) -> Iterator[str]:
 
 def _line(member: Member) -> str:
     hash = f"  0x{member.hash.hex() if member.kind is not Kind.EVENT else member.hash[:4].hex() + '...'}"
-    mutability = f"  {member.mutability:10}" if member.kind is Kind.FUNCTION else ""
+    payable = f"  {member.payable:7}" if member.kind is Kind.FUNCTION else ""
     if member.best is None:
-        return f"{hash}{mutability}  unknown {member.shape}"
+        return f"{hash}{payable}  unknown {member.shape}"
     others = f"  and {len(member.texts) - 1} more" if len(member.texts) > 1 else ""
     reasons = "; ".join(member.best.reasons)
-    return f"{hash}{mutability}  {member.best.known.text}" + (f"  ({reasons}{others})" if reasons or others else "")
+    return f"{hash}{payable}  {member.best.known.text}" + (f"  ({reasons}{others})" if reasons or others else "")

@@ -1,9 +1,9 @@
 """A contract's runtime bytecode: is what its ABI declares really in it?
 
 ``compiled`` is checked by us: a function's selector must be one that the dispatcher compares, an event's topic must be
-pushed, an error's selector must be pushed, plain or shifted into place. The forms are in ``push_constants.py``. Of the 145
-errors in the corpora's 81 bytecodes 76 are found so, 39 of them as four bytes that stand together; the other 69 are used by
-no code of their contract, and stay ``declared``.
+pushed, or copied from the code as a constant, an error's selector must be pushed, plain or shifted into place. The forms
+are in ``push_constants.py`` and ``code_scan.py``. Of the 145 errors in the corpora's 81 bytecodes 76 are found so, 39 of
+them as four bytes that stand together; the other 69 are used by no code of their contract, and stay ``declared``.
 
 Invariants
     A hash that is not in the code is never COMPILED. A hash that is in it by chance, or because the code calls a function
@@ -17,6 +17,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sigdir.signatures.code_scan import scan_code
 from sigdir.signatures.dispatcher import selectors_of, without_metadata
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.evidence import Kind, Witness
@@ -29,6 +30,9 @@ _KEY_BYTES = 8
 _LIBRARY = re.compile(r"__.{38}", re.DOTALL)
 """The place of a library's address: `__$hash$__`, and `__path:Name___` before solc 0.5."""
 _NO_ADDRESS = "0" * 40
+_ERAVM = re.compile(rb"\x00[\x01-\xff]\0{5}\x02|\0\0\0\x80[\0-\x0f]\0\0\x39")
+"""How zksolc and zkvyper begin: values on the stack (`nop stack+=`), or `add 128, r0, r3`. To the EVM it is STOP."""
+_STYLUS = b"\xef\xf0"
 
 
 class CodeProblem(StrEnum):
@@ -40,6 +44,8 @@ class CodeProblem(StrEnum):
     TOO_LONG = "too_long"
     CREATION_ONLY = "creation_only"
     """Creation code in which no runtime code is found."""
+    OTHER_MACHINE = "other_machine"
+    """Code of EraVM or of Stylus, not of the EVM."""
 
 
 class BadBytecode(SigdirError, ValueError):
@@ -66,9 +72,23 @@ def bytes_of_hex(text: str) -> tuple[bytes, int]:
     if "_" in digits:
         digits, libraries = _LIBRARY.subn(_NO_ADDRESS, digits)
     try:
-        return bytes.fromhex(digits), libraries
+        code = bytes.fromhex(digits)
     except ValueError:
         raise BadBytecode(CodeProblem.NOT_HEX, _why_not_hex(digits)) from None
+    machine = other_machine(code)
+    if machine:
+        raise BadBytecode(CodeProblem.OTHER_MACHINE, f"code of {machine}; only code of the EVM is read")
+    return code, libraries
+
+
+def other_machine(code: bytes) -> str:
+    """The machine that code is for if it is not the EVM, else "".
+
+    EraVM's code is an odd number of words, and begins as its compilers write it.
+    """
+    if len(code) % 64 == 32 and _ERAVM.match(code):
+        return "EraVM, zkSync Era's machine"
+    return "Stylus, Arbitrum's WebAssembly" if code.startswith(_STYLUS) else ""
 
 
 def _why_not_hex(digits: str) -> str:
@@ -86,7 +106,10 @@ class RuntimeCode:
     selectors: frozenset[bytes]
     """Those that the dispatcher compares."""
     topics: frozenset[bytes]
+    """The words that it pushes or copies from itself."""
     error_selectors: frozenset[bytes]
+    delegates: bool = False
+    """Whether it has a DELEGATECALL."""
     libraries: int = 0
     """How many addresses of libraries were missing."""
 
@@ -111,7 +134,7 @@ def runtime_code_of_creation(text: str) -> RuntimeCode:
     outer = analyse(code, libraries)
     if outer.selectors:
         return outer
-    inner = runtime_inside(code)
+    inner = scan_code(code).returned
     if inner is None:
         raise BadBytecode(CodeProblem.CREATION_ONLY, "creation code in which no runtime code is found")
     return analyse(inner, libraries)
@@ -120,9 +143,9 @@ def runtime_code_of_creation(text: str) -> RuntimeCode:
 def analyse(code: bytes, libraries: int = 0, selectors: frozenset[bytes] | None = None) -> RuntimeCode:
     """The hashes in runtime code, which may have its metadata. ``selectors`` are its dispatcher's, where they are known."""
     code = without_metadata(code)
-    pushed = push_constants(code)
+    pushed, scan = push_constants(code), scan_code(code)
     found = selectors_of(code) if selectors is None else selectors
-    return RuntimeCode(code, found, pushed.topics, pushed.selectors, libraries)
+    return RuntimeCode(code, found, pushed.topics | scan.words, pushed.selectors, scan.delegates, libraries)
 
 
 def contract_key(code: bytes) -> bytes:
@@ -142,36 +165,3 @@ def witness_of(kind: Kind, digest: bytes, code: RuntimeCode) -> Witness:
     else:
         is_there = digest[:4] in code.error_selectors or (kind is Kind.UNKNOWN and digest[:4] in code.selectors)
     return Witness.COMPILED if is_there else Witness.DECLARED
-
-
-# Creation code.
-
-_CODECOPY, _INVALID, _PUSH0, _PUSH32 = 0x39, 0xFE, 0x5F, 0x7F
-
-
-def runtime_inside(creation: bytes) -> bytes | None:
-    """The runtime code that solc put into creation code, with its metadata; None if it is not found.
-
-    The constructor pushes the position and the length of the runtime code and copies it. solc puts INVALID in front of it.
-    Vyper puts its runtime code elsewhere, and it is not found.
-    """
-    numbers: list[int] = []
-    copies, at = False, 0
-    while at < len(creation):
-        code = creation[at]
-        start = at + 1
-        if code == _INVALID and copies and start in numbers:
-            return _ended(creation[start:], numbers)
-        copies = copies or code == _CODECOPY
-        at = start + (code - _PUSH0 if _PUSH0 < code <= _PUSH32 else 0)
-        if start < at <= start + 3:
-            numbers.append(int.from_bytes(creation[start:at]))
-    return None
-
-
-def _ended(code: bytes, numbers: list[int]) -> bytes | None:
-    """The code cut to one of the lengths that the constructor pushes: the first one with metadata, else the greatest."""
-    sizes = sorted({size for size in numbers if 0 < size <= len(code)})
-    ends = (size for size in sizes if len(without_metadata(code[:size])) < size)
-    size = next(ends, max(sizes, default=0))
-    return code[:size] or None

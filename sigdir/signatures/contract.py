@@ -20,9 +20,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sigdir.signatures.argument_shapes import Fit, fit_of
-from sigdir.signatures.bytecode import RuntimeCode, analyse, bytes_of_hex, runtime_inside
+from sigdir.signatures.bytecode import RuntimeCode, analyse, bytes_of_hex
+from sigdir.signatures.code_scan import scan_code
 from sigdir.signatures.declaration import BadDeclaration, Declaration, parse_declaration
-from sigdir.signatures.dispatcher import CodeFunction, functions_of
+from sigdir.signatures.dispatcher import CodeFunction, functions_of, is_tron
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.interfaces import Implemented, Interface, implemented, interface_ids, standard_declarations
 from sigdir.signatures.keccak import keccak256
@@ -47,6 +48,11 @@ class ContractCode:
         return keccak256(self.runtime.code)
 
     @property
+    def machine(self) -> str:
+        """The machine that it was compiled for: `EVM`, or `Tron`, whose instructions are the EVM's and five more."""
+        return "Tron" if is_tron(self.runtime.code) else "EVM"
+
+    @property
     def hashes(self) -> frozenset[bytes]:
         """The selectors and topics whose texts are wanted."""
         selectors = {function.selector for function in self.functions}
@@ -66,14 +72,14 @@ class ContractText(NamedTuple):
 class Member:
     """A function, an event or an error of the interface, with its texts, best first; a function may have none.
 
-    ``arguments`` and ``mutability`` are what the code of a function shows: a type list or None, and a word or "".
+    ``arguments`` and ``takes_ether`` are what the code of a function shows, each None where it does not.
     """
 
     kind: Kind
     hash: bytes
     texts: tuple[ContractText, ...]
     arguments: str | None = None
-    mutability: str = ""
+    takes_ether: bool | None = None
 
     @property
     def best(self) -> ContractText | None:
@@ -83,6 +89,11 @@ class Member:
     def shape(self) -> str:
         """The arguments of an unknown function: `(uint256,address)`, `(?)` where the code does not show them."""
         return "(?)" if self.arguments is None else f"({self.arguments})"
+
+    @property
+    def payable(self) -> str:
+        """`payable` where the code takes ether, else empty."""
+        return "payable" if self.takes_ether else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +117,7 @@ class ContractInterface:
 
 def codes_of(code: bytes) -> tuple[bytes, ...]:
     """What code may be: runtime code, and the runtime code inside of creation code, where there is some."""
-    inner = runtime_inside(code)
+    inner = scan_code(code).returned
     return (code,) if inner is None else (code, inner)
 
 
@@ -153,23 +164,24 @@ def _function(function: CodeFunction, known: Iterable[Known]) -> Member:
     found = [_function_text(function, one) for one in known if one.kind is not Kind.ERROR]
     found.sort(key=lambda one: (-one[0].fit, not one[1]))
     texts = tuple(text for text, _ in found)
-    return Member(Kind.FUNCTION, function.selector, texts, function.arguments, function.mutability)
+    return Member(Kind.FUNCTION, function.selector, texts, function.arguments, function.takes_ether)
 
 
 def _function_text(function: CodeFunction, known: Known) -> tuple[ContractText, bool]:
-    """A text of a function, and whether it has a declaration that takes value if and only if the code does."""
+    """A text of a function, and whether it has a declaration that takes ether if and only if the code does.
+
+    The code decides whether it is declared payable. It does not show which functions are view or pure.
+    """
     fit = fit_of(known.text, function.arguments)
     declared = _declaration(function.selector, known, Kind.FUNCTION)
-    agrees = declared is not None and _agree(declared.mutability, function.mutability)
     declaration = declared or _undeclared(known.text, Kind.FUNCTION)
-    if function.mutability and not agrees:
-        declaration = replace(declaration, mutability=function.mutability)
-    return ContractText(known, declaration, fit, _reasons(known, fit)), agrees
+    agrees = function.takes_ether in (None, declaration.mutability == "payable")
+    if not agrees and declaration.mutability in _OF_ETHER:
+        declaration = replace(declaration, mutability=_OF_ETHER[not function.takes_ether])
+    return ContractText(known, declaration, fit, _reasons(known, fit)), declared is not None and agrees
 
 
-def _agree(declared: str, found: str) -> bool:
-    """Whether code with this mutability may be declared so: only `payable` is sure to show."""
-    return (declared == "payable") == (found == "payable")
+_OF_ETHER = ("payable", "nonpayable")
 
 
 def _reasons(known: Known, fit: Fit | None) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ def document(contract: ContractInterface) -> dict[str, Any]:
         "code_hash": _hex(code.code_hash),
         "bytes": len(code.runtime.code),
         "is_creation": code.is_creation,
+        "machine": code.machine,
         "unlinked_libraries": code.runtime.libraries,
         "functions": [_function(one) for one in contract.functions],
         "events": [{"topic": _hex(one.hash), "texts": _texts(one)} for one in contract.events],
@@ -39,7 +40,7 @@ def _function(member: Member) -> dict[str, Any]:
     return {
         "selector": _hex(member.hash),
         "arguments": member.arguments,
-        "mutability": member.mutability or None,
+        "takes_ether": member.takes_ether,
         "texts": _texts(member),
     }
 

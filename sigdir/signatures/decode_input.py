@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sigdir.signatures.bytecode import BadBytecode, bytes_of_hex
+from sigdir.signatures.bytecode import BadBytecode, bytes_of_hex, other_machine
 from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.decode_attempt import SELECTOR_BYTES, WORD_BYTES
 from sigdir.signatures.errors import SigdirError
@@ -154,8 +154,8 @@ def _inputs_of_words(text: str, *, anonymous: bool) -> list[Input]:
 def _input_of_bytes(data: bytes, form: Form) -> Input:
     if form is not Form.AUTO:
         return Input(form, data)
-    if is_code(data):
-        return Input(Form.CODE, data)
+    if is_code(data) or other_machine(data):
+        return code_input(data.hex(), "data")
     return Input(Form.LOG, b"", (data,)) if len(data) == WORD_BYTES else Input(Form.AUTO, data)
 
 

@@ -1,7 +1,7 @@
 """Patterns of proxies in runtime code: minimal proxies by their bytes, others by the slots and functions that they use.
 
 Sources: ERC-1167; ERC-7511, the same with PUSH0; Solady's LibClone; Vyper's create_minimal_proxy_to; ERC-1967 for slots
-and beacons; ERC-1822; ERC-2535; ERC-7702; the Safe's proxy, v1.4.1.
+and beacons; ERC-1822; ERC-2535; ERC-7702; the Safe's proxy, 1.0 to 1.5; Arbitrum's proxy with two implementations.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from sigdir.signatures.bytecode import RuntimeCode
 from sigdir.signatures.keccak import keccak256
-
-_DELEGATECALL = b"\xf4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +45,7 @@ def slot(name: str, minus: int = 1) -> bytes:
 
 _SLOTS = (
     ("EIP-1967 implementation", "ERC-1967", "eip1967.proxy.implementation", 1),
+    ("Arbitrum second implementation", "Arbitrum AdminFallbackProxy", "eip1967.proxy.implementation.secondary", 1),
     ("EIP-1967 beacon", "ERC-1967", "eip1967.proxy.beacon", 1),
     ("EIP-1967 admin", "ERC-1967", "eip1967.proxy.admin", 1),
     ("EIP-1822 implementation", "ERC-1822", "PROXIABLE", 0),
@@ -57,11 +56,12 @@ _PROXIABLE = bytes.fromhex("52d1902d")  # proxiableUUID()
 _DIAMOND_CUT = bytes.fromhex("1f931c1c")
 _LOUPE = frozenset(map(bytes.fromhex, ("7a0ed627", "adfca15e", "52ef6b2c", "cdffacc6")))
 _MASTER_COPY = bytes.fromhex("a619486e")  # masterCopy(), which the Safe's proxy answers itself
+_IMPLEMENTATION = bytes.fromhex("5c60da1b")  # implementation() of a beacon
 
 
 def proxy_patterns(code: RuntimeCode) -> tuple[ProxyPattern, ...]:
     """The patterns that runtime code shows, minimal proxies first."""
-    return (*_minimal(code.code), *_by_slots(code), *_by_functions(code))
+    return (*_minimal(code.code), *_by_slots(code), *_by_functions(code)) or _by_delegation(code)
 
 
 def _minimal(code: bytes) -> tuple[ProxyPattern, ...]:
@@ -78,7 +78,6 @@ def _minimal(code: bytes) -> tuple[ProxyPattern, ...]:
 
 
 def _by_slots(code: RuntimeCode) -> tuple[ProxyPattern, ...]:
-    delegates = _DELEGATECALL in code.code
     is_proxiable = _PROXIABLE in code.selectors
     found = []
     for name, source, label, minus in _SLOTS:
@@ -86,10 +85,8 @@ def _by_slots(code: RuntimeCode) -> tuple[ProxyPattern, ...]:
             continue
         if "implementation" in name and is_proxiable:
             detail = "the slot is used by an implementation that can be upgraded (UUPS)"
-        elif "diamond" in name:
-            detail = "the slot is used"
         else:
-            detail = "the slot is used, and the code delegates calls" if delegates else "the slot is used"
+            detail = "the slot is used, and the code delegates calls" if code.delegates else "the slot is used"
         found.append(ProxyPattern(name, source, detail))
     return tuple(found)
 
@@ -99,6 +96,19 @@ def _by_functions(code: RuntimeCode) -> tuple[ProxyPattern, ...]:
     if code.selectors >= _LOUPE or _DIAMOND_CUT in code.selectors:
         detail = "diamondCut and the loupe" if code.selectors > _LOUPE and _DIAMOND_CUT in code.selectors else ""
         found.append(ProxyPattern("EIP-2535 diamond", "ERC-2535", detail or "some functions of a diamond"))
-    if _MASTER_COPY + bytes(28) in code.topics and _DELEGATECALL in code.code:
-        found.append(ProxyPattern("Safe proxy", "Safe v1.4.1", "answers masterCopy() and delegates every other call"))
+    has_master_copy = (
+        _MASTER_COPY + bytes(28) in code.topics if not code.selectors else code.selectors == {_MASTER_COPY}
+    )
+    if has_master_copy and code.delegates:
+        found.append(ProxyPattern("Safe proxy", "Safe", "answers masterCopy() and delegates every other call"))
     return tuple(found)
+
+
+def _by_delegation(code: RuntimeCode) -> tuple[ProxyPattern, ...]:
+    """Code without functions that delegates."""
+    if code.selectors or not code.delegates:
+        return ()
+    if _IMPLEMENTATION in code.error_selectors:
+        detail = "no function is found, and the code calls implementation() and delegates calls"
+        return (ProxyPattern("beacon proxy", "OpenZeppelin 5", detail),)
+    return (ProxyPattern("delegates calls", "EIP-7", "no function is found"),)

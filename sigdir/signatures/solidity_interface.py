@@ -150,8 +150,8 @@ def abi_of(contract: ContractInterface) -> list[dict[str, Any]]:
 
 def solidity_of(contract: ContractInterface, name: str = "IContract") -> str:
     """The interface as a Solidity source. A name that a declaration has gets an underscore."""
-    texts = [member.best.declaration for member in _members(contract) if member.best is not None]
-    while any(declaration.name == name for declaration in texts):
+    names = {member.best.declaration.name for member in _members(contract) if member.best is not None}
+    while name in names:
         name += "_"
     body = list(_Writer(name).lines(contract))
     return "\n".join(
@@ -190,7 +190,7 @@ class _Writer:
     def _line(self, member: Member) -> str:
         hash = f"0x{member.hash.hex()}"
         if member.best is None:
-            return f"    // {hash} {member.shape} {member.mutability}: no text is known".replace("  :", ":")
+            return f"    // {hash} {member.shape} {member.payable}: no text is known".replace(" :", ":")
         declaration = member.best.declaration
         problem = self._problem(member.kind, declaration)
         if problem:

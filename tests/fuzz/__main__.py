@@ -18,6 +18,7 @@ WITH_KERNELS = [
     "sigdir.signatures.grammar",
     "sigdir.signatures.keccak",
     "sigdir.signatures.canonicalise",
+    "sigdir.signatures.code_scan",
     "sigdir.signatures.push_constants",
     "sigdir.signatures.spelling",
     "sigdir.pipeline.formats.text",

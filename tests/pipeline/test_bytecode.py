@@ -19,6 +19,7 @@ from sigdir.signatures.keccak import keccak256
 from tests.pipeline.support import invoke, write_files
 from tests.pipeline.test_corpora import corpus
 from tests.signatures.assembly import creation_code, dispatcher, error_code, event_code, metadata
+from tests.signatures.test_bytecode import CONTRACTS
 
 
 def abi(*names: str) -> list[dict[str, Any]]:
@@ -134,6 +135,7 @@ def test_a_forged_entry_stays_declared(tmp_path: Path) -> None:
 BAD = {
     "not hex": ("0x60zz", {"not_hex": 1}),
     "creation code only": ("0x6001600255", {"creation_only": 1}),
+    "EraVM": (CONTRACTS["EraVM"]["runtime"], {"other_machine": 1}),
     "too long": ("00" * ((1 << 20) + 1), {"too_long": 1}),
     "an interface": ("0x", {}),
     "no text": (["0x60"], {}),

@@ -15,6 +15,7 @@ from tests.conftest import Sigdir
 from tests.pipeline.support import invoke
 from tests.serve.support import FORM, SPAM, TRANSFER, Server, multipart, post, request, selector
 from tests.signatures.assembly import creation_code, dispatcher, metadata, reads_words
+from tests.signatures.test_bytecode import CONTRACTS
 
 PATH = "/api/v1/contract/"
 CODE = (dispatcher([bytes.fromhex(selector(TRANSFER)[2:]), b"\1\2\3\4"], function=reads_words(2)) + metadata()).hex()
@@ -71,6 +72,7 @@ def test_code_beside_other_inputs(server: Server) -> None:
         ("", "This field may not be blank."),
         ("0x", "no bytecode"),
         ("0x60zz", "bytecode has 'z' at digit 3"),
+        (CONTRACTS["EraVM"]["runtime"], "code of EraVM, zkSync Era's machine; only code of the EVM is read"),
         ("6" * 7, "bytecode of 7 hex digits, an odd number"),
         ("00" * (MAX_BYTES + 1), f"bytecode of {MAX_BYTES + 1:,} bytes; at most {MAX_BYTES:,} are taken here"),
     ],
@@ -149,3 +151,18 @@ def test_the_command(server: Server, run_sigdir: Sigdir, tmp_path: Path) -> None
     refused = command("0x60zz")
     assert (refused.status, refused.stderr.count("\n")) == (2, 1)
     assert "bytecode has 'z' at digit 3" in refused.stderr
+
+
+def test_what_is_certain_of_code_without_functions(server: Server) -> None:
+    """The page and the command say that it delegates and for which machine it is; code of another machine is refused."""
+    proxy, other = (CONTRACTS[name]["runtime"] for name in ("Lib_ResolvedDelegateProxy", "EraVM"))
+    page = request(server.port, "GET", f"/decode/?data={proxy}")
+    assert b"As runtime code (EVM): 799 bytes" in page.body
+    assert b"The code compares no selector, and delegates calls." in page.body
+    refused = request(server.port, "GET", f"/decode/?data={other}")
+    assert b"only code of the EVM is read" in refused.body
+    command = partial(invoke, server.folder, "decode", "contract")
+    first, second, *_ = command(proxy).stdout.decode().splitlines()
+    assert first.startswith("runtime code (EVM), 799 bytes")
+    assert second == "delegates calls: no function is found"
+    assert (command(other).status, command(other).stderr.count("only code of the EVM is read")) == (2, 1)

@@ -20,11 +20,12 @@ from sigdir.signatures.bytecode import (
     analyse,
     bytes_of_hex,
     contract_key,
+    other_machine,
     runtime_code,
     runtime_code_of_creation,
-    runtime_inside,
     witness_of,
 )
+from sigdir.signatures.code_scan import scan_code
 from sigdir.signatures.dispatcher import functions_of, without_metadata
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.keccak import keccak256
@@ -104,7 +105,7 @@ def test_the_runtime_code_inside_of_creation_code_is_found() -> None:
     """For each of the 81 artifacts it equals its runtime code, where the constructor deploys another contract too."""
     for document in artifacts():
         runtime, creation = (bytes_of_hex(document[key])[0] for key in ("deployedBytecode", "bytecode"))
-        assert runtime_inside(creation) == runtime, document["contractName"]
+        assert scan_code(creation).returned == runtime, document["contractName"]
 
 
 def test_stubs_of_libraries_are_empty() -> None:
@@ -126,6 +127,74 @@ def test_vyper_s_dispatchers_are_read(version: str) -> None:
     code = runtime_code(VYPER[version]["runtime"])
     assert code.selectors == {bytes.fromhex(one) for one in VYPER[version]["selectors"]}
     assert witness_of(Kind.EVENT, TRANSFERRED, code) is Witness.COMPILED
+
+
+CONTRACTS = json.loads((Path(__file__).parent / "data" / "contracts.json").read_text())
+"""Runtime code, and creation code of some, with their source and licence."""
+
+
+EVM_CONTRACTS = CONTRACTS.keys() - {"EraVM"}
+
+
+def runtime_of(name: str) -> bytes:
+    return bytes.fromhex(CONTRACTS[name]["runtime"])
+
+
+@pytest.mark.parametrize("name", [name for name, contract in CONTRACTS.items() if "creation" in contract])
+def test_creation_code_gives_the_part_that_it_returns(name: str) -> None:
+    """A proxy and a library without functions by solc, a token by Vyper with a constructor."""
+    assert scan_code(bytes.fromhex(CONTRACTS[name]["creation"])).returned == runtime_of(name)
+    code = runtime_code_of_creation(CONTRACTS[name]["creation"])
+    assert code == runtime_code(CONTRACTS[name]["runtime"])
+
+
+@pytest.mark.parametrize("name", sorted(EVM_CONTRACTS))
+def test_runtime_code_is_no_creation_code(name: str) -> None:
+    """Also where it has no functions, copies a constant from behind an INVALID, or creates a contract."""
+    assert scan_code(runtime_of(name)).returned is None
+
+
+def returns(size: int, part: int, offset: int, place: bytes = b"\0") -> bytes:
+    """Copies a part of the code to memory, and returns so many bytes from the place."""
+    copy = push(part.to_bytes(2)) + push(offset.to_bytes(2)) + push(b"\0") + b"\x39"
+    return copy + push(size.to_bytes(2)) + push(place) + b"\xf3\xfe"
+
+
+RUNTIME = dispatcher([TRANSFER[:4]])
+SWAPPED = bytes.fromhex(f"61001161{len(RUNTIME):04x}90600039") + returns(len(RUNTIME), 0, 0)[9:]
+"""The offset is pushed before the size."""
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        (returns(len(RUNTIME), len(RUNTIME), 16) + RUNTIME, True),
+        (returns(len(RUNTIME) + 32, len(RUNTIME), 16) + RUNTIME, True),  # immutables follow
+        (returns(len(RUNTIME) - 1, len(RUNTIME), 16) + RUNTIME, False),
+        (returns(len(RUNTIME), len(RUNTIME), 16, b"\x20") + RUNTIME, False),  # other memory
+        (returns(len(RUNTIME), len(RUNTIME), 17) + RUNTIME, False),  # beyond the end
+        (b"\0" + returns(len(RUNTIME), len(RUNTIME), 16) + RUNTIME, False),  # data of code that stops
+        (b"\0\x5b" + returns(len(RUNTIME), len(RUNTIME), 18) + RUNTIME, False),  # no jump leads there
+        (SWAPPED + RUNTIME, True),
+        (b"\x60\x04\x56\xfe\x5b" + returns(len(RUNTIME), len(RUNTIME), 21) + RUNTIME, True),  # a jump leads there
+    ],
+)
+def test_what_creation_code_is(code: bytes, is_found: bool) -> None:
+    """The part that is copied last is returned, from the memory to which it was copied; data is not read."""
+    assert scan_code(code).returned == (RUNTIME if is_found else None)
+
+
+def test_a_topic_that_the_optimizer_moved_behind_the_code_is_compiled() -> None:
+    """KVStore's only event is no PUSH32. A topic that lies in the code and is not copied proves nothing."""
+    topic = keccak256(b"DataSaved(address,string,string)")
+    code = runtime_code(CONTRACTS["KVStore"]["runtime"])
+    assert push(topic) not in code.code
+    assert witness_of(Kind.EVENT, topic, code) is Witness.COMPILED
+    assert witness_of(Kind.EVENT, keccak256(b"xDataSaved(address,string,string)"), code) is Witness.DECLARED
+    offset = code.code.index(topic).to_bytes(2)
+    elsewhere = code.code.replace(push(offset), push(bytes(2)))
+    assert elsewhere != code.code
+    assert witness_of(Kind.EVENT, topic, analyse(elsewhere)) is Witness.DECLARED
 
 
 def code_with(*parts: bytes) -> RuntimeCode:
@@ -236,6 +305,16 @@ def test_unlinked_libraries_are_noted(place: str) -> None:
             CodeProblem.TOO_LONG,
             "bytecode of 1,048,577 bytes; at most 1,048,576 are read",
         ),
+        (
+            "0xeff00000",
+            CodeProblem.OTHER_MACHINE,
+            "code of Stylus, Arbitrum's WebAssembly; only code of the EVM is read",
+        ),
+        (
+            CONTRACTS["EraVM"]["runtime"],
+            CodeProblem.OTHER_MACHINE,
+            "code of EraVM, zkSync Era's machine; only code of the EVM is read",
+        ),
     ],
 )
 def test_what_is_no_bytecode(text: str, reason: CodeProblem, detail: str) -> None:
@@ -244,6 +323,16 @@ def test_what_is_no_bytecode(text: str, reason: CodeProblem, detail: str) -> Non
         runtime_code(text)
     assert caught.value.reason is reason
     assert str(caught.value) == detail
+
+
+@pytest.mark.parametrize("cut", [slice(-1), slice(-32), slice(32, None), slice(1, None)])
+def test_code_that_only_resembles_eravm_s_is_read(cut: slice) -> None:
+    """EraVM's is an odd number of words and begins as its compilers write it. Data behind a STOP is code of the EVM."""
+    code = runtime_of("EraVM")
+    assert other_machine(code)
+    assert bytes_of_hex(code[cut].hex()) == (code[cut], 0)
+    assert other_machine(bytes.fromhex("0000008003000039") + code[8:])
+    assert not other_machine(bytes(len(code)))
 
 
 def test_creation_code_without_runtime_code() -> None:
@@ -258,14 +347,14 @@ def test_creation_code_without_runtime_code() -> None:
     assert runtime_code_of_creation(runtime.hex()) == inner  # some tools call runtime code `bytecode`
 
 
-def test_functions_have_their_arguments_and_mutability() -> None:
+def test_functions_have_their_arguments_and_whether_they_take_ether() -> None:
     """As evmole finds them; the corpora's ERC-6909 has them all."""
     document = next((one for one in artifacts() if one["contractName"] == "ERC6909"), None)
     assert document is not None
     code = without_metadata(bytes_of_hex(document["deployedBytecode"])[0])
     found = {one.selector: one for one in functions_of(code)}
     transfer = found[keccak256(b"transfer(address,uint256,uint256)")[:4]]
-    assert (transfer.arguments, transfer.mutability) == ("address,uint256,uint256", "nonpayable")
+    assert (transfer.arguments, transfer.takes_ether) == ("address,uint256,uint256", False)
 
 
 @settings(max_examples=examples(300))
@@ -276,4 +365,4 @@ def test_any_bytes_are_read(code: bytes) -> None:
     assert {len(one) for one in found.topics} <= {32}
     assert {len(one) for one in found.selectors | found.error_selectors} <= {4}
     assert len(found.code) <= len(code)
-    runtime_inside(code)
+    assert (scan_code(code).returned or b"") in code

@@ -8,6 +8,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import reduce
+from time import process_time
 from typing import Any
 
 import pytest
@@ -15,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.signatures.argument_shapes import Fit, fit_of
-from sigdir.signatures.bytecode import analyse
-from sigdir.signatures.contract import ContractInterface, contract_code, interface_of, read_contract
+from sigdir.signatures.bytecode import analyse, bytes_of_hex
+from sigdir.signatures.contract import ContractInterface, codes_of, contract_code, interface_of, read_contract
 from sigdir.signatures.contract_json import document
 from sigdir.signatures.declaration import parse_declaration
 from sigdir.signatures.dispatcher import CodeFunction
@@ -29,6 +30,7 @@ from sigdir.signatures.solidity_interface import abi_of, solidity_of
 from sigdir.signatures.standards import canonical
 from tests.conftest import ROOT
 from tests.signatures.assembly import (
+    DUP1,
     SHL,
     creation_code,
     dispatcher,
@@ -36,8 +38,9 @@ from tests.signatures.assembly import (
     event_code,
     metadata,
     push,
+    reads_words,
 )
-from tests.signatures.test_bytecode import abi_texts, artifacts
+from tests.signatures.test_bytecode import CONTRACTS, abi_texts, artifacts
 
 
 def hash_of(text: str, kind: Kind = Kind.FUNCTION) -> bytes:
@@ -97,7 +100,7 @@ def test_a_text_fits_its_own_types(types: list[str]) -> None:
 
 def test_the_text_that_fits_comes_first() -> None:
     """Before the rank, which decides between texts that fit alike."""
-    transfer = CodeFunction(hash_of("transfer(address,uint256)"), "address,uint256", "nonpayable")
+    transfer = CodeFunction(hash_of("transfer(address,uint256)"), "address,uint256", False)
     texts = ("transfer(address,uint256)", "many_msg_babbage(bytes1)", "join_tg_invmru_haha_fd06787(address,bool)")
     found = contract([transfer], {transfer.selector: [Known(text) for text in reversed(texts)]})
     (function,) = found.functions
@@ -114,24 +117,41 @@ def test_a_payable_function_is_declared_so() -> None:
         Known("f(uint256)", Kind.FUNCTION, declaration="function f(uint256 a)"),
         Known("f(uint256)", Kind.FUNCTION, declaration="function f(uint256 b) payable"),
     ]
-    found = contract([CodeFunction(selector, "uint256", "payable")], {selector: texts})
+    found = contract([CodeFunction(selector, "uint256", True)], {selector: texts})
     assert [str(text.declaration) for text in found.functions[0].texts] == [
         "function f(uint256 b) payable", "function f(uint256 a) payable",
     ]  # fmt: skip
-    found = contract([CodeFunction(selector, "uint256", "view")], {selector: texts[:1]})
-    assert str(found.functions[0].texts[0].declaration) == "function f(uint256 a)"
-    found = contract([CodeFunction(selector, "uint256", "view")], known("f(uint256)"))
-    assert str(found.functions[0].texts[0].declaration) == "function f(uint256) view"
+
+
+@pytest.mark.parametrize(
+    ("takes_ether", "declared", "written"),
+    [
+        (True, "", "function f(uint256) payable"),
+        (False, "", "function f(uint256)"),
+        (None, "", "function f(uint256)"),
+        (False, "function f(uint256 a) payable", "function f(uint256 a)"),
+        (None, "function f(uint256 a) payable", "function f(uint256 a) payable"),
+        (False, "function f(uint256 a) view", "function f(uint256 a) view"),
+        (True, "function f(uint256 a) pure", "function f(uint256 a) pure"),
+    ],
+)
+def test_code_decides_what_is_payable(takes_ether: bool | None, declared: str, written: str) -> None:
+    """What is view or pure is left to declarations: code does not show it."""
+    selector = hash_of("f(uint256)")
+    directory = known("f(uint256)", kind=Kind.FUNCTION, declaration=declared)
+    found = contract([CodeFunction(selector, "uint256", takes_ether)], directory)
+    assert str(found.functions[0].texts[0].declaration) == written
 
 
 def test_an_unknown_function_has_its_shape() -> None:
     """It is listed with the arguments that the code reads, and no declaration has it."""
-    found = contract([CodeFunction(b"\1\2\3\4", "address,bytes", "view"), CodeFunction(b"\1\2\3\5", None, "")])
+    found = contract([CodeFunction(b"\1\2\3\4", "address,bytes", True), CodeFunction(b"\1\2\3\5", None, None)])
     assert [one.shape for one in found.unknown] == ["(address,bytes)", "(?)"]
     assert abi_of(found) == []
-    assert "// 0x01020304 (address,bytes) view: no text is known" in solidity_of(found)
+    assert "// 0x01020304 (address,bytes) payable: no text is known" in solidity_of(found)
+    assert "// 0x01020305 (?): no text is known" in solidity_of(found)
     assert document(found)["functions"][0] == {
-        "selector": "0x01020304", "arguments": "address,bytes", "mutability": "view", "texts": [],
+        "selector": "0x01020304", "arguments": "address,bytes", "takes_ether": True, "texts": [],
     }  # fmt: skip
 
 
@@ -212,7 +232,7 @@ def test_standards_in_full_and_in_part() -> None:
 def test_interface_ids_need_supports_interface() -> None:
     """The ids that its code pushes are those that it answers to; without the function they are other constants."""
     body = push(bytes.fromhex("80ac58cd")) + push(b"\xe0") + bytes([SHL])
-    supports = CodeFunction(hash_of("supportsInterface(bytes4)"), "bytes4", "view")
+    supports = CodeFunction(hash_of("supportsInterface(bytes4)"), "bytes4", False)
     assert [one.name for one in contract([supports], body=body).interface_ids] == ["ERC-721"]
     assert contract([], body=body).interface_ids == ()
 
@@ -264,6 +284,95 @@ def test_slots_and_functions_of_proxies() -> None:
     assert safe.name == "Safe proxy"
 
 
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("ERC1967Proxy", "EIP-1967 implementation"),
+        ("BeaconProxy", "beacon proxy"),
+        ("SafeProxy", "Safe proxy"),
+        ("Lib_ResolvedDelegateProxy", "delegates calls"),
+    ],
+)
+def test_real_proxies_are_named(name: str, pattern: str) -> None:
+    """By their runtime code, in which no function of theirs is found but the Safe's masterCopy()."""
+    found = interface_of(read_contract(CONTRACTS[name]["runtime"]), {})
+    assert not found.code.is_creation
+    assert [one.name for one in found.proxies] == [pattern]
+    assert {one.hash for one in found.functions} <= {hash_of("masterCopy()")}
+
+
+def test_code_that_holds_or_calls_a_proxy_is_none() -> None:
+    """A factory of Safes has the proxy as data; a library that delegates has functions."""
+    proxy = bytes.fromhex(CONTRACTS["SafeProxy"]["runtime"])
+    factory = dispatcher([hash_of("proxyCreationCode()")], b"\xfe" + proxy)
+    assert proxy_patterns(analyse(factory)) == ()
+    assert proxy_patterns(analyse(dispatcher([hash_of("f()")], b"\x5b\xf4"))) == ()
+    assert proxy_patterns(analyse(push(b"\xf4" * 4) + b"\0")) == ()
+
+
+def test_both_implementations_of_arbitrum_s_rollup_are_named() -> None:
+    """Its proxy chooses between them by the caller."""
+    slots = [slot("eip1967.proxy.implementation"), slot("eip1967.proxy.implementation.secondary")]
+    assert slots[1].hex() == "2b1dbce74324248c222f0ec2d5ed7bd323cfc425b336f0253c5ccfda7265546d"
+    found = proxy_patterns(analyse(b"".join(map(push, slots)) + b"\xf4"))
+    assert [one.name for one in found] == ["EIP-1967 implementation", "Arbitrum second implementation"]
+
+
+# Machines, and libraries.
+
+
+def tron_check(instruction: int, at: int) -> bytes:
+    """The check that the head of a function has at this position: of CALLVALUE, CALLTOKENID or CALLTOKENVALUE."""
+    return bytes([instruction, DUP1, 0x15]) + push(bytes([at + 10])) + bytes.fromhex("57600080fd5b50")
+
+
+def test_code_of_tron_is_read() -> None:
+    """Its functions have their arguments; evmole ends a function at an instruction that only Tron has."""
+    selector = hash_of("transfer(address,uint256)")
+    at = len(dispatcher([selector])) - 1  # behind the JUMPDEST
+    checks = tron_check(0x34, at) + tron_check(0xD3, at + 12) + tron_check(0xD2, at + 24)
+    code = dispatcher([selector], function=checks + reads_words(2))
+    found = read_contract(code.hex())
+    assert found.machine == "Tron"
+    assert [(one.selector, one.arguments, one.takes_ether) for one in found.functions] == [
+        (selector, "uint256,uint256", False)
+    ]
+    assert found.code_hash == keccak256(code)
+    assert read_contract(CONTRACTS["KVStore"]["runtime"]).machine == "EVM"
+
+
+def test_whether_a_library_takes_ether_is_not_said() -> None:
+    """It checks no value, because the contract that delegates to it did."""
+    functions = read_contract(CONTRACTS["LibArbitrumL2"]["runtime"]).functions
+    assert [one.takes_ether for one in functions] == [None]
+
+
+# Costs.
+
+_COPIES = b"\x39" + b"".join(b"\x61" + number.to_bytes(2) + b"\xfe" for number in range(1 << 16))
+_PIECES = [*(bytes([opcode]) for opcode in range(256)), *map(bytes.fromhex, (
+    "6020610100833981519152", "60206101005f39", "5b600056", "5b61010057", "63aabbccdd60e01b", "7f" + "11" * 32,
+    "d3801561000057", "d380", "73" + "00" * 20, "363d3d373d3d3d363d73", "a264697066735822", "0000008003000039",
+))]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", [_COPIES, *_PIECES, b"__" + b"1" * 38], ids=lambda piece: piece[:12].hex())
+def test_time_is_in_proportion_to_the_code(piece: bytes) -> None:
+    """Eight times the code takes at most 24 times the processor time; the functions are left to another process."""
+
+    def seconds(size: int) -> float:
+        code = (piece * (size // len(piece) + 1))[:size]
+        digits = code.decode() * 2 if piece[:2] == b"__" else code.hex()
+        began = process_time()
+        given, libraries = bytes_of_hex(digits)
+        for one in codes_of(given):
+            document(interface_of(contract_code(one, (), libraries), {}))
+        return process_time() - began
+
+    small, large = (min(seconds(size) for _ in range(5)) for size in (16_000, 128_000))
+    assert large < 24 * small
+
+
 # Solidity.
 
 
@@ -275,7 +384,7 @@ def texts_of(declarations: Iterable[str]) -> tuple[list[CodeFunction], dict[byte
         hash = hash_of(one.text, one.kind)
         directory[hash] = [Known(one.text, one.kind, declaration=line)]
         if one.kind is Kind.FUNCTION:
-            functions.append(CodeFunction(hash, None, one.mutability))
+            functions.append(CodeFunction(hash, None, one.mutability == "payable"))
         else:
             body += event_code(hash) if one.kind is Kind.EVENT else error_code(hash)
     return functions, directory, body

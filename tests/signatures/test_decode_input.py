@@ -7,6 +7,7 @@ import pytest
 from sigdir.signatures.decode_input import BadInput, inputs_of_fields, inputs_of_text
 from sigdir.signatures.reading_json import ordered
 from sigdir.signatures.readings import Candidate, Form, Input
+from tests.signatures.test_bytecode import CONTRACTS
 from tests.signatures.test_calldata import word
 from tests.signatures.test_readings import OTHER, TO, TRANSFER, call, read
 
@@ -85,6 +86,13 @@ def test_fields_may_say_that_an_event_is_anonymous_in_its_text() -> None:
 def test_what_cannot_be_read_is_refused(text: str, problem: str) -> None:
     with pytest.raises(BadInput, match=problem):
         inputs_of_text(text)
+
+
+def test_code_of_another_machine_is_refused() -> None:
+    """It is no calldata and no log, and the answer says what it is."""
+    for code, machine in ((CONTRACTS["EraVM"]["runtime"], "EraVM"), ("eff00000" + "ab" * 100, "Stylus")):
+        with pytest.raises(BadInput, match=f"code of {machine}"):
+            inputs_of_text("0x" + code)
 
 
 def test_a_text_that_is_none_is_answered_with_its_reason() -> None:

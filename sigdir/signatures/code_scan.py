@@ -1,0 +1,132 @@
+"""What code does with its own bytes: constants that it copies, and the runtime code that creation code returns.
+
+Theory
+    CODECOPY takes a place in memory, an offset into the code, and a size. A compiler pushes the last two as constants::
+
+        PUSH2 size, DUP1, PUSH2 offset, PUSH1 0, CODECOPY, PUSH1 0, RETURN      solc's creation code
+        PUSH1 32, PUSH2 offset, DUP4, CODECOPY, DUP2, MLOAD                     a constant that solc's optimizer moved
+
+    The code is read once, from its first byte to its last, with the upper values of the stack: a constant, or a number
+    for each value that is computed. A JUMPDEST after an end such as REVERT begins with the stack of that end: the JUMPI
+    that leads there left the same one. Creation code returns the memory to which it copied a part of itself last. The
+    size that it returns is that of the part, or greater where Vyper puts immutables after it.
+
+    What follows an end is data, such as a contract that is created, until a JUMPDEST whose position was pushed before.
+    Offsets in another contract count from its own beginning, so data is not read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sigdir.signatures.kernels import kernel
+
+Array = npt.NDArray[Any]
+
+_CODECOPY, _JUMPDEST, _RETURN, _DELEGATECALL = 0x39, 0x5B, 0xF3, 0xF4
+_ENDS = (0x00, 0x56, 0xF3, 0xFD, 0xFE, 0xFF)  # STOP, JUMP, RETURN, REVERT, INVALID, SELFDESTRUCT
+_PUSH0, _PUSH32, _DUP1, _SWAP1, _SWAP16 = 0x5F, 0x7F, 0x80, 0x90, 0x9F
+_UNKNOWN = -1
+_DEPTH = 32  # upper values of the stack that are kept, in a ring; SWAP16 reaches 17
+_WIDEST = 3  # bytes of a constant that may be an offset or a size
+_WORD = 32
+
+
+class CodeScan(NamedTuple):
+    """``words`` are the constants of 32 bytes that the code copies, ``returned`` the runtime code in creation code.
+
+    ``delegates`` says whether it has a DELEGATECALL.
+    """
+
+    words: frozenset[bytes]
+    returned: bytes | None
+    delegates: bool
+
+
+def scan_code(code: bytes) -> CodeScan:
+    """What code does with its own bytes, in time in proportion to them."""
+    words, start, end, delegates = _scan(np.frombuffer(code, np.uint8), _EFFECTS)
+    return CodeScan(frozenset(code[at : at + _WORD] for at in words.tolist()), code[start:end] or None, bool(delegates))
+
+
+def _effects() -> Array:
+    """Of each instruction: twice the number of values that it takes from the stack, and 1 if it gives one."""
+    effects = np.zeros(256, np.uint8)
+    for takes, gives, opcodes in (
+        (0, 1, "30 32-34 36 38 3a 3d 41-48 4a 58-5a"),
+        (1, 1, "15 19 1e 31 35 3b 3f 40 49 51 54 5c"),
+        (2, 1, "01-07 0a 0b 10-14 16-18 1a-1d 20"),
+        (3, 1, "08 09 f0"),
+        (4, 1, "f5"),
+        (6, 1, "f4 fa"),
+        (7, 1, "f1 f2"),
+        (1, 0, "50 56 ff"),
+        (2, 0, "52 53 55 57 5d a0 f3 fd"),
+        (3, 0, "37 39 3e 5e a1"),
+        (4, 0, "3c a2"),
+        (5, 0, "a3"),
+        (6, 0, "a4"),
+    ):
+        for first, _, last in (one.partition("-") for one in opcodes.split()):
+            effects[int(first, 16) : int(last or first, 16) + 1] = 2 * takes + gives
+    return effects
+
+
+_EFFECTS = _effects()
+
+
+@kernel(nogil=True)
+def _scan(code: Array, effects: Array) -> tuple[Array, int, int, bool]:
+    """The offsets of the words, the first byte of the returned part and the one after it, and whether code delegates."""
+    size = len(code)
+    words, found = np.empty(size // 3 + 1, np.int32), 0  # of three bytes, two push what the third one copies
+    stack, top = np.full(_DEPTH, _UNKNOWN, np.int64), 0
+    place, start, end = _UNKNOWN, 0, 0  # of the part that was copied last: in memory, and in the code
+    is_pushed = np.zeros(size, np.bool_)
+    is_data, delegates = False, False
+    after = 0
+    while after < size:
+        at = after
+        opcode = int(code[at])
+        width = opcode - _PUSH0 if _PUSH0 < opcode <= _PUSH32 else 0
+        after = at + 1 + width
+        if is_data and not (opcode == _JUMPDEST and is_pushed[at]):
+            continue
+        is_data = opcode in _ENDS
+        value = -2 - at
+        if _PUSH0 <= opcode <= _PUSH32:
+            if width <= _WIDEST:
+                value = 0
+                for k in range(at + 1, min(after, size)):
+                    value = value << 8 | int(code[k])
+                if value < size:
+                    is_pushed[value] = True
+            top += 1
+            stack[top % _DEPTH] = value
+        elif _DUP1 <= opcode < _SWAP1:
+            top += 1
+            stack[top % _DEPTH] = stack[(top - 1 - opcode + _DUP1) % _DEPTH]
+        elif _SWAP1 <= opcode <= _SWAP16:
+            lower = (top - 1 - opcode + _SWAP1) % _DEPTH
+            stack[top % _DEPTH], stack[lower] = stack[lower], stack[top % _DEPTH]
+        else:
+            first, second, third = stack[top % _DEPTH], stack[(top - 1) % _DEPTH], stack[(top - 2) % _DEPTH]
+            for _ in range(effects[opcode] >> 1):
+                stack[top % _DEPTH] = _UNKNOWN
+                top -= 1
+            if effects[opcode] & 1:
+                top += 1
+                stack[top % _DEPTH] = value
+            if opcode == _CODECOPY and second > 0 and third > 0 and second + third <= size:
+                if third != _WORD:
+                    place, start, end = first, second, second + third
+                else:
+                    words[found] = second
+                    found += 1
+            elif opcode == _RETURN and place != _UNKNOWN and first == place and second >= end - start:
+                return words[:found], start, end, delegates
+            delegates |= opcode == _DELEGATECALL
+    return words[:found], 0, 0, delegates
