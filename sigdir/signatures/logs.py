@@ -18,12 +18,13 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
-from sigdir.signatures.abi_decoder import Budget, attempt, layout_of
+from sigdir.signatures.abi_decoder import Budget, Layout, attempt, attempt_of, layout_of
 from sigdir.signatures.decode_attempt import TOPICS, DecodeAttempt
 from sigdir.signatures.types import BadTypeList, Type
 
 _MAX_SPLITS = 4096
 _MAX_DECODED = 64
+_MAX_PARAMETERS = 4096  # of all splits that are decoded
 
 Split = tuple[int, ...]
 """The numbers of the indexed parameters, rising."""
@@ -53,25 +54,27 @@ def log_attempt(
     ``declared`` is the split that a declaration gives.
     """
     try:
-        types = layout_of(text).types
+        layout = layout_of(text)
     except BadTypeList:
         return LogAttempt(attempt(data, text, budget, first=0))
+    types = layout.types
     if len(topics) > len(types):
         detail = f"the log has {len(topics)} indexed values, the event {len(types)} parameters"
         return LogAttempt(DecodeAttempt(text, types, reason=TOPICS, detail=detail))
     if declared is not None and len(declared) == len(topics):
-        found = _with_split(topics, data, text, types, declared, budget)
+        found = _with_split(topics, data, text, layout, declared, budget)
         if found.values is not None:
             return LogAttempt(found, declared)
-    return _best(topics, data, text, types, budget)
+    return _best(topics, data, text, layout, budget)
 
 
-def _best(topics: Sequence[bytes], data: bytes, text: str, types: tuple[Type, ...], budget: Budget) -> LogAttempt:
-    splits = islice(_splits(topics, types), _MAX_DECODED)
-    tried = [(split, _with_split(topics, data, text, types, split, budget)) for split in splits]
+def _best(topics: Sequence[bytes], data: bytes, text: str, layout: Layout, budget: Budget) -> LogAttempt:
+    count = min(_MAX_DECODED, 1 + _MAX_PARAMETERS // (1 + len(layout.types)))
+    splits = islice(_splits(topics, layout.types), count)
+    tried = [(split, _with_split(topics, data, text, layout, split, budget)) for split in splits]
     if not tried:
         detail = f"no {len(topics)} parameters of the event have types that its topics fit"
-        return LogAttempt(DecodeAttempt(text, types, reason=TOPICS, detail=detail))
+        return LogAttempt(DecodeAttempt(text, layout.types, reason=TOPICS, detail=detail))
     tried.sort(key=lambda pair: _order(pair[1]))  # stable: leading parameters come first
     split, found = tried[0]
     if found.values is None:
@@ -97,7 +100,9 @@ def _is_improbable(type: Type, value: Any) -> bool:
 
 def _splits(topics: Sequence[bytes], types: tuple[Type, ...]) -> Iterator[Split]:
     """Each choice of parameters whose types the topics fit, leading parameters first."""
-    fits = [[_topic_value(type, topic) is not None for type in types] for topic in topics]
+    distinct = {type.text: type for type in types}
+    fitting = [{text for text, type in distinct.items() if _topic_value(type, topic) is not None} for topic in topics]
+    fits = [[type.text in found for type in types] for found in fitting]
     chosen = islice(combinations(range(len(types)), len(topics)), _MAX_SPLITS)
     return (split for split in chosen if all(row[number] for row, number in zip(fits, split, strict=True)))
 
@@ -115,12 +120,11 @@ _TOPIC_BUDGET = Budget(1 << 20, 1 << 20)
 
 
 def _with_split(
-    topics: Sequence[bytes], data: bytes, text: str, types: tuple[Type, ...], split: Split, budget: Budget
+    topics: Sequence[bytes], data: bytes, text: str, layout: Layout, split: Split, budget: Budget
 ) -> DecodeAttempt:
-    indexed = dict(zip(split, topics, strict=True))
-    rest = ",".join(type.text for number, type in enumerate(types) if number not in indexed)
-    found = attempt(data, f"_({rest})", budget, first=0)
-    found = found._replace(text=text, types=types)
+    types, indexed = layout.types, dict(zip(split, topics, strict=True))
+    found = attempt_of(data, text, layout.without(indexed), budget, first=0)
+    found = found._replace(types=types)
     if found.values is None:
         return found
     unindexed = iter(found.values)
