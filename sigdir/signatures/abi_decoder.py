@@ -49,10 +49,10 @@ class Budget:
     An answer has a few characters for each of these bytes, so it is bounded by the bytes of its input.
     """
 
-    __slots__ = ("each", "left")
+    __slots__ = ("each", "has_refused", "left")
 
     def __init__(self, each: int, left: int) -> None:
-        self.each, self.left = each, left
+        self.each, self.left, self.has_refused = each, left, False
 
     @classmethod
     def of(cls, size: int, spare: int = SPARE) -> Budget:
@@ -60,10 +60,19 @@ class Budget:
         each = _READS * size + spare
         return cls(each, _ATTEMPTS * each)
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether a text or a value had no room."""
+        return self.has_refused or self.left < 0
+
     def admits(self, *texts: str) -> bool:
-        """Whether an answer has room for a candidate with these texts; counts them twice, because they are parsed too."""
-        self.left -= _TEXT_BYTES + 2 * sum(map(len, texts))
-        return self.left >= 0
+        """Whether an answer has room for one more text with its declaration. They count twice: they are parsed too."""
+        cost = _TEXT_BYTES + 2 * sum(map(len, texts))
+        if cost > self.left:
+            self.has_refused = True
+            return False
+        self.left -= cost
+        return True
 
 
 def attempt(data: bytes, text: str, budget: Budget, first: int = SELECTOR_BYTES) -> DecodeAttempt:

@@ -284,9 +284,8 @@ class Readings:
         reading.texts = len(known)
         for text in known[:MAX_TEXTS]:
             has_room = tree.outer.admits(text.text, text.declaration)
-            if not has_room and len(reading.candidates) >= tree.always_tried:
-                break
-            reading.candidates.append(self._input_candidate(tree, reading, text))
+            if has_room or len(reading.candidates) < tree.always_tried:
+                reading.candidates.append(self._input_candidate(tree, reading, text))
         untried = len(known) - len(reading.candidates)
         if untried:
             reading.note = f"{counted(untried, 'known text')} not tried: an answer of this size has no room for more."
@@ -346,7 +345,7 @@ class Readings:
         """Read a call inside a value."""
         tree = one.tree
         reading = inner_reading(one.data, known, one.outer.form, tree.inner)
-        if tree.inner.left < 0:
+        if tree.inner.is_used_up:
             one.outer.add_note(_TOO_MANY)
         if reading is not None:
             one.owner.nested.append(Nested(one.path, reading))

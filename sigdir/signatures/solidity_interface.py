@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from sigdir.signatures.contract import ContractInterface, ContractText, Member
+from sigdir.signatures.contract import ContractInterface, Member
 from sigdir.signatures.declaration import Declaration, Parameter
 from sigdir.signatures.evidence import Kind
 
@@ -143,15 +143,14 @@ _STATIC_LIMIT = 1 << 16  # words of a static array; solc refuses types that no m
 
 
 def abi_of(contract: ContractInterface) -> list[dict[str, Any]]:
-    """The ABI: each function, event and error that has a text, by the best one."""
-    members = (*contract.functions, *contract.events, *contract.errors)
-    return [member.best.declaration.abi_entry() for member in members if member.best is not None]
+    """The ABI: each function, event and error that has a text which can be declared, by the best one."""
+    return [declaration.abi_entry() for declaration in _declarations(contract)]
 
 
 def solidity_of(contract: ContractInterface, name: str = "IContract") -> str:
     """The interface as a Solidity source. A name that a declaration has gets an underscore."""
-    texts = [member.best.declaration for member in _members(contract) if member.best is not None]
-    while any(declaration.name == name for declaration in texts):
+    taken = {declaration.name for declaration in _declarations(contract)}
+    while name in taken:
         name += "_"
     body = list(_Writer(name).lines(contract))
     return "\n".join(
@@ -163,8 +162,16 @@ def _members(contract: ContractInterface) -> tuple[Member, ...]:
     return (*contract.functions, *contract.events, *contract.errors)
 
 
+def _declarations(contract: ContractInterface) -> list[Declaration]:
+    """The declarations of the best texts, as far as they have one."""
+    best = (member.best for member in _members(contract))
+    return [text.declaration for text in best if text is not None and text.declaration is not None]
+
+
 def _header(contract: ContractInterface) -> Iterator[str]:
     yield f"// Found in runtime code 0x{contract.code.code_hash.hex()} (metadata cut)."
+    if contract.note:
+        yield f"// {contract.note}"
     for standard in contract.standards:
         missing = f", without {', '.join(standard.missing)}" if standard.missing else ""
         yield f"// {standard.interface.name}{missing}"
@@ -179,8 +186,6 @@ class _Writer:
         self._structs: dict[tuple[Parameter, ...], str] = {}
         self._lines: list[str] = []
         self._kinds: dict[str, Kind] = {name: Kind.UNKNOWN}
-        self._errors: set[str] = set()
-        self._written: set[str] = set()
 
     def lines(self, contract: ContractInterface) -> Iterator[str]:
         declarations = [self._line(member) for member in _members(contract)]
@@ -191,14 +196,13 @@ class _Writer:
         hash = f"0x{member.hash.hex()}"
         if member.best is None:
             return f"    // {hash} {member.shape} {member.mutability}: no text is known".replace("  :", ":")
-        declaration = member.best.declaration
-        problem = self._problem(member.kind, declaration)
-        if problem:
-            return f"    // {hash} {member.kind.name.lower()} {declaration.text}: {problem}"
+        text, declaration = member.best.known.text, member.best.declaration
+        problem = self._problem(member.kind, declaration) if declaration else "too long or nested too deeply to declare"
+        if declaration is None or problem:
+            return f"    // {hash} {member.kind.name.lower()} {text}: {problem}"
         self._kinds[declaration.name] = member.kind
-        self._written.add(f"{member.kind} {declaration.text}")
         shown = f"topic {hash[:10]}..." if member.kind is Kind.EVENT else hash
-        return f"    {self._declaration(declaration)}; // {shown}{_note(member.best, member.kind)}"
+        return f"    {self._declaration(declaration)}; // {shown}{_note(declaration)}"
 
     def _problem(self, kind: Kind, declaration: Declaration) -> str:
         """Why Solidity cannot say a declaration, "" if it can."""
@@ -250,8 +254,8 @@ class _Writer:
         return self._structs[members]
 
 
-def _note(text: ContractText, kind: Kind) -> str:
-    if kind is Kind.EVENT and not any(text.declaration.indexed) and text.declaration.inputs:
+def _note(declaration: Declaration) -> str:
+    if declaration.kind is Kind.EVENT and not any(declaration.indexed) and declaration.inputs:
         return ", which parameters are indexed is not known"
     return ""
 

@@ -6,7 +6,7 @@ import json
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 from eth_abi.abi import encode
@@ -273,3 +273,29 @@ def test_the_exit_status_is_whether_a_text_decodes(server: Server, tmp_path: Pat
     ran = invoke(tmp_path / "none", "decode", CALLDATA)
     assert (ran.status, ran.stderr.count("\n")) == (2, 1)
     assert not (tmp_path / "none").exists()
+
+
+BOMBS = {
+    "elements without bytes": ("f(uint8[0][65000])", ""),
+    "arrays in arrays": (f"f(uint8{'[1]' * 15}[])", f"{32:064x}{500:064x}" + f"{1:064x}" * 500),
+    "long strings": ("f(string[])", encode(["string[]"], [['"' * 2000] * 60]).hex()),
+    "values in long types": (f"f(({','.join(['uint8'] * 1000)})[])", f"{32:064x}{2:064x}" + f"{1:064x}" * 2000),
+    "two long texts": ("\n".join(f"f{n}({','.join(['uint8'] * 1300)})" for n in range(2)), f"{1:064x}" * 1300),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_answers_and_pages_are_bounded_by_their_request(server: Server, name: str) -> None:
+    """64 times the request at most, beside what every page has; the same in a list of inputs."""
+    texts, arguments = BOMBS[name]
+    entered = f"{texts}\n0x12345678{arguments}"
+    body = urlencode({"data": entered}).encode()
+    empty = len(get(server.port, "/decode/").body)
+    page = request(server.port, "POST", "/decode/", body, FORM)
+    if page.status == 303:
+        page = get(server.port, page.header("Location"))
+    assert (page.status, len(page.body) <= empty + 64 * len(entered)) == (200, True)
+    one = {"data": "0x12345678" + arguments, "texts": texts.splitlines()}
+    many = [one] * min(1000, 200_000 // len(json.dumps(one)))
+    answer = post(server.port, PATH, many)
+    assert (answer.status, len(answer.body) <= 64 * len(json.dumps(many))) == (200, True)
