@@ -101,7 +101,7 @@ class CallDecoder:
         for number, (data, read) in enumerate(zip(calls, found, strict=True)):
             if read is not None and read.plan.has_bytes:
                 inner = _calls_in(read.plan.text, read.plan.layout.types, read.values)
-                if len(data) > _SEARCHED_BYTES or any(one.attempt is not None for one in inner):
+                if len(data) > _SEARCHED_BYTES or any(one.kind != Form.CALLDATA for one in inner):
                     nested[number] = None
                 else:
                     inside += [(number, one) for one in inner]
@@ -155,7 +155,7 @@ def _plan(selector: bytes, known: Sequence[Known]) -> _Plan | None:
 
 
 def _calls_in(text: str, types: Sequence[Type], values: Values) -> list[Inner]:
-    return [one for one in inner_calls(text, types, values, Budget.of(_SEARCHED_BYTES)) if one.may_be_call]
+    return [one for one in inner_calls(text, types, values, Budget.of(_SEARCHED_BYTES)) if one.is_shown]
 
 
 def _json_values(read: _Read) -> list[Any]:

@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sigdir.signatures.abi_decoder import SPARE, Budget, attempt, layout_of
-from sigdir.signatures.declaration import BadDeclaration, Parameter, parse_declaration
+from sigdir.signatures.declaration import BadDeclaration, parse_declaration
 from sigdir.signatures.decode_attempt import SELECTOR_BYTES, UTF8, DecodeAttempt
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.given_texts import canonical_and_declared
@@ -117,7 +117,7 @@ def _said(declaration: str) -> tuple[str, tuple[Any, ...], Split | None]:
     except BadDeclaration:
         return "", (), None
     split = tuple(number for number, indexed in enumerate(parsed.indexed) if indexed)
-    return parsed.text, tuple(map(_names, parsed.inputs)), split if parsed.kind is Kind.EVENT else None
+    return parsed.text, parsed.nested_names, split if parsed.kind is Kind.EVENT else None
 
 
 _kept_said = lru_cache(maxsize=2048)(_said)
@@ -127,13 +127,6 @@ def known_of(summary: Summary) -> Known:
     """What decoding takes of all that the sources say about a text; ``parsed`` reads its declaration."""
     kind = summary.kinds[0] if len(summary.kinds) == 1 else Kind.UNKNOWN  # a function here may be an error there
     return Known(summary.text, kind, summary.witness, summary.declaration)
-
-
-def _names(parameter: Parameter) -> Any:
-    """A parameter's name; a tuple's with the names of its members."""
-    if parameter.components is None:
-        return parameter.name
-    return parameter.name, tuple(map(_names, parameter.components))
 
 
 class Confidence(StrEnum):
@@ -320,24 +313,26 @@ class Readings:
 
     def _take(self, tree: _Tree, level: int, candidate: Candidate, outer: Reading, inner: Inner) -> bool:
         """Take up one call; False where the tree is full."""
-        if not inner.may_be_call:
+        if not inner.is_shown:
             return True
         if not tree.readings or level > MAX_LEVELS:
             limit = f"{MAX_LEVELS} levels" if tree.readings else f"{MAX_READINGS:,} calls"
             outer.add_note(f"It holds more calls; {limit} are decoded.")
             return bool(tree.readings)
         tree.readings -= 1
-        if inner.attempt is None:
+        if inner.kind == Form.CALLDATA:
             self._inner.append(_Inner(tree, level, candidate, outer, inner.path, inner.data))
             return True
-        if not tree.inner.admits(inner.attempt.text):
+        text = inner.attempt.text if inner.attempt else ""
+        if not tree.inner.admits(text, inner.note):
             outer.add_note(_TOO_MANY)
             return False
-        known = Known(inner.attempt.text, names=inner.names)
-        reason = "its text stands beside it" if inner.kind == Form.ARGUMENTS else "its layout is known"
-        made = Candidate(known, inner.attempt, Confidence.HIGH, (reason,))
-        reading = Reading(Form(inner.kind), inner.data, texts=1, candidates=[made])
+        reading = Reading(Form(inner.kind), inner.data, note=inner.note)
         candidate.nested.append(Nested(inner.path, reading))
+        if inner.attempt:
+            reason = "its text stands beside it" if inner.kind == Form.ARGUMENTS else "its layout is known"
+            made = Candidate(Known(text, names=inner.names), inner.attempt, Confidence.HIGH, (reason,))
+            reading.texts, reading.candidates = 1, [made]
         self._search(tree, level + 1, reading)
         return True
 

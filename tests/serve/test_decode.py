@@ -299,3 +299,26 @@ def test_answers_and_pages_are_bounded_by_their_request(server: Server, name: st
     many = [one] * min(1000, 200_000 // len(json.dumps(one)))
     answer = post(server.port, PATH, many)
     assert (answer.status, len(answer.body) <= 64 * len(json.dumps(many))) == (200, True)
+
+
+def test_the_commands_of_a_router_are_shown(server: Server) -> None:
+    """In the JSON, on the page and by the command: the name and the arguments of each, and why one is not unpacked."""
+    text = "execute(bytes,bytes[],uint256)"
+    post_text(server.port, text)
+    inputs = [encode(["address", "address", "uint256"], [TO, TO, 5]), b"\1\2"]
+    data = selector(text) + encode(["bytes", "bytes[]", "uint256"], [bytes([0x84, 0x3B]), inputs, 9]).hex()
+    sweep, unknown = decoded(server, data)["candidates"][0]["nested"]
+    assert (sweep["kind"], sweep["path"], sweep["note"]) == ("packed", [1, 0], "If it fails, the others go on.")
+    [candidate] = sweep["candidates"]
+    assert candidate["text_signature"] == "SWEEP(address,address,uint256)"
+    assert [(one["name"], one["value"]) for one in candidate["parameters"]] == [
+        ("token", TO), ("recipient", TO), ("amountMin", "5"),
+    ]  # fmt: skip
+    assert (unknown["path"], unknown["candidates"]) == ([1, 1], [])
+    assert unknown["note"] == "0x3b is no known command of Uniswap's Universal Router."
+    page = get(server.port, f"/decode/?data={data}").body.decode()
+    shown = invoke(server.folder, "decode", data).stdout.decode()
+    for found in (page, shown):
+        assert "amountMin" in found
+        assert "0x3b is no known command" in found
+        assert "If it fails, the others go on." in found
