@@ -36,9 +36,10 @@ from sigdir.signatures.types import BadTypeList, Type, parameter_types
 
 _READS = 4
 _ATTEMPTS = 4
-SPARE = 4 << 10
+SPARE = 8 << 10
 """Bytes that each attempt on small data may read besides."""
 _TEXT_BYTES = 64  # what an answer says about a text besides the text
+_TUPLE_BYTES = 16
 _KEPT_TEXT = 256
 _FIXED_BITS = 200  # of an offset and a length, which hardly ever fit by chance
 
@@ -66,8 +67,11 @@ class Budget:
         return self.has_refused or self.left < 0
 
     def admits(self, *texts: str) -> bool:
-        """Whether an answer has room for one more text with its declaration. They count twice: they are parsed too."""
-        cost = _TEXT_BYTES + 2 * sum(map(len, texts))
+        """Whether an answer has room for one more text with its declaration.
+
+        They count twice, because they are parsed too, and a tuple counts more, because it is an object of JSON.
+        """
+        cost = _TEXT_BYTES + 2 * sum(len(text) + _TUPLE_BYTES * text.count("(") for text in texts)
         if cost > self.left:
             self.has_refused = True
             return False

@@ -36,7 +36,7 @@ from sigdir.signatures.proxies import ProxyPattern, proxy_patterns
 from sigdir.signatures.readings import Known
 from sigdir.signatures.reverts import BUILT_IN
 
-_SPARE = 4 * SPARE  # small code may compare many selectors
+_SPARE = 2 * SPARE  # small code may compare many selectors
 _SUPPORTS_INTERFACE = bytes.fromhex("01ffc9a7")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 from sigdir.signatures.contract import ContractInterface, Member
@@ -140,6 +141,7 @@ _SIZED = re.compile(r"(?:u?int|bytes)\d+|u?fixed\d+x\d+")
 _USABLE_KEYWORDS = frozenset(["from", "error", "revert", "assert", "require", "global", "layout", "at", "transient"])
 """Words of the list above that are names all the same: ``from`` is the first parameter of ERC-20's Transfer."""
 _STATIC_LIMIT = 1 << 16  # words of a static array; solc refuses types that no memory holds
+_MOST_DIGITS = 64  # of its lengths together; Python refuses to read thousands
 
 
 def abi_of(contract: ContractInterface) -> list[dict[str, Any]]:
@@ -183,7 +185,7 @@ class _Writer:
     """Writes the declarations of one interface, and the structs that they need."""
 
     def __init__(self, name: str) -> None:
-        self._structs: dict[tuple[Parameter, ...], str] = {}
+        self._structs: dict[str, str] = {}
         self._lines: list[str] = []
         self._kinds: dict[str, Kind] = {name: Kind.UNKNOWN}
 
@@ -242,16 +244,16 @@ class _Writer:
 
     def _struct(self, members: tuple[Parameter, ...]) -> str:
         """The name of the struct with these members; it is written where it is new."""
-        if members not in self._structs:
-            names = _member_names(members)
-            fields = [f"{self._type(one)} {name};" for one, name in zip(members, names, strict=True)]
+        names = zip(members, _member_names(members), strict=True)
+        fields = " ".join(f"{self._type(one)} {name};" for one, name in names)
+        if fields not in self._structs:
             number = len(self._structs) + 1
             while f"Struct{number}" in self._kinds:
                 number += 1
-            self._structs[members] = f"Struct{number}"
+            self._structs[fields] = f"Struct{number}"
             self._kinds[f"Struct{number}"] = Kind.UNKNOWN
-            self._lines.append(f"    struct Struct{number} {{ {' '.join(fields)} }}")
-        return self._structs[members]
+            self._lines.append(f"    struct Struct{number} {{ {fields} }}")
+        return self._structs[fields]
 
 
 def _note(declaration: Declaration) -> str:
@@ -266,11 +268,15 @@ def _usable(name: str) -> str:
 
 def _member_names(members: tuple[Parameter, ...]) -> list[str]:
     """A name for each member of a struct, all different."""
-    names: list[str] = []
+    names: dict[str, None] = {}
     for number, one in enumerate(members):
         name = _usable(one.name)
-        names.append(name if name and name not in names else f"_{number}")
-    return names
+        if not name or name in names:
+            name = f"_{number}"
+        while name in names:
+            name += "_"
+        names[name] = None
+    return list(names)
 
 
 def _type_problem(one: Parameter) -> str:
@@ -279,12 +285,9 @@ def _type_problem(one: Parameter) -> str:
         return "solc has no empty structs"
     if "fixed" in one.type:
         return "solc does not implement fixed point numbers"
-    lengths = [int(digits) for digits in re.findall(r"\[(\d+)\]", one.type)]
-    if 0 in lengths:
+    lengths = re.findall(r"\[(\d+)\]", one.type)
+    if "0" in lengths:
         return "solc has no arrays of length 0"
-    words = 1
-    for length in lengths:
-        words *= length
-    if words > _STATIC_LIMIT:
+    if sum(map(len, lengths)) > _MOST_DIGITS or prod(map(int, lengths)) > _STATIC_LIMIT:
         return "an array of it takes more than memory"
     return next(filter(None, map(_type_problem, one.components or ())), "")

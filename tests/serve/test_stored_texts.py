@@ -49,6 +49,7 @@ PARAMETERS = {
     "thousands of parameters": ",".join(["uint8"] * 10_000),
     "arrays of arrays": "uint8" + "[]" * 30_000,
     "a length of many digits": f"uint8[{'9' * 60_000}]",
+    "a length of more digits than Python reads": f"uint8[{'9' * 5000}]",
     "empty tuples": "(),()[2]",
 }
 FUNCTIONS = {name: f"f{number}({types})" for number, (name, types) in enumerate(PARAMETERS.items())}

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import process_time
 from typing import Any
 
 import orjson
 import pytest
 
+from sigdir.serve.pages.shown_contract import shown_contract
+from sigdir.signatures.contract import contract_code, interface_of
+from sigdir.signatures.contract_json import document as contract_document
 from sigdir.signatures.decode_input import inputs_of_fields
+from sigdir.signatures.evidence import Kind
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.reading_json import document, ordered
 from sigdir.signatures.readings import Known, Readings
+from sigdir.signatures.solidity_interface import solidity_of
+from tests.signatures.assembly import push
 
 RATIO = 64
 SELECTOR = keccak256(b"f()")[:4]
@@ -123,3 +129,48 @@ def test_arrays_without_elements_are_refused(text: str) -> None:
         "bad_type",
         "an array without elements, which no contract takes",
     )
+
+
+ERRORS = [bytes([0x10, *number.to_bytes(3)]) for number in range(6000)]
+CODES: dict[str, tuple[int, Callable[[int], list[Known]]]] = {
+    "many texts of one selector": (50, lambda _: [named(n, 20) for n in range(100)]),
+    "many selectors": (6000, lambda number: [Known(f"E{number}(uint256)")]),
+    "long names": (300, lambda number: [named(number, 16_000)]),
+    "wide and deep": (300, lambda number: [Known(f"E{number}({'(' * 30}{LONG}{')' * 30})")]),
+    "deep many times": (300, lambda number: [Known(f"E{number}({','.join(['(' * 30 + 'uint8' + ')' * 30] * 150)})")]),
+    "long declarations": (300, lambda _: [Known("E()", declaration=DECLARED)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_the_interface_of_code_is_bounded_by_the_code(name: str) -> None:
+    """In bytes, as JSON and as a page has it, and in processor time. What has no room is counted."""
+    count, texts = CODES[name]
+    code = b"".join(push(hash) for hash in ERRORS[:count]).ljust(32 << 10, b"\0")
+    known = {hash: texts(number) for number, hash in enumerate(ERRORS[:count])}
+    known = {hash: [one._replace(kind=Kind.ERROR) for one in some] for hash, some in known.items()}
+    began = process_time()
+    contract = interface_of(contract_code(code, ()), known)
+    json = orjson.dumps(contract_document(contract))
+    page = shown_contract(contract)
+    assert process_time() - began < 4
+    assert max(len(json), len(page.abi) + len(page.solidity)) <= RATIO * 2 * len(code)
+    shown = sum(len(error.texts) for error in contract.errors)
+    assert shown + contract.left_out == sum(map(len, known.values()))
+    assert bool(contract.note) == bool(contract.left_out)
+
+
+def test_small_code_has_room_for_its_texts() -> None:
+    """A diamond's dispatcher: thirty selectors in a kilobyte, with five texts each."""
+    code = b"".join(push(hash) for hash in ERRORS[:30]).ljust(1024, b"\0")
+    texts = [Known(f"setSomething{n}(address,uint256,bytes)", Kind.ERROR) for n in range(5)]
+    assert interface_of(contract_code(code, ()), dict.fromkeys(ERRORS[:30], texts)).left_out == 0
+
+
+def test_members_of_a_struct_have_names_of_their_own() -> None:
+    """Also where one has the name that another without a name would get."""
+    text = "E((uint8,uint8,uint8))"
+    selector = keccak256(text.encode())[:4]
+    known = Known(text, Kind.ERROR, declaration="error E((uint8 _1, uint8, uint8 _1_) one)")
+    contract = interface_of(contract_code(push(selector), ()), {selector: [known]})
+    assert "struct Struct1 { uint8 _1; uint8 _1_; uint8 _2; }" in solidity_of(contract)
