@@ -81,8 +81,7 @@ class _Budget:
         return self.page <= 0 or self.characters <= 0
 
     def take(self, *texts: str) -> None:
-        """Count a value with its texts."""
-        self.left -= 1
+        """Count a value with its texts, or a tuple or an array, for the page."""
         self.page -= 1
         self.characters -= sum(map(len, texts))
 
@@ -130,6 +129,7 @@ class _Show:
             return ShownValue(type.text, items=items, more=len(value) - len(items), name=own)
         text, note = ("", "not shown") if self._budget.page_is_full else _text(type, value)
         self._budget.take(type.text, text)
+        self._budget.left -= 1
         inner = self._nested.get(path)
         nested = shown_reading(inner, self._budget, self._level + 1) if inner else None
         return ShownValue(type.text, text, note=note, name=own, is_indexed=is_indexed, nested=nested)

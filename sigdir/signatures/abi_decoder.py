@@ -66,12 +66,13 @@ class Budget:
         """Whether a text or a value had no room."""
         return self.has_refused or self.left < 0
 
-    def admits(self, *texts: str) -> bool:
+    def admits(self, text: str, declaration: str = "") -> bool:
         """Whether an answer has room for one more text with its declaration.
 
         They count twice, because they are parsed too, and a tuple counts more, because it is an object of JSON.
         """
-        cost = _TEXT_BYTES + 2 * sum(len(text) + _TUPLE_BYTES * text.count("(") for text in texts)
+        tuples = text.count("(") + declaration.count("(")
+        cost = _TEXT_BYTES + 2 * (len(text) + len(declaration) + _TUPLE_BYTES * tuples)
         if cost > self.left:
             self.has_refused = True
             return False

@@ -103,8 +103,8 @@ class Known(NamedTuple):
         """The same text with what a declaration of it says; without one where that declares another text."""
         text, names, split = (_kept_said if len(declaration) <= _KEPT_TEXT else _said)(declaration)
         if text != self.text:
-            return self._replace(declaration="", names=(), split=None)
-        return self._replace(declaration=declaration, names=names, split=split)
+            declaration, names, split = "", (), None
+        return Known(self.text, self.kind, self.witness, declaration, names, split)
 
 
 _KEPT_TEXT = 256
