@@ -15,14 +15,13 @@ A topic of a dynamic value (string, bytes, arrays, tuples) is the hash of that v
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations, islice
+from itertools import islice
 from typing import Any, NamedTuple
 
 from sigdir.signatures.abi_decoder import Budget, Layout, attempt, attempt_of, layout_of
 from sigdir.signatures.decode_attempt import TOPICS, DecodeAttempt
 from sigdir.signatures.types import BadTypeList, Type
 
-_MAX_SPLITS = 4096
 _MAX_DECODED = 64
 _MAX_PARAMETERS = 4096  # of all splits that are decoded
 
@@ -101,10 +100,24 @@ def _is_improbable(type: Type, value: Any) -> bool:
 def _splits(topics: Sequence[bytes], types: tuple[Type, ...]) -> Iterator[Split]:
     """Each choice of parameters whose types the topics fit, leading parameters first."""
     distinct = {type.text: type for type in types}
-    fitting = [{text for text, type in distinct.items() if _topic_value(type, topic) is not None} for topic in topics]
-    fits = [[type.text in found for type in types] for found in fitting]
-    chosen = islice(combinations(range(len(types)), len(topics)), _MAX_SPLITS)
-    return (split for split in chosen if all(row[number] for row, number in zip(fits, split, strict=True)))
+    places: list[list[int]] = []
+    end = len(types)
+    for topic in reversed(topics):
+        fitting = {text for text, type in distinct.items() if _topic_value(type, topic) is not None}
+        places.insert(0, [number for number, type in enumerate(types[:end]) if type.text in fitting])
+        end = places[0][-1] if places[0] else 0  # so each place leaves one for the topics behind it
+    return _rising(places)
+
+
+def _rising(places: Sequence[Sequence[int]], first: int = 0) -> Iterator[Split]:
+    """Each choice of one number of each list, rising."""
+    if not places:
+        yield ()
+        return
+    for number in places[0]:
+        if number >= first:
+            for rest in _rising(places[1:], number + 1):
+                yield number, *rest
 
 
 def _topic_value(type: Type, topic: bytes) -> Any:

@@ -174,3 +174,12 @@ def test_members_of_a_struct_have_names_of_their_own() -> None:
     known = Known(text, Kind.ERROR, declaration="error E((uint8 _1, uint8, uint8 _1_) one)")
     contract = interface_of(contract_code(push(selector), ()), {selector: [known]})
     assert "struct Struct1 { uint8 _1; uint8 _1_; uint8 _2; }" in solidity_of(contract)
+
+
+def test_topics_that_fit_the_last_parameters_are_found_at_once() -> None:
+    """Among all choices of three of a thousand parameters; the others are not looked at."""
+    text = event(0, ["uint8"] * 1000 + ["uint256"] * 3)
+    topics = ["0x" + topic.hex() for topic in [keccak256(text.encode()), *[word(1 << 255)] * 3]]
+    found, _ = answer_to({"topics": topics, "data": "0x" + (word(1) * 1000).hex(), "texts": [text]})
+    indexed = [number for number, one in enumerate(found["candidates"][0]["parameters"]) if one["indexed"]]
+    assert indexed == [1000, 1001, 1002]
