@@ -29,6 +29,8 @@ from sigdir.signatures.types import BadTypeList, Type
 _SEARCHED_BYTES = 4096
 """The longest call whose ``bytes`` are searched for calls. A call of this size cannot reach the bounds of a tree."""
 
+_LONGEST_TEXT = 1024
+
 Texts = Callable[[bytes], Sequence[Known]]
 Row = tuple[Any, ...]
 
@@ -101,7 +103,7 @@ class CallDecoder:
         for number, (data, read) in enumerate(zip(calls, found, strict=True)):
             if read is not None and read.plan.has_bytes:
                 inner = _calls_in(read.plan.text, read.plan.layout.types, read.values)
-                if len(data) > _SEARCHED_BYTES or any(one.attempt is not None for one in inner):
+                if len(data) > _SEARCHED_BYTES or any(one.kind != Form.CALLDATA for one in inner):
                     nested[number] = None
                 else:
                     inside += [(number, one) for one in inner]
@@ -126,7 +128,10 @@ class CallDecoder:
 
     def _document(self, inner: Inner) -> list[dict[str, Any]]:
         known = self._texts(inner.data[:SELECTOR_BYTES])
-        reading = inner_reading(inner.data, known, Form.CALLDATA, Budget.of(len(inner.data)))
+        budget = Budget.of(len(inner.data))
+        reading = inner_reading(inner.data, known, Form.CALLDATA, budget)
+        if budget.is_used_up:
+            raise _NeedsTree
         if reading is None:
             return []
         for attempt in (candidate.attempt for candidate in reading.candidates):
@@ -136,14 +141,16 @@ class CallDecoder:
 
 
 class _NeedsTree(Exception):
-    """A call inside holds calls."""
+    """A call inside holds calls, or its texts are longer than it has room for."""
 
 
 def _plan(selector: bytes, known: Sequence[Known]) -> _Plan | None:
-    """The plan of a selector; None where no text is known, or several compete."""
+    """The plan of a selector; None where no text is known, several compete, or one is long: a tree bounds what it takes."""
     if not known or selector in BUILT_IN:
         return None
     text = known[0].text
+    if len(text) > _LONGEST_TEXT:
+        return None
     if len(known) > 1 and not (canonical().get(selector) == text and likely_kind(known[0]) is Kind.FUNCTION):
         return None
     try:
@@ -155,7 +162,7 @@ def _plan(selector: bytes, known: Sequence[Known]) -> _Plan | None:
 
 
 def _calls_in(text: str, types: Sequence[Type], values: Values) -> list[Inner]:
-    return [one for one in inner_calls(text, types, values, Budget.of(_SEARCHED_BYTES)) if one.may_be_call]
+    return [one for one in inner_calls(text, types, values, Budget.of(_SEARCHED_BYTES)) if one.is_shown]
 
 
 def _json_values(read: _Read) -> list[Any]:

@@ -43,7 +43,8 @@ def write_abi(
 ) -> dict[Collection, int]:
     """Write the entries in the order of the texts and then the hashes; gives their number by collection.
 
-    A text or a hash that the warehouse does not have is noted. Raises BadTarget for one that is none.
+    A text or a hash that the warehouse does not have, or that no ABI can have, is noted. Raises BadTarget for one that
+    is none.
     """
     if not texts and not hashes:
         raise BadTarget("abi", "is of chosen signatures: name them with --text or --hashes")
@@ -52,11 +53,13 @@ def write_abi(
     counts = {SIGNATURES: 0, EVENT_SIGNATURES: 0}
     for one in dict.fromkeys(wanted):
         found = _best(warehouse, one)
-        if found is None:
-            progress.note(f"{one.shown}: not in the warehouse")
-        else:
-            entries.append(_entry(one.collection, found.summary))
+        declaration = _declaration(one.collection, found.summary) if found else ""
+        if declaration:
+            entries.append(parse_declaration(declaration).abi_entry())
             counts[one.collection] += 1
+        else:
+            problem = "its text is too long or nested too deeply for an ABI" if found else "not in the warehouse"
+            progress.note(f"{printable(one.shown)}: {problem}")
     out.write(orjson.dumps(entries, option=orjson.OPT_INDENT_2) + b"\n")
     return counts
 
@@ -99,10 +102,7 @@ def _best(warehouse: Warehouse, wanted: _Wanted) -> TextEvidence | None:
     return next(one for one in found if one.summary.id == first.id)
 
 
-def _entry(collection: Collection, summary: Summary) -> dict[str, Any]:
-    """The ABI entry of a text."""
+def _declaration(collection: Collection, summary: Summary) -> str:
+    """The declaration of a text; "" where it is too long or nested too deeply for one."""
     kind = Kind.EVENT if collection == EVENT_SIGNATURES else Kind.FUNCTION
-    written = summary.declaration or spelled(f"{kind.name.lower()} {summary.text}", kind).declaration
-    if not written:
-        raise BadTarget(printable(summary.text), "is too long or nested too deeply for an ABI")
-    return parse_declaration(written).abi_entry()
+    return summary.declaration or spelled(f"{kind.name.lower()} {summary.text}", kind).declaration

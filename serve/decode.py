@@ -14,6 +14,7 @@ from sigdir.serve.code_reader import SECONDS, CodeReader, explained
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, field_error
 from sigdir.serve.http.json_answer import json_bytes, send_json
+from sigdir.signatures.abi_decoder import SPARE
 from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.contract_json import document as contract_document
 from sigdir.signatures.decode_input import BadInput, code_input, inputs_of_fields, inputs_of_text, whole
@@ -31,6 +32,7 @@ BODY_BYTES = 3 * MAX_BYTES  # two digits a byte, line ends, and the field's name
 
 MAX_CODES = 8
 """In one list. They share the time that one code may take."""
+_LEAST_SPARE = 32  # so that two texts of a selector without arguments are tried
 
 
 class DecodeResource:
@@ -67,17 +69,23 @@ class DecodeResource:
         except BadInput as error:
             raise _refused(error) from None
 
-    def _document(self, view: View, alternatives: list[Input], code_seconds: float = SECONDS) -> dict[str, Any]:
+    def _document(
+        self, view: View, alternatives: list[Input], spare: int = SPARE, code_seconds: float = SECONDS
+    ) -> dict[str, Any]:
         """The answer for one input; raises BadInput for code whose functions cannot be read."""
         if alternatives[0].form is Form.CODE:
             return contract_document(explained(view, self._codes, alternatives[0], self._names, code_seconds))
-        return document(read_alternatives(view, alternatives, self._names))
+        return document(read_alternatives(view, alternatives, self._names, spare))
 
     def _list(self, given: list[Any]) -> list[dict[str, Any]]:
-        """An answer for each input; one that cannot be read has its error, and the others are read."""
+        """An answer for each input; one that cannot be read has its error, and the others are read.
+
+        The inputs share what one alone may spare, so the answer to a list is bounded as one answer is.
+        """
         if len(given) > MAX_INPUTS:
             raise field_error("inputs", f"{len(given)} inputs; at most {MAX_INPUTS} in one request.")
         view, answers, codes = self._reader.current(), [], 0
+        spare = max(_LEAST_SPARE, SPARE // max(1, len(given)))
         for one in given:
             try:
                 alternatives = inputs_of(one)
@@ -85,7 +93,7 @@ class DecodeResource:
                 if codes > MAX_CODES:
                     answers.append(_error("code", f"more than {MAX_CODES} codes in one list"))
                 else:
-                    answers.append(self._document(view, alternatives, SECONDS / MAX_CODES))
+                    answers.append(self._document(view, alternatives, spare, SECONDS / MAX_CODES))
             except BadInput as error:
                 answers.append(_error(error.field, error.problem))
         return answers

@@ -14,6 +14,7 @@ from sigdir.signatures.types import split_types
 
 _MAX_CHARACTERS = 4096
 _MAX_DEPTH = 16
+_MOST_INDENTED = 6  # times as long: three levels of tuples make it four times as long
 _NAME = "%"  # stands for the name; no name contains it
 
 
@@ -34,7 +35,13 @@ def declared_abi_json(declaration: str) -> str | None:
         entry = parse_declaration(declaration).abi_entry()
     except BadDeclaration:
         return None
-    return orjson.dumps([entry], option=orjson.OPT_INDENT_2).decode()
+    return indented([entry])
+
+
+def indented(entries: list[dict[str, Any]]) -> str:
+    """An ABI as indented JSON; in one line where it is nested so deep that it would be blanks for the most part."""
+    packed, shown = orjson.dumps(entries), orjson.dumps(entries, option=orjson.OPT_INDENT_2)
+    return (shown if len(shown) <= _MOST_INDENTED * len(packed) else packed).decode()
 
 
 @lru_cache(maxsize=4096)
@@ -49,7 +56,7 @@ def _template(collection: Collection, parameters: str) -> str | None:
         entry = {"type": "event", "name": _NAME, "inputs": event_inputs, "anonymous": False}
     else:
         entry |= {"outputs": [], "stateMutability": "nonpayable"}
-    return orjson.dumps([entry], option=orjson.OPT_INDENT_2).decode()
+    return indented([entry])
 
 
 def _inputs(parameters: str, depth: int = 1) -> list[dict[str, Any]] | None:

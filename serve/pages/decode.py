@@ -18,7 +18,7 @@ from sigdir.serve.pages.shown_contract import ShownContract, shown_contract
 from sigdir.serve.pages.shown_reading import shown_reading
 from sigdir.signatures.decode_attempt import WORD_BYTES
 from sigdir.signatures.decode_input import BadInput, inputs_of_text, whole
-from sigdir.signatures.readings import MAX_TEXTS, Form, Input
+from sigdir.signatures.readings import Form, Input
 from sigdir.warehouse.index.known import read_alternatives
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader, View
@@ -106,7 +106,7 @@ class DecodePage(ViewPage):
         data = readings[0].data
         first = 0 if readings[0].form is Form.LOG else 4
         return rendered(
-            "decode.html", here="/decode/", entered=entered, problem="", examples=_EXAMPLES, tried=MAX_TEXTS,
+            "decode.html", here="/decode/", entered=entered, problem="", examples=_EXAMPLES,
             shown=[shown_reading(reading) for reading in readings],
             json=_json(address),
             words=_words(data, first), all_words=-(-(len(data) - first) // WORD_BYTES),

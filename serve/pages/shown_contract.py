@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import orjson
-
+from sigdir.serve.pages.abi import indented
 from sigdir.serve.pages.rows import hash_address
 from sigdir.signatures.argument_shapes import Fit
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
@@ -63,8 +62,7 @@ def shown_contract(found: ContractInterface) -> ShownContract:
         _members("Events", "events", found.events),
         _members("Errors", "errors", found.errors),
     )
-    abi = orjson.dumps(abi_of(found), option=orjson.OPT_INDENT_2).decode()
-    return ShownContract(found, members, abi, solidity_of(found))
+    return ShownContract(found, members, indented(abi_of(found)), solidity_of(found))
 
 
 def _members(title: str, id: str, members: tuple[Member, ...]) -> ShownMembers:
@@ -79,7 +77,7 @@ def _member(member: Member) -> ShownMember:
     return ShownMember(
         hash="0x" + member.hash.hex(),
         address=hash_address(collection, member.hash),
-        text=str(best.declaration) if best else "",
+        text=str(best.declaration or best.known.text) if best else "",
         payable=member.payable,
         is_sure=best is not None and best.fit in (Fit.SAME, Fit.ALIKE),
         reasons="; ".join(best.reasons) if best else "",

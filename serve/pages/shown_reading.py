@@ -17,6 +17,7 @@ from sigdir.signatures.types import Type
 
 _MAX_VALUES = 500
 _MAX_PAGE_VALUES = 3000
+_MAX_PAGE_CHARACTERS = 256 << 10
 _MAX_CHARACTERS = 2000
 _MAX_LEVELS = 6
 
@@ -68,11 +69,21 @@ class ShownReading:
 
 
 class _Budget:
-    """How many more values a list and the page may show."""
+    """How many more values a list and the page may show, and how many characters the page."""
 
     def __init__(self) -> None:
         self.page = _MAX_PAGE_VALUES
+        self.characters = _MAX_PAGE_CHARACTERS
         self.left = 0
+
+    @property
+    def page_is_full(self) -> bool:
+        return self.page <= 0 or self.characters <= 0
+
+    def take(self, *texts: str) -> None:
+        """Count a value with its texts, or a tuple or an array, for the page."""
+        self.page -= 1
+        self.characters -= sum(map(len, texts))
 
 
 def shown_reading(reading: Reading, budget: _Budget | None = None, level: int = 0) -> ShownReading:
@@ -113,20 +124,21 @@ class _Show:
         if isinstance(value, IndexedHash):
             return ShownValue(type.text, "0x" + value.hex(), note="the hash of the value", name=own, is_indexed=True)
         if isinstance(value, tuple):
+            self._budget.take(type.text)
             items = self._items(type, value, members, path)
             return ShownValue(type.text, items=items, more=len(value) - len(items), name=own)
+        text, note = ("", "not shown") if self._budget.page_is_full else _text(type, value)
+        self._budget.take(type.text, text)
         self._budget.left -= 1
-        self._budget.page -= 1
         inner = self._nested.get(path)
         nested = shown_reading(inner, self._budget, self._level + 1) if inner else None
-        text, note = _text(type, value)
         return ShownValue(type.text, text, note=note, name=own, is_indexed=is_indexed, nested=nested)
 
     def _items(self, type: Type, values: tuple[Any, ...], members: Any, path: Path) -> tuple[ShownValue, ...]:
         types = type.members or (type.element,) * len(values)
         items: list[ShownValue] = []
         for number, (item_type, item) in enumerate(zip(types, values, strict=True)):
-            if self._budget.left <= 0 or self._budget.page <= 0:
+            if self._budget.left <= 0 or self._budget.page_is_full:
                 break
             # The names of an array of tuples are those of its element.
             name = members[number] if type.members and number < len(members) else ("", () if type.members else members)

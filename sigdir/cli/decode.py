@@ -242,6 +242,9 @@ def _lines(candidate: Candidate, indent: str = "") -> Iterator[str]:
 
 def _nested_lines(path: Sequence[int], reading: Reading, indent: str) -> Iterator[str]:
     place = ".".join(map(str, path))
+    if not reading.candidates:
+        yield f"{indent}[{place}] {reading.note}"
+        return
     first, *rest = _lines(reading.candidates[0], indent)
     yield f"{indent}[{place}] {first.lstrip()}"
     yield from rest

@@ -104,6 +104,8 @@ def _lines(found: ContractInterface) -> Iterator[str]:
             yield ""
             yield f"{title}:"
             yield from map(_line, members)
+    if found.note:
+        yield found.note
 
 
 def _line(member: Member) -> str:

@@ -13,7 +13,6 @@ A call of two words takes 0.7 us, ``exact_values`` 3.1 (benchmarks/bench_decode.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import compress
 from typing import Any
@@ -37,7 +36,7 @@ _MOST_ELEMENTS = 64  # of dynamic elements, each of which has a column
 def exact_rows(calls: Sequence[bytes], types: tuple[Type, ...]) -> list[Values | None]:
     """The values of each call's arguments, all of one size; None where columns do not read them."""
     found: list[Values | None] = [None] * len(calls)
-    if any(_OTHERS.search(type.text) for type in types):
+    if any("fixed" in type.text for type in types):
         return found
     rows = np.frombuffer(b"".join(calls), np.uint8).reshape(len(calls), len(calls[0]) if calls else 0)
     left = np.arange(len(calls))
@@ -50,9 +49,6 @@ def exact_rows(calls: Sequence[bytes], types: tuple[Type, ...]) -> list[Values |
         fits[0] = True  # the model is read, or no columns read it
         left = left[~fits]
     return found
-
-
-_OTHERS = re.compile(r"fixed|\[0\]")
 
 
 def _pass(rows: Matrix, types: tuple[Type, ...]) -> tuple[Rows, list[Values]]:

@@ -3,9 +3,10 @@
 Invariants
     ``exact`` is found while reading: the encoder puts the content of each dynamic value right behind the one before
     it, so the layout is the encoder's if every offset leads to the place where the last content ended.
-    Reading is bounded. Many offsets may lead to the same place, so four thousand words can stand for 10^12 values.
-    Each attempt may read the data ``_READS`` times, all attempts together ``_ATTEMPTS`` times as much. Texts are
-    tried in the order given, so adding texts keeps none of the earlier ones from being tried.
+    Reading is bounded, and with it the answer. Many offsets may lead to the same place, so four thousand words can
+    stand for 10^12 values. Every value takes a word at least (``types.py``). Each attempt may read the data ``_READS``
+    times, all attempts together ``_ATTEMPTS`` times as much. Texts are tried in the order given, so adding texts keeps
+    none of the earlier ones from being tried.
     The readers of a text are kept only for texts up to ``_KEPT_TEXT`` characters.
 
 eth-abi is the oracle of the tests. With it, and an encoding of the values to tell the layout, a call of two words took
@@ -15,7 +16,7 @@ eth-abi is the oracle of the tests. With it, and an encoding of the values to te
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from decimal import Context, Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -35,24 +36,48 @@ from sigdir.signatures.types import BadTypeList, Type, parameter_types
 
 _READS = 4
 _ATTEMPTS = 4
-_LEAST_READ = 64 << 10
+SPARE = 8 << 10
+"""Bytes that each attempt on small data may read besides."""
+_TEXT_BYTES = 64  # what an answer says about a text besides the text
+_TUPLE_BYTES = 16
 _KEPT_TEXT = 256
 _FIXED_BITS = 200  # of an offset and a length, which hardly ever fit by chance
 
 
 class Budget:
-    """How many bytes each attempt may read, and how many are left for all of them."""
+    """How many bytes each attempt may read, and how many are left for all of them and for their texts.
 
-    __slots__ = ("each", "left")
+    An answer has a few characters for each of these bytes, so it is bounded by the bytes of its input.
+    """
+
+    __slots__ = ("each", "has_refused", "left")
 
     def __init__(self, each: int, left: int) -> None:
-        self.each, self.left = each, left
+        self.each, self.left, self.has_refused = each, left, False
 
     @classmethod
-    def of(cls, size: int) -> Budget:
-        """The budget of the attempts on so many bytes."""
-        each = max(_LEAST_READ, _READS * size)
+    def of(cls, size: int, spare: int = SPARE) -> Budget:
+        """The budget of the attempts on so many bytes, with ``spare`` bytes for each besides."""
+        each = _READS * size + spare
         return cls(each, _ATTEMPTS * each)
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether a text or a value had no room."""
+        return self.has_refused or self.left < 0
+
+    def admits(self, text: str, declaration: str = "") -> bool:
+        """Whether an answer has room for one more text with its declaration.
+
+        They count twice, because they are parsed too, and a tuple counts more, because it is an object of JSON.
+        """
+        tuples = text.count("(") + declaration.count("(")
+        cost = _TEXT_BYTES + 2 * (len(text) + len(declaration) + _TUPLE_BYTES * tuples)
+        if cost > self.left:
+            self.has_refused = True
+            return False
+        self.left -= cost
+        return True
 
 
 def attempt(data: bytes, text: str, budget: Budget, first: int = SELECTOR_BYTES) -> DecodeAttempt:
@@ -64,6 +89,11 @@ def attempt(data: bytes, text: str, budget: Budget, first: int = SELECTOR_BYTES)
         layout = layout_of(text)
     except BadTypeList as error:
         return DecodeAttempt(text, reason=TYPE, detail=error.problem)
+    return attempt_of(data, text, layout, budget, first)
+
+
+def attempt_of(data: bytes, text: str, layout: Layout, budget: Budget, first: int) -> DecodeAttempt:
+    """``attempt`` with a layout: that of the text, or of some of its parameters."""
     source = _Source(data, budget, first)
     try:
         values = _frame(source, 0, layout.members, layout.head)
@@ -91,6 +121,17 @@ class Layout(NamedTuple):
     head: int
     checked: int
 
+    @classmethod
+    def of(cls, types: tuple[Type, ...], members: tuple[_Reader, ...]) -> Layout:
+        return cls(types, members, _head(members), sum(member.checked for member in members))
+
+    def without(self, left_out: Collection[int]) -> Layout:
+        """The layout of the parameters whose numbers are not left out."""
+        kept = [
+            pair for number, pair in enumerate(zip(self.types, self.members, strict=True)) if number not in left_out
+        ]
+        return Layout.of(tuple(type for type, _ in kept), tuple(member for _, member in kept))
+
 
 def layout_of(text: str) -> Layout:
     """The layout of a canonical text's parameters; raises BadTypeList."""
@@ -99,8 +140,7 @@ def layout_of(text: str) -> Layout:
 
 def _layout(text: str) -> Layout:
     types = parameter_types(text)
-    members = tuple(map(_reader, types))
-    return Layout(types, members, _head(members), sum(member.checked for member in members))
+    return Layout.of(types, tuple(map(_reader, types)))
 
 
 _kept_layout = lru_cache(maxsize=2048)(_layout)
@@ -139,7 +179,7 @@ class _Source:
         self.left -= size
         self.budget.left -= size
         if self.left < 0 or self.budget.left < 0:
-            raise _Misfit(WORK, "its offsets lead to the same data too often, so decoding stopped")
+            raise _Misfit(WORK, "its values are more than are read of data of this size")
 
     def short(self, at: int, size: int) -> _Misfit:
         place, there = at + self.first, self.size + self.first
@@ -223,7 +263,6 @@ def _elements(source: _Source, at: int, element: _Reader, count: int) -> tuple[A
     if at + size > source.size:
         raise source.short(at + (source.size - at) // step * step, step)
     source.take(at, size)
-    source.spend(count)  # elements may have no bytes
     read = element.read
     source.next = at + size
     if not element.is_dynamic:
@@ -245,7 +284,6 @@ def _sized_array_reader(element: _Reader, length: int) -> _Reader:
     step = element.head
 
     def read(source: _Source, at: int) -> tuple[Any, ...]:
-        source.spend(length)
         return tuple([element.read(source, at + number * step) for number in range(length)])
 
     return _Reader(read, step * length, False, element.checked * length)
@@ -258,6 +296,7 @@ _ZEROS = bytes(WORD_BYTES)
 _EXACT = Context(prec=100)
 
 
+@lru_cache(maxsize=1024)
 def _elementary(word: str) -> _Reader:
     """The reader of a type without parts; raises BadTypeList for a word that is no type."""
     base, digits, places = _SPLIT.fullmatch(word).groups()  # type: ignore[union-attr]
@@ -351,8 +390,13 @@ def _bytes(source: _Source, at: int) -> bytes:
     return value
 
 
+_CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\f\r"))
+_ESCAPED = 5  # JSON has so many characters more for each of them
+
+
 def _string(source: _Source, at: int) -> str:
     value = _bytes(source, at)
+    source.budget.left -= _ESCAPED * (len(value) - len(value.translate(None, _CONTROLS)))
     try:
         return value.decode()
     except UnicodeDecodeError as error:

@@ -11,14 +11,19 @@ shows, then by whether it takes value, then by that rank.
 Invariants
     Every selector that the dispatcher compares is a function of the interface, with or without a text.
     An event or an error is one of the interface only if a text is known for a constant that the code pushes.
+    A text that cannot be declared, because it is too long or nested too deeply, is a text of the interface all the same. What the
+    texts take is bounded by the size of the code; the first of each hash has room before the second of any, and a short
+    one before a long one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import NamedTuple
 
+from sigdir.signatures.abi_decoder import SPARE, Budget
 from sigdir.signatures.argument_shapes import Fit, fit_of
 from sigdir.signatures.bytecode import RuntimeCode, analyse, bytes_of_hex
 from sigdir.signatures.code_scan import scan_code
@@ -27,10 +32,12 @@ from sigdir.signatures.dispatcher import CodeFunction, functions_of, is_tron
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.interfaces import Implemented, Interface, implemented, interface_ids, standard_declarations
 from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.plural import counted
 from sigdir.signatures.proxies import ProxyPattern, proxy_patterns
 from sigdir.signatures.readings import Known
 from sigdir.signatures.reverts import BUILT_IN
 
+_SPARE = 2 * SPARE  # small code may compare many selectors
 _SUPPORTS_INTERFACE = bytes.fromhex("01ffc9a7")
 
 
@@ -60,10 +67,13 @@ class ContractCode:
 
 
 class ContractText(NamedTuple):
-    """A text for a hash of the code. ``fit`` is that of a function's arguments."""
+    """A text for a hash of the code. ``fit`` is that of a function's arguments.
+
+    ``declaration`` is None for a text that is too long or nested too deeply for one.
+    """
 
     known: Known
-    declaration: Declaration
+    declaration: Declaration | None
     fit: Fit
     reasons: tuple[str, ...]
 
@@ -108,6 +118,15 @@ class ContractInterface:
     interface_ids: tuple[Interface, ...]
     """Those that the contract says to support: ids of ERC-165 in its code."""
     standards: tuple[Implemented, ...]
+    left_out: int
+    """Texts that an answer about code of this size has no room for."""
+
+    @property
+    def note(self) -> str:
+        """A sentence about what was left out."""
+        if not self.left_out:
+            return ""
+        return f"{counted(self.left_out, 'known text')} left out: an answer of this size has no room for more."
 
     @property
     def unknown(self) -> tuple[Member, ...]:
@@ -145,6 +164,7 @@ def read_contract(text: str) -> ContractCode:
 def interface_of(code: ContractCode, known: Mapping[bytes, Sequence[Known]]) -> ContractInterface:
     """The interface that the texts of a directory give the code."""
     runtime = code.runtime
+    known, left_out = _with_room(known, len(runtime.code))
     functions = tuple(_function(function, known.get(function.selector, ())) for function in code.functions)
     answers_interfaces = _SUPPORTS_INTERFACE in runtime.selectors
     ids = interface_ids() if answers_interfaces else {}
@@ -157,7 +177,21 @@ def interface_of(code: ContractCode, known: Mapping[bytes, Sequence[Known]]) -> 
         proxy_patterns(runtime),
         tuple(interface for id, interface in ids.items() if id in runtime.error_selectors),
         implemented(runtime.selectors),
+        left_out,
     )
+
+
+def _with_room(known: Mapping[bytes, Sequence[Known]], size: int) -> tuple[dict[bytes, list[Known]], int]:
+    """The texts that an answer about so many bytes has room for, and how many have none."""
+    budget, left_out = Budget.of(size, _SPARE), 0
+    found: dict[bytes, list[Known]] = {}
+    ranked = [(rank, len(one.text), hash, one) for hash, texts in known.items() for rank, one in enumerate(texts)]
+    for _, _, hash, one in sorted(ranked, key=itemgetter(0, 1)):
+        if budget.admits(one.text, one.declaration):
+            found.setdefault(hash, []).append(one)
+        else:
+            left_out += 1
+    return found, left_out
 
 
 def _function(function: CodeFunction, known: Iterable[Known]) -> Member:
@@ -175,8 +209,8 @@ def _function_text(function: CodeFunction, known: Known) -> tuple[ContractText, 
     fit = fit_of(known.text, function.arguments)
     declared = _declaration(function.selector, known, Kind.FUNCTION)
     declaration = declared or _undeclared(known.text, Kind.FUNCTION)
-    agrees = function.takes_ether in (None, declaration.mutability == "payable")
-    if not agrees and declaration.mutability in _OF_ETHER:
+    agrees = declaration is not None and function.takes_ether in (None, declaration.mutability == "payable")
+    if declaration is not None and not agrees and declaration.mutability in _OF_ETHER:
         declaration = replace(declaration, mutability=_OF_ETHER[not function.takes_ether])
     return ContractText(known, declaration, fit, _reasons(known, fit)), declared is not None and agrees
 
@@ -229,16 +263,21 @@ def _member_text(kind: Kind, hash: bytes, known: Known) -> ContractText:
 def _declaration(hash: bytes, known: Known, kind: Kind) -> Declaration | None:
     """The declaration that the directory or a standard has for a text."""
     if known.declaration:
-        try:
-            found = parse_declaration(known.declaration)
-        except BadDeclaration:
-            found = None
+        found = _parsed(known.declaration)
         if found is not None and found.text == known.text and found.kind in (kind, Kind.UNKNOWN):
             return replace(found, kind=kind)
     standard = standard_declarations().get(hash)
     return standard if standard is not None and standard.text == known.text and standard.kind is kind else None
 
 
-def _undeclared(text: str, kind: Kind) -> Declaration:
-    """A canonical text as a declaration without names."""
-    return replace(parse_declaration(text.replace(",", ", ")), kind=kind)
+def _undeclared(text: str, kind: Kind) -> Declaration | None:
+    """A canonical text as a declaration without names; None where it is too long or nested too deeply."""
+    found = _parsed(text.replace(",", ", "))
+    return None if found is None else replace(found, kind=kind)
+
+
+def _parsed(text: str) -> Declaration | None:
+    try:
+        return parse_declaration(text)
+    except BadDeclaration:
+        return None

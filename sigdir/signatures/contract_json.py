@@ -12,7 +12,7 @@ from sigdir.signatures.solidity_interface import abi_of, solidity_of
 def document(contract: ContractInterface) -> dict[str, Any]:
     """Everything that was found, with the ABI and the Solidity interface."""
     code = contract.code
-    return {
+    found = {
         "kind": "contract",
         "code_hash": _hex(code.code_hash),
         "bytes": len(code.runtime.code),
@@ -34,6 +34,7 @@ def document(contract: ContractInterface) -> dict[str, Any]:
         "abi": abi_of(contract),
         "solidity": solidity_of(contract),
     }  # fmt: skip
+    return found | {"note": contract.note} if contract.note else found
 
 
 def _function(member: Member) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def _texts(member: Member) -> list[dict[str, Any]]:
 def _text(one: ContractText, kind: Kind) -> dict[str, Any]:
     found: dict[str, Any] = {
         "text_signature": one.known.text,
-        "declaration": str(one.declaration),
+        "declaration": str(one.declaration) if one.declaration else None,
         "witness": one.known.witness.name.lower(),
         "reasons": list(one.reasons),
     }

@@ -48,6 +48,13 @@ class Parameter:
         inner = ",".join(component.canonical_type for component in self.components)
         return f"({inner}){self.type.removeprefix('tuple')}"
 
+    @property
+    def nested_name(self) -> Any:
+        """The name; a tuple's as (name, those of its members)."""
+        if self.components is None:
+            return self.name
+        return self.name, tuple(component.nested_name for component in self.components)
+
     def __str__(self) -> str:
         """As spelled in a declaration."""
         written = self.type
@@ -86,6 +93,11 @@ class Declaration:
     def parameter_names(self) -> tuple[str, ...]:
         """One for each parameter, empty where it has none."""
         return tuple(one.name for one in self.inputs)
+
+    @property
+    def nested_names(self) -> tuple[Any, ...]:
+        """The same; a tuple's is (name, those of its members)."""
+        return tuple(one.nested_name for one in self.inputs)
 
     @property
     def indexed(self) -> tuple[bool, ...]:

@@ -1,11 +1,13 @@
 """Where decoded values hold calls: as calldata, as arguments beside their signature, or packed without padding.
 
-Every ``bytes`` value may be calldata. Three forms need knowledge of what is around the value:
+Every ``bytes`` value may be calldata. Four forms need knowledge of what is around the value:
 
 * Governors and timelocks of Compound keep a call as a text and its arguments without selector: a ``string`` and the
   ``bytes`` after it, or a ``string[]`` and the ``bytes[]`` after it.
 * Safe's ``multiSend(bytes)``, ERC-7579's ``execute(bytes32,bytes)`` and ERC-4337's operations pack addresses and
   calls without padding. Their layouts are a table here, by text or by the tuple's types.
+* Uniswap's routers keep a byte for each command, and its arguments in a list beside them (``router_commands.py``). Where
+  no input fits its command, the call is another contract's.
 * An error in ``Error(string)``: contracts copy revert data into the message (``readings.py`` turns it to bytes).
 
 A packed value is decoded to a text that says what its fields are (``transactions((uint8,address,...)[])``). This text
@@ -20,6 +22,8 @@ from typing import Any, NamedTuple
 
 from sigdir.signatures.abi_decoder import Budget, attempt
 from sigdir.signatures.decode_attempt import SELECTOR_BYTES, WORD_BYTES, DecodeAttempt
+from sigdir.signatures.plural import counted
+from sigdir.signatures.router_commands import MAY_FAIL, Commands, commands_by_text
 from sigdir.signatures.types import Type, parameter_types
 
 Path = tuple[int, ...]
@@ -29,8 +33,8 @@ Path = tuple[int, ...]
 class Inner(NamedTuple):
     """Bytes inside a value that may be a call.
 
-    Without ``attempt`` they are calldata to look up; with it they are decoded: ``arguments`` of a text that stood
-    beside them, or ``packed`` parts.
+    ``calldata`` is looked up. Anything else is decoded by ``attempt``: ``arguments`` of a text that stood beside them,
+    or ``packed`` parts. What is packed and cannot be unpacked has no attempt, and ``note`` says why.
     """
 
     path: Path
@@ -38,11 +42,12 @@ class Inner(NamedTuple):
     attempt: DecodeAttempt | None = None
     kind: str = "calldata"
     names: tuple[Any, ...] = ()
+    note: str = ""
 
     @property
-    def may_be_call(self) -> bool:
-        """Whether it is decoded, or has the size of a selector and words."""
-        return self.attempt is not None or (
+    def is_shown(self) -> bool:
+        """Whether it is no calldata, or has the size of a selector and words."""
+        return self.kind != "calldata" or (
             len(self.data) >= SELECTOR_BYTES and len(self.data) % WORD_BYTES == SELECTOR_BYTES
         )
 
@@ -54,6 +59,14 @@ def inner_calls(text: str, types: Sequence[Type], values: Sequence[Any], budget:
     if inner is not None:
         yield inner
         return
+    router = commands_by_text().get(text)
+    if router is not None:
+        found = list(_commands(router, values[0], values[1], budget))
+        if any(one.attempt for one in found):
+            yield from found
+            return
+        if found:
+            yield Inner((0,), values[0], kind="packed", note=f"No command is unpacked. {found[0].note}")
     yield from _in_members((), types, values, budget)
 
 
@@ -113,6 +126,7 @@ EXECUTIONS_WITH_DATA = "executions((address,uint256,bytes)[],bytes)"
 DELEGATION = "delegation(address,bytes)"
 DEPLOYMENT = "deployment(address,bytes)"
 PAYMASTER = "paymaster(address,bytes)"
+LIQUIDITIES = "modifyLiquiditiesWithoutUnlock(bytes,bytes[])"
 PAYMASTER_WITH_GAS = "paymaster(address,uint128,uint128,bytes)"
 
 _EXECUTION_NAMES = ("target", "value", "callData")
@@ -121,6 +135,7 @@ _NAMES: dict[str, tuple[Any, ...]] = {
     EXECUTION: _EXECUTION_NAMES,
     EXECUTIONS: (("executions", _EXECUTION_NAMES),),
     EXECUTIONS_WITH_DATA: (("executions", _EXECUTION_NAMES), "opData"),
+    LIQUIDITIES: ("actions", "params"),
     DELEGATION: ("target", "callData"),
     DEPLOYMENT: ("factory", "callData"),
     PAYMASTER: ("paymaster", "data"),
@@ -128,9 +143,9 @@ _NAMES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def _packed(path: Path, data: bytes, text: str, *values: Any) -> Inner:
+def _packed(path: Path, data: bytes, text: str, *values: Any, names: tuple[Any, ...] = ()) -> Inner:
     found = DecodeAttempt(text, parameter_types(text), values, exact=True)
-    return Inner(path, data, found, "packed", _NAMES[text])
+    return Inner(path, data, found, "packed", names or _NAMES[text])
 
 
 def _address(data: bytes) -> str:
@@ -169,7 +184,14 @@ def _execute(values: Sequence[Any], budget: Budget) -> Inner | None:
     return None
 
 
+def _modify_liquidities(values: Sequence[Any], budget: Budget) -> Inner | None:
+    """Actions of Uniswap's v4 position manager, with a deadline beside them."""
+    found = attempt(values[0], LIQUIDITIES, budget, first=0)
+    return Inner((0,), values[0], found, "packed", _NAMES[LIQUIDITIES]) if found.exact else None
+
+
 _PACKED_TEXTS = {
+    "modifyLiquidities(bytes,uint256)": _modify_liquidities,
     "multiSend(bytes)": _multi_send,
     "execute(bytes32,bytes)": _execute,
     "executeFromExecutor(bytes32,bytes)": _execute,
@@ -205,3 +227,29 @@ _OPERATIONS = {
     "address,uint256,bytes,bytes,uint256,uint256,uint256,uint256,uint256,bytes,bytes": _operation,
     "address,uint256,bytes,bytes,bytes32,uint256,bytes32,bytes,bytes": _packed_operation,
 }
+
+
+# Commands with their inputs.
+
+
+def _commands(router: Commands, commands: bytes, inputs: Sequence[bytes], budget: Budget) -> Iterator[Inner]:
+    """The commands in their order, each at its input; where their numbers differ, a note at the commands."""
+    if len(commands) != len(inputs):
+        note = f"It has {counted(len(commands), 'command')} and {counted(len(inputs), 'input')}."
+        yield Inner((0,), commands, kind="packed", note=note)
+    for number, (byte, data) in enumerate(zip(commands, inputs, strict=False)):
+        yield _input_of(router, byte, data, budget)._replace(path=(1, number))
+
+
+def _input_of(router: Commands, byte: int, data: bytes, budget: Budget) -> Inner:
+    shapes = router.shapes.get(byte & ~MAY_FAIL, ())
+    may_fail = "If it fails, the others go on." if byte & MAY_FAIL else ""
+    why = ""
+    for text, names, is_call in shapes:
+        if is_call:
+            return _packed((), data, text, data, names=names)._replace(note=may_fail)
+        found = attempt(data, text, budget, first=0)
+        if found.exact:
+            return Inner((), data, found, "packed", names, may_fail)
+        why = why or f"Its input does not fit {text}: {found.detail or 'other bytes are left or stand between'}."
+    return Inner((), data, kind="packed", note=why or f"0x{byte:02x} is no known command of {router.of}.")

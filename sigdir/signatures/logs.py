@@ -15,15 +15,15 @@ A topic of a dynamic value (string, bytes, arrays, tuples) is the hash of that v
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations, islice
+from itertools import islice
 from typing import Any, NamedTuple
 
-from sigdir.signatures.abi_decoder import Budget, attempt, layout_of
+from sigdir.signatures.abi_decoder import Budget, Layout, attempt, attempt_of, layout_of
 from sigdir.signatures.decode_attempt import TOPICS, DecodeAttempt
 from sigdir.signatures.types import BadTypeList, Type
 
-_MAX_SPLITS = 4096
 _MAX_DECODED = 64
+_MAX_PARAMETERS = 4096  # of all splits that are decoded
 
 Split = tuple[int, ...]
 """The numbers of the indexed parameters, rising."""
@@ -53,25 +53,27 @@ def log_attempt(
     ``declared`` is the split that a declaration gives.
     """
     try:
-        types = layout_of(text).types
+        layout = layout_of(text)
     except BadTypeList:
         return LogAttempt(attempt(data, text, budget, first=0))
+    types = layout.types
     if len(topics) > len(types):
         detail = f"the log has {len(topics)} indexed values, the event {len(types)} parameters"
         return LogAttempt(DecodeAttempt(text, types, reason=TOPICS, detail=detail))
     if declared is not None and len(declared) == len(topics):
-        found = _with_split(topics, data, text, types, declared, budget)
+        found = _with_split(topics, data, text, layout, declared, budget)
         if found.values is not None:
             return LogAttempt(found, declared)
-    return _best(topics, data, text, types, budget)
+    return _best(topics, data, text, layout, budget)
 
 
-def _best(topics: Sequence[bytes], data: bytes, text: str, types: tuple[Type, ...], budget: Budget) -> LogAttempt:
-    splits = islice(_splits(topics, types), _MAX_DECODED)
-    tried = [(split, _with_split(topics, data, text, types, split, budget)) for split in splits]
+def _best(topics: Sequence[bytes], data: bytes, text: str, layout: Layout, budget: Budget) -> LogAttempt:
+    count = min(_MAX_DECODED, 1 + _MAX_PARAMETERS // (1 + len(layout.types)))
+    splits = islice(_splits(topics, layout.types), count)
+    tried = [(split, _with_split(topics, data, text, layout, split, budget)) for split in splits]
     if not tried:
         detail = f"no {len(topics)} parameters of the event have types that its topics fit"
-        return LogAttempt(DecodeAttempt(text, types, reason=TOPICS, detail=detail))
+        return LogAttempt(DecodeAttempt(text, layout.types, reason=TOPICS, detail=detail))
     tried.sort(key=lambda pair: _order(pair[1]))  # stable: leading parameters come first
     split, found = tried[0]
     if found.values is None:
@@ -97,9 +99,25 @@ def _is_improbable(type: Type, value: Any) -> bool:
 
 def _splits(topics: Sequence[bytes], types: tuple[Type, ...]) -> Iterator[Split]:
     """Each choice of parameters whose types the topics fit, leading parameters first."""
-    fits = [[_topic_value(type, topic) is not None for type in types] for topic in topics]
-    chosen = islice(combinations(range(len(types)), len(topics)), _MAX_SPLITS)
-    return (split for split in chosen if all(row[number] for row, number in zip(fits, split, strict=True)))
+    distinct = {type.text: type for type in types}
+    places: list[list[int]] = []
+    end = len(types)
+    for topic in reversed(topics):
+        fitting = {text for text, type in distinct.items() if _topic_value(type, topic) is not None}
+        places.insert(0, [number for number, type in enumerate(types[:end]) if type.text in fitting])
+        end = places[0][-1] if places[0] else 0  # so each place leaves one for the topics behind it
+    return _rising(places)
+
+
+def _rising(places: Sequence[Sequence[int]], first: int = 0) -> Iterator[Split]:
+    """Each choice of one number of each list, rising."""
+    if not places:
+        yield ()
+        return
+    for number in places[0]:
+        if number >= first:
+            for rest in _rising(places[1:], number + 1):
+                yield number, *rest
 
 
 def _topic_value(type: Type, topic: bytes) -> Any:
@@ -115,12 +133,11 @@ _TOPIC_BUDGET = Budget(1 << 20, 1 << 20)
 
 
 def _with_split(
-    topics: Sequence[bytes], data: bytes, text: str, types: tuple[Type, ...], split: Split, budget: Budget
+    topics: Sequence[bytes], data: bytes, text: str, layout: Layout, split: Split, budget: Budget
 ) -> DecodeAttempt:
-    indexed = dict(zip(split, topics, strict=True))
-    rest = ",".join(type.text for number, type in enumerate(types) if number not in indexed)
-    found = attempt(data, f"_({rest})", budget, first=0)
-    found = found._replace(text=text, types=types)
+    types, indexed = layout.types, dict(zip(split, topics, strict=True))
+    found = attempt_of(data, text, layout.without(indexed), budget, first=0)
+    found = found._replace(types=types)
     if found.values is None:
         return found
     unindexed = iter(found.values)

@@ -13,7 +13,9 @@ texts of a hash come in rank order. Candidates of a reading are ordered by fit, 
 Invariants
     A reading keeps its raw bytes. A call inside a value is shown only if a text decodes all of its bytes.
     An input's tree has at most ``MAX_READINGS`` readings, ``MAX_LEVELS`` levels, and decodes at most a few times the
-    input's size; what is left out is said in ``note``, and the outer level is always there.
+    input's size, its texts included (``Budget``); what is left out is said in ``note``, and the outer level is always
+    there.
+    A declaration is parsed where its text is tried, so what a look-up brings costs nothing before.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sigdir.signatures.abi_decoder import Budget, attempt, layout_of
-from sigdir.signatures.declaration import BadDeclaration, Parameter, parse_declaration
+from sigdir.signatures.abi_decoder import SPARE, Budget, attempt, layout_of
+from sigdir.signatures.declaration import BadDeclaration, parse_declaration
 from sigdir.signatures.decode_attempt import SELECTOR_BYTES, UTF8, DecodeAttempt
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.given_texts import canonical_and_declared
@@ -35,6 +38,7 @@ from sigdir.signatures.plural import counted
 from sigdir.signatures.rank import Summary
 from sigdir.signatures.reverts import BUILT_IN, EMPTY, ERROR, PANIC, panic
 from sigdir.signatures.standards import canonical, sources
+from sigdir.signatures.types import MAX_TEXT
 
 MAX_LEVELS = 16
 """Calls inside calls."""
@@ -44,6 +48,7 @@ MAX_TEXTS = 100
 """Texts of an input's own hash that are tried, in rank order."""
 CODE_NOTE = "The bytes begin as a contract's code does."
 _INNER_TEXTS = 8
+_TOO_MANY = "It holds more calls than can be decoded at its size."
 _OPENED = 3  # candidates of a reading whose values are searched for calls
 
 
@@ -90,34 +95,38 @@ class Known(NamedTuple):
     names: tuple[Any, ...] = ()
     split: Split | None = None
 
+    def parsed(self) -> Known:
+        """The text with what its declaration says; without a declaration where that is of another text."""
+        return self.declared_as(self.declaration) if self.declaration and not self.names else self
+
     def declared_as(self, declaration: str) -> Known:
-        """The same text with what a declaration of it says; as it is where that declares another text."""
-        try:
-            parsed = parse_declaration(declaration)
-        except BadDeclaration:
-            return self
-        if parsed.text != self.text:
-            return self
-        split = tuple(number for number, indexed in enumerate(parsed.indexed) if indexed)
-        return self._replace(
-            declaration=declaration,
-            names=tuple(map(_names, parsed.inputs)),
-            split=split if parsed.kind is Kind.EVENT else None,
-        )
+        """The same text with what a declaration of it says; without one where that declares another text."""
+        text, names, split = (_kept_said if len(declaration) <= _KEPT_TEXT else _said)(declaration)
+        if text != self.text:
+            declaration, names, split = "", (), None
+        return Known(self.text, self.kind, self.witness, declaration, names, split)
+
+
+_KEPT_TEXT = 256
+
+
+def _said(declaration: str) -> tuple[str, tuple[Any, ...], Split | None]:
+    """The text of a declaration, the names of its parameters and which are indexed; no text where it is none."""
+    try:
+        parsed = parse_declaration(declaration)
+    except BadDeclaration:
+        return "", (), None
+    split = tuple(number for number, indexed in enumerate(parsed.indexed) if indexed)
+    return parsed.text, parsed.nested_names, split if parsed.kind is Kind.EVENT else None
+
+
+_kept_said = lru_cache(maxsize=2048)(_said)
 
 
 def known_of(summary: Summary) -> Known:
-    """What decoding takes of all that the sources say about a text."""
+    """What decoding takes of all that the sources say about a text; ``parsed`` reads its declaration."""
     kind = summary.kinds[0] if len(summary.kinds) == 1 else Kind.UNKNOWN  # a function here may be an error there
-    known = Known(summary.text, kind, summary.witness)
-    return known.declared_as(summary.declaration) if summary.declaration else known
-
-
-def _names(parameter: Parameter) -> Any:
-    """A parameter's name; a tuple's with the names of its members."""
-    if parameter.components is None:
-        return parameter.name
-    return parameter.name, tuple(map(_names, parameter.components))
+    return Known(summary.text, kind, summary.witness, summary.declaration)
 
 
 class Confidence(StrEnum):
@@ -157,8 +166,8 @@ class Candidate:
 class Reading:
     """Bytes, what they are taken for, and the texts that were tried, best first.
 
-    ``texts`` counts the known texts of the selector or topic, of which at most MAX_TEXTS were tried. ``note`` is a
-    sentence about what could not be read. ``is_anonymous`` says that a log has no topic of its event.
+    ``texts`` counts the known texts of the selector or topic, of which at most MAX_TEXTS were tried. ``note`` has
+    sentences about what could not be read. ``is_anonymous`` says that a log has no topic of its event.
     """
 
     form: Form
@@ -176,6 +185,11 @@ class Reading:
             return self.topics[0] if self.topics and not self.is_anonymous else b""
         return self.data[:SELECTOR_BYTES] if self.form in (Form.CALLDATA, Form.REVERT, Form.AUTO) else b""
 
+    def add_note(self, note: str) -> None:
+        """Add a sentence, once."""
+        if note not in self.note:
+            self.note = f"{self.note} {note}".lstrip()
+
     @property
     def best(self) -> Candidate | None:
         """The first candidate, if it decodes."""
@@ -190,13 +204,14 @@ class Nested(NamedTuple):
 
 
 class _Tree:
-    """What is left for an input: readings and bytes to decode."""
+    """What is left for an input: readings and bytes to decode. So many texts are tried whatever is left."""
 
-    def __init__(self, input: Input) -> None:
+    def __init__(self, input: Input, spare: int) -> None:
         self.input = input
         self.results: list[Reading] = []
-        size = len(input.data)
-        self.outer, self.inner = Budget.of(size), Budget.of(size)
+        size = len(input.data) + sum(map(len, input.texts))
+        self.outer, self.inner = Budget.of(size, spare), Budget.of(size, spare)
+        self.always_tried = max(len(input.texts), spare >= SPARE)
         self.readings = MAX_READINGS
 
 
@@ -212,10 +227,13 @@ class _Inner(NamedTuple):
 
 
 class Readings:
-    """The trees of some inputs, built level by level. Inputs share the look-ups of a round."""
+    """The trees of some inputs, built level by level. Inputs share the look-ups of a round.
 
-    def __init__(self, inputs: Iterable[Input]) -> None:
-        self._trees = [_Tree(input) for input in inputs]
+    ``spare`` is what an attempt on each input may read besides its size: the answer to an empty one is bounded by it.
+    """
+
+    def __init__(self, inputs: Iterable[Input], spare: int = SPARE) -> None:
+        self._trees = [_Tree(input, spare) for input in inputs]
         self._inputs: list[tuple[_Tree, Reading]] = []
         self._inner: list[_Inner] = []
         for tree in self._trees:
@@ -257,20 +275,24 @@ class Readings:
     def _read_input(self, tree: _Tree, reading: Reading, known: Sequence[Known]) -> None:
         known = _with_given(tree.input, reading.hash, known)
         reading.texts = len(known)
-        if reading.form is Form.LOG:
-            reading.candidates = [self._log_candidate(tree, reading, text) for text in known[:MAX_TEXTS]]
-        else:
-            arguments = reading.data[SELECTOR_BYTES:]
-            reading.candidates = [_candidate(arguments, text, tree.outer) for text in known[:MAX_TEXTS]]
-        _rank(reading, reading.form)
-        if not reading.candidates:
+        for text in known[:MAX_TEXTS]:
+            has_room = tree.outer.admits(text.text, text.declaration)
+            if has_room or len(reading.candidates) < tree.always_tried:
+                reading.candidates.append(self._input_candidate(tree, reading, text))
+        untried = len(known) - len(reading.candidates)
+        if untried:
+            reading.note = f"{counted(untried, 'known text')} not tried: an answer of this size has no room for more."
+        elif not reading.candidates:
             reading.note = _unknown(reading, tree.input)
+        _rank(reading, reading.form)
         tree.results = _by_form(reading)
         for result in tree.results:
             self._search(tree, 1, result)
 
-    def _log_candidate(self, tree: _Tree, reading: Reading, known: Known) -> Candidate:
-        topics = reading.topics if tree.input.anonymous else reading.topics[1:]
+    def _input_candidate(self, tree: _Tree, reading: Reading, known: Known) -> Candidate:
+        if reading.form is not Form.LOG:
+            return _candidate(reading.data[SELECTOR_BYTES:], known, tree.outer)
+        topics, known = reading.topics if tree.input.anonymous else reading.topics[1:], known.parsed()
         found = log_attempt(topics, reading.data, known.text, tree.outer, known.split)
         split = found.split if found.attempt.values is not None else None
         if split is not None and known.split not in (None, split):
@@ -291,21 +313,26 @@ class Readings:
 
     def _take(self, tree: _Tree, level: int, candidate: Candidate, outer: Reading, inner: Inner) -> bool:
         """Take up one call; False where the tree is full."""
-        if not inner.may_be_call:
+        if not inner.is_shown:
             return True
         if not tree.readings or level > MAX_LEVELS:
             limit = f"{MAX_LEVELS} levels" if tree.readings else f"{MAX_READINGS:,} calls"
-            outer.note = f"It holds more calls; {limit} are decoded."
+            outer.add_note(f"It holds more calls; {limit} are decoded.")
             return bool(tree.readings)
         tree.readings -= 1
-        if inner.attempt is None:
+        if inner.kind == Form.CALLDATA:
             self._inner.append(_Inner(tree, level, candidate, outer, inner.path, inner.data))
             return True
-        known = Known(inner.attempt.text, names=inner.names)
-        reason = "its text stands beside it" if inner.kind == Form.ARGUMENTS else "its layout is known"
-        made = Candidate(known, inner.attempt, Confidence.HIGH, (reason,))
-        reading = Reading(Form(inner.kind), inner.data, texts=1, candidates=[made])
+        text = inner.attempt.text if inner.attempt else ""
+        if not tree.inner.admits(text, inner.note):
+            outer.add_note(_TOO_MANY)
+            return False
+        reading = Reading(Form(inner.kind), inner.data, note=inner.note)
         candidate.nested.append(Nested(inner.path, reading))
+        if inner.attempt:
+            reason = "its text stands beside it" if inner.kind == Form.ARGUMENTS else "its layout is known"
+            made = Candidate(Known(text, names=inner.names), inner.attempt, Confidence.HIGH, (reason,))
+            reading.texts, reading.candidates = 1, [made]
         self._search(tree, level + 1, reading)
         return True
 
@@ -313,8 +340,8 @@ class Readings:
         """Read a call inside a value."""
         tree = one.tree
         reading = inner_reading(one.data, known, one.outer.form, tree.inner)
-        if tree.inner.left < 0:
-            one.outer.note = "It holds more calls than can be decoded at its size."
+        if tree.inner.is_used_up:
+            one.outer.add_note(_TOO_MANY)
         if reading is not None:
             one.owner.nested.append(Nested(one.path, reading))
             self._search(tree, one.level + 1, reading)
@@ -323,7 +350,10 @@ class Readings:
 def inner_reading(data: bytes, known: Sequence[Known], outer: Form, budget: Budget) -> Reading | None:
     """What a call inside a value of an ``outer`` reading is; None where no text uses all of its bytes."""
     known = _with_built_in(data[:SELECTOR_BYTES], known)
-    candidates = [_candidate(data[SELECTOR_BYTES:], text, budget) for text in known[:_INNER_TEXTS]]
+    tried = [one for one in known if len(one.text) <= MAX_TEXT][:_INNER_TEXTS]
+    candidates = [
+        _candidate(data[SELECTOR_BYTES:], one, budget) for one in tried if budget.admits(one.text, one.declaration)
+    ]
     fitting = [found for found in candidates if found.decodes and not found.attempt.left_over]
     if not fitting:
         return None
@@ -366,7 +396,7 @@ def _candidate(arguments: bytes, known: Known, budget: Budget) -> Candidate:
             note = "the message is not UTF-8, so it is shown as bytes"
     elif known.text == PANIC and found.values:
         note = panic(found.values[0])
-    return Candidate(known, found, note=note)
+    return Candidate(known.parsed(), found, note=note)
 
 
 def _declared_with(topic: bytes, known: Known, split: Split) -> Known:

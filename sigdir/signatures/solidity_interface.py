@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
-from sigdir.signatures.contract import ContractInterface, ContractText, Member
+from sigdir.signatures.contract import ContractInterface, Member
 from sigdir.signatures.declaration import Declaration, Parameter
 from sigdir.signatures.evidence import Kind
 
@@ -140,18 +141,18 @@ _SIZED = re.compile(r"(?:u?int|bytes)\d+|u?fixed\d+x\d+")
 _USABLE_KEYWORDS = frozenset(["from", "error", "revert", "assert", "require", "global", "layout", "at", "transient"])
 """Words of the list above that are names all the same: ``from`` is the first parameter of ERC-20's Transfer."""
 _STATIC_LIMIT = 1 << 16  # words of a static array; solc refuses types that no memory holds
+_MOST_DIGITS = 64  # of its lengths together; Python refuses to read thousands
 
 
 def abi_of(contract: ContractInterface) -> list[dict[str, Any]]:
-    """The ABI: each function, event and error that has a text, by the best one."""
-    members = (*contract.functions, *contract.events, *contract.errors)
-    return [member.best.declaration.abi_entry() for member in members if member.best is not None]
+    """The ABI: each function, event and error that has a text which can be declared, by the best one."""
+    return [declaration.abi_entry() for declaration in _declarations(contract)]
 
 
 def solidity_of(contract: ContractInterface, name: str = "IContract") -> str:
     """The interface as a Solidity source. A name that a declaration has gets an underscore."""
-    names = {member.best.declaration.name for member in _members(contract) if member.best is not None}
-    while name in names:
+    taken = {declaration.name for declaration in _declarations(contract)}
+    while name in taken:
         name += "_"
     body = list(_Writer(name).lines(contract))
     return "\n".join(
@@ -163,8 +164,16 @@ def _members(contract: ContractInterface) -> tuple[Member, ...]:
     return (*contract.functions, *contract.events, *contract.errors)
 
 
+def _declarations(contract: ContractInterface) -> list[Declaration]:
+    """The declarations of the best texts, as far as they have one."""
+    best = (member.best for member in _members(contract))
+    return [text.declaration for text in best if text is not None and text.declaration is not None]
+
+
 def _header(contract: ContractInterface) -> Iterator[str]:
     yield f"// Found in runtime code 0x{contract.code.code_hash.hex()} (metadata cut)."
+    if contract.note:
+        yield f"// {contract.note}"
     for standard in contract.standards:
         missing = f", without {', '.join(standard.missing)}" if standard.missing else ""
         yield f"// {standard.interface.name}{missing}"
@@ -176,11 +185,9 @@ class _Writer:
     """Writes the declarations of one interface, and the structs that they need."""
 
     def __init__(self, name: str) -> None:
-        self._structs: dict[tuple[Parameter, ...], str] = {}
+        self._structs: dict[str, str] = {}
         self._lines: list[str] = []
         self._kinds: dict[str, Kind] = {name: Kind.UNKNOWN}
-        self._errors: set[str] = set()
-        self._written: set[str] = set()
 
     def lines(self, contract: ContractInterface) -> Iterator[str]:
         declarations = [self._line(member) for member in _members(contract)]
@@ -191,14 +198,13 @@ class _Writer:
         hash = f"0x{member.hash.hex()}"
         if member.best is None:
             return f"    // {hash} {member.shape} {member.payable}: no text is known".replace(" :", ":")
-        declaration = member.best.declaration
-        problem = self._problem(member.kind, declaration)
-        if problem:
-            return f"    // {hash} {member.kind.name.lower()} {declaration.text}: {problem}"
+        text, declaration = member.best.known.text, member.best.declaration
+        problem = self._problem(member.kind, declaration) if declaration else "too long or nested too deeply to declare"
+        if declaration is None or problem:
+            return f"    // {hash} {member.kind.name.lower()} {text}: {problem}"
         self._kinds[declaration.name] = member.kind
-        self._written.add(f"{member.kind} {declaration.text}")
         shown = f"topic {hash[:10]}..." if member.kind is Kind.EVENT else hash
-        return f"    {self._declaration(declaration)}; // {shown}{_note(member.best, member.kind)}"
+        return f"    {self._declaration(declaration)}; // {shown}{_note(declaration)}"
 
     def _problem(self, kind: Kind, declaration: Declaration) -> str:
         """Why Solidity cannot say a declaration, "" if it can."""
@@ -238,20 +244,20 @@ class _Writer:
 
     def _struct(self, members: tuple[Parameter, ...]) -> str:
         """The name of the struct with these members; it is written where it is new."""
-        if members not in self._structs:
-            names = _member_names(members)
-            fields = [f"{self._type(one)} {name};" for one, name in zip(members, names, strict=True)]
+        names = zip(members, _member_names(members), strict=True)
+        fields = " ".join(f"{self._type(one)} {name};" for one, name in names)
+        if fields not in self._structs:
             number = len(self._structs) + 1
             while f"Struct{number}" in self._kinds:
                 number += 1
-            self._structs[members] = f"Struct{number}"
+            self._structs[fields] = f"Struct{number}"
             self._kinds[f"Struct{number}"] = Kind.UNKNOWN
-            self._lines.append(f"    struct Struct{number} {{ {' '.join(fields)} }}")
-        return self._structs[members]
+            self._lines.append(f"    struct Struct{number} {{ {fields} }}")
+        return self._structs[fields]
 
 
-def _note(text: ContractText, kind: Kind) -> str:
-    if kind is Kind.EVENT and not any(text.declaration.indexed) and text.declaration.inputs:
+def _note(declaration: Declaration) -> str:
+    if declaration.kind is Kind.EVENT and not any(declaration.indexed) and declaration.inputs:
         return ", which parameters are indexed is not known"
     return ""
 
@@ -262,11 +268,15 @@ def _usable(name: str) -> str:
 
 def _member_names(members: tuple[Parameter, ...]) -> list[str]:
     """A name for each member of a struct, all different."""
-    names: list[str] = []
+    names: dict[str, None] = {}
     for number, one in enumerate(members):
         name = _usable(one.name)
-        names.append(name if name and name not in names else f"_{number}")
-    return names
+        if not name or name in names:
+            name = f"_{number}"
+        while name in names:
+            name += "_"
+        names[name] = None
+    return list(names)
 
 
 def _type_problem(one: Parameter) -> str:
@@ -275,12 +285,9 @@ def _type_problem(one: Parameter) -> str:
         return "solc has no empty structs"
     if "fixed" in one.type:
         return "solc does not implement fixed point numbers"
-    lengths = [int(digits) for digits in re.findall(r"\[(\d+)\]", one.type)]
-    if 0 in lengths:
+    lengths = re.findall(r"\[(\d+)\]", one.type)
+    if "0" in lengths:
         return "solc has no arrays of length 0"
-    words = 1
-    for length in lengths:
-        words *= length
-    if words > _STATIC_LIMIT:
+    if sum(map(len, lengths)) > _MOST_DIGITS or prod(map(int, lengths)) > _STATIC_LIMIT:
         return "an array of it takes more than memory"
     return next(filter(None, map(_type_problem, one.components or ())), "")

@@ -6,8 +6,9 @@
     type      = ( word / "(" list ")" ) *( "[" *digit "]" )
 
 ``split_types`` cuts a list into the texts of its types, however deep they nest. ``parameter_types`` gives the
-types of a canonical text as a tree, bounded in depth and length because it is walked by recursion. Which words
-and widths exist is the grammar's subject (``grammar.py``).
+types of a canonical text as a tree, bounded in depth and length because it is walked by recursion. Each of its
+values takes at least a word of data: tuples and arrays of no elements are refused. Which words and widths exist is the
+grammar's subject (``grammar.py``).
 """
 
 from __future__ import annotations
@@ -104,10 +105,13 @@ def _members(tokens: Iterator[re.Match[str]], text: str, depth: int) -> tuple[Ty
         elif word[0] == "[" and word[-1] == "]" and found:
             found[-1] = _array_type(found[-1], word, text, column)
         elif _WORD.fullmatch(word):
-            found.append(Type(word))
+            found.append(_word_type(word))
         elif word != ",":
             raise BadTypeList(f"unknown type {word!r}", text, column)
     raise BadTypeList("a parenthesis that is not closed", text, len(text))
+
+
+_word_type = lru_cache(maxsize=1024)(Type)  # a long text has the same few words again and again
 
 
 def _tuple_type(members: tuple[Type, ...], text: str, column: int) -> Type:
@@ -122,6 +126,8 @@ def _array_type(element: Type, brackets: str, text: str, column: int) -> Type:
     length, depth = brackets[1:-1], element.depth + 1
     if len(length) > _MAX_DIGITS:
         raise BadTypeList(f"an array whose length has {len(length)} digits", text, column)
+    if length and not int(length):
+        raise BadTypeList("an array without elements, which no contract takes", text, column)
     _check_depth(depth, text, column)
     return Type(element.text + brackets, element=element, length=int(length) if length else None, depth=depth)
 

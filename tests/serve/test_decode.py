@@ -6,7 +6,7 @@ import json
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 from eth_abi.abi import encode
@@ -273,3 +273,52 @@ def test_the_exit_status_is_whether_a_text_decodes(server: Server, tmp_path: Pat
     ran = invoke(tmp_path / "none", "decode", CALLDATA)
     assert (ran.status, ran.stderr.count("\n")) == (2, 1)
     assert not (tmp_path / "none").exists()
+
+
+BOMBS = {
+    "elements without bytes": ("f(uint8[0][65000])", ""),
+    "arrays in arrays": (f"f(uint8{'[1]' * 15}[])", f"{32:064x}{500:064x}" + f"{1:064x}" * 500),
+    "long strings": ("f(string[])", encode(["string[]"], [['"' * 2000] * 60]).hex()),
+    "values in long types": (f"f(({','.join(['uint8'] * 1000)})[])", f"{32:064x}{2:064x}" + f"{1:064x}" * 2000),
+    "two long texts": ("\n".join(f"f{n}({','.join(['uint8'] * 1300)})" for n in range(2)), f"{1:064x}" * 1300),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_answers_and_pages_are_bounded_by_their_request(server: Server, name: str) -> None:
+    """64 times the request at most, beside what every page has; the same in a list of inputs."""
+    texts, arguments = BOMBS[name]
+    entered = f"{texts}\n0x12345678{arguments}"
+    body = urlencode({"data": entered}).encode()
+    empty = len(get(server.port, "/decode/").body)
+    page = request(server.port, "POST", "/decode/", body, FORM)
+    if page.status == 303:
+        page = get(server.port, page.header("Location"))
+    assert (page.status, len(page.body) <= empty + 64 * len(entered)) == (200, True)
+    one = {"data": "0x12345678" + arguments, "texts": texts.splitlines()}
+    many = [one] * min(1000, 200_000 // len(json.dumps(one)))
+    answer = post(server.port, PATH, many)
+    assert (answer.status, len(answer.body) <= 64 * len(json.dumps(many))) == (200, True)
+
+
+def test_the_commands_of_a_router_are_shown(server: Server) -> None:
+    """In the JSON, on the page and by the command: the name and the arguments of each, and why one is not unpacked."""
+    text = "execute(bytes,bytes[],uint256)"
+    post_text(server.port, text)
+    inputs = [encode(["address", "address", "uint256"], [TO, TO, 5]), b"\1\2"]
+    data = selector(text) + encode(["bytes", "bytes[]", "uint256"], [bytes([0x84, 0x3B]), inputs, 9]).hex()
+    sweep, unknown = decoded(server, data)["candidates"][0]["nested"]
+    assert (sweep["kind"], sweep["path"], sweep["note"]) == ("packed", [1, 0], "If it fails, the others go on.")
+    [candidate] = sweep["candidates"]
+    assert candidate["text_signature"] == "SWEEP(address,address,uint256)"
+    assert [(one["name"], one["value"]) for one in candidate["parameters"]] == [
+        ("token", TO), ("recipient", TO), ("amountMin", "5"),
+    ]  # fmt: skip
+    assert (unknown["path"], unknown["candidates"]) == ([1, 1], [])
+    assert unknown["note"] == "0x3b is no known command of Uniswap's Universal Router."
+    page = get(server.port, f"/decode/?data={data}").body.decode()
+    shown = invoke(server.folder, "decode", data).stdout.decode()
+    for found in (page, shown):
+        assert "amountMin" in found
+        assert "0x3b is no known command" in found
+        assert "If it fails, the others go on." in found

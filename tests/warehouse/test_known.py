@@ -67,6 +67,6 @@ def test_a_newer_word_is_seen(warehouse: Path, tmp_path: Path) -> None:
             path.write_text(f"function buy(uint256 {name}) external\n")
             import_files([path], warehouse)
             [known] = known_texts(reader.current(), keccak256(b"buy(uint256)")[:4], Names())
-            assert known.names == (name,)
+            assert known.parsed().names == (name,)
     finally:
         reader.close()

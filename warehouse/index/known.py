@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 
 from sigdir.signatures import rank
+from sigdir.signatures.abi_decoder import SPARE
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.rank import Summary
 from sigdir.signatures.reading_json import ordered
@@ -111,14 +112,16 @@ def _known(row: RankedRow, declaration: str) -> Known:
     return known_of(Summary(_id(row), text, witness, kinds, declaration=declaration))
 
 
-def read_inputs(view: View, inputs: Iterable[Input], names: Names) -> list[list[Reading]]:
-    """The readings of each input, the likeliest first."""
-    readings = Readings(inputs)
+def read_inputs(view: View, inputs: Iterable[Input], names: Names, spare: int = SPARE) -> list[list[Reading]]:
+    """The readings of each input, the likeliest first. ``spare`` is that of ``Readings``."""
+    readings = Readings(inputs, spare)
     while wanted := readings.wanted():
         readings.supply(texts_of_hashes(view, wanted, names))
     return readings.results()
 
 
-def read_alternatives(view: View, alternatives: Sequence[Input], names: Names) -> list[Reading]:
+def read_alternatives(
+    view: View, alternatives: Sequence[Input], names: Names, spare: int = SPARE
+) -> list[Reading]:  # fmt: skip
     """The readings of one input that may have several shapes, the surest first."""
-    return ordered([reading for readings in read_inputs(view, alternatives, names) for reading in readings])
+    return ordered([reading for readings in read_inputs(view, alternatives, names, spare) for reading in readings])

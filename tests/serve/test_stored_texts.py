@@ -1,0 +1,199 @@
+"""Texts that the grammar accepts and nothing can declare are stored, and every route shows them.
+
+They are as long, as deep and as wide as texts can be, listed and declared. No answer is a 500.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+import sigdir
+from tests.conftest import import_files
+from tests.pipeline.support import invoke
+from tests.serve.support import (
+    EVENTS_PATH,
+    SIGNATURES_PATH,
+    TRANSFER,
+    Answer,
+    Server,
+    get,
+    post,
+    request,
+    selector,
+    serving,
+    topic,
+)
+from tests.signatures.assembly import dispatcher, error_code, event_code, reads_words
+
+HTML = {"Accept": "text/html"}
+LARGEST = 512 << 10
+"""Bytes of an answer: no answer to one of these requests is larger."""
+
+
+def _deep(levels: int) -> str:
+    return "(" * levels + "uint8" + ")" * levels
+
+
+PARAMETERS = {
+    "31 tuples deep": _deep(31),
+    "32 tuples deep": _deep(32),
+    "300 tuples deep": _deep(300),
+    "as deep as there is room": _deep(32_700),
+    "wide and 15 tuples deep": "(" * 15 + ",".join(["uint8"] * 1300) + ")" * 15,
+    "wide and 31 tuples deep": "(" * 31 + ",".join(["uint8"] * 2000) + ")" * 31,
+    "thousands of parameters": ",".join(["uint8"] * 10_000),
+    "arrays of arrays": "uint8" + "[]" * 30_000,
+    "a length of many digits": f"uint8[{'9' * 60_000}]",
+    "a length of more digits than Python reads": f"uint8[{'9' * 5000}]",
+    "empty tuples": "(),()[2]",
+}
+FUNCTIONS = {name: f"f{number}({types})" for number, (name, types) in enumerate(PARAMETERS.items())}
+FUNCTIONS |= {"a long name": "a" * 65_000 + "()"}
+ERRORS = {name: f"E{number}({types})" for number, (name, types) in enumerate(PARAMETERS.items())}
+DECLARED = f"declared({', '.join(f'uint8 parameter{number}' for number in range(600))})"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One worker over these texts as functions, errors and events. Not one of them is rejected."""
+    folder = tmp_path_factory.mktemp("stored")
+    lines = [*FUNCTIONS.values(), *(f"error {text}" for text in ERRORS.values())]
+    lines += [f"event {text}" for text in ERRORS.values()]
+    lines += [f"{kind} {DECLARED}" for kind in ("function", "event")] + [TRANSFER, "multicall(bytes[])"]
+    source = folder / "texts.txt"
+    source.write_text("\n".join(lines))
+    report = import_files([source], folder / "warehouse")
+    assert [sum(file.new.values()) for file in report.files] == [len(lines)]
+    with serving(folder / "warehouse", workers=1) as running:
+        yield running
+        assert running.errors() == []
+
+
+def assert_answered(answer: Answer, *statuses: int) -> None:
+    """Answered, and within bounds."""
+    assert answer.status in (statuses or (200,)), answer.body[:400]
+    assert len(answer.body) <= LARGEST
+
+
+def _walk(server: Server, collection: str, text: str, hash: str) -> None:
+    """Each route that finds a text by its hash, its id or its name, as JSON and as a page."""
+    path = EVENTS_PATH if collection == "topic" else SIGNATURES_PATH
+    name = quote(text[:40])
+    [row] = [
+        row
+        for row in get(server.port, f"{path}?hex_signature={hash}").json()["results"]
+        if row["text_signature"] == text
+    ]
+    files = "topic0" if collection == "topic" else "signatures"
+    kind = "event" if collection == "topic" else "function"
+    routes = [
+        f"{path}?hex_signature={hash}", f"{path}{row['id']}/", f"{path}{row['id']}/evidence/", f"{path}?text_signature={name}",
+        f"/api/v1/resolve/?hash={hash}", f"/api/v1/resolve/?hash={hash}&full=1", f"/{files}/{hash[2:]}",
+        f"/{collection}/{hash}/", f"/search/?q={hash}", f"/search/?q={name}", f"/search/results/?q={name}", "/browse/",
+        f"/signature-database/v1/lookup?{kind}={hash}", f"/signature-database/v1/lookup?{kind}={hash}&filter=false",
+        f"/signature-database/v1/search?query={name}", f"/submit/?text={name}", "/statistics/", "/",
+    ]  # fmt: skip
+    for route in routes:
+        for headers in ({}, HTML):
+            answer = get(server.port, route, headers)
+            assert answer.status < 500, (route, answer.body[:400])
+            assert len(answer.body) <= LARGEST, route
+    assert_answered(post(server.port, "/api/v1/resolve/", [hash]))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_of_any_text_is_shown(server: Server, name: str) -> None:
+    text = FUNCTIONS[name]
+    _walk(server, "selector", text, selector(text))
+    for words in (0, 1, 40):
+        data = selector(text) + f"{32:064x}" * words
+        answer = get(server.port, f"/api/v1/decode/?data={data}")
+        assert_answered(answer)
+        assert answer.json()["candidates"][0]["text_signature"] == text
+        assert_answered(get(server.port, f"/decode/?data={data}", HTML))
+        inner = selector("multicall(bytes[])") + f"{32:064x}{1:064x}{32:064x}{len(data) // 2 - 1:064x}" + data[2:]
+        assert_answered(get(server.port, f"/api/v1/decode/?data={inner + '00' * 28}"))
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_an_event_of_any_text_is_shown(server: Server, name: str) -> None:
+    text = ERRORS[name]
+    _walk(server, "topic", text, topic(text))
+    for words in (0, 3):
+        log = {"topics": [topic(text), "0x" + f"{1:064x}"], "data": "0x" + f"{32:064x}" * words}
+        answer = post(server.port, "/api/v1/decode/", log)
+        assert_answered(answer)
+        assert answer.json()["candidates"][0]["text_signature"] == text
+        shown = request(server.port, "GET", f"/decode/?data={quote(json.dumps(log))}", headers=HTML)
+        assert_answered(shown)
+
+
+def _code() -> bytes:
+    """A contract that has all of the texts, and a function that is known to everybody."""
+    functions = [bytes.fromhex(selector(text)[2:]) for text in (TRANSFER, *FUNCTIONS.values())]
+    errors = b"".join(error_code(bytes.fromhex(selector(text)[2:])) for text in ERRORS.values())
+    events = b"".join(event_code(bytes.fromhex(topic(text)[2:])) for text in ERRORS.values())
+    return dispatcher(functions, body=errors + events, function=reads_words(2))
+
+
+def test_a_contract_with_all_of_them_is_explained(server: Server) -> None:
+    """The function beside them is whole; what has no room is counted, what cannot be declared has its text."""
+    code = _code().hex()
+    answer = post(server.port, "/api/v1/contract/", {"code": code})
+    assert_answered(answer)
+    found = answer.json()
+    texts = [one for each in ("functions", "events", "errors") for member in found[each] for one in member["texts"]]
+    by_text = {one["text_signature"]: one["declaration"] for one in texts}
+    assert by_text[TRANSFER].startswith("function transfer(address to, uint256 value)")
+    assert by_text[FUNCTIONS["32 tuples deep"]] is None
+    assert "transfer" in [entry["name"] for entry in found["abi"]]
+    assert "known texts left out" in found["note"]
+    assert f"{FUNCTIONS['32 tuples deep']}: too long or nested too deeply to declare" in found["solidity"]
+    for path, name in (("/decode/", "data"), ("/api/v1/decode/", "code")):
+        assert_answered(request(server.port, "POST", path, f"{name}={code}".encode(), {
+            "Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html, application/json",
+        }), 200, 303)  # fmt: skip
+    assert_answered(get(server.port, f"/decode/?data=0x{code}", HTML))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_code_of_a_token_is_explained_whatever_is_stored_for_it(server: Server, name: str) -> None:
+    """Each of them alone in a small contract beside ERC-20's transfer."""
+    code = dispatcher(
+        [bytes.fromhex(selector(text)[2:]) for text in (TRANSFER, FUNCTIONS[name])], function=reads_words(2)
+    ).hex()
+    answer = post(server.port, "/api/v1/contract/", {"code": code})
+    assert_answered(answer)
+    assert "transfer" in [entry["name"] for entry in answer.json()["abi"]]
+    assert_answered(get(server.port, f"/decode/?data=0x{code}", HTML))
+
+
+def test_the_commands_and_sql_take_all_of_them(server: Server, tmp_path: Path) -> None:
+    """Decoding, contracts, declarations and their names in SQL, and the export of an ABI."""
+    for text in FUNCTIONS.values():
+        for form in ([], ["--json"]):
+            assert invoke(server.folder, "decode", selector(text) + f"{32:064x}", *form).status in (0, 1)
+    for form in ([], ["--json"], ["--abi"], ["--solidity"]):
+        assert invoke(server.folder, "decode", "contract", _code().hex(), *form).status == 1
+    opened = sigdir.open(server.folder)
+    for view in ("signatures", "event_signatures"):
+        query = f"SELECT count(*) FROM (SELECT parameter_types(text_signature) AS types FROM {view})"
+        [[count]] = opened.sql(query).rows()
+        assert count >= len(PARAMETERS)
+    for text in FUNCTIONS.values():
+        [[document]] = opened.sql(f"SELECT decode_calldata('{selector(text)}')").rows()
+        assert json.loads(document)["candidates"][0]["text_signature"] == text
+    for view in ("declarations", "evidence", "ranked", "sightings", "names"):
+        assert opened.sql(f"SELECT * FROM {view}").rows()
+    hashes, target = tmp_path / "hashes.txt", tmp_path / "abi.json"
+    hashes.write_text("\n".join(map(selector, [TRANSFER, *FUNCTIONS.values()])))
+    made = invoke(server.folder, "export", "abi", target, "--hashes", hashes)
+    assert made.status == 0, made.stderr
+    names = [entry["name"] for entry in json.loads(target.read_text())]
+    assert names[0] == "transfer"
+    assert "too long or nested too deeply for an ABI" in made.stderr
