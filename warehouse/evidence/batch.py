@@ -224,7 +224,7 @@ class EvidenceFiles:
         said = self._said[collection]
         labels = {number: label for label, number in self._numbers.items()}
         for first, last in said.chunks(part):
-            tables = []
+            tables: list[pa.Table] = []
             for (label, file), batches in groupby(range(first, last), said.input_of):
                 if label not in self._unchanged:
                     count = counts.setdefault(label, SightingCount())
