@@ -135,16 +135,35 @@ def write_file(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def has_locks(file: Path) -> bool:
+    """Whether the file system of a file, of which nobody holds a lock, has locks of files and of ranges, as SQLite's are."""
+    with suppress(FileNotFoundError), file.open("rb") as handle:
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno not in _NO_LOCKS
+    return True
+
+
 class FileLock:
     """An exclusive lock that the kernel drops when its holder dies, however it dies.
 
     The file names the holder, for the message to whoever waits.
     """
 
-    def __init__(self, path: Path, wait: bool = True) -> None:
-        """``wait`` says whether entering the lock as a context waits where it is held."""
+    def __init__(self, path: Path, wait: bool = True, is_needed: bool = True) -> None:
+        """``wait`` says whether entering the lock as a context waits where it is held.
+
+        One that is not ``is_needed`` saves work, or keeps a folder from being removed: where the file system has no
+        locks its holder goes on without it.
+        """
         self._path = path
         self._wait = wait
+        self._is_needed = is_needed
         self._handle = -1
 
     def acquire(self, wait: bool = True, on_wait: Callable[[str], None] = lambda _: None) -> None:
@@ -181,6 +200,8 @@ class FileLock:
             os.close(handle)
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise Busy(f"{self._path} is held by {self.holder()}") from None
+            if error.errno in _NO_LOCKS and not self._is_needed:
+                return os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
             raise
         return handle
 
@@ -217,7 +238,7 @@ class RunFolder:
     def __init__(self, tmp: Path) -> None:
         self.name = run_name()
         self.path = tmp / self.name
-        self._lock = FileLock(folder_lock(self.path))
+        self._lock = FileLock(folder_lock(self.path), is_needed=False)
 
     def __enter__(self) -> Self:
         while True:

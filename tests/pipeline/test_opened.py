@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,15 @@ def data_of(kind: str, folder: Path) -> Any:
     if kind == "path":
         (folder / "list.txt").write_text("\n".join(TEXTS))
         return folder / "list.txt"
-    return {
+    kinds: dict[str, Callable[[], Any]] = {
         "pandas": lambda: pd.DataFrame({"number": range(5), "text_signature": TEXTS}, index=list("abcde")),
         "table": lambda: pa.table({"text_signature": TEXTS}),
         "views": lambda: pa.table({"text_signature": pa.array(TEXTS, pa.string_view())}),
         "reader": lambda: pa.table({"text_signature": TEXTS}).to_reader(2),
         "list": lambda: TEXTS,
         "generator": lambda: (text.encode() for text in TEXTS),
-    }[kind]()
+    }
+    return kinds[kind]()
 
 
 @pytest.mark.parametrize("kind", ["path", "pandas", "table", "views", "reader", "list", "generator"])

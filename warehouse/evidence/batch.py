@@ -201,8 +201,8 @@ class EvidenceFiles:
         """What the import's sources said before; those that are unchanged say nothing."""
         known = {label for label in self._numbers if label not in self._unchanged and self._base.of_label(label)}
         replaced = {label for label in known if self._replaces(label)}
-        added, replaced = ({self._numbers[label] for label in labels} for labels in (known - replaced, replaced))
-        return Renewal(self._base, collection, added, replaced)
+        numbers = [{self._numbers[label] for label in labels} for labels in (known - replaced, replaced)]
+        return Renewal(self._base, collection, *numbers)
 
     def _number_sources(self) -> None:
         """Give each source that says something its number: its own, or the next one for a new source."""
@@ -224,7 +224,7 @@ class EvidenceFiles:
         said = self._said[collection]
         labels = {number: label for label, number in self._numbers.items()}
         for first, last in said.chunks(part):
-            tables = []
+            tables: list[pa.Table] = []
             for (label, file), batches in groupby(range(first, last), said.input_of):
                 if label not in self._unchanged:
                     count = counts.setdefault(label, SightingCount())

@@ -230,7 +230,8 @@ def _joined(one: Array, other: Array) -> Array:
     width = int(other.max()) - int(other.min()) + 1
     if int(one.max()) >= _MOST // width:
         one = np.unique(one, return_inverse=True)[1]
-    return one.astype(np.int64) * width + (other - other.min())
+    joined: Array = one.astype(np.int64) * width + (other - other.min())
+    return joined
 
 
 _MOST = 1 << 62

@@ -63,7 +63,7 @@ def build_index(
     folder = cache / index_name(collection, file)
     part = index_part(folder)
     make_folder(cache)
-    with FileLock(index_lock(folder)):
+    with FileLock(index_lock(folder), is_needed=False):
         with suppress(OSError, ValueError, EOFError):
             open_index(folder, rows)
             return

@@ -85,7 +85,7 @@ def build_ranks(cache: Path, file: DataFile, segment: Segment, manifest: Manifes
     folder, index = cache / column_name(file, manifest), cache / index_name(file.collection, file.path)
     part = index_part(cache / ranks_name(index.name, "new"))
     make_folder(cache)
-    with FileLock(index_lock(index)):
+    with FileLock(index_lock(index), is_needed=False):
         with suppress(OSError, ValueError, EOFError):
             open_ranks(cache, file, manifest)
             return

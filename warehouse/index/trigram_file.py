@@ -68,7 +68,7 @@ def write_trigrams(index: Path, text: Array, offsets: Array, rows: int, wait: bo
     if rows < _FEW_ROWS:
         return
     folder, part = trigrams_folder(index), trigrams_part(index)
-    with FileLock(index_lock(index), wait):
+    with FileLock(index_lock(index), wait, is_needed=False):
         with suppress(OSError, ValueError, EOFError):
             _open(index, rows)
             return

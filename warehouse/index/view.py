@@ -32,7 +32,7 @@ import pyarrow as pa
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence import Manifest
-from sigdir.warehouse.files import FileLock, is_read_only, is_there, make_folder, may_be_replacing, remove
+from sigdir.warehouse.files import FileLock, has_locks, is_read_only, is_there, make_folder, may_be_replacing, remove
 from sigdir.warehouse.index.build import open_index, segment_of, unused
 from sigdir.warehouse.index.ranks import column_name, open_ranks, ranks_of
 from sigdir.warehouse.index.segment import Segment, rows_with_hash
@@ -163,10 +163,10 @@ class Reader:
     def __init__(self, paths: Paths, tick: Callable[[int], None] = lambda _: None) -> None:
         """Open the warehouse, which may be empty, and build missing indexes; ``tick`` as in ``segment_of``.
 
-        Where the folder is read-only, indexes that it lacks are built in ``paths.derived``, or in a temporary folder
+        Where the folder is read-only or without locks, indexes that it lacks are built in ``paths.derived``, or in a temporary folder
         that ``close`` removes.
         """
-        self.is_read_only = is_read_only(paths.root)
+        self.is_read_only = is_read_only(paths.root) or not has_locks(paths.identity)
         self._temporary: TemporaryDirectory[str] | None = None
         if self.is_read_only and paths.derived is None:
             self._temporary = TemporaryDirectory(prefix="sigdir-")

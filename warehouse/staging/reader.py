@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import is_disk_full
+from sigdir.warehouse.files import has_locks, is_disk_full
 from sigdir.warehouse.identity import usable_identity
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.schema import create, create_reserved
@@ -44,7 +44,12 @@ def open_read_only(path: Path, briefly: bool = False) -> Iterator[Transaction]:
     is_fixed = (briefly or not os.access(path.parent, os.W_OK)) and not Paths(path.parent).staging_wal.exists()
     mode = "immutable=1" if is_fixed else "mode=ro"
     try:
-        connection = sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, timeout=WAIT_SECONDS, isolation_level=None)
+        if is_fixed or has_locks(Paths(path.parent).identity):
+            connection = sqlite3.connect(
+                f"{path.as_uri()}?{mode}", uri=True, timeout=WAIT_SECONDS, isolation_level=None
+            )
+        else:  # SQLite would wait for its own lock
+            connection = _in_memory(path)
         try:
             connection.execute("BEGIN")
             yield Transaction(connection)
@@ -56,7 +61,7 @@ def open_read_only(path: Path, briefly: bool = False) -> Iterator[Transaction]:
 
 def _live(path: Path) -> sqlite3.Connection | None:
     """A connection that follows the writers of a file; None if nobody has it open for writing."""
-    if not Paths(path.parent).staging_wal.exists():
+    if not Paths(path.parent).staging_wal.exists() or not has_locks(Paths(path.parent).identity):
         return None
     connection = _connect(f"{path.as_uri()}?mode=ro")
     try:

@@ -1,0 +1,43 @@
+"""A warehouse on a file system without locks can be read: strace answers every request for a lock as such a system does."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.staging.writer import Staging
+from tests.conftest import SAFETY_SECONDS, command_line, environment
+from tests.warehouse.support import publish, stage
+
+pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+
+
+READERS = [
+    ("sql", "SELECT count(*) FROM signatures"), ("sql", "SELECT count(*) FROM search('balance')"), ("verify",), ("stats",),
+    ("decode", "auto", f"0x60fe47b1{7:064x}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", READERS)
+@pytest.mark.parametrize("call", ["flock", "fcntl"])
+def test_readers_need_no_locks(tmp_path: Path, arguments: tuple[str, ...], call: str) -> None:
+    """Neither those of whole files, as for a folder in which a reader spills, nor those of ranges, as for staging."""
+    paths = Paths(tmp_path / "w")
+    publish(paths, ["balanceOf(address)", "set(uint256)"])
+    stage(paths, SIGNATURES, "staged(uint256)")
+    staging = [paths.staging.with_name(f"{paths.staging.name}{end}") for end in ("", "-wal", "-shm")]
+    named = [f"--trace-path={path}" for path in (paths.identity, *staging)] if call == "fcntl" else []
+    strace = "strace", "-f", "-qq", "-o", str(tmp_path / "calls"), *named, "-e", f"trace={call}"
+    with closing(Staging(paths.staging)):  # its write-ahead log is there, so readers would take locks
+        done = subprocess.run(
+            [*strace, "-e", f"inject={call}:error=ENOLCK", *command_line(), *arguments], env=environment(paths.root),
+            capture_output=True, timeout=SAFETY_SECONDS, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert "INJECTED" in (tmp_path / "calls").read_text() or (call, *arguments) == ("flock", "stats")
