@@ -47,6 +47,7 @@ from sigdir.warehouse.evidence.manifest import (
 )
 from sigdir.warehouse.evidence.spill import BatchSightings, Ids, SightingCount, Statement, summed
 from sigdir.warehouse.log.evidence import ManifestFile
+from sigdir.warehouse.parallel import result_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.rows import PostedSighting, Range, StagedRow
 
@@ -108,7 +109,7 @@ class EvidenceFiles:
                 self._parts[collection] = said.parts(self._threads)
                 work += [pool.submit(self._write_part, collection, part) for part in self._parts[collection]]
             for done in work:
-                done.result()
+                result_of(done)
         for collection, rows in folded.items():
             posted = {one.id: one for one in sighted if one.collection == collection}
             self._write_posted(collection, [row.id for row in rows], posted)
