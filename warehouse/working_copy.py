@@ -42,6 +42,7 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.stores import MissingObject, Object, ObjectExists, Store, StoreError
+from sigdir.warehouse.suppressed import sealed_version
 
 _KEPT = timedelta(hours=1)
 _CACHE_GIB = 100
@@ -118,7 +119,7 @@ class _Pull:
             raise UnreadableWarehouse(
                 f"{self.store.url} holds another warehouse than its copy {self.paths.root}: remove the copy"
             )
-        self.bring_suppressed()
+        self.bring_suppressed(identity.has_suppressed)
         have = -1 if is_first else self.newest()
         if is_first or self.store.find(self.entry_name(have + 1)) is not None:
             self.bring_versions(None if is_first else read_state(self.paths), have, is_first)
@@ -374,14 +375,27 @@ class _Pull:
 
         for_each(one, names, REQUESTS)
 
-    def bring_suppressed(self) -> None:
-        """The list comes first: a copy hides what its store hides."""
+    def bring_suppressed(self, is_sealed: bool) -> None:
+        """The list comes first: a copy hides what its store hides.
+
+        Raises UnreadableWarehouse where the store has a list and gives something else, or an older one.
+        """
+        name = self.paths.name(self.paths.suppressed)
+        had = self.paths.suppressed.read_bytes() if self.paths.suppressed.exists() else b""
         try:
-            listed = self.store.read(self.paths.name(self.paths.suppressed))
+            listed = self.store.read(name)
         except MissingObject:
+            listed = b""
+        version = sealed_version(listed)
+        if version < (sealed_version(had) or int(is_sealed)):
+            problem = f"version {version}, which is older than that of the copy" if version else "lost or damaged"
+            raise UnreadableWarehouse(
+                f"{self.store.where(name)}: {problem}; run `sigdir backup` again, or put {self.paths.suppressed.name} of a"
+                " copy back there"
+            )
+        if not listed:
             self.paths.suppressed.unlink(missing_ok=True)
-            return
-        if not self.paths.suppressed.exists() or self.paths.suppressed.read_bytes() != listed:
+        elif listed != had:
             write_file(self.paths.suppressed, listed)
 
     def bring_checkpoint(self, last: int) -> None:
