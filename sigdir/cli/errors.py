@@ -29,7 +29,7 @@ from typing import Any
 import click
 
 from sigdir.cli.statuses import INTERRUPTED_STATUS, end_interrupted
-from sigdir.cli.store import StoreUrl, local_folder
+from sigdir.cli.store import StoreUrl, local_folder, mend
 from sigdir.signatures import interruption
 from sigdir.signatures.errors import SigdirError
 
@@ -69,7 +69,12 @@ class Command(click.Command):
             if isinstance(place, StoreUrl) and not self._opens_stores:
                 makes = self._makes and not ctx.params.get("dry_run")
                 ctx.params["folder"] = local_folder(place, ctx.params.get("version"), makes, self._makes)
-            result = super().invoke(ctx)
+            try:
+                result = super().invoke(ctx)
+            except SigdirError as error:
+                if isinstance(place, StoreUrl) and not self._opens_stores and (mended := mend(place)):
+                    raise Failure(f"{error}; {mended}") from error
+                raise
             sys.stdout.flush()
             return result
 
