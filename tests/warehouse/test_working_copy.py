@@ -814,7 +814,7 @@ def test_a_command_mends_the_copy_that_it_reads(tmp_path: Path, url: str, place:
     publish(copy_in(url, tmp_path / "one"), names("n", 3))
     assert call_command("stats", "--warehouse", url).exit_code == 0
     copy = working_copy(url)
-    file = next(copy.log.glob("*.json") if place == "log" else iter(copy.data_files()))
+    [file] = [copy.log_entry(0)] if place == "log" else copy.data_files()
     before = file.read_bytes()
     _damaged(file, "flipped")
     query = ["sql", "SELECT count(text_signature) AS n FROM signatures", "--json", "--warehouse", url]
