@@ -15,7 +15,7 @@ import pytest
 
 import sigdir
 from tests.conftest import ROOT, SAFETY_SECONDS, environment, import_files
-from tests.serve.support import serving
+from tests.serve.support import children_of, serving, until
 
 ROWS = 200_000
 MOMENTS = 4
@@ -125,3 +125,20 @@ def test_a_mirror_ends_at_any_moment(directory: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     with sigdir.open(tmp_path / "warehouse") as warehouse:
         assert warehouse.count("signatures") in (ROWS, 2 * ROWS)
+
+
+def test_no_process_that_compiles_outlives_its_command(tmp_path: Path) -> None:
+    """Signals go to the command alone, which ends the processes that it has started."""
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", PATIENT, "compile"], cwd=ROOT,
+        env=environment(tmp_path) | {"NUMBA_CACHE_DIR": str(folder)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        children = until(lambda: len(found := children_of(process.pid)) > 1 and found, "the processes that compile")
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=SAFETY_SECONDS)
+    require_a_clean_end(process.returncode, stderr.splitlines())
+    assert process.returncode == 130
+    assert not any(Path("/proc", str(child)).exists() for child, _ in children)

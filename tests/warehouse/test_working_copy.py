@@ -794,7 +794,7 @@ def test_what_is_damaged_in_a_copy_is_fetched_again(tmp_path: Path, url: str, ki
     wanted = content_of(copy)
     files = [*copy.log.glob("*.json"), *copy.data_files(), *copy.evidence.rglob("*.*")]
     snapshot = read_snapshot(copy)
-    needed = {file.path for file in (*snapshot.all_files(), *snapshot.evidence.all_files())}
+    needed = {file.path for file in snapshot.all_files()} | {file.path for file in snapshot.evidence.all_files()}
     assert snapshot.manifest is not None
     needed |= {snapshot.manifest.path, *copy.log.glob("*.json"), *sources_paths(copy, snapshot.evidence)}
     assert needed <= set(files)
