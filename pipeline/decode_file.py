@@ -111,7 +111,8 @@ def _results(
             texts = _texts(reader)
             yield (decode_batch(batch, first, texts) for batch, first in batches)
         else:
-            with _processes(reader.paths, workers) as free, ThreadPoolExecutor(workers) as threads:
+            # The processes end first: a thread waits for the answer of one.
+            with ThreadPoolExecutor(workers) as threads, _processes(reader.paths, workers) as free:
                 yield ordered_map(threads, partial(_decode, free), batches, _AHEAD * workers)
 
 

@@ -33,6 +33,7 @@ from urllib.request import (
 )
 
 from sigdir.pipeline.errors import PipelineError
+from sigdir.signatures.interruption import waiting
 
 MAX_REQUESTS = 1_000_000
 """The most requests of one Fetcher: six days at two a second."""
@@ -235,17 +236,20 @@ class Fetcher:
         for left in range(self._policy.tries - 1, -1, -1):
             if self.requests >= MAX_REQUESTS:
                 raise FetchError(url, f"over {MAX_REQUESTS:,} requests in one run")
-            time.sleep(max(0.0, self._next - time.monotonic()))
+            with waiting():
+                time.sleep(max(0.0, self._next - time.monotonic()))
             self._next = time.monotonic() + 1 / self._policy.rate
             self.requests += 1
             try:
-                return self._follow_redirects(url, limit, accept)
+                with waiting():
+                    return self._follow_redirects(url, limit, accept)
             except _Busy as busy:
                 if not left:
                     raise FetchError(url, f"{busy}, {self._policy.tries} times") from None
                 wait = min(max(delay, busy.wait), _LONGEST_WAIT)
                 self._note(f"{url}: {busy}; next try in {wait:g} s")
-                time.sleep(wait)
+                with waiting():
+                    time.sleep(wait)
                 delay *= 2
         raise AssertionError
 

@@ -44,6 +44,7 @@ from sigdir.pipeline.report import COUNTS, ImportReport
 from sigdir.pipeline.run import Options as ImportOptions
 from sigdir.pipeline.run import make_warehouse_and_say, run_import
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.interruption import waiting
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.paths import Paths, folder_lock, mirror_spool, mirror_state
@@ -237,7 +238,8 @@ class _Copy:
         """The rows of the directory, as its first page says. Raises UnexpectedAnswer if the feed had more."""
         url = page_url(self.base, self.collection, 1)
         for attempt in range(_COUNTS):
-            time.sleep(self.options.policy.delay * attempt)
+            with waiting():
+                time.sleep(self.options.policy.delay * attempt)
             count = parse_page(url, self.fetcher.get(url, PAGE_BYTES)).count
             check_size(url, count, self.options.max_rows)
             if fetched <= count:

@@ -18,6 +18,8 @@ from typing import Any, BinaryIO
 
 from backports import zstd
 
+from sigdir.signatures.interruption import check
+
 READ_BYTES = 1 << 20
 _WINDOW_LOG = 27
 _WINDOW_BYTES = 1 << _WINDOW_LOG
@@ -41,6 +43,7 @@ class StoredBytes(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
+        check()
         piece = self._file.read(len(buffer))
         buffer[: len(piece)] = piece
         self.bytes += len(piece)

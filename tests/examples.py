@@ -1,6 +1,6 @@
 """What `make test` takes of a test's examples: a quarter of those that a property test draws, and some cases of a table.
 
-`make test-all` takes all of both.
+`make test-all` takes all of both. No example and no drawing has a time limit: a busy machine takes any time for it.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 _ALL = 100
+
+settings.register_profile("all", max_examples=_ALL, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("all")
 
 
 def draw_fewer() -> None:
     """Draw a quarter of the examples from here on; called before the tests are imported."""
-    settings.register_profile("fewer", max_examples=_ALL // 4)
+    settings.register_profile("fewer", settings.get_profile("all"), max_examples=_ALL // 4)
     settings.load_profile("fewer")
 
 

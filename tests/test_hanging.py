@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.conftest import ROOT, SAFETY_SECONDS
 
@@ -15,6 +16,12 @@ def test_a_test_has_a_time_limit(pytestconfig: pytest.Config) -> None:
     """pytest-timeout is there, and its limit is longer than that of a command which hangs."""
     assert pytestconfig.pluginmanager.hasplugin("timeout")
     assert float(pytestconfig.getini("timeout")) > SAFETY_SECONDS
+
+
+def test_no_example_has_a_time_limit() -> None:
+    """A busy machine takes any time to draw and to run one."""
+    assert settings().deadline is None
+    assert HealthCheck.too_slow in settings().suppress_health_check
 
 
 def test_ctrl_c_works_where_it_is_ignored() -> None:

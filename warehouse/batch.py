@@ -17,6 +17,7 @@ from sigdir.signatures.arrow import numbers, strings
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.evidence.spill import Statement
 from sigdir.warehouse.files import sync
+from sigdir.warehouse.parallel import result_of
 from sigdir.warehouse.parquet import NewRows, WrittenFile, rows_table, write_data_file
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.spill import SpilledRows
@@ -104,7 +105,7 @@ def in_threads(threads: int) -> FileWriter:
 
     def write(tasks: Sequence[FileTask], progress: Progress) -> list[WrittenFile]:
         with ThreadPoolExecutor(threads) as pool:
-            return [done.result() for done in [pool.submit(task.write, progress) for task in tasks]]
+            return [result_of(done) for done in [pool.submit(task.write, progress) for task in tasks]]
 
     return write
 

@@ -48,6 +48,7 @@ from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.checkpoint import write_checkpoint
 from sigdir.warehouse.log.commit import append, data_file
 from sigdir.warehouse.log.evidence import evidence_entry
+from sigdir.warehouse.parallel import result_of
 from sigdir.warehouse.parquet import ROW_GROUP_ROWS, WrittenFile, naming, write_data_file
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Publisher
@@ -209,7 +210,7 @@ def _write(paths: Paths, run: str, chosen: dict[Collection, list[Files]], thread
             for collection, merges in chosen.items()
             for number, merge in enumerate(merges, 1)
         ]
-        files = [done.result() for done in work]
+        files = [result_of(done) for done in work]
     for collection in chosen:
         sync(paths.partition(collection))
     return files

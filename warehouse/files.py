@@ -21,6 +21,7 @@ from tempfile import gettempdir, mkdtemp
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from sigdir.signatures.interruption import check, waiting
 from sigdir.warehouse.errors import Busy
 from sigdir.warehouse.paths import folder_lock
 
@@ -73,7 +74,8 @@ def is_read_only(folder: Path) -> bool:
 def lock(handle: int) -> None:
     """Take the exclusive lock of an open file, waiting for it if needed; holds the GIL where it is free."""
     if _libc.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB) != 0:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        with waiting():
+            fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def unlock(handle: int) -> None:
@@ -195,10 +197,11 @@ class FileLock:
         """A handle of the file that has the lock."""
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except OSError as error:
+            with waiting():
+                fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BaseException as error:
             os.close(handle)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            if isinstance(error, OSError) and error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise Busy(f"{self._path} is held by {self.holder()}") from None
             if error.errno in _NO_LOCKS and not self._is_needed:
                 return os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
@@ -327,6 +330,7 @@ def uninterrupted() -> Iterator[None]:
     For the last step of a publish: a signal before it stops the run with nothing published; a signal
     during it is ignored, and the run ends by itself some milliseconds later.
     """
+    check()
     if threading.current_thread() is not threading.main_thread():
         yield
         return

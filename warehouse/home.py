@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +27,7 @@ from sigdir.warehouse.files import make_folder, sync, write_file
 from sigdir.warehouse.parallel import for_each
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.stores import MissingObject, ObjectExists, Store, StoreError, open_store
+from sigdir.warehouse.suppressed import sealed, sealed_version, unsealed
 
 REQUESTS = 8
 """Files that are uploaded or fetched at the same time."""
@@ -131,14 +133,28 @@ def upload_checkpoint(paths: Paths, version: int) -> None:
         return  # the next one, a hundred versions later, comes by itself
 
 
-def put_document(paths: Paths, file: Path, content: bytes) -> None:
-    """Write a small file that replaces another, the suppress list, into the store; raises StoreError.
+def put_suppressed(paths: Paths, store: Store, raw: bytes) -> bytes:
+    """Write a suppress list into the store, then into its identity that it has one; returns it sealed.
 
-    Nothing is done for a warehouse that is a folder.
+    From then on the store always has a list, and an empty one in place of none: whoever finds none knows that it is
+    lost. Raises StoreError.
     """
-    store = store_of(paths)
-    if store is not None:
-        store.put(paths.name(file), content)
+    name = paths.name(paths.suppressed)
+    try:
+        before = store.read(name)
+    except MissingObject:
+        before = b""
+    version = sealed_version(before)
+    listed = sealed(raw, max(version + 1, int(time.time())))
+    if version and unsealed(before) == unsealed(raw):
+        listed = before
+    else:
+        store.put(name, listed)
+    name = paths.name(paths.identity)
+    identity = json.loads(store.read(name))
+    if not identity.get("has_suppressed"):
+        store.put(name, json.dumps(identity | {"has_suppressed": True}).encode() + b"\n")
+    return listed
 
 
 def _commit(paths: Paths, store: Store, version: int, raw: bytes, run: str) -> None:

@@ -32,19 +32,22 @@ A step that was interrupted runs again, so it must be idempotent. It changes the
 class Identity:
     """The content of ``warehouse.json``. ``id`` is empty if there is none yet.
 
-    ``unfinished`` is set while a first backup into the folder is running.
+    ``unfinished`` is set while a first backup into the folder is running, ``has_suppressed`` in a store that has a
+    suppress list.
     """
 
     format: int
     id: str = ""
     unfinished: bool = False
+    has_suppressed: bool = False
 
 
 def read_identity(paths: Paths) -> Identity:
     """The folder's format and id, usable by this version or not; raises UnreadableWarehouse."""
     try:
         document = json.loads(paths.identity.read_bytes())
-        return Identity(int(document["format"]), str(document["id"]), bool(document.get("unfinished")))
+        flags = (bool(document.get(name)) for name in ("unfinished", "has_suppressed"))
+        return Identity(int(document["format"]), str(document["id"]), *flags)
     except FileNotFoundError:
         if not paths.hold_warehouse():
             return Identity(FORMAT)
@@ -69,9 +72,7 @@ def usable_identity(paths: Paths) -> Identity:
 
 def write_identity(paths: Paths, identity: Identity) -> None:
     """Replace the file, whole and synced; raises UnreadableWarehouse."""
-    document = asdict(identity)
-    if not identity.unfinished:
-        del document["unfinished"]
+    document = {name: value for name, value in asdict(identity).items() if value is not False}
     try:
         write_file(paths.identity, json.dumps(document).encode() + b"\n")
     except OSError as error:

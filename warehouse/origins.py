@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.interruption import each
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.log.history import Summaries
@@ -113,7 +114,7 @@ def import_runs(file: Path) -> tuple[list[int], list[int]]:
     numbers: list[int] = []
     at = 0
     with naming(file), pq.ParquetFile(file) as parquet:
-        for batch in parquet.iter_batches(1 << 20, columns=["import_id"]):
+        for batch in each(parquet.iter_batches(1 << 20, columns=["import_id"])):
             values = batch.column(0).to_numpy()
             changes = np.concatenate([[0], np.flatnonzero(values[1:] != values[:-1]) + 1])
             firsts += (changes + at).tolist()

@@ -10,6 +10,8 @@ from queue import Empty, Queue
 from threading import Event, Thread
 from typing import Any, TypeVar
 
+from sigdir.signatures.interruption import check, waiting
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -19,17 +21,23 @@ def ordered_map(pool: Executor, work: Callable[[Item], Result], items: Iterable[
 
     ``pool.map`` takes all items at once, which for a file read in blocks is the whole file.
     """
-    waiting: deque[Future[Result]] = deque()
+    begun: deque[Future[Result]] = deque()
     try:
         for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) >= ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            begun.append(pool.submit(work, item))
+            if len(begun) >= ahead:
+                yield result_of(begun.popleft())
+        while begun:
+            yield result_of(begun.popleft())
     finally:
-        for future in waiting:
+        for future in begun:
             future.cancel()
+
+
+def result_of(future: Future[Result]) -> Result:
+    """The result, or its error; a signal ends the wait."""
+    with waiting():
+        return future.result()
 
 
 def for_each(work: Callable[[Item], object], items: Iterable[Item], threads: int) -> None:
@@ -49,6 +57,7 @@ def in_background(items: Iterable[Item], ahead: int) -> Iterator[Item]:
         try:
             for item in items:
                 ready.put((True, item))
+                check()
                 if stopped.is_set():
                     return
         except BaseException as error:  # noqa: BLE001 - handed to the reader, who raises it
@@ -58,7 +67,8 @@ def in_background(items: Iterable[Item], ahead: int) -> Iterator[Item]:
     Thread(target=make, daemon=True).start()
     try:
         while True:
-            more, value = ready.get()
+            with waiting():
+                more, value = ready.get()
             if not more:
                 if value is not None:
                     raise value

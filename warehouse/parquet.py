@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from sigdir.signatures.arrow import numbers
 from sigdir.signatures.collections import SIGNATURES, Collection
+from sigdir.signatures.interruption import check
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import sync
 from sigdir.warehouse.schema import FILE_SCHEMA
@@ -150,6 +151,7 @@ def naming(path: Path) -> Iterator[None]:
 
     A damaged footer causes LookupError and ValueError too.
     """
+    check()
     try:
         yield
     except (pa.ArrowException, OSError, LookupError, ValueError) as error:
@@ -162,6 +164,7 @@ def row_groups(tables: Iterable[pa.Table]) -> Iterable[pa.Table]:
     held: list[pa.Table] = []
     rows = 0
     for table in tables:
+        check()
         held.append(table)
         rows += table.num_rows
         while rows >= ROW_GROUP_ROWS * 3 // 2:

@@ -20,7 +20,7 @@ from sigdir.warehouse import failpoints
 from sigdir.warehouse.backup import Report
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import manifest_of, sources_paths
-from sigdir.warehouse.home import REQUESTS, store_of
+from sigdir.warehouse.home import REQUESTS, put_suppressed, store_of
 from sigdir.warehouse.identity import Identity, usable_identity
 from sigdir.warehouse.log.checkpoint import newest_checkpoint
 from sigdir.warehouse.log.entry import LogEntry, read_entries
@@ -112,11 +112,9 @@ class _Push:
 
     def bring_suppressed(self) -> None:
         """The list comes first: a replica hides what its source hides."""
-        name = self.source.name(self.source.suppressed)
-        if self.source.suppressed.exists():
-            self.store.put(name, self.source.suppressed.read_bytes())
-        elif self.store.find(name) is not None:
-            self.store.delete([name])
+        file = self.source.suppressed
+        if file.exists() or self.store.find(self.source.name(file)) is not None:
+            put_suppressed(self.source, self.store, file.read_bytes() if file.exists() else b"")
 
     def bring_files(self, entries: list[LogEntry], needed: set[Path]) -> None:
         """Bring the data files and rejects of new versions. Those of older versions may have been vacuumed."""

@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.interruption import waiting
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.compact import rows_of
 from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
@@ -137,7 +138,8 @@ def _duplicates(engine: Any, publisher: Publisher, collection: Collection) -> li
     try:
         found = []
         for query, is_staged in ((_TWICE, False), (_STAGED, True)):
-            rows = engine.sql(query, params={"files": files}).to_arrow_table().to_pylist()
+            with waiting(engine.interrupt):
+                rows = engine.sql(query, params={"files": files}).to_arrow_table().to_pylist()
             found += [Duplicate(**row, is_staged=is_staged) for row in rows]
         return found
     except duckdb.Error as error:

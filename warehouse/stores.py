@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
 from sigdir.signatures.errors import missing_package
+from sigdir.signatures.interruption import check
 from sigdir.warehouse.errors import WarehouseError
 
 if TYPE_CHECKING:
@@ -175,6 +176,7 @@ class Store:
             got = obstore.get(self._store, name)
             size, seen = got.meta["size"], 0
             for piece in got.stream(min_chunk_size=_PIECE_BYTES):
+                check()
                 seen += len(piece)
                 yield bytes(piece)
         if seen != size:

@@ -3,12 +3,16 @@
 A line is a text in any spelling, with the keyword ``function``, ``error`` or ``event``, or without one, which means
 both collections. Blank lines and lines that begin with ``#`` are kept and mean nothing. The rows themselves stay;
 ``sigdir.warehouse.index.visible`` decides by the list what servers show.
+
+In a store the list is sealed: its first line has a version and the digest of the rest. What a store gives in its place
+while it fails, an empty or an older list, would show what is hidden.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -97,6 +101,30 @@ def parse(text: str, name: str) -> Suppressed:
     if not found:
         return NONE
     return Suppressed(frozenset(found), frozenset((entry[0], hash) for entry, hash in found.items()))
+
+
+_SEAL = re.compile(rb"\A# version ([1-9]\d{0,17}) of this list, sha256 [0-9a-f]{64}\n")
+
+
+def sealed(raw: bytes, version: int) -> bytes:
+    """A list as it is written into a store."""
+    rest = unsealed(raw)
+    return b"# version %d of this list, sha256 %s\n%s" % (version, _digest(version, rest), rest)
+
+
+def unsealed(raw: bytes) -> bytes:
+    """A list without its seal."""
+    return _SEAL.sub(b"", raw)
+
+
+def sealed_version(raw: bytes) -> int:
+    """The version of a sealed list; 0 for a list that has no seal, or another than its own."""
+    seal = _SEAL.match(raw)
+    return int(seal[1]) if seal and sealed(raw, int(seal[1])) == raw else 0
+
+
+def _digest(version: int, rest: bytes) -> bytes:
+    return hashlib.sha256(b"%d\n%s" % (version, rest)).hexdigest().encode()
 
 
 class SuppressList:

@@ -5,6 +5,7 @@ Invariants
     that name them, and the entries come in their order. Until a first pull has ended it is marked as unfinished.
     A data file or a file of evidence is put in place only if its sha256 is that of the entry or manifest that names it.
     Entries are checked as a chain before the first of them is put in place.
+    A file of the newest version that is not as it was written, though the store has it whole, is fetched again.
     The copy keeps the files of every version that was the newest at some time in the last hour. Files that were fetched
     for ``as_of`` stay for an hour. It has all log entries and rejects.
 
@@ -23,6 +24,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse import failpoints
@@ -38,10 +40,12 @@ from sigdir.warehouse.log.evidence import ManifestFile, manifest_at, manifest_of
 from sigdir.warehouse.log.history import history, version_at
 from sigdir.warehouse.log.state import TableState, read_state
 from sigdir.warehouse.parallel import for_each
+from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.stores import MissingObject, Object, ObjectExists, Store, StoreError
+from sigdir.warehouse.suppressed import sealed_version
 
 _KEPT = timedelta(hours=1)
 _CACHE_GIB = 100
@@ -65,8 +69,14 @@ class Pulled:
     made: bool = False
 
 
-def pull(paths: Paths, as_of: int | datetime | None = None, *, make: bool = False, threads: int = 2) -> Pulled:
-    """Bring a working copy up to date, and fetch the files of version ``as_of`` too.
+Check = Literal["nothing", "log", "bytes"]
+"""What a pull looks at of what is there already: the log and sizes of files, or every byte too."""
+
+
+def pull(
+    paths: Paths, as_of: int | datetime | None = None, *, make: bool = False, threads: int = 2, check: Check = "log"
+) -> Pulled:  # fmt: skip
+    """Bring a working copy up to date, and fetch the files of version ``as_of`` too. What is damaged is fetched again.
 
     With ``make`` a warehouse is made where the store holds none. Raises StoreError, UnreadableWarehouse; then the copy
     is as it was, or at a version in between.
@@ -77,7 +87,7 @@ def pull(paths: Paths, as_of: int | datetime | None = None, *, make: bool = Fals
     with FileLock(paths.pull_lock):
         _remove_dead_runs(paths, store)
         with RunFolder(paths.tmp) as folder:
-            work = _Pull(paths, store, Paths(folder.path), threads)
+            work = _Pull(paths, store, Paths(folder.path), threads, check)
             with work.naming_objects():
                 work.run(make)
                 if as_of is not None:
@@ -104,8 +114,8 @@ def remove_run(store: Store, folder: str) -> None:
 class _Pull:
     """One pull. ``scratch`` is a folder in which new files lie until they are checked."""
 
-    def __init__(self, paths: Paths, store: Store, scratch: Paths, threads: int) -> None:
-        self.paths, self.store, self.scratch, self.threads = paths, store, scratch, threads
+    def __init__(self, paths: Paths, store: Store, scratch: Paths, threads: int, check: Check = "nothing") -> None:
+        self.paths, self.store, self.scratch, self.threads, self.check = paths, store, scratch, threads, check
         self.pulled = Pulled()
         self._folders: set[Path] = set()
 
@@ -118,7 +128,9 @@ class _Pull:
             raise UnreadableWarehouse(
                 f"{self.store.url} holds another warehouse than its copy {self.paths.root}: remove the copy"
             )
-        self.bring_suppressed()
+        self.bring_suppressed(identity.has_suppressed)
+        if not is_first and self.check != "nothing":
+            self.mend()
         have = -1 if is_first else self.newest()
         if is_first or self.store.find(self.entry_name(have + 1)) is not None:
             self.bring_versions(None if is_first else read_state(self.paths), have, is_first)
@@ -132,6 +144,34 @@ class _Pull:
             write_identity(self.paths, identity)
         if self.pulled.entries or not self.paths.staging.exists():
             self.raise_sequences()
+
+    def mend(self) -> None:
+        """Fetch again what the newest version needs and the copy has not as it was written."""
+        try:
+            state = read_state(self.paths)
+        except UnreadableWarehouse:
+            self.mend_log()
+            state = read_state(self.paths)
+        if state is None:
+            return
+        digests = _digests(history(self.paths)) if self.check == "bytes" else {}
+        self.fetch({self.paths.in_table(path): file.size for path, file in state.files.items()}, digests)
+        self.bring_evidence(state.manifest, self.fetch_documents(state.manifest))
+        for folder in self._folders:
+            sync(folder)
+
+    def mend_log(self) -> None:
+        """Fetch all entries again, and do without the checkpoint until the next one."""
+        make_folder(self.scratch.log)
+        versions = range(self.newest() + 1)
+        for_each(self.fetch_entry, versions, REQUESTS)
+        self.require_chain([read_entry(self.scratch, version) for version in versions], Chain())
+        for version in versions:
+            self.scratch.log_entry(version).replace(self.paths.log_entry(version))
+        for file in (self.paths.last_checkpoint, *self.paths.log.glob("*.parquet")):
+            file.unlink(missing_ok=True)
+        sync(self.paths.log)
+        self.pulled.files += len(versions)
 
     def raise_sequences(self) -> None:
         """Make the staging file, and have it know that the ids of the newest version were given out."""
@@ -302,7 +342,8 @@ class _Pull:
     def fetch_file(self, name: str, size: int | None, digest: str | None) -> None:
         """Fetch an object that never changes, unless it is there; raises StoreError if it is not what was written."""
         to = self.paths.root / name
-        if to.exists() and size in (None, to.stat().st_size):
+        is_there = to.exists() and size in (None, to.stat().st_size)
+        if is_there and not (self.check == "bytes" and digest is not None and sha256_of(to) != digest):
             return
         make_folder(to.parent)
         part = self.scratch.root / f"{uuid.uuid4().hex}.part"
@@ -326,8 +367,13 @@ class _Pull:
         """Fetch a manifest and its sources into the scratch folder, and read them; raises UnreadableWarehouse."""
         if manifest is None:
             return None
-        if manifest.path.exists():
-            return manifest_of(manifest)
+        with suppress(UnreadableWarehouse, OSError):
+            evidence = manifest_of(manifest)  # this process may have read it before it was damaged
+            digests = {manifest.path: manifest.sha256}
+            if evidence.sources_file is not None:
+                digests[self.paths.evidence / evidence.sources_file[0]] = evidence.sources_file[1]
+            if all(sha256_of(path) == digest for path, digest in digests.items()):
+                return evidence
         make_folder(self.scratch.evidence)
         document = self.scratch.evidence / manifest.path.name
         self.store.download(self.paths.name(manifest.path), document)
@@ -357,7 +403,7 @@ class _Pull:
         make_folder(self.paths.evidence)
         for document in (*sources_paths(self.scratch, evidence), self.scratch.evidence / manifest.path.name):
             to = self.in_copy(document)
-            if document.exists() and not to.exists():
+            if document.exists():
                 sync(document)
                 document.replace(to)
             sync(self.paths.evidence)
@@ -374,14 +420,27 @@ class _Pull:
 
         for_each(one, names, REQUESTS)
 
-    def bring_suppressed(self) -> None:
-        """The list comes first: a copy hides what its store hides."""
+    def bring_suppressed(self, is_sealed: bool) -> None:
+        """The list comes first: a copy hides what its store hides.
+
+        Raises UnreadableWarehouse where the store has a list and gives something else, or an older one.
+        """
+        name = self.paths.name(self.paths.suppressed)
+        had = self.paths.suppressed.read_bytes() if self.paths.suppressed.exists() else b""
         try:
-            listed = self.store.read(self.paths.name(self.paths.suppressed))
+            listed = self.store.read(name)
         except MissingObject:
+            listed = b""
+        version = sealed_version(listed)
+        if version < (sealed_version(had) or int(is_sealed)):
+            problem = f"version {version}, which is older than that of the copy" if version else "lost or damaged"
+            raise UnreadableWarehouse(
+                f"{self.store.where(name)}: {problem}; run `sigdir backup` again, or put {self.paths.suppressed.name} of a"
+                " copy back there"
+            )
+        if not listed:
             self.paths.suppressed.unlink(missing_ok=True)
-            return
-        if not self.paths.suppressed.exists() or self.paths.suppressed.read_bytes() != listed:
+        elif listed != had:
             write_file(self.paths.suppressed, listed)
 
     def bring_checkpoint(self, last: int) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from sigdir.serve.app import create_app
 from sigdir.serve.budget import Answer, Budget
-from sigdir.serve.memory_limit import limited_memory
+from sigdir.serve.memory_limit import limited_memory, return_freed_memory
 from sigdir.serve.settings import Settings
 from sigdir.serve.warm import warm, warm_solidity
 from sigdir.serve.writer import Writer
@@ -33,6 +33,7 @@ _NICENESS = 5
 
 def main(descriptor: int) -> None:
     os.nice(_NICENESS)
+    return_freed_memory()
     warm()
     warm_solidity()
     import_module("pandas")  # Arrow imports it at its first conversion: 0.4 s of the first request's budget

@@ -17,6 +17,7 @@ from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.working_copy import pull
 
 PULL_SECONDS = 1.0
+_CHECK_SECONDS = 3600.0  # hashing the files of 100 M rows takes seconds
 
 
 def main(arguments: list[str]) -> int:
@@ -35,10 +36,12 @@ def main(arguments: list[str]) -> int:
 
 def follow(paths: Paths) -> None:
     """Pull until the process is ended. A failure is reported once, and so is its end."""
-    problem = ""
+    problem, next_check = "", 0.0
     while True:
         try:
-            pull(paths, threads=1)
+            is_due = time.monotonic() >= next_check
+            pull(paths, threads=1, check="bytes" if is_due else "nothing")
+            next_check = time.monotonic() + _CHECK_SECONDS if is_due else next_check
             mark_pull(paths)
             if problem:
                 _write("follow: the store answers again")

@@ -8,6 +8,7 @@ import time
 from sigdir.serve.app import create_app
 from sigdir.serve.budget import BudgetProcess
 from sigdir.serve.lists.short_requests import ShortRequests
+from sigdir.serve.memory_limit import return_freed_memory
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.pages.page import page_cache
 from sigdir.serve.servers.measured import MeasuredApp
@@ -29,6 +30,7 @@ def open_app(settings: Settings, counts: Counts | None = None, budget: BudgetPro
     where there is no warehouse: only the server makes one, before its workers start.
     """
     existing(settings.warehouse)
+    return_freed_memory()
     paths = Paths(settings.warehouse.absolute(), settings.cache if settings.on_read_only_media else None)
     if settings.on_read_only_media and settings.cache is None:
         warm()

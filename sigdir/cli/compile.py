@@ -17,6 +17,7 @@ from sigdir.cli.progress import reporter
 from sigdir.pipeline.progress import Reporter
 from sigdir.serve.warm import NOT_OF_REQUESTS, SEPARATE, STEPS
 from sigdir.signatures import kernels
+from sigdir.signatures.interruption import waiting
 
 _POLL_SECONDS = 1.0
 
@@ -42,7 +43,7 @@ def compile(quiet: bool) -> None:
         raise Failure("no folder for compiled kernels can be written to; set NUMBA_CACHE_DIR to one that can")
     kernels.remove_compiled()
     with reporter(quiet) as progress:
-        progress.stage("compiling kernels, once, about 30 s", len(STEPS) + len(NOT_OF_REQUESTS))
+        progress.stage("compiling kernels, once; half a minute on an idle machine", len(STEPS) + len(NOT_OF_REQUESTS))
         _run(SEPARATE, progress)
         _run([[step] for step in NOT_OF_REQUESTS], progress)
     if not quiet:
@@ -50,24 +51,36 @@ def compile(quiet: bool) -> None:
 
 
 def _run(parts: Sequence[Sequence[str]], progress: Reporter) -> None:
-    """Run each part in a process of its own, one a core at a time; raises Failure."""
+    """Run each part in a process of its own, one a core at a time; raises Failure. No process outlives an interruption."""
+    started: list[subprocess.Popen[str]] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        running = {pool.submit(_run_part, part, progress) for part in parts}
-        while running:
-            done, running = wait(running, _POLL_SECONDS, FIRST_COMPLETED)
-            for part in done:
-                part.result()
-            progress.advance(0)
+        running = {pool.submit(_run_part, part, progress, started) for part in parts}
+        try:
+            while running:
+                with waiting():
+                    done, running = wait(running, _POLL_SECONDS, FIRST_COMPLETED)
+                for part in done:
+                    part.result()
+                progress.advance(0)
+        finally:
+            for part in running:
+                part.cancel()
+            for process in started:
+                process.terminate()
 
 
-def _run_part(steps: Sequence[str], progress: Reporter) -> None:
+def _run_part(steps: Sequence[str], progress: Reporter, started: list[subprocess.Popen[str]]) -> None:
     command = [sys.executable, "-P", "-m", "sigdir.serve.warm", *steps]
     with (
         TemporaryFile("w+") as errors,
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors) as process,
-    ):
-        for _ in process.stdout or ():
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):  # fmt: skip
+        started.append(process)
+        for name in process.stdout or ():
             progress.advance(1)
+            progress.note(f"compiled: {name.strip()}")
         if process.wait():
             errors.seek(0)
             reason = errors.read().strip().rpartition("\n")[2]

@@ -26,6 +26,7 @@ from sigdir.signatures.decode_input import (
     texts_to_try,
     whole,
 )
+from sigdir.signatures.interruption import waiting
 from sigdir.signatures.logs import IndexedHash
 from sigdir.signatures.reading_json import document
 from sigdir.signatures.readings import Candidate, Form, Input, Reading
@@ -205,7 +206,8 @@ def _explain(alternatives: list[Input], folder: Path, as_json: bool) -> None:
 def _entered(argument: str) -> str:
     """What an argument is or names. Bytes that are not ASCII stay visible as bad digits."""
     if argument == "-":
-        return sys.stdin.buffer.read(_MAX_CHARACTERS).decode("ascii", "replace")
+        with waiting():
+            return sys.stdin.buffer.read(_MAX_CHARACTERS).decode("ascii", "replace")
     if argument.startswith("@"):
         with Path(argument[1:]).open("rb") as file:
             return file.read(_MAX_CHARACTERS).decode("ascii", "replace")

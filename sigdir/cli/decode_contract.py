@@ -19,6 +19,7 @@ from sigdir.signatures.bytecode import MAX_BYTES, BadBytecode, bytes_of_hex
 from sigdir.signatures.contract import ContractInterface, Member
 from sigdir.signatures.contract_json import document
 from sigdir.signatures.evidence import Kind
+from sigdir.signatures.interruption import waiting
 from sigdir.signatures.solidity_interface import abi_of, solidity_of
 from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
@@ -78,7 +79,8 @@ def explain_code(code: bytes, libraries: int, form: str | None, folder: Path, as
 def _digits(argument: str) -> str:
     """The digits that an argument is or names. An existing file is read; bytes that are not ASCII stay visible."""
     if argument == "-":
-        return sys.stdin.buffer.read(_MAX_CHARACTERS).decode("ascii", "replace")
+        with waiting():
+            return sys.stdin.buffer.read(_MAX_CHARACTERS).decode("ascii", "replace")
     if argument.startswith("@") or is_file(argument):
         with Path(argument.removeprefix("@")).open("rb") as file:
             return file.read(_MAX_CHARACTERS).decode("ascii", "replace")

@@ -18,19 +18,19 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
-from sigdir.cli.statuses import INTERRUPTED_STATUS
-from sigdir.cli.store import StoreUrl, local_folder
+from sigdir.cli.statuses import INTERRUPTED_STATUS, end_interrupted
+from sigdir.cli.store import StoreUrl, local_folder, mend
+from sigdir.signatures import interruption
 from sigdir.signatures.errors import SigdirError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -62,23 +62,29 @@ class Command(click.Command):
         self._state, self._makes, self._opens_stores = state, makes, opens_stores
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _noted_signals() as signals, _errors_to_statuses(self._state, signals, ctx.params):
+        end = partial(end_interrupted, self._state)
+        with interruption.noting(end), _errors_to_statuses(self._state, ctx.params):
+            interruption.check()  # one that came while the command's modules were loaded
             place = ctx.params.get("folder")
             if isinstance(place, StoreUrl) and not self._opens_stores:
                 makes = self._makes and not ctx.params.get("dry_run")
                 ctx.params["folder"] = local_folder(place, ctx.params.get("version"), makes, self._makes)
-            result = super().invoke(ctx)
+            try:
+                result = super().invoke(ctx)
+            except SigdirError as error:
+                if isinstance(place, StoreUrl) and not self._opens_stores and (mended := mend(place)):
+                    raise Failure(f"{error}; {mended}") from error
+                raise
             sys.stdout.flush()
             return result
 
 
 @contextmanager
-def _errors_to_statuses(state: str, signals: list[int], parameters: dict[str, Any]) -> Iterator[None]:
+def _errors_to_statuses(state: str, parameters: dict[str, Any]) -> Iterator[None]:
     try:
-        yield
+        with _interruptions():
+            yield
     except SigdirError as error:
-        if signals:  # an engine that called Python reports the interruption as a failure of its own
-            _end_interrupted(state)
         raise _failure(error) from error
     except BrokenPipeError:
         # The reader has seen enough. What is still buffered must not fail at exit.
@@ -86,12 +92,19 @@ def _errors_to_statuses(state: str, signals: list[int], parameters: dict[str, An
     except OSError as error:
         raise Failure(_joined(_described(error, _written_to(parameters, state)), state, "; ")) from error
     except KeyboardInterrupt:
-        _end_interrupted(state)
+        click.echo(_joined("interrupted", state, ": "), err=True)
+        sys.exit(INTERRUPTED_STATUS)
 
 
-def _end_interrupted(state: str) -> NoReturn:
-    click.echo(_joined("interrupted", state, ": "), err=True)
-    sys.exit(INTERRUPTED_STATUS)
+@contextmanager
+def _interruptions() -> Iterator[None]:
+    """After a signal any error is its consequence: an engine that called Python reports a failure of its own."""
+    try:
+        yield
+    except Exception as error:
+        if interruption.is_noted():
+            raise KeyboardInterrupt from error
+        raise
 
 
 def _failure(error: SigdirError) -> Failure:
@@ -130,22 +143,3 @@ def _free(places: list[Path]) -> Iterator[str]:
 
 def _joined(text: str, state: str, separator: str) -> str:
     return f"{text}{separator}{state}" if state else text
-
-
-@contextmanager
-def _noted_signals() -> Iterator[list[int]]:
-    """SIGTERM stops the work as Ctrl-C does: locks are released, temporary files removed. Gives the signals that came."""
-    came: list[int] = []
-
-    def interrupt(number: int, _: FrameType | None) -> NoReturn:
-        came.append(number)
-        raise KeyboardInterrupt
-
-    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, interrupt)}
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell's background job ignores it
-        before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

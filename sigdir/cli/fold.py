@@ -18,6 +18,7 @@ from sigdir.cli.errors import Command
 from sigdir.cli.options import warehouse_option
 from sigdir.cli.output import write_line
 from sigdir.signatures.errors import SigdirError
+from sigdir.signatures.interruption import waiting
 from sigdir.warehouse import publish
 from sigdir.warehouse.compact import compact, due
 from sigdir.warehouse.errors import Busy
@@ -94,7 +95,8 @@ def _repeat(work: Callable[[], None], every: float) -> NoReturn:
                 pool.submit(work).result()
             except (SigdirError, OSError) as error:
                 write_line(f"fold: {error}")
-            time.sleep(every)
+            with waiting():
+                time.sleep(every)
 
 
 def _exit(number: int, frame: FrameType | None) -> NoReturn:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
-from sigdir.cli.statuses import INTERRUPTED_STATUS
+from sigdir.cli.statuses import end_interrupted
+from sigdir.signatures.interruption import noting
 
 # Name, module and line of help. Loading all modules to ask them takes 0.8 s.
 _COMMANDS = {
@@ -48,21 +47,7 @@ def _load(name: str) -> click.Command:
     return command
 
 
-@contextmanager
-def _interruption_to_status() -> Iterator[None]:
-    """Ctrl-C while a command's modules are loaded ends it as Ctrl-C during its work does."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        sys.exit(INTERRUPTED_STATUS)
-
-
 class _Commands(click.Group):
-    def invoke(self, ctx: click.Context) -> Any:
-        with _interruption_to_status():
-            return super().invoke(ctx)
-
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
@@ -102,7 +87,7 @@ def console() -> NoReturn:
     """Run the command in this process, and end it."""
     status: int | str | None = 0
     try:
-        with _interruption_to_status():
+        with noting(end_interrupted):
             # Loaded before click calls a dozen functions: below them, numpy's import goes 1,800 times past the end of a
             # 16 KiB piece of Python's stack, and Python gets and frees the next piece each time. That takes 15 ms.
             if sys.argv[1:] and sys.argv[1] in _COMMANDS:

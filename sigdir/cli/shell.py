@@ -29,8 +29,10 @@ from pygments.lexers.sql import SqlLexer
 from sigdir.cli.limits import limits
 from sigdir.cli.rows import terminal_width
 from sigdir.cli.script import QUIT
+from sigdir.cli.statuses import end_interrupted
 from sigdir.cli.table import draw
 from sigdir.signatures.collections import COLLECTIONS
+from sigdir.signatures.interruption import noting
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.sql.search import NAME as SEARCH
@@ -47,7 +49,9 @@ Ctrl-C stops a statement, a second Ctrl-C ends the shell at once, Ctrl-D leaves 
 
 def run_shell(warehouse: Warehouse, timeout: timedelta | None = None) -> None:
     """Read statements and run them until the input ends."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as an interruption it would only bring the next prompt
+    # As interruptions they would only bring the next prompt. Statements note Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     click.echo(_banner(warehouse))
     words = words_of(warehouse)
     session: PromptSession[str] = PromptSession(
@@ -96,7 +100,7 @@ def _answer(warehouse: Warehouse, text: str, timeout: timedelta | None) -> None:
     try:
         for statement in warehouse.database.statements(text):
             began = time.perf_counter()
-            with limits(warehouse, timeout):
+            with noting(end_interrupted, [signal.SIGINT]), limits(warehouse, timeout):
                 for line in draw(warehouse.sql(statement).reader(), terminal_width()):
                     click.echo(line)
             click.echo(f"{time.perf_counter() - began:.3f} s")

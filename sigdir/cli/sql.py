@@ -18,6 +18,7 @@ from sigdir.cli.options import Duration, as_of_option, memory_limit_option, ware
 from sigdir.cli.rows import WRITERS, rows_options, write_rows
 from sigdir.cli.script import COMMANDS, QUIT, parts_of
 from sigdir.pipeline.target import STDOUT, open_target
+from sigdir.signatures.interruption import waiting
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.errors import QueryError
 from sigdir.warehouse.sql.views import VIEWS
@@ -149,7 +150,8 @@ def sql(
 
 def _stdin() -> str:
     try:
-        return sys.stdin.read()
+        with waiting():
+            return sys.stdin.read()
     except UnicodeDecodeError as error:
         raise Failure(f"standard input is not UTF-8 at byte {error.start}") from error
 

@@ -39,6 +39,15 @@ def local_folder(place: StoreUrl, as_of: int | datetime | None, make: bool, may_
     return paths.root
 
 
+def mend(place: StoreUrl) -> str:
+    """Fetch again what is damaged in the working copy; gives what to do then, nothing if all is as it was written."""
+    from sigdir.warehouse.home import working_copy
+    from sigdir.warehouse.working_copy import pull
+
+    fetched = pull(working_copy(place.url), check="bytes").files
+    return "what is damaged was fetched again: run the command again" if fetched else ""
+
+
 def shown(folder: Path) -> str:
     """How messages name a warehouse: by the store's URL where the folder is a working copy."""
     from sigdir.warehouse.home import store_of

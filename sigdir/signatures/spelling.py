@@ -330,7 +330,8 @@ def _spell_rows(data: Array, starts: Array, ends: Array, kinds: Array, out: Arra
     length = 0
     offsets[0] = 0
     for row in range(len(starts)):
-        kind, length = _spell(pointer(data), starts[row], ends[row], kinds[row], pointer(out), length)
+        start, end, stated = int(starts[row]), int(ends[row]), int(kinds[row])  # other types are compiled again
+        kind, length = _spell(pointer(data), start, end, stated, pointer(out), length)
         kinds[row] = kind
         offsets[row + 1] = length
 

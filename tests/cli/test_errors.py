@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from sigdir.cli.errors import Command
 from sigdir.cli.main import main
 from sigdir.pipeline.errors import BadTarget
+from sigdir.signatures import interruption
 from sigdir.signatures.errors import SigdirError
 from sigdir.warehouse.errors import Busy, QueryError
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse, environment, import_files
@@ -25,6 +26,7 @@ NO_SPACE = os.strerror(errno.ENOSPC)
 
 def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
+    interruption.check()
 
 
 def fail_with(error: BaseException, state: str = "nothing was changed") -> click.testing.Result:
@@ -80,10 +82,8 @@ def test_ctrl_c_that_an_engine_reports_as_its_failure_is_an_interruption() -> No
     """DuckDB does so while it reads rows that Python makes."""
 
     def body() -> None:
-        try:
-            os.kill(os.getpid(), signal.SIGINT)
-        except KeyboardInterrupt:
-            raise QueryError("reading the stream failed") from None
+        os.kill(os.getpid(), signal.SIGINT)
+        raise QueryError("reading the stream failed")
 
     result = CliRunner().invoke(Command("command", callback=body, state="nothing was changed"))
     assert (result.exit_code, result.stderr) == (130, "interrupted: nothing was changed\n")

@@ -27,7 +27,7 @@ FOUND: list[tuple[str, bytes]] = [
 """Inputs that once broke a target, each with the defect that it showed."""
 
 thorough = settings(
-    deadline=None, max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

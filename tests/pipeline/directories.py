@@ -18,7 +18,7 @@ from tests.conftest import SAFETY_SECONDS
 from tests.pipeline.support import keccak256
 from tests.serve.support import EVENTS_PATH, HOST, SIGNATURES_PATH
 
-EAGER = RetryPolicy(rate=1e6, tries=3, delay=0.01, timeout=20)
+EAGER = RetryPolicy(rate=1e6, tries=3, delay=0.01, timeout=SAFETY_SECONDS)
 
 Reply = tuple[int, dict[str, str], bytes]
 Script = Callable[[str, dict[str, str]], Reply]

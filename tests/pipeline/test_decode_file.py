@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from eth_abi.abi import encode
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.pipeline import decode_file as job
@@ -268,7 +268,6 @@ def by_tree(data: bytes) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@settings(deadline=None)
 @given(st.lists(random_calls(), max_size=6), st.integers(1, 12))
 def test_rows_are_those_of_the_tree(calls: list[bytes], times: int) -> None:
     """Each alone and among others like it: what columns and plans read is what the tree of readings says."""

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sigdir.pipeline.errors import BadInput
@@ -1439,7 +1439,7 @@ _USUAL = b'{"selector": "0xa9059cbb", "abi": {"name": "transfer", "type": "funct
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150))
 @given(data=dumps())
 def test_columns_equal_rows(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     """Reading a dump by columns gives the same entries in the same order as reading it line by line."""
@@ -1483,7 +1483,7 @@ def test_columns_equal_rows_over_blocks(tmp_path: Path) -> None:
 # All readers.
 
 
-@settings(deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100))
 @given(name=st.sampled_from(list(SAMPLES)), cut=st.data())
 def test_damaged_input_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, name: str, cut: st.DataObject

@@ -22,7 +22,7 @@ from sigdir.pipeline.fetch import Fetcher, FetchError
 from sigdir.pipeline.mirror import CHANGES_BYTES, CHANGES_ROWS, PAGE_BYTES, MirrorReport, Options, Way, run_mirror
 from sigdir.pipeline.progress import Reporter
 from sigdir.signatures.collections import SIGNATURES
-from tests.conftest import ROOT, command_line, environment
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
 from tests.pipeline.directories import EAGER, NOT_THERE, Reply, Script, pages_of, reply, row, scripted, sending
 from tests.pipeline.support import peak_mib, texts
 from tests.serve.support import SIGNATURES_PATH
@@ -271,7 +271,7 @@ ANSWERS: dict[str, tuple[Callable[[socket.socket], None], str]] = {
 def test_an_answer_has_a_deadline_and_a_size(name: str) -> None:
     """Whatever part of it is sent for ever. Not tried again: a server that sends is not busy."""
     send, reason = ANSWERS[name]
-    fetcher = Fetcher(replace(EAGER, deadline=0.3 if reason == SLOW else 60))
+    fetcher = Fetcher(replace(EAGER, deadline=0.3 if reason == SLOW else SAFETY_SECONDS))
     with sending(send) as url, pytest.raises(FetchError, match=reason):
         fetcher.get(url, 5_000)
     assert fetcher.requests == 1

@@ -230,7 +230,7 @@ def test_a_declaration_with_many_spaces_takes_time_in_proportion(read: Read) -> 
     began = process_time()
     reading = read("abi.json", declarations("function f()" + " " * 500_000 + "view", "function g()"))
     assert reading.functions[-1] == "g()"
-    assert process_time() - began < 10
+    assert process_time() - began < 60
 
 
 def test_structs_that_grow_without_bound(read: Read) -> None:
@@ -383,7 +383,7 @@ def test_a_megabyte_of_javascript_takes_time_in_proportion(code: str) -> None:
     """A quote without an end and a word many times over are read once. Quadratic time would be minutes."""
     began = process_time()
     assert isinstance(parse_literals("x.js", code.encode()), dict)
-    assert process_time() - began < 10
+    assert process_time() - began < 60
 
 
 def test_javascript_without_an_abi(read: Read, tmp_path: Path) -> None:

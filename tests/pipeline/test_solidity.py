@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.pipeline.formats.registry import detect
@@ -727,7 +727,6 @@ _TOKENS = (
 )  # fmt: skip
 
 
-@settings(deadline=None)  # the first one waits for the compiled kernels
 @given(st.lists(st.sampled_from(_TOKENS), max_size=60).map(" ".join))
 def test_any_text_is_read(source: str) -> None:
     """No order of words breaks the reader, and every text that it finds can be canonicalised."""

@@ -1363,7 +1363,6 @@ json_values = st.recursive(
 fields = st.sampled_from(["text_signature", "contract_abi", "source_code", "source_file", "other"])
 post_paths = st.sampled_from([SIGNATURES_PATH, EVENTS_PATH, ABI_PATH, SOLIDITY_PATH])
 thorough = settings(
-    deadline=None,
     max_examples=examples(100),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

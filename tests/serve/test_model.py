@@ -404,5 +404,5 @@ def _abi_entry(collection: Collection, text: str) -> Record:
 TestDirectory = pytest.mark.long(Directory.TestCase)
 TestDirectory.__doc__ = "The directory is what its model is, whatever is done to it in whatever order."
 TestDirectory.settings = settings(
-    max_examples=examples(15), stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(15), stateful_step_count=20, suppress_health_check=list(HealthCheck)
 )

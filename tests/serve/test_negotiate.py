@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.serve.http.errors import HttpError
@@ -112,7 +112,6 @@ def test_the_format_of_a_query(query: str, format: str) -> None:
     assert format_of(query) == format
 
 
-@settings(deadline=None)
 @given(
     st.one_of(st.text("ahjlmnoptx/*;q=01.9, ", max_size=40), st.text(max_size=40)), st.sampled_from(["", "json", "api"])
 )

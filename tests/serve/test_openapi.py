@@ -167,7 +167,7 @@ def test_answers_are_as_described(server: Server, described: dict[str, Any], lab
         return  # nothing in the request can be invalid
 
     @settings(
-        deadline=None, max_examples=EXAMPLES, derandomize=True, database=None,
+        max_examples=EXAMPLES, derandomize=True, database=None,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(case=operation.as_strategy(generation_mode=mode))

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 import falcon.testing
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.serve.app import create_app
@@ -222,7 +222,6 @@ def test_search_is_the_pattern_of_the_whole_text(pattern: str, found: list[str],
     assert segment.like(pattern, limit).tolist() == expected[:limit]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from(["*", "?", "?" * 9, "a", "b", "ab" * 30, "a" * 64]), max_size=12).map("".join), st.data()
 )

@@ -93,7 +93,6 @@ def ids(pages: Sequence[dict[str, Any]]) -> list[int]:
 # Paging.
 
 
-@settings(deadline=None)
 @given(st.data(), st.booleans(), st.integers(1, 50))
 def test_pages_hold_every_row_once(data: st.DataObject, oldest_first: bool, size: int) -> None:
     """Over all pages each row comes once, in order, whatever the page size, ordering and segments."""
@@ -107,7 +106,6 @@ def test_pages_hold_every_row_once(data: st.DataObject, oldest_first: bool, size
     assert all(len(page["results"]) == size for page in pages[:-1])
 
 
-@settings(deadline=None)
 @given(st.data(), st.integers(1, 10))
 def test_previous_leads_back_over_the_same_pages(data: st.DataObject, size: int) -> None:
     """From the last page, ``previous`` gives the pages that ``next`` gave, backwards."""
@@ -120,7 +118,6 @@ def test_previous_leads_back_over_the_same_pages(data: st.DataObject, size: int)
     assert forth[0]["previous"] is None
 
 
-@settings(deadline=None)
 @given(st.data(), st.integers(1, 10), st.integers(1, 12))
 def test_any_page_is_its_slice(data: st.DataObject, size: int, number: int) -> None:
     """A numbered page has its rows, and links only to the pages next to it."""
@@ -140,7 +137,7 @@ def test_any_page_is_its_slice(data: st.DataObject, size: int, number: int) -> N
 
 
 @given(rows=st.integers(0, 3000), size=st.one_of(st.integers(1, 2000), st.just(None)))
-@settings(deadline=None, max_examples=examples(40))
+@settings(max_examples=examples(40))
 def test_pages_are_counted_with_at_most_a_thousand_rows(rows: int, size: int | None) -> None:
     """A page has 100 rows by default and at most 1000."""
     segment = segment_of([Row(number + 1, NOON_US + number, "f()", b"abcd") for number in range(rows)])
@@ -192,7 +189,6 @@ def test_leading_zeros_of_a_page_do_no_harm(zeros: int) -> None:
         assert page_number("0" * zeros + "3", 7) == 3
 
 
-@settings(deadline=None)
 @given(st.integers(-5, 50), st.integers(1, 40))
 def test_a_page_number_is_one_of_the_pages(wanted: int, pages: int) -> None:
     """Exactly the numbers from 1 to the last page are pages."""
@@ -209,7 +205,6 @@ names = st.one_of(st.sampled_from(["page", "page_size", "ordering", "foo", "a", 
 parameters = st.lists(st.tuples(names, st.text(st.characters(exclude_categories=["Cs"]), max_size=6)), max_size=6)
 
 
-@settings(deadline=None)
 @given(parameters, st.integers(1, 10**18))
 @example([("page", "5"), ("page", "7")], 6)
 @example([("text_signature", "a(b,c:d e+f)")], 2)
@@ -220,7 +215,6 @@ def test_a_link_repeats_the_parameters_with_another_page(pairs: list[tuple[str, 
     assert link(URL, parse(urlencode(pairs)).pairs, number) == f"{URL}?{expected}"
 
 
-@settings(deadline=None)
 @given(parameters, st.integers(1, 10**18))
 def test_a_link_understood_again_asks_for_the_same(pairs: list[tuple[str, str]], number: int) -> None:
     """Parsing a link gives the query it was made of but for its page, so links go on for ever alike."""
@@ -240,7 +234,6 @@ def test_links_are_in_the_contract_s_form() -> None:
     assert link(URL, (), 2) == f"{URL}?page=2"
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from("ab=&;1."), max_size=20).map("".join))
 def test_a_query_without_escapes_is_read_like_any_other(query: str) -> None:
     """The quick way for plain queries and the standard library's parser agree."""
@@ -417,7 +410,6 @@ def test_invalid_moments(value: str) -> None:
     assert parse_time(value) is None
 
 
-@settings(deadline=None)
 @given(
     st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31)),
     st.integers(-14 * 60, 14 * 60),
@@ -482,7 +474,7 @@ def passes(row: Row, given_: dict[str, str]) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("collection", [SIGNATURES, EVENT_SIGNATURES])
-@settings(deadline=None, max_examples=examples(200))
+@settings(max_examples=examples(200))
 @given(data=st.data(), given_=filters(), oldest_first=st.booleans())
 def test_filters_pass_what_a_plain_predicate_passes(
     collection: Collection, data: st.DataObject, given_: dict[str, str], oldest_first: bool
@@ -503,7 +495,7 @@ def rows_with(segment: Segment, fragment: str) -> list[int]:
     return rows
 
 
-@settings(deadline=None, max_examples=examples(300))
+@settings(max_examples=examples(300))
 @given(st.lists(texts, max_size=60), st.one_of(fragments.filter(str.isascii), texts), st.integers(0, 3))
 def test_a_fragment_is_found_as_str_finds_it(held: list[str], fragment: str, slack: int) -> None:
     """with_text gives the rows whose lower-case text has the lower-case fragment, each once, rising."""
@@ -552,7 +544,6 @@ def test_a_long_page_comes_in_chunks_of_a_megabyte() -> None:
         assert page_of(view, SIGNATURES, parse(query), URL).is_longer_than(1 << 20) == is_long
 
 
-@settings(deadline=None)
 @given(st.lists(texts, min_size=2, max_size=20), st.data())
 def test_a_fragment_across_two_rows_is_in_neither(held: list[str], data: st.DataObject) -> None:
     """A fragment that spans the end of one text and the beginning of the next is not found."""
@@ -604,7 +595,7 @@ def test_more_matches_than_one_turn_of_the_scan_takes() -> None:
     assert rows_with(segment, "9(a") == [number - 1 for number in range(1, 20_001) if number % 10 == 9]
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(max_examples=examples(200))
 @given(st.lists(hashes(4), max_size=40), st.text("0123456789abcdef", min_size=1, max_size=8))
 @example([b"\x12\x34\x56\x78"], "2345")
 def test_hex_digits_are_found_across_bytes(held: list[bytes], digits: str) -> None:
@@ -614,7 +605,6 @@ def test_hex_digits_are_found_across_bytes(held: list[bytes], digits: str) -> No
     assert segment_of(rows, by_hash=True).with_hex(digits).tolist() == expected
 
 
-@settings(deadline=None)
 @given(st.data(), st.sampled_from([4, 32]), st.booleans())
 def test_a_hash_is_found_with_all_that_share_it(data: st.DataObject, width: int, by_hash: bool) -> None:
     """with_hash gives every row with exactly this hash, sorted or not, and no other of the same beginning."""
@@ -644,7 +634,6 @@ def test_a_filter_that_is_exact_and_one_of_text_agree_over_many_rows() -> None:
     assert ids(pages) == expected
 
 
-@settings(deadline=None)
 @given(rows_of(), st.integers(-1, 140))
 def test_a_row_is_found_by_its_id_and_no_other_is(rows: list[Row], id: int) -> None:
     """row_of_id finds the ids that are there, and nothing in the gaps between or beyond them."""
@@ -652,7 +641,6 @@ def test_a_row_is_found_by_its_id_and_no_other_is(rows: list[Row], id: int) -> N
     assert segment_of(rows, slack=2).row_of_id(id) == expected
 
 
-@settings(deadline=None)
 @given(rows_of(), half_seconds, half_seconds)
 def test_a_range_of_times_is_both_ends_included(rows: list[Row], low: int, high: int) -> None:
     """time_range gives the rows between two moments, both included; none where they are the wrong way."""

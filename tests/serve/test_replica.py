@@ -112,6 +112,45 @@ def test_a_pushed_version_is_shown(primary: Path, store: Path, replica: Server) 
     until(lambda: found(replica.port, "pushedLater"), "the list to be empty")
 
 
+def _damage(listed: bytes, kind: str) -> bytes | None:
+    return {"missing": None, "empty": b"", "flipped": listed[:-3] + bytes([listed[-3] ^ 1]) + listed[-2:]}[kind]
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "flipped"])
+def test_a_list_that_is_not_the_store_s_changes_nothing(primary: Path, store: Path, replica: Server, kind: str) -> None:
+    """The list that is there is used on, and nothing new is shown; a replica that has none does not start."""
+    hidden = f"hidden{kind.capitalize()}(uint256)"
+    publish(Paths(primary), [hidden])
+    (primary / "suppressed.txt").write_text(f"function {hidden}\n")
+    push(Paths(primary), f"file://{store}")
+    until(
+        lambda: (
+            (replica.folder / "suppressed.txt").exists() and hidden in (replica.folder / "suppressed.txt").read_text()
+        ),
+        "the list",
+    )
+    listed = (store / "suppressed.txt").read_bytes()
+    damaged, reports = _damage(listed, kind), replica.stderr().count("suppressed.txt: lost or damaged")
+    (store / "suppressed.txt").unlink()
+    if damaged is not None:
+        (store / "suppressed.txt").write_bytes(damaged)
+    try:
+        until(lambda: replica.stderr().count("suppressed.txt: lost or damaged") > reports, "the report")
+        assert found(replica.port, hidden) == []
+        fresh = primary.with_name(f"fresh-{kind}")
+        with (
+            pytest.raises(AssertionError, match="lost or damaged"),
+            serving(fresh, "--follow-store", f"file://{store}"),
+        ):
+            pass
+    finally:
+        (store / "suppressed.txt").write_bytes(listed)
+    assert found(replica.port, hidden) == []
+    (primary / "suppressed.txt").unlink()
+    push(Paths(primary), f"file://{store}")
+    until(lambda: found(replica.port, hidden), "the list to be empty")
+
+
 def test_a_store_that_is_away(primary: Path, store: Path, replica: Server) -> None:
     """The version that is there is served on, after a restart too; when the store is back its news are shown."""
     before = get(replica.port, PATHS[0]).body
@@ -140,6 +179,21 @@ def test_a_follower_that_is_killed_is_replaced(primary: Path, store: Path, repli
     publish(Paths(primary), ["afterTheKill(uint256)"])
     push(Paths(primary), f"file://{store}")
     until(lambda: found(replica.port, "afterTheKill"), "the new version")
+
+
+@pytest.mark.parametrize("kind", ["log", "data"])
+def test_a_damaged_copy_is_mended(store: Path, replica: Server, kind: str) -> None:
+    """A follower looks at each byte when it starts, and fetches again what the store has whole."""
+    copy = Paths(replica.folder)
+    file = copy.log_entry(0) if kind == "log" else copy.data_files()[0]
+    before = file.read_bytes()
+    file.unlink()
+    file.write_bytes(before[:-9] + b"#" + before[-8:])
+    for pid, command in children_of(replica.process.pid):
+        if "follower" in command:
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: file.read_bytes() == before, "the file to be as it was written")
+    assert get(replica.port, PATHS[0]).status == 200
 
 
 @pytest.mark.parametrize("publishes", [5, pytest.param(50, marks=pytest.mark.long)])

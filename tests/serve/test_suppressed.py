@@ -23,7 +23,7 @@ from sigdir.warehouse.index.view import Reader, tidy
 from sigdir.warehouse.index.visible import change_list
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
-from sigdir.warehouse.suppressed import entries_of, read
+from sigdir.warehouse.suppressed import entries_of, read, sealed, sealed_version, unsealed
 from tests.conftest import Sigdir, import_files
 from tests.pipeline.support import invoke
 from tests.serve.support import (
@@ -378,3 +378,18 @@ def test_the_command_changes_what_a_running_server_shows(warehouse: Path) -> Non
                 until(lambda: found(server.port, "rude"), "each worker to show the text")
         assert get(server.port, "/readyz").json()["rows"]["signatures"] == 1
         assert server.errors() == []
+
+
+def test_a_sealed_list_is_whole_or_none() -> None:
+    """Any byte that is another, any end that is missing and a list without its seal are noticed."""
+    listed = sealed(b"# why\nfunction hidden(uint256)\n", 7)
+    assert sealed_version(listed) == 7
+    assert unsealed(listed) == b"# why\nfunction hidden(uint256)\n"
+    assert sealed(listed, 8) == sealed(unsealed(listed), 8)
+    for at in range(len(listed)):
+        for bit in range(8):
+            flipped = listed[:at] + bytes([listed[at] ^ 1 << bit]) + listed[at + 1 :]
+            assert sealed_version(flipped) == 0, flipped
+        assert sealed_version(listed[:at]) == 0
+    assert sealed_version(unsealed(listed)) == 0
+    assert sealed_version(sealed(b"", 1)) == 1

@@ -7,11 +7,12 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, command_line, empty_warehouse
+from tests.conftest import ROOT, SAFETY_SECONDS, command_line, empty_warehouse
 from tests.serve.support import SIGNATURES_PATH, TRANSFER, get, post_text, serving
 
 UNIT = re.search(r"```ini\n(\[Unit\].*?)```", (ROOT / "docs/operations.md").read_text(), re.DOTALL)
@@ -66,3 +67,17 @@ def test_the_unit_serves_from_a_read_only_installation(tmp_path: Path) -> None:
         assert get(server.port, "/").status == 200
         assert "Traceback" not in server.stderr()
     assert (cache / "signature-directory").is_dir()
+
+
+def test_a_worker_s_memory_is_malloc_s(tmp_path: Path) -> None:
+    """Arrow's own allocator keeps what it has freed; two arenas of malloc give it back."""
+    code = (
+        "import sys, pyarrow; from pathlib import Path; from sigdir.serve.servers.startup import open_app\n"
+        "from sigdir.serve.settings import Settings\n"
+        "open_app(Settings(Path(sys.argv[1]))); print(pyarrow.default_memory_pool().backend_name)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(empty_warehouse(tmp_path / "warehouse"))], cwd=ROOT, capture_output=True,
+        text=True, timeout=SAFETY_SECONDS, check=True,
+    )  # fmt: skip
+    assert done.stdout == "system\n"

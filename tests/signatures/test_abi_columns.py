@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from eth_abi.abi import encode
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.signatures.abi_columns import exact_rows
@@ -39,7 +39,6 @@ def groups(draw: st.DrawFn) -> tuple[str, list[bytes]]:
     return f"f({','.join(kinds)})", draw(st.permutations(calls))
 
 
-@settings(deadline=None)
 @given(groups())
 def test_a_row_has_the_values_that_it_has_alone(group: tuple[str, list[bytes]]) -> None:
     """Whatever stands before it; a changed byte changes its row alone."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from eth_abi.abi import encode
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.signatures.abi_decoder import Budget, attempt
@@ -106,7 +106,6 @@ def calls(draw: st.DrawFn) -> tuple[list[str], tuple[Any, ...]]:
     return kinds, tuple(draw(values_of(parameter_types(f"f({kind})")[0])) for kind in kinds)
 
 
-@settings(deadline=None)
 @given(calls())
 def test_encoded_values_are_decoded(call: tuple[list[str], tuple[Any, ...]]) -> None:
     """Any values of any types come back, the attempt is exact, and JSON can represent them."""
@@ -119,7 +118,6 @@ def test_encoded_values_are_decoded(call: tuple[list[str], tuple[Any, ...]]) -> 
         as_json(type, value)
 
 
-@settings(deadline=None)
 @given(calls(), st.data())
 def test_any_data_is_decoded_or_has_a_reason(call: tuple[list[str], tuple[Any, ...]], data: st.DataObject) -> None:
     """Changed and random data raises nothing; an attempt is exact if its values encode to the same bytes."""

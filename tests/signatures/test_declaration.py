@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.signatures.abi import abi_entry, has_no_selector
@@ -98,7 +98,6 @@ def columns(texts: list[bytes]) -> tuple[Any, Any, Any]:
     return np.frombuffer(b"".join(texts), np.uint8), np.append([0], ends[:-1]).astype(np.int32), ends
 
 
-@settings(deadline=None)
 @given(valid())
 def test_a_declaration_has_the_types_of_the_canonical_text(declaration: Valid) -> None:
     """Whatever was written: spelled twice is spelled once, it parses, and its types are those of the canonical text."""
@@ -112,7 +111,6 @@ def test_a_declaration_has_the_types_of_the_canonical_text(declaration: Valid) -
             assert declaration_of(parsed.abi_entry()) == found
 
 
-@settings(deadline=None)
 @given(st.lists(any_text(), min_size=1, max_size=6), st.sampled_from([0, 1, 2, 3, FUNCTION_OR_ERROR]))
 def test_a_batch_equals_its_rows_in_plain_python(texts: list[bytes], stated: int) -> None:
     """The compiled speller gives for each row what the same functions give in plain Python, also for broken texts."""
@@ -238,7 +236,6 @@ def test_other_texts_are_no_declarations(text: str) -> None:
         parse_declaration(text)
 
 
-@settings(deadline=None)
 @given(st.text("fint25(),[] aexd", max_size=30))
 def test_a_parsed_text_is_spelled(text: str) -> None:
     """A text that parses is what its parts are spelled as."""
@@ -274,7 +271,6 @@ def abi_entries(draw: st.DrawFn) -> dict[str, Any]:
     return entry
 
 
-@settings(deadline=None)
 @given(abi_entries())
 def test_an_entry_comes_back_from_its_declaration(entry: dict[str, Any]) -> None:
     """A compiler's entry is the same after it was a declaration, if its name is not a keyword of its kind."""
@@ -328,7 +324,6 @@ def sightings_of(entries: list[Entry]) -> list[Sighting]:
     return found
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(any_text(), st.sampled_from(_STATED)), min_size=1, max_size=8))
 def test_the_sightings_of_a_batch_are_those_of_its_rows(rows: list[tuple[bytes, Sighting]]) -> None:
     """What a reader states is kept; kind and declaration are added from the text, in a batch as for each row alone."""
@@ -340,7 +335,6 @@ def test_the_sightings_of_a_batch_are_those_of_its_rows(rows: list[tuple[bytes, 
     assert all(sighting == _STATED[3] for sighting in given)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(_STATED), st.sampled_from(["", "f(bool a)", "f(bool b)"])), max_size=8))
 def test_sightings_as_columns(values: list[tuple[Sighting, str]]) -> None:
     """Columns hold the sightings that they were made of, joined, taken and filtered, and are the same at rest."""

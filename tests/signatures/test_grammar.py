@@ -475,7 +475,7 @@ def test_function_type_nests_as_deep() -> None:
 # The two forms, and the properties of both.
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(max_examples=examples(200))
 @given(valid())
 def test_valid_declarations_become_their_canonical_text(declaration: Valid) -> None:
     """A declaration composed from valid parts becomes the text composed from their canonical texts."""
@@ -484,7 +484,7 @@ def test_valid_declarations_become_their_canonical_text(declaration: Valid) -> N
         assert both(declaration.written, declared_kind, default) == Outcome(declaration.canonical, collection, "", 0)
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(max_examples=examples(200))
 @given(broken())
 def test_broken_declarations_are_rejected_where_they_break(declaration: Broken) -> None:
     """A declaration with one bad part is rejected for its reason, at its column."""
@@ -493,7 +493,7 @@ def test_broken_declarations_are_rejected_where_they_break(declaration: Broken) 
         assert outcome == Outcome("", UNKNOWN, declaration.reason, declaration.column)
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(max_examples=examples(100))
 @given(batches())
 def test_both_forms_agree_on_any_text(texts: list[bytes]) -> None:
     """The plain and the compiled grammar give the same text, collection, reason and column."""
@@ -503,7 +503,7 @@ def test_both_forms_agree_on_any_text(texts: list[bytes]) -> None:
         assert without_reject_collection(rows(read, declared_kind, default)) == expected
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(any_text(), st.sampled_from([UNKNOWN, FUNCTIONS, EVENTS])), min_size=1, max_size=10))
 def test_each_row_has_its_own_declared_kind(entries: list[tuple[bytes, int]]) -> None:
     """The declared kinds of the rows of one batch do not mix."""
@@ -512,14 +512,14 @@ def test_each_row_has_its_own_declared_kind(entries: list[tuple[bytes, int]]) ->
     assert without_reject_collection(result) == [one(text, declared_kind, EVENTS) for text, declared_kind in read]
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(batches(), st.sampled_from(COMBINATIONS))
 def test_a_batch_equals_its_rows_one_by_one(texts: list[bytes], combination: tuple[int, int]) -> None:
     """A row has the same outcome alone and among others."""
     assert rows(texts, *combination) == [outcome for text in texts for outcome in rows([text], *combination)]
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(st.data(), batches(), st.sampled_from(COMBINATIONS))
 def test_order_of_rows_does_not_matter(data: st.DataObject, texts: list[bytes], combination: tuple[int, int]) -> None:
     """A batch in another order has the same result in that order."""
@@ -528,7 +528,7 @@ def test_order_of_rows_does_not_matter(data: st.DataObject, texts: list[bytes], 
     assert rows([texts[row] for row in order], *combination) == [result[row] for row in order]
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(max_examples=examples(200))
 @given(any_text(), st.sampled_from(COMBINATIONS))
 def test_normalising_twice_changes_nothing(text: bytes, combination: tuple[int, int]) -> None:
     """A canonical text normalises to itself and stays in its collection."""
@@ -537,7 +537,7 @@ def test_normalising_twice_changes_nothing(text: bytes, combination: tuple[int, 
         assert both(first.text, first.collection) == first
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(any_text())
 def test_a_text_may_come_as_str_or_as_bytes(text: bytes) -> None:
     """`normalise` reads a str as its UTF-8 bytes."""
@@ -582,7 +582,6 @@ def alone(text: str, collection: int) -> Outcome:
     return Outcome(canonical, collection, "", 0)
 
 
-@settings(deadline=None)
 @given(any_text(), st.sampled_from([FUNCTIONS, EVENTS]))
 @example(b"", FUNCTIONS)
 @example("f(\u00e9)".encode(), FUNCTIONS)
@@ -626,7 +625,7 @@ def accepted(result: BatchResult) -> dict[int, list[tuple[str, bytes]]]:
     return found
 
 
-@settings(deadline=None, max_examples=examples(80))
+@settings(max_examples=examples(80))
 @given(batches(), st.sampled_from(COMBINATIONS))
 def test_a_batch_gives_each_candidate_the_outcome_of_the_grammar(
     texts: list[bytes], combination: tuple[int, int]

@@ -131,7 +131,7 @@ def test_batch_sizes(rows: int) -> None:
     assert digests(texts) == [oracle(text) for text in texts]
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(max_examples=examples(100))
 @given(st.lists(st.one_of(st.binary(max_size=40), st.integers(0, 600).map(lambda n: bytes_of(n, n))), max_size=40))
 def test_mixed_lengths(texts: list[bytes]) -> None:
     """Texts of mixed lengths have pycryptodome's digests, with 32-bit and 64-bit offsets."""
@@ -149,7 +149,7 @@ def test_random_batches(seed: int) -> None:
     assert digests(texts) == [oracle(text) for text in texts]
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(st.data(), st.lists(st.binary(max_size=300), min_size=1, max_size=30))
 def test_order_never_changes_a_hash(data: st.DataObject, texts: list[bytes]) -> None:
     """Each row has the same digest in any order and alone."""
@@ -240,7 +240,7 @@ def test_columns_made_by_arrow_functions() -> None:
     assert column_digests(pa.array(TEXTS, pa.large_string()).cast(pa.string())) == expected
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(st.lists(st.text(max_size=60), max_size=30), st.integers(0, 30), st.integers(0, 30))
 def test_any_slice_of_any_column(texts: list[str], first: int, rows: int) -> None:
     """Any slice of any column has the digests of its texts."""

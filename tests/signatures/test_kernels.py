@@ -145,8 +145,11 @@ def test_a_temporary_folder_that_others_may_enter_is_not_used(installation: Inst
 @pytest.mark.parametrize(
     ("folder", "said"),
     [
-        ("kernels.FOLDER", "compiling kernels, once, about 30 s"),
-        ("None", "compiling kernels in memory, about 30 s at each start: no folder for them can be written to;"),
+        ("kernels.FOLDER", "compiling kernels, once; half a minute on an idle machine"),
+        (
+            "None",
+            "compiling kernels in memory at each start, half a minute on an idle machine: no folder for them can be written to;",
+        ),
     ],
 )
 def test_a_slow_compile_is_announced_once(installation: Installation, folder: str, said: str) -> None:

@@ -87,7 +87,7 @@ def calldata(data: bytes) -> Input:
 # Calls inside calls.
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(calls(), st.integers(1, 5))
 def test_a_call_is_found_at_any_depth(random_call: tuple[list[str], tuple[Any, ...]], depth: int) -> None:
     """Any call in multicalls of multicalls is decoded in its place, with the values that eth-abi encoded."""
@@ -242,7 +242,7 @@ def logs(draw: st.DrawFn) -> tuple[str, tuple[Any, ...], tuple[int, ...], list[b
     return f"E({','.join(kinds)})", values, split, topics, data
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(logs())
 def test_a_log_of_any_split_is_decoded(log: tuple[str, tuple[Any, ...], tuple[int, ...], list[bytes], bytes]) -> None:
     """With its declaration every split comes back; without one it is the best split or among the others that fit."""

@@ -94,7 +94,7 @@ def first_of_each(batch: Sequence[int], known: set[int]) -> list[bool]:
 
 @pytest.mark.parametrize("map_rows", MAPS)
 @pytest.mark.parametrize("collection", COLLECTIONS)
-@settings(deadline=None, max_examples=examples(40))
+@settings(max_examples=examples(40))
 @given(
     places=st.lists(st.integers(NEW, STAGED), min_size=30, max_size=30),
     batch=st.lists(st.integers(0, 29), max_size=150),

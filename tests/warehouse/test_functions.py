@@ -47,7 +47,7 @@ def canonical_of(text: str | None) -> str | None:
         return None
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(st.lists(st.none() | TEXTS, min_size=1, max_size=30))
 def test_a_column_gives_the_values_of_its_texts(texts: list[str | None]) -> None:
     """Each row has the value of its own text, whatever its neighbours and nulls are."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.signatures.collections import SIGNATURES
@@ -56,7 +56,6 @@ prefixes = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(prefixes, max_size=60), max_size=6), st.lists(prefixes, max_size=8), st.sampled_from([4, 32]))
 def test_a_hash_is_found_in_every_file(held: list[list[int]], others: list[int], width: int) -> None:
     """In any number of files, a lookup finds all rows with the hash and no others, also for unknown hashes."""

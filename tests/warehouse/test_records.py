@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.signatures.collections import COLLECTIONS
@@ -61,7 +61,6 @@ def test_bytes_read_as_json_dumps_writes_them(width: int) -> None:
         assert record["hex_signature"] == "0x" + hash.hex()
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=20))
 def test_any_hash_reads_back(hashes: list[bytes]) -> None:
     """Any event hash reads back: the escapes of neighbouring bytes do not merge."""
@@ -75,7 +74,6 @@ def test_texts_are_escaped_as_in_json() -> None:
     assert records(rows) == [record_of(each) for each in rows]
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=10))
 def test_any_text_reads_back(texts: list[str]) -> None:
     """Any text reads back, also with characters outside ASCII."""
@@ -90,7 +88,6 @@ def test_ids_of_any_length_are_written_in_full(digits: int) -> None:
     assert [record["id"] for record in records([row(id=id) for id in ids])] == ids
 
 
-@settings(deadline=None)
 @given(st.one_of(st.integers(FIRST, LAST), st.datetimes(EPOCH.replace(tzinfo=None)).map(
     lambda at: (at.replace(tzinfo=UTC) - EPOCH) // MICROSECOND)))  # fmt: skip
 def test_times_are_those_of_datetime(microseconds: int) -> None:
@@ -109,7 +106,6 @@ def test_times_around_new_year_and_the_end_of_february(year: int) -> None:
     assert records(rows) == [record_of(each) for each in rows]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=30))
 def test_rows_are_written_in_the_given_order(order: list[int]) -> None:
     """Records follow the order of the given row numbers, repeated ones included."""
@@ -138,7 +134,6 @@ def test_records_are_compact_and_in_the_order_of_the_contract() -> None:
     )
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**63 - 1), st.integers(FIRST, LAST), st.text(max_size=30), st.binary(min_size=4, max_size=4))
 def test_one_record_from_values_equals_that_of_a_segment(id: int, created_at: int, text: str, hash: bytes) -> None:
     """A record that is rendered without a segment has the same values in the same order."""

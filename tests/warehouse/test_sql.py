@@ -106,7 +106,7 @@ TYPES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(st.lists(st.lists(TYPES, max_size=5), min_size=1, max_size=20))
 def test_parameter_types_splits_what_was_joined(lists: list[list[str]]) -> None:
     """parameter_types gives the types that a text was composed from, however deep its tuples are."""

@@ -36,8 +36,8 @@ def test_a_query_ends_at_its_time_limit(small: Paths) -> None:
 def test_a_query_that_does_not_hear_its_time_limit_ends_with_the_process() -> None:
     """Two seconds later, with the same line."""
     code = (
-        "import time; from datetime import timedelta; from sigdir.cli.interrupt import interruptible\n"
-        "with interruptible(lambda: None, timedelta(seconds=0.1)): time.sleep(60)"
+        "import time; from datetime import timedelta; from sigdir.cli.limits import time_limit\n"
+        "with time_limit(lambda: None, timedelta(seconds=0.1)): time.sleep(60)"
     )
     ended = subprocess.run(
         [sys.executable, "-c", code], cwd=REPOSITORY, env=environment(), capture_output=True, text=True,

@@ -93,7 +93,7 @@ def test_sql_finds_what_servers_find(warehouse: Warehouse, view: tuple[Paths, Vi
     assert counts == [(len(found),)]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.text(alphabet="aeBn0(1,$_*?[]u", max_size=6))
 def test_any_fragment_or_pattern(view: tuple[Paths, View], fragment: str) -> None:
     opened = sigdir.open(view[0].root)

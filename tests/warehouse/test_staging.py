@@ -229,7 +229,7 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=examples(30))
+@settings(max_examples=examples(30))
 @given(STEPS)
 def test_no_id_or_time_is_given_twice(steps: list[tuple[Collection, int | None, HighWaterMark]]) -> None:
     """For any mix of rows, ranges and high water, ids and times lie above all earlier ones and the high water."""

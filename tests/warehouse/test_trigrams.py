@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sigdir.signatures.collections import SIGNATURES
@@ -40,7 +40,6 @@ def scanned(segment: Segment, fragment: str) -> list[int]:
     return [row for piece in found for row in piece.tolist()]
 
 
-@settings(deadline=None)  # the first call loads kernels
 @given(st.lists(st.tuples(NAMES, LISTS).map("".join), min_size=1, max_size=60), FRAGMENTS)
 def test_any_fragment_is_found_as_a_scan_finds_it(texts: list[str], fragment: str) -> None:
     segment = segment_of(texts)

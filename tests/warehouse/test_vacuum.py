@@ -338,7 +338,7 @@ steps = st.one_of(
 
 
 @pytest.mark.long
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
 @given(st.lists(steps, min_size=5, max_size=14))
 def test_rows_survive_any_sequence_of_commands(commands: list[tuple[Any, ...]]) -> None:
     """Compared with a plain model: each text that was taken in keeps the id and time of its first row."""

@@ -23,6 +23,7 @@ from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse import working_copy as copies
 from sigdir.warehouse.compact import compact
 from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.evidence.manifest import sources_paths
 from sigdir.warehouse.home import SWEEP_AGE, working_copy
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
@@ -770,3 +771,57 @@ def test_exports_into_a_store(tmp_path: Path, url: str) -> None:
         file.relative_to(disk).as_posix(): file.read_bytes() for file in disk.rglob("*") if file.is_file()
     }
     assert_fails_in_one_line(call_command("export", "4bytes", f"{url}-exports/tree", "--warehouse", url, "-q"))
+
+
+# A copy that is damaged.
+
+
+def _damaged(file: Path, kind: str) -> None:
+    raw = bytearray(file.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    file.unlink()  # the copy of another machine may have the same file
+    if kind != "missing":
+        file.write_bytes(raw if kind == "flipped" else raw[: len(raw) // 2])
+
+
+@pytest.mark.parametrize("kind", ["flipped", "cut", "missing"])
+def test_what_is_damaged_in_a_copy_is_fetched_again(tmp_path: Path, url: str, kind: str) -> None:
+    """Each file of the newest version, one at a time: the store has it whole."""
+    one = copy_in(url, tmp_path / "one")
+    for number in range(3):
+        publish(one, names(f"n{number}x", 3))
+    copy = copy_in(url, tmp_path / "two")
+    wanted = content_of(copy)
+    files = [*copy.log.glob("*.json"), *copy.data_files(), *copy.evidence.rglob("*.*")]
+    snapshot = read_snapshot(copy)
+    needed = {file.path for file in snapshot.all_files()} | {file.path for file in snapshot.evidence.all_files()}
+    assert snapshot.manifest is not None
+    needed |= {snapshot.manifest.path, *copy.log.glob("*.json"), *sources_paths(copy, snapshot.evidence)}
+    assert needed <= set(files)
+    for file in sorted(needed):
+        before = file.read_bytes()
+        _damaged(file, kind)
+        pull(copy, check="bytes")
+        assert file.read_bytes() == before, file
+        assert pull(copy, check="bytes").files == 0
+    assert content_of(copy) == wanted
+    assert_clean(copy)
+
+
+@pytest.mark.parametrize("place", ["table", "log"])
+def test_a_command_mends_the_copy_that_it_reads(tmp_path: Path, url: str, place: str) -> None:
+    """Its log before it reads it; what it finds damaged itself it fetches again, and says so."""
+    publish(copy_in(url, tmp_path / "one"), names("n", 3))
+    assert call_command("stats", "--warehouse", url).exit_code == 0
+    copy = working_copy(url)
+    [file] = [copy.log_entry(0)] if place == "log" else copy.data_files()
+    before = file.read_bytes()
+    _damaged(file, "flipped")
+    query = ["sql", "SELECT count(text_signature) AS n FROM signatures", "--json", "--warehouse", url]
+    result = call_command(*query)
+    if place == "table":
+        assert result.exit_code == 2
+        assert "was fetched again: run the command again" in result.stderr
+        result = call_command(*query)
+    assert (result.exit_code, result.stdout) == (0, '[{"n":3}]\n'), result.stderr
+    assert file.read_bytes() == before

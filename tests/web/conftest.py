@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 from sigdir.serve.pages.decode import EXAMPLE, LOG_EXAMPLE, MULTICALL_EXAMPLE, PROXY_EXAMPLE
-from tests.conftest import ROOT, import_files
+from tests.conftest import ROOT, SAFETY_SECONDS, import_files
 from tests.examples import long_except
 from tests.serve.support import HOST, Server, digest, serving
 from tests.signatures.assembly import dispatcher, error_code, event_code, metadata, reads_words
@@ -74,7 +74,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def browser() -> Iterator[Browser]:
     if not CHROMIUM.exists():
         pytest.skip(f"{CHROMIUM} is not there: apt-get install chromium")
-    expect.set_options(timeout=30_000)  # milliseconds; the five seconds of the default may pass on a loaded machine
+    expect.set_options(
+        timeout=1000 * SAFETY_SECONDS
+    )  # milliseconds; the five seconds of the default may pass on a loaded machine
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
         yield running

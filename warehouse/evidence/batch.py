@@ -52,6 +52,7 @@ from sigdir.warehouse.evidence.manifest import (
 from sigdir.warehouse.evidence.renewal import Renewal, Withdrawn
 from sigdir.warehouse.evidence.spill import BatchSightings, Ids, SightingCount, Statement, summed
 from sigdir.warehouse.log.evidence import ManifestFile
+from sigdir.warehouse.parallel import result_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.rows import PostedSighting, Range, StagedRow
 
@@ -117,7 +118,7 @@ class EvidenceFiles:
                 self._parts[collection] = said.parts(self._threads)
                 work += [pool.submit(self._write_part, collection, part) for part in self._parts[collection]]
             for done in work:
-                done.result()
+                result_of(done)
         for collection, renewal in self._renewals.items():
             for old, new, gone in renewal.without_superseded(self._paths, self._run, len(self._parts[collection]) + 1):
                 self._rewritten[old.path] = new, gone

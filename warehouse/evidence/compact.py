@@ -22,9 +22,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.interruption import each
 from sigdir.warehouse.evidence.files import sorted_by_id, write_sightings
 from sigdir.warehouse.evidence.manifest import POST, EvidenceFile, Manifest, sync_folders, write_manifest
 from sigdir.warehouse.log.evidence import ManifestFile
+from sigdir.warehouse.parallel import result_of
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.schema import SIGHTING_SCHEMA
@@ -66,7 +68,7 @@ def merge(
             pool.submit(_Merge(base, files, (renamed or {}).get(c, {})).write, paths, run, c, n)
             for c, n, files in numbered
         ]
-        done = [one.result() for one in work]
+        done = [result_of(one) for one in work]
     dropped: Counter[int] = Counter()
     named = {collection: list(base.files[collection]) for collection in COLLECTIONS}
     for (collection, _, files), (written, repeated) in zip(numbered, done, strict=True):
@@ -114,7 +116,7 @@ class _Merge:
         counts = np.zeros(_BUCKETS + 1, np.int64)
         for file in self._files:
             with naming(file.path), pq.ParquetFile(file.path, page_checksum_verification=True) as parquet:
-                for batch in parquet.iter_batches(WINDOW_ROWS, columns=["id"]):
+                for batch in each(parquet.iter_batches(WINDOW_ROWS, columns=["id"])):
                     ids = (batch.column(0).to_numpy() - lowest) // width
                     counts += np.bincount(ids, minlength=_BUCKETS + 1)
         window = np.cumsum(counts) // WINDOW_ROWS

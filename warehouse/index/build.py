@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import as_readonly, bytes_of
+from sigdir.signatures.interruption import each
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.index.checks import is_in_bounds
@@ -163,7 +164,7 @@ def _batches(file: Path, rows: int) -> Iterator[pa.RecordBatch]:
     with naming(file), pq.ParquetFile(file, page_checksum_verification=True) as parquet:
         if not parquet.schema_arrow.equals(FILE_SCHEMA):
             raise UnreadableWarehouse(f"{file}: other columns than {', '.join(FILE_SCHEMA.names)}")
-        for batch in parquet.iter_batches(_BATCH_ROWS, columns=["id", "created_at", "text_signature", "hash"]):
+        for batch in each(parquet.iter_batches(_BATCH_ROWS, columns=["id", "created_at", "text_signature", "hash"])):
             found += batch.num_rows
             if found <= rows:
                 yield batch

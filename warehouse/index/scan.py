@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import bytes_of
+from sigdir.signatures.interruption import each
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.parquet import naming
 
@@ -27,7 +28,7 @@ def batches(file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for group in range(parquet.num_row_groups):
             size = parquet.metadata.row_group(group).total_byte_size
             rows = _PIECE_ROWS if size <= _ORDINARY_GROUP_BYTES else _PIECE_ROWS_OF_LONG_TEXTS
-            yield from parquet.iter_batches(rows, [group], columns=list(columns), use_threads=False)
+            yield from each(parquet.iter_batches(rows, [group], columns=list(columns), use_threads=False))
 
 
 def pieces(collection: Collection, file: Path) -> Iterator[Segment]:

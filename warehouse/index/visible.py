@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, make_folder, sync, write_file
-from sigdir.warehouse.home import put_document
+from sigdir.warehouse.home import put_suppressed, store_of
 from sigdir.warehouse.index.missing import build_missing_index, build_missing_ranks
 from sigdir.warehouse.index.scan import batches
 from sigdir.warehouse.log.actions import DataFile
@@ -165,8 +165,8 @@ def change_list(
         snapshot = Visible(paths, suppressed).snapshot(read_snapshot(paths))
         if paths.cache.is_dir():
             _build_missing(paths, snapshot)
-        put_document(paths, paths.suppressed, text.encode())
-        write_file(paths.suppressed, text.encode())
+        raw, store = text.encode(), store_of(paths)
+        write_file(paths.suppressed, raw if store is None else put_suppressed(paths, store, raw))
     finally:
         lock.release()
     return suppressed

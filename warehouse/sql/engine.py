@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
+from sigdir.signatures.interruption import each, waiting
 from sigdir.warehouse.digests import written_digests
 from sigdir.warehouse.errors import QueryError, UnreadableWarehouse
 from sigdir.warehouse.evidence import Manifest
@@ -169,13 +170,13 @@ class Result:
         """The rows as a stream of batches, computed while they are read; raises QueryError at any."""
         if self._relation is None:
             return pa.RecordBatchReader.from_batches(pa.schema([]), [])
-        with self._database.engine_errors_as_ours():
+        with self._database.engine_errors_as_ours(), waiting(self._database.interrupt):
             rows = self._relation.to_arrow_reader(batch_rows)
         return pa.RecordBatchReader.from_batches(rows.schema, self._batches(rows))
 
     def _batches(self, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         with self._database.engine_errors_as_ours():
-            yield from rows
+            yield from each(rows, self._database.interrupt)
 
     def __repr__(self) -> str:
         """The columns and how to fetch the rows, without running the query; ``print`` shows the rows."""
@@ -267,7 +268,8 @@ class Database:
                 self._searched = None
             while True:
                 try:
-                    return Result(self, self._connection.sql(query, params=parameters or None))
+                    with waiting(self.interrupt):
+                        return Result(self, self._connection.sql(query, params=parameters or None))
                 except duckdb.CatalogException:  # the query may name what is not created yet
                     if not self._create_next():
                         raise

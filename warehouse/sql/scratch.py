@@ -9,6 +9,7 @@ from types import TracebackType
 import duckdb
 import pyarrow as pa
 
+from sigdir.signatures.interruption import waiting
 from sigdir.warehouse.errors import QueryError
 
 
@@ -24,31 +25,32 @@ class ScratchTables(AbstractContextManager["ScratchTables"]):
         self._connection.close()
 
     def execute(self, statement: str) -> None:
-        with _failures():
+        with _failures(self._connection):
             self._connection.execute(statement)
 
     def append(self, rows: pa.Table, statement: str) -> None:
         """Run an INSERT that reads these rows under the name ``rows``."""
-        with _failures():
+        with _failures(self._connection):
             self._connection.register("rows", rows)
             self._connection.execute(statement)
             self._connection.unregister("rows")
 
     def number(self, query: str) -> int:
         """The one number that a query gives."""
-        with _failures():
+        with _failures(self._connection):
             ((found,),) = self._connection.execute(query).fetchall()
         return int(found or 0)
 
     def batches(self, query: str, rows: int) -> Iterator[pa.RecordBatch]:
         """The result of a query in batches of at most ``rows``."""
-        with _failures():
+        with _failures(self._connection):
             yield from self._connection.sql(query).to_arrow_reader(rows)
 
 
 @contextmanager
-def _failures() -> Iterator[None]:
+def _failures(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     try:
-        yield
+        with waiting(connection.interrupt):
+            yield
     except (duckdb.Error, pa.ArrowException) as error:
         raise QueryError(f"tables of the import: {str(error).partition(chr(10))[0]}") from error

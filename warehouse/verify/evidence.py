@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.interruption import each
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import POST, EvidenceFile, Manifest
 from sigdir.warehouse.log.actions import DataFile
@@ -78,7 +79,7 @@ def _check_file(
 def _batches(file: EvidenceFile) -> Iterator[tuple[Ids, Ids, Ids]]:
     """Ids, sources and imports of a file, a batch at a time."""
     with naming(file.path), pq.ParquetFile(file.path, page_checksum_verification=True) as parquet:
-        for batch in parquet.iter_batches(1 << 20, columns=["id", "source", "import_id"]):
+        for batch in each(parquet.iter_batches(1 << 20, columns=["id", "source", "import_id"])):
             if batch.num_rows:
                 ids, sources, imports = (column.to_numpy() for column in batch.columns)
                 yield ids, sources.astype(np.int64), imports

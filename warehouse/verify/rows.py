@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from sigdir.signatures.canonicalise import check_canonical
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import keys_of
+from sigdir.signatures.interruption import waiting
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.index.build import has_checksums, open_index
 from sigdir.warehouse.index.hash_order import is_sorted_by_hash
@@ -92,8 +93,9 @@ class _Collection:
         engine = self.work.engine
         engine.register("highs", pa.RecordBatchReader.from_batches(_KEY, self.checked_keys()))
         try:
-            found = engine.sql(f"SELECT high FROM highs GROUP BY high HAVING count(*) > 1 LIMIT {SHOWN}")
-            shared: Array = found.to_arrow_table()["high"].to_numpy()
+            with waiting(engine.interrupt):
+                found = engine.sql(f"SELECT high FROM highs GROUP BY high HAVING count(*) > 1 LIMIT {SHOWN}")
+                shared: Array = found.to_arrow_table()["high"].to_numpy()
             return shared
         except duckdb.Error as error:
             reason = str(error).partition("\n")[0]

@@ -223,7 +223,7 @@ def _outline(code: Array, masked: Array, starts: Array, ends: Array, heads: Arra
     nested = 0  # open braces that are neither a body nor a contract
     parentheses = 0
     previous = 0  # the last byte that is no space
-    at = 0
+    at = int(np.int64(0))  # numba compiles what is called with a literal once more
     while at < size:
         byte = code[at]
         if byte == _SLASH:
