@@ -199,12 +199,15 @@ class FileLock:
         try:
             with waiting():
                 fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BaseException as error:
-            os.close(handle)
-            if isinstance(error, OSError) and error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise Busy(f"{self._path} is held by {self.holder()}") from None
+        except OSError as error:
             if error.errno in _NO_LOCKS and not self._is_needed:
-                return os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+                return handle
+            os.close(handle)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise Busy(f"{self._path} is held by {self.holder()}") from None
+            raise
+        except BaseException:
+            os.close(handle)
             raise
         return handle
 
