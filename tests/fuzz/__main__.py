@@ -69,6 +69,10 @@ def main(name: str, seconds: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["cost"]:
+        from tests.fuzz import cost
+
+        cost.main(*(sys.argv[2:] or ["60"]))
     if len(sys.argv) not in (2, 3) or sys.argv[1] not in TARGETS:
         sys.exit(f"usage: python -m tests.fuzz {'|'.join(TARGETS)} [SECONDS]")
     main(sys.argv[1], sys.argv[2] if len(sys.argv) == 3 else "60")
