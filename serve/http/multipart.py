@@ -35,6 +35,7 @@ def parts_of_form(body: bytes, content_type: str, most: int) -> Iterator[Part]:
     while at >= 0 and not body.startswith(b"--", start):
         if not body.startswith(_LINE_END, start):
             raise ValueError(f"no line end after the boundary at byte {at}")
+        start += 2
         head_end = body.find(2 * _LINE_END, start, start + _MAX_HEAD)
         if head_end < 0:
             raise ValueError(f"the headers of the part at byte {at} do not end within {_MAX_HEAD} bytes")
