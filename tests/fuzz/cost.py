@@ -72,7 +72,17 @@ class Shape(NamedTuple):
 
     def of_size(self, size: int) -> bytes:
         times = max(1, (size - len(self.prefix) - len(self.suffix)) // len(self.unit + self.then))
-        return self.prefix + self.unit * times + self.then * times + self.suffix
+        return self.prefix + _repeated(self.unit, times) + _repeated(self.then, times) + self.suffix
+
+
+NUMBER = b"@N"
+"""Stands in a unit for the number of its repetition, so that names differ."""
+
+
+def _repeated(unit: bytes, times: int) -> bytes:
+    if NUMBER not in unit:
+        return unit * times
+    return b"".join(unit.replace(NUMBER, b"%d" % number) for number in range(times))
 
 
 class TookTooLongError(Exception):
@@ -399,7 +409,7 @@ _WORDS = [
     "Event signatures:\n", "| a | b |\n", "|---|---|\n", "text_signature,hex_signature\n", "signature,selector\n", "hash,text\n", "a,b\n",
     '"a","b"\n', "id\ttext\n", "@1234", " @ 21000", "--b\r\n", "\r\n--b", "\r\n--", "\r\n--b\r\n", "--b", "boundary=", '";', 'boundary="',
     'Content-Disposition: form-data; name="a"\r\n\r\n', 'name="', "a=b&", "&", "a=", "%41", "%", "+", "?", "*", "a*", "0x%", "_a", "aB", "a1",
-    "topics ", "data:", "0" * 64, "1" + "0" * 63, "0" * 62 + "20", "0x" + "0" * 64 + " ", "0xddf252ad", "storage ", "storage",
+    "a@N", "a@N,", "f@N()", "struct S@N { S s; }", "topics ", "data:", "0" * 64, "1" + "0" * 63, "0" * 62 + "20", "0x" + "0" * 64 + " ", "0xddf252ad", "storage ", "storage",
 ]  # fmt: skip
 TOKENS = [token.encode() for token in dict.fromkeys(_MARKS + _WORDS)]
 _PIECE = re.compile(rb"\w+|\s+|[^\w\s]")

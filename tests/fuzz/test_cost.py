@@ -42,6 +42,8 @@ FOUND: list[tuple[str, tuple[bytes, ...]]] = [
     ("POST /api/v1/signatures/ raw multipart/form-data", (b'--b\r\nContent-Disposition: form-data; name="', b';"')),
     ("POST /api/v1/signatures/ type", (b"boundary=b; ", b'x=";')),
     ("POST /api/v1/decode/ raw application/json", (LOG + b"f(", b"uint256,", b'uint256)"]}')),
+    ("read csv", (b"signature", b",hash", b"", b"\nf()")),
+    ("read csv", (b"signature,x", b",hash", b"\nf(),0x\n")),
     ("read solc-hashes", (b"Function signatures:\n======= ", b":", b"x")),
 ]  # fmt: skip
 """Targets and shapes whose cost was out of proportion once."""
