@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import falcon
 
 _LINE_END = b"\r\n"
-_MAX_HEAD = 2048
+_MAX_HEAD = 1024
 """The most bytes of a content type, and of a part's headers: their parameters are parsed in quadratic time."""
 _MAX_BOUNDARY = 70  # RFC 2046, section 5.1.1
 

@@ -53,7 +53,7 @@ def _parts_by_falcon(body: bytes) -> list[Part] | None:
         (
             HEAD + b" " * 2048 + b"\r\n\r\n\r\n--b--",
             TYPE,
-            "the headers of the part at byte 0 do not end within 2048 bytes",
+            "the headers of the part at byte 0 do not end within 1024 bytes",
         ),
         (b"x--b y", TYPE, "no line end after the boundary at byte 1"),
         (b"--b--" + b"\r\n--b" * 1001, TYPE, "over 1000 parts"),
