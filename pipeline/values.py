@@ -52,11 +52,12 @@ def json_of(value: Any) -> bytes:
 
 def distinct_names(names: Iterable[str]) -> list[str]:
     """The names of columns, each once: the second `a` is `a_2`, so that no column is lost."""
-    found: list[str] = []
+    found: dict[str, None] = {}
+    numbers: dict[str, int] = {}
     for name in names:
-        key, number = name, 1
+        key = name
         while key in found:
-            number += 1
-            key = f"{name}_{number}"
-        found.append(key)
-    return found
+            numbers[name] = numbers.get(name, 1) + 1
+            key = f"{name}_{numbers[name]}"
+        found[key] = None
+    return list(found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -278,8 +279,9 @@ def _warnings(layout: _Layout, rows: list[Row]) -> list[str]:
     """A sentence for each column of 0x values that is not read."""
     found = []
     rows = [_with_one_text(row, layout.text, layout.width, layout.separator) for row in rows]
+    read = {layout.text, *layout.hashes}
     for column, name in enumerate(layout.header):
-        if column in (layout.text, *layout.hashes):
+        if column in read:
             continue
         values = [cell for row in rows if column < len(row) and (cell := row[column].strip())]
         if values and all(map(_HEX.fullmatch, values)):
@@ -298,7 +300,8 @@ def _entry(row: Row, line: int, layout: _Layout) -> Entry:
     sighting = LISTED
     if layout.kind is not None and layout.kind < len(row):
         sighting = KINDS.get(row[layout.kind].strip().lower(), LISTED)
-    written = [digits for at in layout.hashes if at < len(row) and (digits := row[at].strip())]
+    hashes = layout.hashes[: bisect_left(layout.hashes, len(row))]  # a header may name a million, and a row have one
+    written = [digits for at in hashes if (digits := row[at].strip())]
     if written:
         return _entry_with_hashes(text, line, sighting, written)
     return Entry(text, line, collection_of_kind(sighting.kind), sighting=sighting)

@@ -14,7 +14,7 @@ Sources: ethers' `Human-Readable ABI`; abitype's `Human-Readable`, section Signa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from sigdir.signatures.abi import encoded
@@ -32,8 +32,17 @@ _TYPE_NAME = re.compile(rf"(?<=[(,])(\s*)({_NAME})(?=\s*[\[\s,)])")
 """A name where a type stands: after the bracket or the comma that begins a parameter."""
 _GAS = re.compile(r"(?<!\s)\s*@\s*\d+\s*\Z")  # ethers: the gas of a call, after the declaration
 
-Structs = dict[str, str]
-"""From the name of a struct to its tuple."""
+
+class Structs:
+    """The structs of a list, by name, as tuples; and how many of their bytes may still be written into other texts.
+
+    Without this bound a struct of half a list's bytes, in each function of the other half, would take their product.
+    """
+
+    def __init__(self, size: int) -> None:
+        """``size`` is that of all declarations in the list."""
+        self.tuples: dict[str, str] = {}
+        self.left = (1 << 20) + 8 * size
 
 
 def is_declaration(value: Any) -> bool:
@@ -41,7 +50,7 @@ def is_declaration(value: Any) -> bool:
     return isinstance(value, str) and _DECLARATION.match(value) is not None
 
 
-def structs_of(items: Iterable[Any]) -> Structs:
+def structs_of(items: Sequence[Any]) -> Structs:
     """The structs that a list defines. One that contains itself, or is too long for a text, is left out."""
     written = {found["struct"]: _tuple(found["members"]) for found in map(_parsed, items) if found and found["struct"]}
     missing = {
@@ -51,14 +60,14 @@ def structs_of(items: Iterable[Any]) -> Structs:
     for name, others in missing.items():
         for other in others:
             users.setdefault(other, []).append(name)
-    done: Structs = {}
+    done = Structs(sum(len(item) for item in items if isinstance(item, str)))
     ready = [name for name, others in missing.items() if not others]
     while ready:  # a struct is ready when its members are; one inside itself never is
         name = ready.pop()
         text = _expanded(written[name], done)
-        if text is None:
+        if text is None or done.left < 0:
             continue
-        done[name] = text
+        done.tuples[name] = text
         for user in users.get(name, ()):
             missing[user].discard(name)
             if not missing[user]:
@@ -75,11 +84,15 @@ def _tuple(members: str) -> str:
 
 
 def _expanded(text: str, structs: Structs) -> str | None:
-    """The text with its structs as tuples; None if it is too long then."""
-    growth = sum(len(structs.get(name, "")) for _, name in _TYPE_NAME.findall(text)) if structs else 0
+    """The text with its structs as tuples; None if it is too long then. As written once no bytes are left."""
+    tuples = structs.tuples
+    growth = sum(len(tuples.get(name, "")) for _, name in _TYPE_NAME.findall(text)) if tuples else 0
     if growth > MAX_TEXT_BYTES:
         return None
-    return _TYPE_NAME.sub(lambda found: found[1] + structs.get(found[2], found[2]), text) if growth else text
+    structs.left -= growth
+    if not growth or structs.left < 0:
+        return text
+    return _TYPE_NAME.sub(lambda found: found[1] + tuples.get(found[2], found[2]), text)
 
 
 def declaration_entry(item: str, number: int, structs: Structs, contract: Contract | None = None) -> Entry | None:

@@ -39,14 +39,14 @@ _ABI_CALLS = frozenset(["parseAbi", "parseAbiItem"])
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*|/\*.*?(?:\*/|\Z))
-    |(?<!\\)(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
+    |(?<!\\)(?P<text>"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+')
     |(?P<word>[A-Za-z_$\u0080-\uffff][\w$]*)
     |(?P<number>\.?\d[\w.]*)
     |(?P<mark>\.\.\.|=>|.)""",
     re.DOTALL | re.VERBOSE,
 )
 _REGULAR_EXPRESSION = re.compile(r"/(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\.)*+\])++/\w*")
-_TEMPLATE = re.compile(r"(?:[^`\\$]|\\.|\$(?!\{))*", re.DOTALL)
+_TEMPLATE = re.compile(r"(?:[^`\\$]|\\.|\$(?!\{))*+", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u\{([0-9A-Fa-f]{1,6})\}|u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|\r\n|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": ""}
 _CLOSING = {"[": "]", "{": "}", "(": ")", "${": "}"}

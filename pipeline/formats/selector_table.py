@@ -92,8 +92,11 @@ def _rows(lines: list[tuple[int, Row]]) -> Iterator[Entry]:
             yield from _of_row(number, cells)
     else:
         width = len(lines[0][1])
-        joined = ["".join(cells[at] for _, cells in lines if at < len(cells)) for at in range(width)]
-        yield from _of_row(lines[0][0], joined)
+        columns: list[list[str]] = [[] for _ in range(width)]
+        for _, cells in lines:
+            for column, cell in zip(columns, cells, strict=False):
+                column.append(cell)
+        yield from _of_row(lines[0][0], list(map("".join, columns)))
 
 
 def _is_complete(cells: Row) -> bool:

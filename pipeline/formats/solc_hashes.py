@@ -25,7 +25,9 @@ from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY
 
-_HEADING = re.compile(rb"(?P<kind>Function|Error|Event) signatures:|======= (?:(?P<path>.*):)?(?P<contract>.*) =======")
+_HEADING = re.compile(
+    rb"(?P<kind>Function|Error|Event) signatures:|======= (?:(?P<path>.*):)?(?P<contract>[^:]*) ======="
+)
 _KINDS = {b"Function": Kind.FUNCTION, b"Error": Kind.ERROR, b"Event": Kind.EVENT}
 _BEGINNING = re.compile(rb"\s*(?:======= [^\n]* =======\s*)?(?:Function|Error|Event) signatures:\s*?(?:\n|\Z)")
 

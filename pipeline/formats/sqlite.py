@@ -26,12 +26,15 @@ from sigdir.signatures.grammar import BAD_ENTRY
 _TEXT_COLUMNS = ("text_sig", *TEXT_COLUMNS)
 _HASH_COLUMNS = ("byte_sig", *HASH_COLUMNS)
 _MAGIC = b"SQLite format 3\0"
-_TABLE = re.compile(rf"CREATE TABLE [^;]*\b(?:{'|'.join(_TEXT_COLUMNS)})\b".encode(), re.IGNORECASE)
+_TABLE = re.compile(rb"CREATE TABLE [^;]*+", re.IGNORECASE)
+_COLUMN = re.compile(rf"\b(?:{'|'.join(_TEXT_COLUMNS)})\b".encode(), re.IGNORECASE)
 
 
 def looks_like(source: Source) -> bool:
     """A database in a folder may hold other things, so its table definitions are checked; they come first in the file."""
-    return source.head.startswith(_MAGIC) and (source.explicit or _TABLE.search(source.head) is not None)
+    if not source.head.startswith(_MAGIC):
+        return False
+    return source.explicit or any(_COLUMN.search(table) for table in _TABLE.findall(source.head))
 
 
 def read(source: Source) -> Iterator[Candidates]:

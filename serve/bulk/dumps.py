@@ -309,7 +309,7 @@ def byte_range(header: str, size: int) -> tuple[int, int] | None:
     A header that is not a single range of bytes is ignored, as RFC 9110 allows (14.2). Raises ValueError if the
     range has no byte of the file.
     """
-    found = re.fullmatch(r"bytes\s*=\s*(?:(\d{1,18})\s*-\s*(\d{0,18})|-\s*(\d{1,18}))\s*", header, re.ASCII)
+    found = re.fullmatch(r"bytes\s*+=\s*+(?:(\d{1,18})\s*+-\s*+(\d{0,18})|-\s*+(\d{1,18}))\s*+", header, re.ASCII)
     if not found:
         return None
     if found[3] is not None:

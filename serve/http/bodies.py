@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass
 from typing import Any
 
 import falcon
-from falcon.media import MultipartFormHandler
 
 from sigdir.serve.http.errors import detail, field_error
 from sigdir.serve.http.forms import pairs_of_form
+from sigdir.serve.http.multipart import parts_of_form
 
 _MAX_FIELDS = 1000
 _MAX_VALUES = 1 << 20
@@ -104,17 +103,12 @@ def _form(body: bytes, _: str) -> dict[str, Any]:
 
 def _multipart(body: bytes, content_type: str) -> dict[str, Any]:
     fields: dict[str, Any] = {}
-    handler = MultipartFormHandler()
-    handler.parse_options.max_body_part_buffer_size = len(body) + 1
-    handler.parse_options.max_body_part_count = _MAX_FIELDS
     try:
-        for part in handler.deserialize(io.BytesIO(body), content_type, len(body)):
-            data = part.get_data()
-            if part.name is not None:
-                is_file = part.filename is not None
-                fields[part.name] = Upload(data, part.filename or "") if is_file else data.decode("utf-8", "replace")
-    except falcon.HTTPError as error:
-        raise detail(400, f"Multipart form parse error - {error.description or error.title}") from None
+        for part in parts_of_form(body, content_type, _MAX_FIELDS):
+            is_file = part.file_name is not None
+            fields[part.name] = (
+                Upload(part.data, part.file_name or "") if is_file else part.data.decode("utf-8", "replace")
+            )
     except ValueError as error:
         raise detail(400, f"Multipart form parse error - {error}") from None
     return fields

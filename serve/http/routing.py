@@ -50,7 +50,7 @@ def _noted(route: Route, req: falcon.Request, resp: falcon.Response, **parameter
 def _without_slash(routes: Iterable[Route]) -> str:
     """A pattern of all routes' paths without their final slash."""
     paths = [path.removesuffix("/") for path, _, _ in routes if path.endswith("/") and path != "/"]
-    return f"^(?:{'|'.join(re.sub('{[^}]*}', '[^/]+', path) for path in paths)})$"
+    return f"^(?:{'|'.join(re.sub('{[^{}]*}', '[^/]+', path) for path in paths)})$"
 
 
 def redirect_to_slash(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:

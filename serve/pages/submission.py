@@ -16,7 +16,7 @@ from sigdir.serve.http.errors import detail
 from sigdir.signatures.candidates import Entry
 
 FORMATS = ("auto", "list", "abi", "solidity")
-_SOLIDITY = re.compile(rb"\b(?:pragma\s+solidity|contract|interface|library)\b[^;]*[{;]")
+_SOLIDITY = re.compile(rb"\b(?:pragma\s++solidity|contract|interface|library)\b")
 
 
 def candidates(text: bytes, format: str, file_name: str = "") -> Iterable[Entry]:
@@ -44,7 +44,13 @@ def line_candidates(text: bytes) -> Iterator[Entry]:
 def _detected(text: bytes, file_name: str) -> str:
     if text.lstrip()[:1] in (b"[", b"{") and not file_name.endswith(".sol"):
         return "abi"
-    return "solidity" if file_name.endswith(".sol") or _SOLIDITY.search(text) else "list"
+    return "solidity" if file_name.endswith(".sol") or _has_solidity(text) else "list"
+
+
+def _has_solidity(text: bytes) -> bool:
+    """Whether a word of Solidity stands in front of a brace or a semicolon."""
+    word = _SOLIDITY.search(text)
+    return word is not None and any(text.find(mark, word.end()) >= 0 for mark in (b"{", b";"))
 
 
 def _abi_of(text: str) -> str:

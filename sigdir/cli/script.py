@@ -9,7 +9,7 @@ from sigdir.warehouse.errors import QueryError
 
 QUIT = (".quit", ".exit", "quit", "exit")
 COMMANDS = (".tables", ".refresh", ".help", *QUIT)
-_COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
+_COMMENT = re.compile(r"^[^\S\n]*--.*$", re.MULTILINE)
 
 
 def parts_of(script: str) -> Iterator[tuple[int, str]]:

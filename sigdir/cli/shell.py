@@ -170,7 +170,7 @@ def words_of(warehouse: Warehouse) -> Words:
     return Words(columns, [name for (name,) in functions], [name for (name,) in keywords])
 
 
-_WORD = re.compile(r"\w+$")
+_WORD = re.compile(r"\b\w+$")
 _TABLE_FOLLOWS = re.compile(r"\b(?:from|join|describe|summarize)\s+\w*$", re.IGNORECASE)
 
 

@@ -82,7 +82,7 @@ def whole(alternatives: list[Input]) -> list[Input]:
 
 
 _TOKEN = re.compile(r"0[xX][0-9a-fA-F]*")
-_LABELS = re.compile(r"""(?:[\s,;:\[\]"']|topics?|data|[0-3])*""", re.IGNORECASE)
+_LABELS = re.compile(r"""(?:[\s,;:\[\]"']|topics?|data|[0-3])*+""", re.IGNORECASE)
 
 
 def inputs_of_text(text: str, form: Form = Form.AUTO) -> list[Input]:
@@ -111,12 +111,15 @@ def _topic_counts(texts: tuple[str, ...], *, anonymous: bool) -> frozenset[int]:
     return frozenset(len(re.findall(r"\bindexed\b", text)) + (not anonymous) for text in texts)
 
 
-_LINES = re.compile(r";|\n(?![^(]*\))|\s+(?=0[xX])")  # a declaration may have line ends between its parentheses
+_LINES = re.compile(r";|\n|(?<!\s)\s++(?=0[xX])")
+_TO_PARENTHESIS = re.compile(r"[^()]*+([()]|\Z)")
 
 
 def _without_texts(text: str) -> tuple[tuple[str, ...], bool, str]:
     """The texts to try, whether the log is anonymous, and what is left: the bytes."""
-    lines = [line.strip() for line in _LINES.split(text)]
+    # A declaration may have line ends between its parentheses.
+    joined = _TO_PARENTHESIS.sub(lambda part: part[0].replace("\n", " ") if part[1] == ")" else part[0], text)
+    lines = list(filter(None, map(str.strip, _LINES.split(joined))))
     texts = [line for line in lines if "(" in line]
     rest = [line for line in lines if "(" not in line and line.lower() != "anonymous"]
     anonymous = any(line.lower() == "anonymous" or is_anonymous(line) for line in lines)

@@ -10,7 +10,7 @@ from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.spelling import spelled
 
-_ANONYMOUS = re.compile(r"\)\s*anonymous\s*;?\s*")
+_ANONYMOUS = re.compile(r"\)\s*+anonymous\s*+;?\s*+")
 
 
 def is_anonymous(text: str) -> bool:

@@ -1,5 +1,7 @@
 """Fuzzing by coverage: ``python -m tests.fuzz TARGET [SECONDS]``. Needs Atheris (the extra ``fuzz``).
 
+The target ``cost`` needs no Atheris: see ``cost.py``.
+
 Inputs that reach new code are kept in ``.fuzz/TARGET``; the next run starts from them. An input that fails
 is written to ``.fuzz`` and named on the last line; add it to ``FOUND`` in ``test_targets.py``.
 """
@@ -70,6 +72,10 @@ def main(name: str, seconds: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["cost"]:
+        from tests.fuzz import cost
+
+        cost.main(*sys.argv[2:])
     if len(sys.argv) not in (2, 3) or sys.argv[1] not in TARGETS:
-        sys.exit(f"usage: python -m tests.fuzz {'|'.join(TARGETS)} [SECONDS]")
+        sys.exit(f"usage: python -m tests.fuzz {'|'.join(TARGETS)}|cost [SECONDS]")
     main(sys.argv[1], sys.argv[2] if len(sys.argv) == 3 else "60")

@@ -245,6 +245,17 @@ def test_structs_that_grow_without_bound(read: Read) -> None:
     assert len(reject.text) < MAX_TEXT_BYTES
 
 
+def test_a_long_struct_in_many_declarations_is_bounded(read: Read) -> None:
+    """A struct of 20 kB in 2,000 functions and structs stands for 40 MB; those over the bound are rejects."""
+    long = f"struct L {{ {'uint256 a;' * 2_000} }}"
+    users = [f"function f{n}(L l)" for n in range(1_000)] + [f"struct S{n} {{ L l; }}" for n in range(1_000)]
+    reading = read("abi.json", declarations(long, *users))
+    size = len(long) + sum(map(len, users))
+    assert sum(map(len, reading.functions)) < (1 << 20) + 9 * size
+    assert len(reading.functions) + len(reading.rejects) == 1_000
+    assert {reject.reason for reject in reading.rejects} == {"unknown_type"}
+
+
 # Sources inside documents.
 
 

@@ -383,6 +383,14 @@ def test_a_body_that_never_closes() -> None:
     assert declared("contract C { function a() {} function b(uint x) { if (").functions == ["a()", "b(uint256)"]
 
 
+def test_a_statement_that_keeps_the_parser_busy_loses_nothing_else() -> None:
+    """The parser's work on a source ends at a bound; the statements around it are then parsed by themselves."""
+    busy = "function f() {event [" + "|---|\n" * 3_000 + "constant(" * 3_000
+    found = declared("contract C { event E(uint x); function g(S s) {} struct S { bool b; } } " + busy)
+    assert (found.functions, found.events) == (["g((bool))"], ["E(uint256)"])
+    assert [reason for _, reason in found.rejects] == ["unbalanced"]
+
+
 def test_lines_of_what_is_not_placed() -> None:
     """A reject and what is parsed alone have their own lines."""
     source = b"contract C {\n // x\n uint @ x;\n\n function f(\n uint a) {}\n event @; error E(); }"

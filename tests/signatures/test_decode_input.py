@@ -58,6 +58,14 @@ def test_a_log_may_have_its_event_before_it() -> None:
     assert input == Input(Form.LOG, b"", (bytes.fromhex(SIG[2:]), word(9)), texts=("E(uint256 indexed a)",))
 
 
+def test_a_text_may_have_line_ends_and_lines_of_blanks() -> None:
+    """Between parentheses a line end is a blank; elsewhere it ends the text, and so do blanks in front of bytes."""
+    [one] = inputs_of_text("f(\n  uint256 a,\n  bool b\n)\n \n\t0x12345678")
+    assert (one.texts, one.data) == (("f(   uint256 a,   bool b )",), bytes.fromhex("12345678"))
+    [other] = inputs_of_text("f()  0x12345678")
+    assert (other.texts, other.data) == (("f()",), bytes.fromhex("12345678"))
+
+
 def test_calldata_may_have_its_text_before_it() -> None:
     """Tried before those of the directory; the names of its parameters are those of the text."""
     data = call(TRANSFER, OTHER, 5)

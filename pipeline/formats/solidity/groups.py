@@ -22,8 +22,10 @@ from sigdir.pipeline.formats.solidity.remappings import FILES, Remapping, by_fol
 from sigdir.pipeline.formats.solidity.syntax import ENCODING
 from sigdir.pipeline.source import Source
 
-_IMPORT = re.compile(rb"""\bimport\b[^;"']*(?:"([^"\n]*)"|'([^'\n]*)')""")
-"""Finds all that the parser takes for an import, and perhaps more, in a source without bodies and comments."""
+_IMPORT = re.compile(rb"""\bimport\b[^;"']*+(?:"([^"\n]*+)"|'([^'\n]*+)'|)""")
+"""Finds all that the parser takes for an import, and perhaps more, in a source without bodies and comments. It takes what
+has no path too, so that nothing is looked at twice.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,8 @@ def references(source: Source) -> References:
     if posixpath.basename(path) in FILES:
         found, _ = parsed_remappings(posixpath.basename(path), code)
         return References(path, len(code), remappings=tuple(found))
-    hits = _IMPORT.findall(outline_of(code).masked)
-    written = dict.fromkeys((double or single).decode(*ENCODING) for double, single in hits)
+    hits = _IMPORT.finditer(outline_of(code).masked)
+    written = dict.fromkeys(hit[hit.lastindex].decode(*ENCODING) for hit in hits if hit.lastindex)
     return References(path, len(code), tuple(written))
 
 

@@ -10,6 +10,7 @@ import ctypes
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from operator import itemgetter
 from typing import NamedTuple
@@ -42,8 +43,13 @@ _HEADLESS = frozenset(["contract_body", "function_body", "expression"])
 _DECLARES_NOTHING = re.compile(rb"(?:pragma|using|modifier|constructor|fallback|receive)\b|function\s*\(")
 _CONTAINER_HEAD = re.compile(rb"(?:abstract\s+)?(contract|interface|library)\s+([\w$]+)")
 _CONTRACT = b"contract C{"
-_MOST_ALONE = 1000
-"""The most statements of a source that are parsed alone. Each takes 20 us, and 1 MiB can have 500,000."""
+_STEPS, _BYTES_A_STEP = 1000, 8
+"""The parser's work on a source is bounded by so many steps, and one for so many bytes that are no blanks. A step is 100
+operations of the parser, 20 us. Real sources have over 100 bytes a step, but the parser's recovery from errors can take
+steps in proportion to the square of the bytes.
+"""
+_STEPS_ALONE = 2000
+"""For statements that are parsed alone. Each takes a step and those of the parser, and 1 MiB can have 500,000."""
 
 
 @cache
@@ -116,16 +122,24 @@ class SourceTree:
         self._outline = outline_of(code)
         masked = self._outline.masked
         # The code is passed in pieces because the parser releases the GIL only in callbacks.
-        tree = Parser(_language()).parse(lambda at, _: masked[at : at + _PIECE], progress_callback=lambda *_: False)
-        self._root = tree.root_node
+        self._steps, self._most_steps = 0, _STEPS + len(masked.translate(None, b" \t\r\n")) // _BYTES_A_STEP
+        self._root: Node | None = None
+        with suppress(ValueError):  # the steps are spent: each statement is parsed alone
+            parser = Parser(_language())
+            tree = parser.parse(lambda at, _: masked[at : at + _PIECE], progress_callback=self._is_last_step)
+            self._root = tree.root_node
+
+    def _is_last_step(self, _at: int, _has_error: bool) -> bool:
+        self._steps += 1
+        return self._steps > self._most_steps
 
     def members(self) -> Iterator[Member | Unplaced]:
         """The nodes that import, define or declare something, and the statements without a node, in order."""
-        return iter(self._placed()) if self._root.has_error else self._walk()
+        return self._walk() if self._root is not None and not self._root.has_error else iter(self._placed())
 
     def _walk(self) -> Iterator[Member]:
         """The nodes of the tree, those of a broken source too."""
-        waiting = [(Scope(), self._root)]
+        waiting = [(Scope(), self._root)] if self._root is not None else []
         while waiting:
             scope, node = waiting.pop()
             kind = node.type
@@ -167,7 +181,7 @@ class SourceTree:
                 member = member._replace(scope=self._scope(statements, statement.parent))
             placed.add(node.start_byte)
             found.append((node.start_byte, member))
-        alone = 0
+        left = _STEPS_ALONE
         line, at = 1, 0
         for statement in statements:
             line += self._code.count(b"\n", at, statement.start)
@@ -176,16 +190,18 @@ class SourceTree:
                 found.append((at, Unplaced(self._statement_text(statement), line, UNBALANCED)))
             if at in placed or _DECLARES_NOTHING.match(self._outline.masked, at, statement.end):
                 continue
-            alone += 1
-            members = self._parsed_alone(statement, statements, line) if alone <= _MOST_ALONE else []
+            members: list[Member] = []
+            if left > 0:
+                members, steps = self._parsed_alone(statement, statements, line)
+                left -= 1 + steps
             found += [(at, member) for member in members]
             if not members and statement.is_closed:
                 found.append((at, Unplaced(self._statement_text(statement), line, SYNTAX)))
         found.sort(key=itemgetter(0))
         return [member for _, member in found]
 
-    def _parsed_alone(self, statement: Statement, statements: list[Statement], line: int) -> list[Member]:
-        """The members of a statement that is parsed without its surroundings; none if it does not parse."""
+    def _parsed_alone(self, statement: Statement, statements: list[Statement], line: int) -> tuple[list[Member], int]:
+        """The members of a statement that is parsed without its surroundings, none if it does not parse; and the steps."""
         code = self._code[statement.start : statement.end]
         if statement.end > statement.head_end:
             code = self._code[statement.start : statement.head_end] + b"{}"
@@ -196,7 +212,8 @@ class SourceTree:
             code, start = _CONTRACT + code + b"}", len(_CONTRACT)
         tree, scope = SourceTree(code), self._scope(statements, statement.parent)
         members = (member for member in tree._walk() if member.node.start_byte == start)
-        return [Member(tree, scope, m.node, line + m.line - 1) for m in members if not _is_broken(m.node)]
+        found = [Member(tree, scope, m.node, line + m.line - 1) for m in members if not _is_broken(m.node)]
+        return found, tree._steps
 
     def _scope(self, statements: list[Statement], number: int) -> Scope:
         """The scope that a statement opens; the file's for -1."""

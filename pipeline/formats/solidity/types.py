@@ -20,9 +20,14 @@ _MOST_BASES = 256
 """The most contracts that a name is looked up in. Real contracts inherit from some dozens."""
 _NAMED_IN_LIBRARIES = ("struct", "enum", "contract")
 """What a library's functions name in their selectors."""
-_DOT_IN_TYPE = re.compile(r"\.(?![^\[\]]*\])")
+_TO_BRACKET = re.compile(r"([^\[\]]*+)([\[\]]|\Z)")
 _KEYWORD = re.compile(r"u?int[0-9]*|bytes[0-9]*|address|bool|string|function")
 """Types that a source cannot redefine."""
+
+
+def _has_dot(text: str) -> bool:
+    """Whether a dot stands outside of the lengths of arrays."""
+    return "." in text and any("." in part and mark != "]" for part, mark in _TO_BRACKET.findall(text))
 
 
 def _plain(definition: Definition | None, written: str) -> str:
@@ -67,7 +72,7 @@ class TypeResolver:
         if by_name and scope and any(self._is_library_type(p, scope) for p in parameters):
             return Resolved(text, LIBRARY_TYPE)
         # The grammar takes `A.B` for a type of a library. Here it is a name that no given source explains.
-        return Resolved(text, UNKNOWN_TYPE if not by_name and _DOT_IN_TYPE.search(text) else OK)
+        return Resolved(text, UNKNOWN_TYPE if not by_name and _has_dot(text) else OK)
 
     def value_of_getter(self, value: Parameter, scope: str) -> str:
         """What a getter returns, as a list. Of a struct these are its members without arrays and mappings."""

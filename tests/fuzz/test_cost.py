@@ -1,0 +1,87 @@
+"""The cost fuzzer: what it found, and that it finds what it should."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sigdir.serve.app import routes
+from sigdir.serve.openapi import document
+from sigdir.serve.settings import Settings
+from sigdir.serve.writer import Writer
+from sigdir.warehouse.index.view import Reader
+from sigdir.warehouse.paths import Paths
+from tests.conftest import empty_warehouse
+from tests.fuzz import cost
+from tests.fuzz.cost import BODIES, QUERIES, Shape, problem, shape, targets
+
+FOUND: list[tuple[str, tuple[bytes, ...]]] = [
+    ("POST /submit/ text form", (b"", b"contract ")),
+    ("POST /api/v1/decode/ data json", (b"f()", b" ", b"x")),
+    ("POST /api/v1/decode/ data json", (b"f(", b"\n", b"x")),
+    ("POST /api/v1/decode/ data json", (b"f() anonymous", b" ", b"x")),
+    ("POST /api/v1/decode/ data json", (b"f(", b"\n 0x")),
+    ("POST /decode/ data form", (b"f()", b" ", b"x")),
+    ("POST /decode/ data form", (b"f(", b"\n", b"x")),
+    ("GET /decode/ data", (b"f()", b" ", b"x")),
+    ("POST /api/v1/import-solidity/ source_code form", (b"contract C { function f(uint[", b"a.", b"a] x) public {} }")),
+    ("POST /api/v1/import-solidity/ source_file multipart", (b"", b"contract C { function f(")),
+    ("POST /api/v1/import-solidity/ source_code json", (b"function f() {event [", b"|---|\n", b"", b"constant(")),
+    ("read solidity", (b"contract C { function f(uint[", b"a.", b"a] x) public {} }")),
+    ("read solidity", (b"function f(uint a) public view returns (uint) {event [", b"|---|---|\n\xe2\x94\x82", b"", b"constant(")),
+    ("read solidity", (b"", b"import ")),
+    ("POST /api/v1/decode/ raw multipart/form-data", (b"--b\r\n", b"\r\n--", b"x")),
+    ("POST /api/v1/import-abi/ raw multipart/form-data", (b"--b\r\n\r\n\r\n", b"\r\n--a")),
+    ("POST /api/v1/signatures/ type", (b'boundary=b; x="', b";")),
+    ("read csv", (b"signature", b",hash", b"", b"\nf()")),
+    ("read csv", (b"signature,x", b",hash", b"\nf(),0x\n")),
+    ("read solc-hashes", (b"Function signatures:\n======= ", b":", b"x")),
+]  # fmt: skip
+"""Targets and shapes whose cost was out of proportion once."""
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[dict[str, cost.Run]]:
+    yield targets()
+    cost.discard()
+
+
+@pytest.mark.parametrize(("name", "found"), FOUND, ids=lambda value: value if isinstance(value, str) else None)
+def test_the_cost_is_in_proportion(runs: dict[str, cost.Run], name: str, found: tuple[Any, ...]) -> None:
+    """Of what once took too long, too much memory, or gave too long an answer."""
+    problem(runs[name], Shape(b"", b"a"))  # compile and open what the first run needs
+    assert problem(runs[name], Shape(*found)) == ""
+
+
+def test_every_target_takes_every_shape(runs: dict[str, cost.Run]) -> None:
+    """Some shapes for each kind of target; ``python -m tests.fuzz cost`` tries more."""
+    draw = random.Random(28)
+    for name in draw.sample(sorted(runs), 12):
+        assert problem(runs[name], shape(draw), with_memory=False) == ""
+
+
+def test_what_is_out_of_proportion_is_found() -> None:
+    """Time, memory, and the size of an answer, each by a target that breaks its bound."""
+    assert "s, an eighth" in problem(lambda data: (sum(range(len(data) ** 2 >> 9)), 0), Shape(b"", b"a"))
+    assert "MiB" in problem(lambda data: (len(bytearray(len(data) ** 2 >> 7)), 0), Shape(b"", b"a"))
+    assert "answered with" in problem(lambda data: (len(data), 100_000), Shape(b"", b"a"))
+    assert problem(lambda data: (len(data), len(data.replace(b"a", b"b"))), Shape(b"", b"a")) == ""
+
+
+def test_the_tables_name_what_routes_take(tmp_path: Path) -> None:
+    """Each route with a POST, and each field of a body that the OpenAPI document describes."""
+    paths = Paths(empty_warehouse(tmp_path / "warehouse"))
+    reader = Reader(paths)
+    table = routes(Settings(paths.root), reader, Writer(paths, reader))
+    assert {route.path for route in table if "POST" in route.methods} == BODIES.keys()
+    assert QUERIES.keys() <= {route.path for route in table}
+    schemas = document()["components"]["schemas"]
+    for path, names in BODIES.items():
+        content = document()["paths"].get(path, {}).get("post", {}).get("requestBody", {}).get("content", {})
+        for media in content.values():
+            schema = schemas.get(media["schema"].get("$ref", "").rpartition("/")[2], media["schema"])
+            assert set(schema.get("properties", [])) - {"anonymous"} <= set(names), path

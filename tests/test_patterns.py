@@ -1,0 +1,184 @@
+"""No pattern takes more than linear time, whatever text it runs on.
+
+Python's patterns backtrack. Each pattern of the source is run on texts that are made to keep it busy: Hypothesis draws
+texts that match it, a piece of such a text is repeated, and what follows does not match. If an eightfold text takes
+``GROWTH`` times the processor time, the test fails. Possessive quantifiers (``*+``), classes that exclude what follows,
+and a lookbehind in front of a run (``(?<!\\s)\\s++``) keep a pattern linear.
+
+Not seen here: loops around a pattern (``python -m tests.fuzz cost`` looks for those), and the patterns of DuckDB and
+Arrow, whose engine is RE2: it does not backtrack.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.cost import TookTooLongError, time_limit
+from tests.test_layers import modules
+
+GROWTH = 24
+"""Linear is 8, quadratic 64."""
+NOISE_SECONDS = 0.002
+_MOST_SECONDS = 2.0
+SIZES = (24, 192, 1536, 12_288)
+"""In characters. At the first an exponential pattern takes a second, at the second a cubic one milliseconds."""
+
+_FUNCTIONS = ("compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer")
+_AT_ONE_PLACE = {"match", "fullmatch"}
+
+BOUNDED: dict[tuple[str, str], str] = {
+    ("sigdir/serve/statistics/plots.py", r"'-?\\d+\\.\\d+'"): "a chart that this server draws",
+}
+"""Patterns that are not linear, by module and source, each with the bound of its text."""
+
+MATCHING: dict[tuple[str, str], Any] = {
+    ("sigdir/pipeline/formats/sqlite.py", "b'CREATE TABLE [^;]*+'"): b"CREATE TABLE a",
+    ("sigdir/pipeline/formats/human_readable.py", "f'(?<=[(,])(\\\\s*)({_NAME})(?=\\\\s*[\\\\[\\\\s,)])'"): "( a )",
+    ("sigdir/pipeline/formats/solidity/outline.py", r"word + b'(?<![\\w$]' + word + b')(?=\\s*(?:;|=(?![=>])))'"): b" override =1",
+    ("sigdir/serve/pages/search_query.py", "'(function|event|error)\\\\s+(?=\\\\S)'"): "function f",
+}  # fmt: skip
+"""A text for patterns that Hypothesis draws none for, because they look at what is around the match."""
+
+LOCAL: dict[tuple[str, str], Any] = {
+    ("sigdir/signatures/proxies.py", "pattern"): rb"\x3d[\x60-\x72](?P<address>.{1,19})\x5a.\xf4",
+    ("sigdir/pipeline/formats/solidity/outline.py", r"word + b'(?<![\\w$]' + word + b')(?=\\s*(?:;|=(?![=>])))'"):
+        rb"override(?<![\w$]override)(?=\s*(?:;|=(?![=>])))",
+    ("sigdir/serve/cursors.py", "f'{_LETTERS[collection]}(0|[1-9a-f][0-9a-f]{{0,14}})'"): "s(0|[1-9a-f][0-9a-f]{0,14})",
+    ("sigdir/serve/dialects/hash_files.py", "f'[0-9a-fA-F]{{{2 * collection.hash_bytes}}}'"): "[0-9a-fA-F]{64}",
+    ("sigdir/serve/pages/record.py", "f'(?:0[xX])?([0-9a-fA-F]{{{2 * collection.hash_bytes}}})'"): "(?:0[xX])?([0-9a-fA-F]{64})",
+}  # fmt: skip
+"""Patterns that depend on local names, by module and source, each with an example."""
+
+
+class Use(NamedTuple):
+    """A pattern of the source and how it is used."""
+
+    module: str
+    source: str
+    pattern: re.Pattern[Any]
+    searches: bool
+    """Whether it is tried at every place of a text."""
+
+
+def _uses() -> Iterator[Use]:
+    used = [
+        (path, node.value.id if isinstance(node.value, ast.Name) else node.value.attr, node.attr)
+        for path, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute)
+    ]
+    for path, tree in modules().items():
+        names = {
+            id(node.value): ast.unparse(node.targets[0]).removeprefix("self.")
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign)
+        }
+        for node in ast.walk(tree):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            if ast.unparse(node.func.value) != "re" or node.func.attr not in _FUNCTIONS:
+                continue
+            methods = {node.func.attr}
+            if node.func.attr == "compile":
+                methods = {
+                    method
+                    for where, name, method in used
+                    if name == names.get(id(node)) and (where == path or not name.startswith("_"))
+                } & set(_FUNCTIONS)
+            source = ast.unparse(node.args[0])
+            yield Use(path, source, _pattern(path, node), not methods or not methods <= _AT_ONE_PLACE)
+
+
+def _pattern(path: str, call: ast.Call) -> re.Pattern[Any]:
+    """The pattern of a call, evaluated in its module, or the example of ``LOCAL``."""
+    if (example := LOCAL.get((path, ast.unparse(call.args[0])))) is not None:
+        return re.compile(example)
+    module = importlib.import_module(path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+    is_compiled = ast.unparse(call.func) == "re.compile"
+    flags = [one.value for one in call.keywords if one.arg == "flags"] + (call.args[1:] if is_compiled else [])
+    values = [eval(ast.unparse(one), vars(module)) for one in [call.args[0], *flags]]  # noqa: S307 - our own source
+    return re.compile(*values)
+
+
+USES = list(_uses())
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: f"{use.module}-{use.source[:40]}")
+def test_a_pattern_is_linear(use: Use) -> None:
+    """Or it is listed with the bound of what it runs on."""
+    if (use.module, use.source) in BOUNDED:
+        pytest.skip(BOUNDED[use.module, use.source])
+    drawn = {MATCHING[use.module, use.source]} if (use.module, use.source) in MATCHING else _matching(use.pattern)
+    for one in drawn:
+        for prefix, unit, suffix in _shapes(one):
+            assert not _is_dear(use, prefix, unit, suffix), (prefix, unit, suffix)
+
+
+def _matching(pattern: re.Pattern[Any]) -> set[Any]:
+    drawn: set[Any] = set()
+
+    @settings(
+        max_examples=8,
+        database=None,
+        deadline=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.from_regex(pattern, fullmatch=True))
+    def draw(text: Any) -> None:
+        drawn.add(text)
+
+    with time_limit(10 * _MOST_SECONDS):  # Hypothesis runs the pattern too
+        draw()
+    return drawn
+
+
+def _shapes(text: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """A matching text up to a piece, the piece or its first character to repeat, and an end that does not match."""
+    kind = str if isinstance(text, str) else bytes
+    runs = r"\w+|\s+|([^\w\s])\1*"
+    pieces = [run[0] for run in re.finditer(runs if kind is str else runs.encode(), text)][:9]
+    empty, spoiler = text[:0], "\0" if kind is str else b"\0"
+    for first in range(len(pieces)):
+        prefix = empty.join(pieces[:first])
+        units = {empty.join(pieces[first:last]) for last in range(first + 1, len(pieces) + 1)}
+        for unit in units | {pieces[first][:1]}:
+            yield prefix, unit, spoiler
+
+
+def _is_dear(use: Use, prefix: Any, unit: Any, suffix: Any) -> bool:
+    before = 0.0
+    for size in SIZES:
+        text = prefix + unit * (size // len(unit)) + suffix
+        seconds = _seconds(use, text)
+        if seconds > max(NOISE_SECONDS, GROWTH * before) and (seconds := _least(use, text)) > NOISE_SECONDS:
+            before = _least(use, prefix + unit * (size // 8 // len(unit)) + suffix)
+        if seconds > max(NOISE_SECONDS, GROWTH * before):
+            return True
+        before = seconds
+    return False
+
+
+def _least(use: Use, text: Any) -> float:
+    return min(_seconds(use, text) for _ in range(4))
+
+
+def _seconds(use: Use, text: Any) -> float:
+    start = time.process_time()
+    with suppress(TookTooLongError), time_limit(_MOST_SECONDS):
+        use.pattern.fullmatch(text)
+        if use.searches:
+            for _ in use.pattern.finditer(text):
+                pass
+    return time.process_time() - start
