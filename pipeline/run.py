@@ -107,6 +107,8 @@ class Options:
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
     memory_limit: str = "512MB"
     """DuckDB's limit. Above it DuckDB spills to the run's folder."""
+    columns: tuple[tuple[str, str], ...] = ()
+    """The columns of tables that the user names: what each is, and its name."""
     adds: bool = False
     """The source's earlier sightings still count: a mirror imports what was added."""
 
@@ -259,6 +261,7 @@ def _read_tasks(run: ImportRun, sources: list[Source]) -> Iterator[ReadTask]:
         for source in open_each(sources, run.progress.advance, run.options.format, run.unread):
             if run.scope is Scope.TOGETHER and source.name not in run.deferred:
                 continue
+            source.columns = run.options.columns
             with run.unread.faults_of(source):
                 format = choose_format(source, run.options.format)
                 if format is None:

@@ -53,6 +53,8 @@ class Source:
     """The number of the piece that the newest of ``blocks`` begins in."""
     lines_read = 0
     """The lines of all ``blocks``, once they are read."""
+    columns: Sequence[tuple[str, str]] = ()
+    """The columns that the user names, for readers of tables: what each is, and its name."""
     ends_inside = False
     """Whether the last block ends inside a comment or a quoted field, so that what follows means something else."""
 

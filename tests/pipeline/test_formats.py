@@ -11,7 +11,7 @@ import io
 import json
 import random
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -60,22 +60,31 @@ class Reading:
 class Read(Protocol):
     """Writes an input and reads it, with the format detected unless ``format`` names it."""
 
-    def __call__(self, name: str, data: str | bytes, format: str | None = None, by: int = FUNCTIONS) -> Reading: ...
+    def __call__(
+        self, name: str, data: str | bytes, format: str | None = None, by: int = FUNCTIONS,
+        columns: Sequence[tuple[str, str]] = (),
+    ) -> Reading: ...  # fmt: skip
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    def write_and_read(name: str, data: str | bytes, format: str | None = None, by: int = FUNCTIONS) -> Reading:
+    def write_and_read(
+        name: str, data: str | bytes, format: str | None = None, by: int = FUNCTIONS,
+        columns: Sequence[tuple[str, str]] = (),
+    ) -> Reading:  # fmt: skip
         path = tmp_path / name
         path.write_bytes(data.encode() if isinstance(data, str) else data)
-        return read_path(path, format, by)
+        return read_path(path, format, by, columns)
 
     return write_and_read
 
 
-def read_path(path: Path, format: str | None = None, by: int = FUNCTIONS) -> Reading:
+def read_path(
+    path: Path, format: str | None = None, by: int = FUNCTIONS, columns: Sequence[tuple[str, str]] = ()
+) -> Reading:
     """Read and canonicalise one file as an import does."""
     [source] = find([str(path)])
+    source.columns = columns
     with source.open(lambda _: None):
         chosen = by_name(format) if format is not None else detect(source)
         assert chosen is not None, f"{path} is of no known format"
@@ -524,12 +533,11 @@ id,text,hash,added_at,kind
 7,Denied(address),{topic("Denied(address)")[2:]},2022-04-01 10:00:00+00,error
 """
 ETHERFACE_READING = Reading(
-    "etherface",
-    [TRANSFER, "bare()", "Denied(address)"],
+    "csv",
+    [TRANSFER, "bare()", "odd()", "Denied(address)"],
     [MOVED],
     [
         Reject("hash_mismatch", "approve(address,uint256)", 0, 5),
-        Reject("bad_entry", "odd()", 0, 6),
         Reject("bad_entry", "6", 0, 7),
     ],
 )
@@ -703,7 +711,10 @@ def test_sqlite_of_other_things(tmp_path: Path) -> None:
     [source] = find([str(tmp_path)])
     with source.open(lambda _: None):
         assert detect(source) is None
-    with pytest.raises(BadInput, match=r"places.sqlite: no table has a column text_sig, text_signature or signature"):
+    with pytest.raises(
+        BadInput,
+        match=r"places.sqlite: it is not clear .*; it has url: empty, signatures: empty; say --column text=NAME",
+    ):
         read_path(tmp_path / "places.sqlite")
 
 
@@ -1115,7 +1126,11 @@ def test_artifact_without_entries(read: Read) -> None:
         ("abi", "{}", "not a JSON list of ABI entries"),
         ("json", "[]", "no ABI, no identifiers and no sources inside"),
         ("json", '{"abi": {}}', "no ABI, no identifiers and no sources inside"),
-        ("csv", "id,name\n", "line 1: no column is named text_signature or signature"),
+        (
+            "csv",
+            "id,name\n",
+            "line 1: it is not clear which column has the signatures; it has id: empty, name: empty; say --column text=NAME",
+        ),
         ("parquet", "PAR1", "broken Parquet"),
         ("rows", "[1,\n2,,\n3]", "line 2 column 3: broken JSON"),
         ("map", b'{"a9059cbb": "\xff"}', "byte 15: not UTF-8"),
@@ -1256,6 +1271,93 @@ def test_carriage_return_in_the_first_line(tmp_path: Path, data: bytes) -> None:
     """A file with a carriage return in its first line, such as a binary, is of no known format and no error."""
     (tmp_path / "input").write_bytes(data)
     assert detected(tmp_path / "input") is None
+
+
+# Tables of any kind: which column is what.
+
+SUPPLY = "totalSupply()"
+COLUMN_NAMES = [
+    ("selector", "sig"), ("Selector", "Signature"), ("METHOD_ID", "Method"), ("methodId", "method"), ("selector", "name"),
+    ("hash", "signature"), ("topic0", "event"), ("Event Topic", "Event"), ("code", "fn"), ("signature", "declaration"),
+]  # fmt: skip
+
+
+def table_bytes(format: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
+    """A table as a file of a format."""
+    if format == "csv":
+        return "".join(
+            ",".join(f'"{"" if cell is None else cell}"' for cell in row) + "\n" for row in (names, *rows)
+        ).encode()
+    if format == "rows":
+        return json_lines(*(dict(zip(names, row, strict=True)) for row in rows)).encode()
+    if format == "sqlite":
+        columns = ", ".join(f'"{name}"' for name in names)
+        with contextlib.closing(sqlite3.connect(":memory:")) as database:
+            database.execute(f"CREATE TABLE people ({columns})")
+            database.executemany(f"INSERT INTO people VALUES ({', '.join('?' * len(names))})", rows)
+            database.commit()
+            return database.serialize()
+    columns_of = {name: [row[number] for row in rows] for number, name in enumerate(names)}
+    return parquet_bytes(columns_of)
+
+
+TABLES = pytest.mark.parametrize("format", ["csv", "rows", "sqlite", "parquet"])
+
+
+@TABLES
+@pytest.mark.parametrize(("hash", "text"), COLUMN_NAMES)
+@pytest.mark.parametrize("is_topic", [False, True])
+def test_columns_that_people_have(read: Read, format: str, hash: str, text: str, is_topic: bool) -> None:
+    """Texts and hashes are found under any of the usual names, or by the values where they belong together."""
+    digits = [topic(one) if is_topic else topic(one)[:10] for one in (TRANSFER, SUPPLY)]
+    rows = [[7, digits[0], TRANSFER], [8, digits[1], SUPPLY], [9, digits[1], "x()"]]
+    reading = read("input", table_bytes(format, ["n", hash, text], rows))
+    found = reading.events if is_topic else reading.functions
+    assert (reading.format, found) == (format, [TRANSFER, SUPPLY])
+    assert [reject[:2] for reject in reading.rejects] == [("hash_mismatch", "x()")]
+
+
+@TABLES
+def test_values_decide_between_columns(read: Read, format: str) -> None:
+    """A transaction's hash is none of a text, and of two columns with signatures the one with the hashes is the text."""
+    names = ["hash", "methodId", "name", "functionName", "kind"]
+    rows = [
+        ["0x" + "ab" * 32, "0xa9059cbb", "other()", TRANSFER, "function"],
+        ["0x" + "cd" * 32, "0x18160ddd", "o()", SUPPLY, "error"],
+    ]
+    assert read("input", table_bytes(format, names, rows)) == Reading(format, [TRANSFER, SUPPLY])
+
+
+@TABLES
+def test_columns_that_the_user_names(read: Read, format: str) -> None:
+    """`--column` settles what neither names nor values tell, and is an error where no column has the name."""
+    data = table_bytes(format, ["fn", "other", "what"], [[MOVED, "a()", "event"], ["b()", "c()", "function"]])
+    with pytest.raises(
+        BadInput, match=r"it has fn: signatures, other: signatures, what: text.*; say --column text=NAME"
+    ):
+        read("input", data, format)
+    assert read("input", data, columns=[("text", "FN"), ("kind", "what")]) == Reading(format, ["b()"], [MOVED])
+    with pytest.raises(BadInput, match=r"no column is named none; it has fn: signatures"):
+        read("input", data, format, columns=[("text", "none")])
+
+
+def test_refusal_of_rows_shows_the_first_object(read: Read) -> None:
+    """JSON lines of other things are one error, with the first object and the columns, and not a reject a line."""
+    lines = [{"count": n, "address": "0x" + "ab" * 20, "label": "Uniswap", "data": {"a": n}} for n in range(1_000)]
+    with pytest.raises(BadInput) as caught:
+        read("input.jsonl", json_lines(*lines))
+    assert str(caught.value).endswith(
+        "it is not clear which column has the signatures; it has count: integers, address: hex digits, label: text, "
+        'data: objects; the first row is {"count": 0, "address": "0x' + "ab" * 20 + '", "label": "Uniswap", '
+        '"data": {"a": 0}}; say --column text=NAME'
+    )
+
+
+def test_unknown_header_is_no_candidate(read: Read) -> None:
+    """A header of unknown names is not read as a row, whether a hash belongs to a text or not."""
+    assert read("input", f'code,fn\n0xa9059cbb,"{TRANSFER}"\n') == Reading("csv", [TRANSFER])
+    rejects = [Reject("hash_mismatch", "x()", 0, 2), Reject("hash_mismatch", "y()", 0, 3)]
+    assert read("input", "code:fn\n0x12345678:x()\n0x12345678:y()\n") == Reading("csv", [], [], rejects)
 
 
 # Parquet.
