@@ -95,8 +95,8 @@ def read_path(
         for collection, rows in result.accepted.items():
             texts[collection] += rows.text.to_pylist()
         rejected = result.rejected
-        columns = (rejected.text.to_pylist(), rejected.columns.tolist(), rejected.lines.tolist())
-        for reason, text, position, line in zip(rejected.reasons.tolist(), *columns, strict=True):
+        parts = (rejected.text.to_pylist(), rejected.columns.tolist(), rejected.lines.tolist())
+        for reason, text, position, line in zip(rejected.reasons.tolist(), *parts, strict=True):
             rejects.append(Reject(REASONS[reason], text, position, line))
     reading = Reading(chosen.name, texts[SIGNATURES], texts[EVENT_SIGNATURES], rejects)
     candidates = sum(result.read for result in results)
@@ -646,7 +646,9 @@ def test_format_may_be_named(read: Read, name: str) -> None:
 
 def test_every_format_has_a_sample() -> None:
     """Every format in the table has a sample here, except those that are recognised by file names."""
-    by_content = {format.name for format in FORMATS} - {"tree", "solidity", "vyper", "javascript"}
+    by_content = {format.name for format in FORMATS} - {
+        "tree", "solidity", "vyper", "javascript", "rust", "huff", "typechain",
+    }  # fmt: skip
     assert {expected.format for _, expected in SAMPLES.values()} == by_content
 
 
@@ -1358,6 +1360,120 @@ def test_unknown_header_is_no_candidate(read: Read) -> None:
     assert read("input", f'code,fn\n0xa9059cbb,"{TRANSFER}"\n') == Reading("csv", [TRANSFER])
     rejects = [Reject("hash_mismatch", "x()", 0, 2), Reject("hash_mismatch", "y()", 0, 3)]
     assert read("input", "code:fn\n0x12345678:x()\n0x12345678:y()\n") == Reading("csv", [], [], rejects)
+
+
+# Code of other languages.
+
+RUST = """//! sol! { function no(uint256) external; }
+use alloy::sol; // sol! { function never() external; }
+fn name<'a>(x: &'a str) -> char { let s = "sol! {"; let r = r#"sol! { "quoted" "#; '{' }
+
+sol! {
+    #[allow(missing_docs)]
+    // solc Counter.sol
+    #[sol(rpc, bytecode = "60 } ) 80")]
+    contract Counter {
+        #[derive(Debug)]
+        struct Step { uint64 by; bytes32[] path; }
+        uint256 public number;
+        event Moved(Step step, address indexed who);
+        function walk(Step calldata step) external returns (bool) { if (true) { number += 1; } }
+    }
+    function loose(address[] calldata path, uint256 to) external;
+    function body() external { }
+    error Denied(address who);
+}
+
+sol!(#[sol(rpc)] Token, "abi/Token.json");
+mod inner {
+    sol_interface! { interface IToken { function balanceOf(address owner) view returns (uint256); } }
+    macro_rules! twice { ($($x:tt)*) => { sol! { $($x)* } } }
+}
+"""
+HUFF = """#include "./Token.huff"
+/* #define function no(uint256) nonpayable returns () */
+#define function transfer(address to,uint256) nonpayable returns (bool) // a comment
+  #define function  balanceOf ( address ) view returns(uint256)
+#define function store(
+    (bytes32, uint8)[2],
+    bytes
+) nonpayable returns ()
+// #define function never() nonpayable returns ()
+#define event Moved(address indexed from, uint256 value)
+#define error Denied(address)
+#define macro MAIN() = takes(0) returns(0) { 0x00 calldataload }
+#define constant TRANSFER = 0x01
+#define function bad(uint7) view returns ()
+"""
+TYPECHAIN_5 = """export interface TokenInterface extends utils.Interface {
+  functions: {
+    "transfer(address,uint256)": FunctionFragment;
+    "place((address,uint256)[])": FunctionFragment;
+  };
+  getFunction(nameOrSignatureOrTopic: "transfer" | "place"): FunctionFragment;
+  encodeFunctionData(functionFragment: "transfer", values: [string, BigNumberish]): string;
+  events: {
+    "Moved(address,uint256)": EventFragment;
+  };
+  getEvent(nameOrSignatureOrTopic: "Moved"): EventFragment;
+}
+"""
+TYPECHAIN_6 = """export interface Token extends BaseContract {
+  getFunction(
+    nameOrSignature: "mint(address)"
+  ): TypedContractMethod<[to: AddressLike], [void], "nonpayable">;
+  getFunction(nameOrSignature: "burn"): TypedContractMethod<[n: BigNumberish], [void], "nonpayable">;
+  filters: {
+    "Moved(address,uint256)": TypedContractEvent<MovedEvent.InputTuple, MovedEvent.OutputTuple, MovedEvent.OutputObject>;
+    Moved: TypedContractEvent<MovedEvent.InputTuple, MovedEvent.OutputTuple, MovedEvent.OutputObject>;
+  };
+}
+"""
+_GO_ABI = json.dumps(
+    [
+        {"type": "function", "name": "transfer", "inputs": [{"name": "to", "type": "address"}, {"name": "n", "type": "uint256"}]},
+        {"type": "event", "name": "Moved", "inputs": [{"name": "from", "type": "address", "indexed": True}]},
+    ]
+)  # fmt: skip
+GO = f"""// Code generated - DO NOT EDIT.
+package token
+
+// TokenMetaData contains all meta data concerning the Token contract.
+var TokenMetaData = &bind.MetaData{{
+	ABI: {json.dumps(_GO_ABI)},
+	Sigs: map[string]string{{
+		"18160ddd": "totalSupply()",
+	}},
+	Bin: "0x6080",
+}}
+
+// Solidity: function never(address) view returns(uint256)
+func (t *Token) Half(n int) int {{ return n / 2 }}
+const quote, tick = '"', '`'
+"""
+CODE = {
+    "rust": ("lib.rs", RUST, Reading("rust", ["number()", "walk((uint64,bytes32[]))", "loose(address[],uint256)", "body()", "Denied(address)", "balanceOf(address)"], ["Moved((uint64,bytes32[]),address)"])),
+    "huff": ("Token.huff", HUFF, Reading("huff", [TRANSFER, "balanceOf(address)", "store((bytes32,uint8)[2],bytes)", "Denied(address)"], ["Moved(address,uint256)"], [Reject("bad_width", "function bad(uint7) view returns ()", 14, 14)])),
+    "ethers 5": ("Token.d.ts", TYPECHAIN_5, Reading("typechain", [TRANSFER, "place((address,uint256)[])"], ["Moved(address,uint256)"])),
+    "ethers 6": ("Token.ts", TYPECHAIN_6, Reading("typechain", ["mint(address)"], ["Moved(address,uint256)"])),
+    "go": ("token.go", GO, Reading("javascript", [TRANSFER, "totalSupply()"], ["Moved(address)"])),
+    "go, older": ("token.go", f"package token\n\nconst TokenABI = {json.dumps(_GO_ABI)}\n", Reading("javascript", [TRANSFER], ["Moved(address)"])),
+    "go, raw": ("token.go", f"package token\n\nconst TokenABI = `{_GO_ABI}`\n", Reading("javascript", [TRANSFER], ["Moved(address)"])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_code_with_declarations(read: Read, name: str) -> None:
+    """Declarations in code are read from their places, and nothing else of it is."""
+    file, code, expected = CODE[name]
+    assert read(file, code) == expected
+
+
+@pytest.mark.parametrize("name", ["main.go", "main.rs", "main.huff", "main.d.ts"])
+def test_code_without_declarations_is_skipped(tmp_path: Path, name: str) -> None:
+    """Other code in the same languages is skipped by its name."""
+    (tmp_path / name).write_text("fn main() { f(); } // a(uint256)\n#define macro MAIN() = takes(0) returns(0) {}\n")
+    assert detected_in_folder(tmp_path / name) is None
 
 
 # Parquet.
