@@ -274,7 +274,8 @@ def _read_tasks(run: ImportRun, sources: list[Source]) -> Iterator[ReadTask]:
                     if format.name not in readers:
                         readers[format.name] = stack.enter_context(format.multi_source(job))
                     yield from _read_input(run, source, format.name, readers[format.name].add)
-        for reader in readers.values():
+        for name, reader in readers.items():
+            run.progress.stage(f"read {name}", 0)
             yield from reader.read()
 
 
