@@ -38,10 +38,10 @@ class ArgumentColumns:
         """``first`` is the first batch of results."""
         columns = (first.column(name).to_pylist() for name in ("text_signature", "values", ARGUMENTS))
         found = {text: arguments for text, values, arguments in zip(*columns, strict=True) if values is not None}
-        self._text, arguments = next(iter(found.items())) if len(found) == 1 else ("", None)
-        """The one text, and its fields by name; none where there are several texts or no names."""
+        self._text: str = next(iter(found)) if len(found) == 1 else ""
         self._fields: dict[str, _Field] = {}
-        if arguments is not None:
+        """Those of the one text by name; none where there are several texts or no names."""
+        if (arguments := found.get(self._text)) is not None:
             self._fields = dict(zip(orjson.loads(arguments), map(_field, parameter_types(self._text)), strict=True))
 
     def schema(self, schema: pa.Schema) -> pa.Schema:

@@ -211,8 +211,9 @@ def _entries(source: Source) -> Iterator[Entry]:
         layout = _layout_as_named(source, header, layout)
         source.warnings += _table(source, layout.separator, header).unread(layout.columns)
     for line, row in rows:
-        if line > 1 or layout.has_header or not _is_header(row, layout):
-            yield _entry(row, line, layout)
+        if line == 1 and source.is_first and not layout.has_header and _is_header(row, layout):
+            continue
+        yield _entry(row, line, layout)
 
 
 def _layout_as_named(source: Source, names: Row, layout: _Layout | None) -> _Layout:

@@ -8,7 +8,7 @@ only if it can mean nothing else. Nothing is guessed: a table in doubt is refuse
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -148,14 +148,13 @@ class Table:
         return [
             f"column {self.names[number].strip().lower()[:_SHOWN_CHARACTERS]!r} has 0x values that are not hashes of the"
             " texts; it was not read"
-            for number in self._values
-            if number not in columns.read and self._are(number, lambda cell: bool(_HEX.fullmatch(_shown(cell))), all)
+            for number, values in self._values.items()
+            if number not in columns.read and all(_HEX.fullmatch(_shown(value)) for value in values)
         ]
 
     @cached_property
     def _known(self) -> list[str]:
-        """The names without case, blanks and marks between words."""
-        return [re.sub(r"[ _.-]+", "", name).lower() for name in self.names]
+        return list(map(_plain, self.names))
 
     @cached_property
     def _values(self) -> dict[int, list[Any]]:
@@ -169,11 +168,11 @@ class Table:
 
     @cached_property
     def _of_signatures(self) -> list[int]:
-        return [number for number in self._values if self._are(number, lambda value: _signed(value) is not None)]
+        return [number for number in self._values if self._are(number, _signed)]
 
     @cached_property
     def _of_hashes(self) -> list[int]:
-        return [number for number in self._values if self._are(number, lambda value: digest_of(value) is not None)]
+        return [number for number in self._values if self._are(number, digest_of)]
 
     @cached_property
     def _pairs(self) -> set[tuple[int, int]]:
@@ -191,26 +190,24 @@ class Table:
                     found.add((texts[digits], number))
         return found
 
-    def _are(self, number: int, test: Any, most: Any = None) -> bool:
-        """Whether at least half of a column's values, or ``most`` of them, pass a test."""
+    def _are(self, number: int, test: Callable[[Any], object]) -> bool:
+        """Whether at least half of a column's values pass a test."""
         values = self._values.get(number, [])
-        passed = [test(value) for value in values]
-        return bool(values) and (most(passed) if most is not None else 2 * sum(passed) >= len(values))
+        return bool(values) and 2 * sum(map(bool, map(test, values))) >= len(values)
 
     def _number(self, name: str) -> int | None:
         """The column that a user means, by its exact name or in any case."""
         if name in self.names:
             return list(self.names).index(name)
-        known = re.sub(r"[ _.-]+", "", name).lower()
-        return self._known.index(known) if known in self._known else None
+        return self._first_of([_plain(name)])
 
     def _first_of(self, names: Iterable[str]) -> int | None:
         return next((self._known.index(name) for name in names if name in self._known), None)
 
     def _text(self, is_named: bool) -> int | None:
         hashed = {text for text, _ in self._pairs}
-        named = [number for name in _TEXT_NAMES if name in self._known for number in [self._known.index(name)]]
-        of_signatures = [number for number in named if number in self._of_signatures]
+        named = [number for number in self._of_signatures if self._known[number] in _TEXT_NAMES]
+        of_signatures = sorted(named, key=lambda number: _TEXT_NAMES.index(self._known[number]))
         best = [number for number in of_signatures if number in hashed] or sorted(hashed) or of_signatures
         if best:
             return best[0]
@@ -232,12 +229,12 @@ class Table:
     def _look(self, number: int) -> str:
         """What a column's values look like."""
         values = self._values.get(number, [])
-        tests = {
-            "signatures": lambda value: _signed(value) is not None,
-            "integers": lambda value: isinstance(value, int) or bool(_INTEGER.fullmatch(_shown(value))),
+        tests: dict[str, Callable[[Any], object]] = {
+            "signatures": _signed,
+            "integers": lambda value: isinstance(value, int) or _INTEGER.fullmatch(_shown(value)),
             "4-byte hashes": lambda value: len(digest_of(value) or b"") == 4,
             "32-byte hashes": lambda value: len(digest_of(value) or b"") == 32,
-            "hex digits": lambda value: bool(_HEX.fullmatch(_shown(value))),
+            "hex digits": lambda value: _HEX.fullmatch(_shown(value)),
             "text": lambda value: isinstance(value, str | bytes),
             "objects": lambda value: isinstance(value, dict),
             "lists": lambda value: isinstance(value, list),
@@ -245,6 +242,11 @@ class Table:
         return next(
             (look for look, test in tests.items() if self._are(number, test)), "other values" if values else "empty"
         )
+
+
+def _plain(name: str) -> str:
+    """A column's name without case, blanks and marks between words."""
+    return re.sub(r"[ _.-]+", "", name).lower()
 
 
 def _shown(value: Any) -> str:

@@ -1234,6 +1234,7 @@ NOT_CSV = {
     "prose": "Every message has a nonce,signature,and a sender\nand, as we know, all of them are signed\n",
     "prose with one name": "signature\nis the word for what a wallet makes\nand for what a function has\n",
     "other signatures": "id,signature\n1,0x9242685bf161793cc25603c231bc2f568eb630ea16aa137d2664ac8038825608\n",
+    "JSON lines of other things": '{"name": "alice", "hash": "0x12345678"}\n{"name": "bob", "hash": "0x12345679"}\n',
     "names alone": "id,name,hash\n1,alice,0x12345678\n2,bob,0x12345679\n",
     "commits": "a9059cbb fix the parser (again)\n18160ddd add a test\n",
     "binary": "text_signature,hash\0\n",
@@ -1243,8 +1244,9 @@ NOT_CSV = {
 @pytest.mark.parametrize("name", NOT_CSV)
 def test_what_only_looks_like_csv(tmp_path: Path, name: str) -> None:
     """A known name in a first line does not make JSON, prose and tables of other things CSV."""
-    (tmp_path / "input").write_text(NOT_CSV[name])
-    assert detected_in_folder(tmp_path / "input") is None
+    path = tmp_path / ("input.jsonl" if name.startswith("JSON lines") else "input")
+    path.write_text(NOT_CSV[name])
+    assert detected_in_folder(path) is None
 
 
 @pytest.mark.parametrize(
