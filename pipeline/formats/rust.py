@@ -18,7 +18,7 @@ from sigdir.signatures.candidates import ReadTask
 
 _CODEC = ("utf-8", "surrogateescape")
 _TOKEN = re.compile(
-    r"""(?P<comment>//[^\n]*+|/\*(?:[^*]|\*(?!/))*+)
+    r"""(?P<comment>//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?)
     | \bb?r(?P<hashes>\#{0,8})"(?:[^"]|"(?!(?P=hashes)))*+ (?:"(?P=hashes))?
     | "(?:[^"\\]|\\.)*+"? | '(?:[^'\\\n]|\\[^\n])'
     | \bsol(?:_interface)?!\s*+(?P<block>[({\[])

@@ -85,21 +85,8 @@ def _folder() -> Path:
 
 
 _ENDINGS = (
-    "",
-    ".txt",
-    ".json",
-    ".jsonl",
-    ".csv",
-    ".abi",
-    ".sol",
-    ".parquet",
-    ".bz2",
-    ".ts",
-    ".vy",
-    ".rs",
-    ".huff",
-    ".go",
-)
+    "", ".txt", ".json", ".jsonl", ".csv", ".abi", ".sol", ".parquet", ".bz2", ".ts", ".vy", ".rs", ".huff", ".go",
+)  # fmt: skip
 
 
 def readers(data: bytes) -> None:

@@ -140,7 +140,9 @@ def test_columns_by_the_names_of_parameters(tmp_path: Path) -> None:
     sent = [call(text, TO, amount, True, -1, [(OTHER, b"\1")]) for amount in (7, 2**63)]
     plain = [{"input": "0x" + call("plain(uint256)", 5).hex()}]
     given = [{"input": "0x" + data.hex()} for data in sent]
-    shown = [{"to": TO, "amount": str(amount), "2": True, "3": -1, "list": [[OTHER, "0x01"]]} for amount in (7, 2**63)]
+    shown: list[dict[str, Any]] = [
+        {"to": TO, "amount": str(amount), "2": True, "3": -1, "list": [[OTHER, "0x01"]]} for amount in (7, 2**63)
+    ]
     write(tmp_path / "one.jsonl", [*given, {"input": "0x01"}])
     found = decoded(tmp_path / "one.jsonl", tmp_path / "one.parquet", tmp_path / "w")
     typed = [one | {"amount": int(one["amount"]), "list": orjson.dumps(one["list"]).decode()} for one in shown]

@@ -1383,7 +1383,8 @@ sol! {
     }
     function loose(address[] calldata path, uint256 to) external;
     function body() external { }
-    error Denied(address who);
+    /* error No(
+       address); */ error Denied(address who);
 }
 
 sol!(#[sol(rpc)] Token, "abi/Token.json");
