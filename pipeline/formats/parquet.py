@@ -246,7 +246,9 @@ def _rows(batches: Iterator[pa.RecordBatch], number: int, first: int, last: int)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+    return kind in (
+        pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view(),
+    )  # fmt: skip
 
 
 def _bytes(column: pa.Array) -> list[bytes | None]:
@@ -276,10 +278,14 @@ def _plain_bytes(column: pa.Array) -> list[bytes | None]:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Whether a column has one value a row that is text, a hash or an integer."""
+    """Whether a column has one value a row that is text, a hash or a number."""
     of_values = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return _is_bytes(of_values) or pa.types.is_fixed_size_binary(of_values) or pa.types.is_integer(of_values)
+    return _is_bytes(of_values) or pa.types.is_fixed_size_binary(of_values) or _is_number(kind)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
 def _values(column: pa.Array) -> list[Any]:
-    return column.to_pylist() if pa.types.is_integer(column.type) else _bytes(column)
+    return column.to_pylist() if _is_number(column.type) else _bytes(column)

@@ -44,6 +44,7 @@ _HASHES_OF_ALL_KINDS = frozenset([("text", "hash"), ("signature", "signaturehash
 _KINDS = {kind.name.lower(): Sighting(kind) for kind in (Kind.FUNCTION, Kind.ERROR, Kind.EVENT)}
 """What a row says whose kind stands beside its text."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?[0-9]*\.[0-9]+")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]+")
 _SHOWN_COLUMNS = 24
 _SHOWN_CHARACTERS = 64
@@ -232,6 +233,7 @@ class Table:
         tests: dict[str, Callable[[Any], object]] = {
             "signatures": _signed,
             "integers": lambda value: isinstance(value, int) or _INTEGER.fullmatch(_shown(value)),
+            "numbers": lambda value: isinstance(value, float) or _NUMBER.fullmatch(_shown(value)),
             "4-byte hashes": lambda value: len(digest_of(value) or b"") == 4,
             "32-byte hashes": lambda value: len(digest_of(value) or b"") == 32,
             "hex digits": lambda value: _HEX.fullmatch(_shown(value)),

@@ -1335,9 +1335,11 @@ def test_values_decide_between_columns(read: Read, format: str) -> None:
 @TABLES
 def test_columns_that_the_user_names(read: Read, format: str) -> None:
     """`--column` settles what neither names nor values tell, and is an error where no column has the name."""
-    data = table_bytes(format, ["fn", "other", "what"], [[MOVED, "a()", "event"], ["b()", "c()", "function"]])
+    data = table_bytes(
+        format, ["fn", "other", "what", "n"], [[MOVED, "a()", "event", 1.5], ["b()", "c()", "function", 2.5]]
+    )
     with pytest.raises(
-        BadInput, match=r"it has fn: signatures, other: signatures, what: text.*; say --column text=NAME"
+        BadInput, match=r"it has fn: signatures, other: signatures, what: text, n: numbers.*; say --column text=NAME"
     ):
         read("input", data, format)
     assert read("input", data, columns=[("text", "FN"), ("kind", "what")]) == Reading(format, ["b()"], [MOVED])
@@ -1482,7 +1484,9 @@ def test_code_without_declarations_is_skipped(tmp_path: Path, name: str) -> None
 # Parquet.
 
 
-@pytest.mark.parametrize("type", [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int32(), pa.string())])
+@pytest.mark.parametrize(
+    "type", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.dictionary(pa.int32(), pa.string())]
+)
 def test_types_of_the_text_column(read: Read, type: pa.DataType) -> None:
     """The text column may have any of Arrow's types for text."""
     column = pa.array(["a()", None, "b(uint)"]).cast(type if type != pa.binary() else pa.string()).cast(type)
