@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from sigdir.pipeline.decode_arguments import argument_keys, arguments_json
 from sigdir.signatures.abi_columns import Values, exact_rows
 from sigdir.signatures.abi_decoder import Budget, Layout, exact_values, layout_of
 from sigdir.signatures.calldata import JsonForm, json_form
@@ -42,6 +43,7 @@ class _Plan(NamedTuple):
     text: str
     layout: Layout
     forms: tuple[JsonForm, ...]
+    keys: list[str]
     texts: int
     has_bytes: bool
 
@@ -158,7 +160,9 @@ def _plan(selector: bytes, known: Sequence[Known]) -> _Plan | None:
     except BadTypeList:
         return None
     forms = tuple(map(json_form, layout.types))
-    return _Plan("0x" + selector.hex(), text, layout, forms, len(known), any(map(has_bytes, layout.types)))
+    names = [name[0] if isinstance(name, tuple) else name for name in known[0].names]
+    keys = argument_keys(names, len(forms))
+    return _Plan("0x" + selector.hex(), text, layout, forms, keys, len(known), any(map(has_bytes, layout.types)))
 
 
 def _calls_in(text: str, types: Sequence[Type], values: Values) -> list[Inner]:
@@ -178,9 +182,13 @@ def _with_values(document: dict[str, Any], read: _Read) -> dict[str, Any]:
 
 
 def _row(read: _Read, nested: list[Any]) -> Row:
-    values = orjson.dumps(_json_values(read)).decode()
+    values = _json_values(read)
+    arguments = arguments_json(read.plan.keys, values)
     inside = orjson.dumps(nested).decode() if nested else None
-    return _CALLDATA, read.plan.hash, read.plan.text, values, inside, _HIGH, True, read.plan.texts, None
+    return (
+        _CALLDATA, read.plan.hash, read.plan.text, orjson.dumps(values).decode(), arguments, inside, _HIGH, True,
+        read.plan.texts, None,
+    )  # fmt: skip
 
 
 _CALLDATA, _HIGH = Form.CALLDATA.value, Confidence.HIGH.value

@@ -25,6 +25,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sigdir.pipeline.decode_arguments import ARGUMENTS, ArgumentColumns
 from sigdir.pipeline.decode_calls import Texts
 from sigdir.pipeline.decode_rows import SCHEMA, decode_batch
 from sigdir.pipeline.decode_source import BLOCK_BYTES, JSON, Rows, read_rows
@@ -75,7 +76,7 @@ def decode_file(source: str, target: str, warehouse: Path, workers: int, progres
     with _results(existing(warehouse), batches, workers) as results:
         whole = (_joined(result, kept.popleft()) for result in results)
         first = next(whole, pa.RecordBatch.from_pylist([], SCHEMA))
-        with _writer(target, first.schema) as write:
+        with _writer(target, first) as write:
             for result in chain([first], whole):
                 write(result)
                 report.rows += result.num_rows
@@ -202,12 +203,13 @@ def _require_format(target: str) -> None:
 
 
 @contextmanager
-def _writer(target: str, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """A function that writes a batch, by the target's name."""
+def _writer(target: str, first: pa.RecordBatch) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    """A function that writes a batch, by the target's name and the first batch."""
     if _is_parquet(target):
-        plain = pa.schema([field.remove_metadata() for field in schema])
+        arguments = ArgumentColumns(first)
+        plain = arguments.schema(pa.schema([field.remove_metadata() for field in first.schema]))
         with open_target(target, packs=False) as out, pq.ParquetWriter(out, plain, compression="zstd") as writer:
-            yield lambda batch: writer.write_batch(_without_json(batch, plain))
+            yield lambda batch: writer.write_batch(_without_json(arguments.typed(batch), plain))
         return
     with open_target(target, packs=True) as out:
         yield lambda batch: _write_lines(out, batch)
@@ -229,7 +231,7 @@ def _write_lines(out: BinaryIO, batch: pa.RecordBatch) -> None:
     json = [field.name for field in kept.schema if field.metadata == JSON]
     others = kept.to_pylist() if kept.num_columns else [{}] * batch.num_rows
     for row, other in zip(ours.to_pylist(), others, strict=True):
-        line = orjson.dumps(_with_fragments(row, ("values", "nested")))
+        line = orjson.dumps(_with_fragments(row, ("values", ARGUMENTS, "nested")))
         rest = json_of(_with_fragments(other, json))
         out.write((line[:-1] + b"," + rest[1:] if other else line) + b"\n")
 

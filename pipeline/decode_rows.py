@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from sigdir.pipeline.decode_arguments import ARGUMENTS, argument_keys, arguments_json
 from sigdir.pipeline.decode_calls import CallDecoder, Row, Texts
 from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.reading_json import ordered, parameters, reading_document
@@ -27,10 +28,10 @@ _NOTHING = (None, "", b"")  # a topic that is not there
 
 SCHEMA = pa.schema([
     ("row", pa.int64()), ("to", pa.string()), ("kind", pa.string()), ("hash", pa.string()),
-    ("text_signature", pa.string()), ("values", pa.string()), ("nested", pa.string()), ("confidence", pa.string()),
+    ("text_signature", pa.string()), ("values", pa.string()), (ARGUMENTS, pa.string()), ("nested", pa.string()), ("confidence", pa.string()),
     ("exact", pa.bool_()), ("texts", pa.int32()), ("reason", pa.string()),
 ])  # fmt: skip
-"""One row for each input: ``row`` counts from 0; ``values`` and ``nested`` are JSON; ``reason`` says why there is no text."""
+"""One row for each input: ``row`` counts from 0; ``values``, ``arguments`` and ``nested`` are JSON; ``reason`` says why there is no text."""
 
 _TREES = 64
 """Trees that are built at a time, which bounds their memory."""
@@ -80,7 +81,7 @@ def _decode_batch(batch: pa.RecordBatch, first: int, texts: Texts) -> pa.RecordB
     )
 
 
-_NOT_READ = (None, None, None, None, None, Confidence.NONE.value, None, None)
+_NOT_READ = (None, None, None, None, None, None, Confidence.NONE.value, None, None)
 
 
 def _text(value: Any) -> str | None:
@@ -133,10 +134,12 @@ def _best(reading: Reading) -> Row:
     if best is None:
         why = reading.candidates[0].attempt.detail if reading.candidates else reading.note
         text = reading.candidates[0].attempt.text if reading.candidates else None
-        return (reading.form.value, hash, text, None, None, Confidence.NONE.value, None, reading.texts, why)
-    values = [one["value"] if "value" in one else one["hash"] for one in parameters(best)]
+        return (reading.form.value, hash, text, None, None, None, Confidence.NONE.value, None, reading.texts, why)
+    named = parameters(best)
+    values = [one["value"] if "value" in one else one["hash"] for one in named]
+    keys = argument_keys([one.get("name", "") for one in named], len(values))
     nested = [{"path": list(one.path)} | reading_document(one.reading) for one in best.nested]
     return (
         reading.form.value, hash, best.attempt.text, orjson.dumps(values).decode(),
-        orjson.dumps(nested).decode() if nested else None, best.confidence.value, best.attempt.exact, reading.texts, None,
+        arguments_json(keys, values), orjson.dumps(nested).decode() if nested else None, best.confidence.value, best.attempt.exact, reading.texts, None,
     )  # fmt: skip

@@ -109,6 +109,8 @@ class Options:
     """DuckDB's limit. Above it DuckDB spills to the run's folder."""
     replace_source: bool = False
     """The inputs are all that their sources say: earlier sightings of these sources do not count any more."""
+    columns: tuple[tuple[str, str], ...] = ()
+    """The columns of tables that the user names: what each is, and its name."""
 
 
 @dataclass
@@ -263,6 +265,7 @@ def _read_tasks(run: ImportRun, sources: list[Source]) -> Iterator[ReadTask]:
         for source in open_each(sources, run.progress.advance, run.options.format, run.unread):
             if run.scope is Scope.TOGETHER and source.name not in run.deferred:
                 continue
+            source.columns = run.options.columns
             with run.unread.faults_of(source):
                 format = choose_format(source, run.options.format)
                 if format is None:
@@ -275,7 +278,8 @@ def _read_tasks(run: ImportRun, sources: list[Source]) -> Iterator[ReadTask]:
                     if format.name not in readers:
                         readers[format.name] = stack.enter_context(format.multi_source(job))
                     yield from _read_input(run, source, format.name, readers[format.name].add)
-        for reader in readers.values():
+        for name, reader in readers.items():
+            run.progress.stage(f"read {name}", 0)
             yield from reader.read()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +40,7 @@ signatures reach 10. gzip can reach 1,030 and bzip2 a million, and would keep an
 _UNCHECKED_BYTES = 1 << 30
 
 STDIN = "-"
+PACKED_ENDINGS = (".gz", ".xz", ".zst", ".bz2")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -53,6 +55,8 @@ class Source:
     """The number of the piece that the newest of ``blocks`` begins in."""
     lines_read = 0
     """The lines of all ``blocks``, once they are read."""
+    columns: Sequence[tuple[str, str]] = ()
+    """The columns that the user names, for readers of tables: what each is, and its name."""
     ends_inside = False
     """Whether the last block ends inside a comment or a quoted field, so that what follows means something else."""
 
@@ -94,6 +98,15 @@ class Source:
         self._parsed: dict[Callable[..., Any], Any] = {}
         self._stream: Any = None
         self._stored: Any = None
+
+    @property
+    def unpacked_name(self) -> str:
+        """The path in lower case, without the endings of packed files."""
+        return without_packing(self.path.lower())
+
+    def has_ending(self, *endings: str) -> bool:
+        """Whether the name of the unpacked file ends so."""
+        return self.unpacked_name.endswith(endings)
 
     @property
     def is_first(self) -> bool:
@@ -347,6 +360,21 @@ class Piece(Source):
                 yield file
         except OSError as error:
             raise BadInput(self.name, error.strerror or str(error)) from error
+
+
+def without_packing(path: str) -> str:
+    """The path without the endings of packed files."""
+    for ending in PACKED_ENDINGS:
+        path = path.removesuffix(ending)
+    return path
+
+
+def numbered_matches(pattern: re.Pattern[bytes], code: bytes) -> Iterator[tuple[int, re.Match[bytes]]]:
+    """The places where a pattern is found, each with the number of its line."""
+    line, counted = 1, 0
+    for found in pattern.finditer(code):
+        line, counted = line + code.count(b"\n", counted, found.start()), found.start()
+        yield line, found
 
 
 def line_pieces(source: Source) -> list[range]:

@@ -92,7 +92,7 @@ def test_the_constraints_fit_the_requirements() -> None:
 @pytest.mark.long
 def test_the_samples_are_in_the_package(tmp_path: Path) -> None:
     """`sigdir import --samples` works in any folder. Without it and without paths the command says what is missing."""
-    command = [sys.executable, "-m", "sigdir", "import", "--quiet"]
+    command = [sys.executable, "-m", "sigdir", "import"]
     done = subprocess.run(
         [*command, "--samples", "--dry-run"], cwd=tmp_path, env=environment(tmp_path / "w"), capture_output=True, text=True, check=False
     )  # fmt: skip

@@ -111,6 +111,7 @@ def _cut(run: ImportRun, source: Source) -> _CutFile | None:
     if ref.names is not None:
         return None
     opened = ref.piece(range(0))  # of an object only what is asked for is fetched
+    opened.columns = run.options.columns
     try:
         with opened.open(lambda _: None):
             if opened.packed:

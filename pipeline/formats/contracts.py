@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from sigdir.pipeline.source import STDIN, Source
+from sigdir.pipeline.source import STDIN, Source, without_packing
 from sigdir.signatures.evidence import Contract
 from sigdir.warehouse.stores import is_url
 
@@ -31,14 +31,14 @@ _NO_NAMES = ABI_KEYS | IDENTIFIER_KEYS | {
 }  # fmt: skip
 """Keys of documents that name no contract."""
 _SOURCE_ENDINGS = (".sol", ".vy", ".vyi")
-_FILE_ENDINGS = (".gz", ".xz", ".zst", ".bz2", ".json", ".abi")
+_FILE_ENDINGS = (".json", ".abi", ".huff", ".ts", ".d")
 
 
 def contract_of_file(source: Source) -> Contract | None:
     """The contract whose ABI a file is, named by the file; None for standard input and a name that says nothing."""
     if source.path == STDIN:
         return None
-    name = posixpath.basename(source.path)
+    name = without_packing(posixpath.basename(source.path))
     for ending in _FILE_ENDINGS:
         name = name.removesuffix(ending)
     return Contract.at(source.below, name) if name and name not in _NO_NAMES else None

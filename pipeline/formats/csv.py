@@ -10,46 +10,27 @@ from __future__ import annotations
 import csv
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.hashes import collection_of, is_hash_of, listed, parse_hash
+from sigdir.pipeline.formats.hashes import parse_hash
 from sigdir.pipeline.formats.json_lines import packed
+from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Columns, Table, encoded
 from sigdir.pipeline.source import BLOCK_BYTES, HEAD_BYTES, Source, line_pieces
 from sigdir.signatures.candidates import Candidates, Entry
-from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
-from sigdir.signatures.evidence import LISTED, Kind, Sighting
-from sigdir.signatures.grammar import BAD_ENTRY, HASH_MISMATCH, OK, is_signature
+from sigdir.signatures.grammar import BAD_ENTRY, is_signature
 
-TEXT_COLUMNS = ("text_signature", "signature")
-HASH_COLUMNS = ("hex_signature", "hash", "selector")
-"""The columns that are read whatever their values are. Parquet files and databases have no others."""
 ROW_CHARACTERS = 4 * BLOCK_BYTES
 """The longest row."""
 
-_PLAIN_NAMES = frozenset(["text_signature", "function_signature", "event_signature", "error_signature"])
-_TEXT_NAMES = (
-    "text_signature", "function_signature", "event_signature", "error_signature", "signature", "text_sig", "sig",
-    "text", "name",
-)  # fmt: skip
-_HASH_NAMES = frozenset(
-    ["hex_signature", "hash", "selector", "hex", "bytes4", "topic0", "topic", "id", "sig", "signature", "byte_sig"]
-)
-_KIND_NAMES = ("kind", "type")
-KINDS = {kind.name.lower(): Sighting(kind) for kind in (Kind.FUNCTION, Kind.ERROR, Kind.EVENT)}
-"""What a row says whose kind stands beside its text."""
 _NAME = re.compile(r"[\w .$/#()-]{0,64}")
-_HEX = re.compile(r"0[xX][0-9a-fA-F]+")
 
 _HEADER_SEPARATORS = ",\t;|"
 _SEPARATORS = ",\t;|: "
 """Of lines without a header."""
-_SAMPLE_ROWS = 64
 _SURE_COLUMNS = 64
 """A first line with so many cells is a header, whatever the cells are."""
-_SHOWN_CHARACTERS = 64
-"""Of a column's name in a warning."""
 _NEAREST_COLUMNS = 3
 """Without a header the hash is one of the first or last so many cells."""
 
@@ -63,11 +44,8 @@ class _Layout:
     separator: str
     width: int
     """The cells of a row whose text is one cell."""
-    text: int
-    hashes: tuple[int, ...]
-    kind: int | None = None
-    header: tuple[str, ...] = ()
-    """The names in lower case; empty without a header."""
+    columns: Columns
+    has_header: bool = False
 
 
 def looks_like(source: Source) -> bool:
@@ -98,11 +76,6 @@ def head_rows(source: Source, count: int, separator: str = ",") -> list[Row]:
         return []
 
 
-def column_names(row: Row) -> list[str]:
-    """The names in a header, in lower case and with `_` between words."""
-    return [re.sub(r"[ -]+", "_", name.strip().lower()) for name in row]
-
-
 # Which column is what.
 
 
@@ -114,53 +87,38 @@ def _has_plain_text(source: Source) -> bool:
 def _header_layout(source: Source) -> _Layout | None:
     """The layout by a header; None if there is no header that is surely one."""
     for separator in _HEADER_SEPARATORS:
-        header, *rows = head_rows(source, _SAMPLE_ROWS, separator) or [[]]
-        if len(header) < _SURE_COLUMNS and not all(map(_NAME.fullmatch, header)):
+        table = _table(source, separator)
+        if len(table.names) < _SURE_COLUMNS and not all(map(_is_name, table.names)):
             continue
-        names = column_names(header)
-        text = _text_column(names, rows)
-        if text is not None:
-            return _named_layout(names, rows, text, separator)
+        columns = table.columns()
+        if columns is not None:
+            return _Layout(separator, len(table.names), columns, has_header=True)
     return None
 
 
-def _text_column(names: Sequence[str], rows: list[Row]) -> int | None:
-    """The first column with a known name and signatures in it, or with a name that says it all."""
-    known = [names.index(name) for name in _TEXT_NAMES if name in names]
-    for column in known:
-        good = sum(is_signature(encoded(text)) for text in _texts_of(rows, column, len(names)))
-        if 0 < len(rows) <= 2 * good:
-            return column
-    return next((column for column in known if names[column] in _PLAIN_NAMES), None)
+def _table(source: Source, separator: str, names: Row | None = None) -> Table:
+    """The head as a table, with its first line as the names, or with ``names`` of a header that is longer than the head."""
+    header, *rows = head_rows(source, SAMPLE_ROWS, separator) or [[]]
+    names = names or header
+    return Table(names, [_with_one_text(row, _first_open(row), len(names), separator) for row in rows], source.columns)
 
 
-def _named_layout(names: Sequence[str], rows: list[Row], text: int, separator: str) -> _Layout:
-    rows = [_with_one_text(row, text, len(names), separator) for row in rows]
-    hashes = tuple(
-        column for column, name in enumerate(names) if column != text and _is_hash_column(column, name, rows, text)
-    )
-    kind = next((names.index(name) for name in _KIND_NAMES if name in names), None)
-    return _Layout(separator, len(names), text, hashes, kind if kind != text else None, tuple(names))
+def _is_name(cell: str) -> bool:
+    return _NAME.fullmatch(cell) is not None and parse_hash(cell) is None and not is_signature(encoded(cell))
 
 
-def _is_hash_column(column: int, name: str, rows: list[Row], text: int) -> bool:
-    """Whether a column has hashes: by its name and its values, or because they are the hashes of the texts."""
-    if name in HASH_COLUMNS:
-        return True
-    pairs = [(row[column].strip(), row[text]) for row in rows if max(column, text) < len(row) and row[column].strip()]
-    hashes = [(declared, written) for cell, written in pairs if (declared := parse_hash(cell)) is not None]
-    if not pairs or 2 * len(hashes) < len(pairs):
-        return False
-    return name in _HASH_NAMES or any(is_hash_of(declared, encoded(written)) for declared, written in hashes)
+def _first_open(row: Row) -> int:
+    """The first cell whose parentheses are not closed."""
+    return next((at for at, cell in enumerate(row) if cell.count("(") > cell.count(")")), 0)
 
 
 def _bare_layout(source: Source) -> _Layout | None:
     """The layout of lines without a header; None unless at least half of them have a hash and a signature."""
     for separator in _SEPARATORS:
-        rows = head_rows(source, _SAMPLE_ROWS, separator)
+        rows = head_rows(source, SAMPLE_ROWS, separator)
         for at in range(_NEAREST_COLUMNS):
-            first = _Layout(separator, at + 2, at + 1, (at,))
-            last = _Layout(separator, at + 2, 0, (1,))
+            first = _Layout(separator, at + 2, Columns(at + 1, (at,)))
+            last = _Layout(separator, at + 2, Columns(0, (1,)))
             for layout in (first, last):
                 if 0 < len(rows) <= 2 * sum(_fits(row, layout) for row in rows):
                     return layout
@@ -170,13 +128,9 @@ def _bare_layout(source: Source) -> _Layout | None:
 def _fits(row: Row, layout: _Layout) -> bool:
     if len(row) < layout.width:
         return False
-    cells = _with_one_text(row, layout.text, layout.width, layout.separator, bare=True)
-    return parse_hash(cells[layout.hashes[0]].strip()) is not None and is_signature(encoded(cells[layout.text]))
-
-
-def _texts_of(rows: list[Row], column: int, width: int) -> list[str]:
-    rows = [_with_one_text(row, column, width, ",") for row in rows]
-    return [row[column] for row in rows if column < len(row)]
+    columns = layout.columns
+    cells = _with_one_text(row, columns.text, layout.width, layout.separator, bare=True)
+    return parse_hash(cells[columns.hashes[0]].strip()) is not None and is_signature(encoded(cells[columns.text]))
 
 
 def _with_one_text(row: Row, text: int, width: int, separator: str, bare: bool = False) -> Row:
@@ -253,79 +207,41 @@ def table_rows(source: Source, separator: str = ",") -> Iterator[tuple[int, Row]
 def _entries(source: Source) -> Iterator[Entry]:
     layout = _header_layout(source) or _bare_layout(source)
     rows = table_rows(source, layout.separator if layout else ",")
-    if layout is None or (layout.header and source.is_first):
+    if layout is None or (layout.has_header and source.is_first):
         _, header = next(rows, (1, []))
-        layout = _layout_as_named(source, column_names(header), layout)
-        source.warnings += _warnings(layout, head_rows(source, _SAMPLE_ROWS, layout.separator)[1:])
+        layout = _layout_as_named(source, header, layout)
+        source.warnings += _table(source, layout.separator, header).unread(layout.columns)
     for line, row in rows:
+        if line == 1 and source.is_first and not layout.has_header and _is_header(row, layout):
+            continue
         yield _entry(row, line, layout)
 
 
-def _layout_as_named(source: Source, names: list[str], layout: _Layout | None) -> _Layout:
-    """The layout by the whole header, which may be longer than the head. Raises BadInput without a text column."""
+def _layout_as_named(source: Source, names: Row, layout: _Layout | None) -> _Layout:
+    """The layout by the whole header, which may be longer than the head. Raises BadInput for a table in doubt."""
     if layout is not None and len(names) == layout.width:
         return layout
     separator = layout.separator if layout else ","
-    rows = head_rows(source, _SAMPLE_ROWS, separator)[1:]
-    text = _text_column(names, rows)
-    if text is None:
-        text = next((names.index(name) for name in TEXT_COLUMNS if name in names), None)
-    if text is None:
-        raise BadInput(source.name, f"no column is named {' or '.join(TEXT_COLUMNS)}", "line 1")
-    return _named_layout(names, rows, text, separator)
+    table = _table(source, separator, names)
+    columns = table.columns(is_named=True)
+    if columns is None:
+        tables = [table, *(_table(source, other) for other in _HEADER_SEPARATORS[1:])]
+        raise max(tables, key=lambda one: len(one.names)).refusal(source, "line 1")
+    return _Layout(separator, len(names), columns, has_header=True)
 
 
-def _warnings(layout: _Layout, rows: list[Row]) -> list[str]:
-    """A sentence for each column of 0x values that is not read."""
-    found = []
-    rows = [_with_one_text(row, layout.text, layout.width, layout.separator) for row in rows]
-    read = {layout.text, *layout.hashes}
-    for column, name in enumerate(layout.header):
-        if column in read:
-            continue
-        values = [cell for row in rows if column < len(row) and (cell := row[column].strip())]
-        if values and all(map(_HEX.fullmatch, values)):
-            found.append(
-                f"column {name[:_SHOWN_CHARACTERS]!r} has 0x values that are not hashes of the texts; it was not read"
-            )
-    return found
+def _is_header(row: Row, layout: _Layout) -> bool:
+    """Whether the first line above lines without known names has names: words, and neither a hash nor a text."""
+    return len(row) >= layout.width and all(cell.strip().isidentifier() and _is_name(cell) for cell in row)
 
 
 def _entry(row: Row, line: int, layout: _Layout) -> Entry:
+    columns = layout.columns
     if len(row) > layout.width:
-        row = _with_one_text(row, layout.text, layout.width, layout.separator, not layout.header)
-    if len(row) <= layout.text:
+        row = _with_one_text(row, columns.text, layout.width, layout.separator, not layout.has_header)
+    if len(row) <= columns.text:
         return Entry(encoded(layout.separator.join(row)), line, reject_reason=BAD_ENTRY)
-    text = encoded(row[layout.text])
-    sighting = LISTED
-    if layout.kind is not None and layout.kind < len(row):
-        sighting = KINDS.get(row[layout.kind].strip().lower(), LISTED)
-    hashes = layout.hashes[: bisect_left(layout.hashes, len(row))]  # a header may name a million, and a row have one
+    hashes = columns.hashes[: bisect_left(columns.hashes, len(row))]  # a header may name a million, and a row have one
     written = [digits for at in hashes if (digits := row[at].strip())]
-    if written:
-        return _entry_with_hashes(text, line, sighting, written)
-    return Entry(text, line, collection_of_kind(sighting.kind), sighting=sighting)
-
-
-def collection_of_kind(kind: Kind) -> int:
-    """The collection of a kind; UNKNOWN for an unknown one."""
-    return EVENTS if kind is Kind.EVENT else FUNCTIONS if kind else UNKNOWN
-
-
-def _entry_with_hashes(text: bytes, line: int, sighting: Sighting, written: list[str]) -> Entry:
-    """A text and its hashes. Hashes of one length tell the collection, a selector beside a whole hash does not."""
-    declared = [parse_hash(digits) for digits in written]
-    known = [digest for digest in declared if digest is not None]
-    collection = collection_of_kind(sighting.kind)
-    if len(known) < len(declared):
-        return Entry(text, line, collection, reject_reason=BAD_ENTRY)
-    longest = max(known, key=len)
-    if collection == UNKNOWN and len(set(map(len, known))) == 1:
-        collection, sighting = collection_of(longest), listed(longest)
-    agree = all(longest.startswith(digest) for digest in known)
-    return Entry(text, line, collection, longest, OK if agree else HASH_MISMATCH, sighting)
-
-
-def encoded(text: str) -> bytes:
-    """The bytes of a field in the input."""
-    return text.encode("utf-8", "surrogateescape")
+    kind = row[columns.kind] if columns.kind is not None and columns.kind < len(row) else None
+    return columns.entry(encoded(row[columns.text]), line, written, kind)

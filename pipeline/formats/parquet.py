@@ -1,8 +1,7 @@
-"""Parquet with Sourcify's v2 columns, or with a text_signature column as in our own data files.
+"""Parquet with a column of signatures, as in our own data files, or with Sourcify's v2 columns.
 
 ``signature_hash_32`` is the keccak-256 of functions and events alike, so it does not tell the kinds
-apart. A ``hash`` or ``hex_signature`` of 4 or 32 bytes does, and so does the other table of Sourcify's export, which an
-import reads together with this one: see ``sourcify.py``.
+apart. The other table of Sourcify's export does, which an import reads together with this one: see ``sourcify.py``.
 """
 
 from __future__ import annotations
@@ -20,21 +19,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sigdir.pipeline.errors import BadInput, NeedsOthers
-from sigdir.pipeline.formats.csv import HASH_COLUMNS, TEXT_COLUMNS
-from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
 from sigdir.pipeline.formats.parquet_pages import largest_page
 from sigdir.pipeline.formats.sourcify import COLUMNS, READ_OF_COMPILED, SIGNATURES, SourcifyTables
+from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Table
 from sigdir.pipeline.source import BLOCK_BYTES, PIECE_BLOCKS, UNPACKED_RATIO, Source
 from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
-from sigdir.signatures.collections import UNKNOWN
-from sigdir.signatures.grammar import BAD_ENTRY, HASH_MISMATCH, MAX_TEXT_BYTES, OK
+from sigdir.signatures.grammar import BAD_ENTRY, MAX_TEXT_BYTES
 from sigdir.warehouse.sql.scratch import ScratchTables
 
 _BATCH_BYTES = 1 << 25
 _UNCHECKED_BYTES = 1 << 30
 _PAGE_BYTES = 1 << 27
 """The largest page once it is unpacked; a text has at most 64 KiB, and writers end pages at 1 MiB."""
-_SOURCIFY_COLUMNS = ("signature_hash_32", "signature_hash_4")
+_OTHER_VALUE = object()
+"""Stands in a sample for a value that is neither text nor a number."""
 
 
 def looks_like(source: Source) -> bool:
@@ -92,13 +90,15 @@ class ParquetFiles(AbstractContextManager["ParquetFiles"]):
         return self._sourcify.read() if self._sourcify is not None else iter(())
 
 
-def _sourcify_table(table: _Table) -> str | None:
+def _sourcify_table(table: _File) -> str | None:
     """Which of Sourcify's tables it is; None for another one."""
+    if table.source.columns:
+        return None
     return next((name for name, columns in COLUMNS.items() if {*columns} <= {*table.names}), None)
 
 
 @dataclass(frozen=True)
-class _Table:
+class _File:
     """An open Parquet file."""
 
     source: Source
@@ -118,42 +118,59 @@ class _Table:
         _check_pages(self.source, self.stored, self.file.metadata, columns)
         return _batches(self.stored, self.file, columns, self.source.piece)
 
+    def head(self) -> Table:
+        """The names of the columns and the first rows. Of pages that take much memory nothing is read."""
+        fields = [field for field in self.file.schema_arrow if self.names.count(field.name) == 1]
+        plain = [field.name for field in fields if _is_plain(field.type) and self._is_small(field.name)]
+        rows: list[tuple[Any, ...]] = []
+        for batch in _batches(self.stored, self.file, plain, None) if plain else ():
+            shown = batch.slice(0, SAMPLE_ROWS - len(rows))
+            columns = {name: _values(shown.column(name)) for name in plain}
+            nothing = [_OTHER_VALUE] * shown.num_rows
+            rows += zip(*(columns.get(name, nothing) for name in self.names), strict=True)
+            if len(rows) == SAMPLE_ROWS:
+                break
+        return Table(self.names, rows, self.source.columns)
+
+    def _is_small(self, name: str) -> bool:
+        groups = [self.file.metadata.row_group(number) for number in range(self.file.metadata.num_row_groups)]
+        columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+        of_name = (column for column in columns if column.path_in_schema == name)
+        return all(largest_page(self.stored, column) <= _PAGE_BYTES for column in of_name)
+
 
 @contextmanager
-def _open_table(source: Source) -> Iterator[_Table]:
+def _open_table(source: Source) -> Iterator[_File]:
     """Raises BadInput for what is no Parquet, here and while it is read."""
     with source.seekable() as stored:
         try:
-            yield _Table(source, stored, pq.ParquetFile(stored))
+            yield _File(source, stored, pq.ParquetFile(stored))
         except (pa.ArrowException, OSError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise BadInput(source.name, f"broken Parquet: {reason}") from None
 
 
-def _entries(table: _Table) -> Iterator[Entry]:
+def _entries(table: _File) -> Iterator[Entry]:
     source, names = table.source, table.names
-    text = next((name for name in TEXT_COLUMNS if name in names), None)
-    if text is None:
-        found = ", ".join(names[:12])
-        wanted = " or ".join(TEXT_COLUMNS)
-        raise BadInput(source.name, f"no column is named {wanted}; it has {found}")
-    long, short = (name if name in names else None for name in _SOURCIFY_COLUMNS)
-    other = next((name for name in HASH_COLUMNS if name in names), None)
-    columns = [name for name in (text, long, short, other) if name]
-    batches = table.batches(columns)
+    head = table.head()
+    columns = head.columns(is_named=True)
+    if columns is None:
+        raise head.refusal(source)
+    batches = table.batches([names[at] for at in columns.read])
     most_bytes = max(_UNCHECKED_BYTES, UNPACKED_RATIO * table.stored.seek(0, os.SEEK_END))
     number, total = source.piece.start if source.piece is not None else 0, 0
     for batch in batches:
-        rows = {name: _bytes(batch.column(name)) for name in columns}
-        none = [None] * batch.num_rows
-        for value, hash_32, hash_4, hash_other in zip(
-            rows[text],
-            *(rows[name] if name else none for name in (long, short, other)),
-            strict=True,
-        ):
+        texts, kinds, *hashes = (
+            _bytes(batch.column(names[at])) if at is not None else [None] * batch.num_rows
+            for at in (columns.text, columns.kind, *columns.hashes)
+        )
+        for text, kind, *written in zip(texts, kinds, *hashes, strict=True):
             number += 1
-            total += len(value or b"")
-            yield _entry(value, hash_32, hash_4, hash_other, number)
+            if text is None:
+                yield Entry(b"", number, reject_reason=BAD_ENTRY)
+            else:
+                total += len(text)
+                yield columns.entry(text, number, written, kind)
         if total > most_bytes:
             reason = f"its texts have over {UNPACKED_RATIO:,} times its size"
             raise BadInput(source.name, reason, f"row {number:,}")
@@ -229,7 +246,9 @@ def _rows(batches: Iterator[pa.RecordBatch], number: int, first: int, last: int)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+    return kind in (
+        pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view(),
+    )  # fmt: skip
 
 
 def _bytes(column: pa.Array) -> list[bytes | None]:
@@ -258,22 +277,15 @@ def _plain_bytes(column: pa.Array) -> list[bytes | None]:
     return [None] * len(column)
 
 
-def _entry(raw: Any, hash_32: Any, hash_4: Any, other: Any, number: int) -> Entry:
-    if not isinstance(raw, bytes):
-        return Entry(b"", number, reject_reason=BAD_ENTRY)
-    if hash_32 is not None or hash_4 is not None:
-        declared = _digest(hash_32 if hash_32 is not None else hash_4)
-        reason = BAD_ENTRY if declared is None else OK
-        if declared and hash_32 is not None and hash_4 is not None and declared[:4] != _digest(hash_4):
-            reason = HASH_MISMATCH
-        return Entry(raw, number, UNKNOWN, declared or b"", reason)
-    if other is None:
-        return Entry(raw, number)
-    return entry_with_hash(raw, number, _digest(other))
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether a column has one value a row that is text, a hash or a number."""
+    of_values = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return _is_bytes(of_values) or pa.types.is_fixed_size_binary(of_values) or _is_number(kind)
 
 
-def _digest(value: Any) -> bytes | None:
-    """4 or 32 bytes from a binary value or from hex digits; None for anything else."""
-    if not isinstance(value, bytes):
-        return None
-    return value if len(value) in (4, 32) else parse_hash(value.decode("latin-1"))
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _values(column: pa.Array) -> list[Any]:
+    return column.to_pylist() if _is_number(column.type) else _bytes(column)

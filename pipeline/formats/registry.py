@@ -17,21 +17,23 @@ from sigdir.pipeline.errors import BadInput, BrokenJSON
 from sigdir.pipeline.formats import (
     abi,
     csv,
-    etherface,
     foundry_cache,
     hash_map,
+    huff,
     javascript,
     json_contracts,
     openchain,
     panoramix,
     parquet,
     rows,
+    rust,
     selector_table,
     solc_hashes,
     solidity,
     sqlite,
     text,
     tree,
+    typechain,
     vyper,
 )
 from sigdir.pipeline.source import STDIN, Source, line_pieces
@@ -92,25 +94,29 @@ FORMATS = (
     Format("tree", "a folder of files named by hash, as in 4bytes and topic0", tree.looks_like, tree.read),
     Format("solidity", "Solidity sources; types are resolved across all given sources", solidity.looks_like, solidity.read, (), lambda job: solidity.Project(job.paths, targets=job.targets), references=solidity.references),
     Format("vyper", "Vyper sources and interfaces; types are resolved across all given sources", vyper.looks_like, vyper.read, (), lambda job: vyper.Project(job.paths)),
-    Format("sqlite", "SQLite: mythril's signatures, or any table with a text_signature column", sqlite.looks_like, sqlite.read),
-    Format("parquet", "Parquet: the tables of Sourcify v2, or any file with a text_signature column", parquet.looks_like, parquet.read, (".parquet",), lambda job: parquet.ParquetFiles(job.make_tables, job.is_alone), True, parquet.pieces),
+    Format("sqlite", "SQLite: mythril's signatures, or any table with a column of signatures", sqlite.looks_like, sqlite.read),
+    Format("parquet", "Parquet: the tables of Sourcify v2, or any file with a column of signatures", parquet.looks_like, parquet.read, (".parquet",), lambda job: parquet.ParquetFiles(job.make_tables, job.is_alone), True, parquet.pieces),
     Format("panoramix", "JSON lines with a selector and an ABI entry", panoramix.looks_like, panoramix.read, pieces=line_pieces),
-    Format("rows", "4byte.directory rows, as JSON lines or API pages", rows.looks_like, rows.read, (".jsonl", ".ndjson"), pieces=rows.pieces),
+    Format("rows", "rows with a signature, as JSON lines, lists or 4byte.directory's API pages", rows.looks_like, rows.read, (".jsonl", ".ndjson"), pieces=rows.pieces),
     Format("map", "a JSON object from hash to text, as in 4byte.json", hash_map.looks_like, hash_map.read),
     Format("foundry-cache", "Foundry's signature cache", foundry_cache.looks_like, foundry_cache.read),
     Format("abi", "ABI JSON, or a JSON list of declarations in words", abi.looks_like, abi.read, (".abi",)),
     Format("json", "JSON with ABIs, method identifiers or sources inside: artifacts, build-infos, Etherscan's answers", json_contracts.looks_like, json_contracts.read),
-    Format("javascript", "JavaScript and TypeScript with ABIs: TypeChain, wagmi, parseAbi", javascript.looks_like, javascript.read),
+    Format("javascript", "JavaScript, TypeScript and Go with ABIs: TypeChain, wagmi, parseAbi, abigen", javascript.looks_like, javascript.read),
+    Format("typechain", "TypeChain's types of contracts in TypeScript", typechain.looks_like, typechain.read),
+    Format("rust", "Rust with sol! blocks", rust.looks_like, rust.read),
+    Format("huff", "Huff's #define function, event and error", huff.looks_like, huff.read),
     Format("openchain", "lines 0xhash,signature", openchain.looks_like, openchain.read, pieces=line_pieces),
     Format("solc-hashes", "the output of solc --hashes", solc_hashes.looks_like, solc_hashes.read),
     Format("table", "the tables of forge inspect and forge selectors list", selector_table.looks_like, selector_table.read),
-    Format("etherface", "Etherface's CSV with columns text and hash", etherface.looks_like, etherface.read),
     Format("csv", "CSV, TSV and the like, with a header or without", csv.looks_like, csv.read, (".csv", ".tsv"), pieces=csv.pieces),
     Format("text", "one signature or declaration per line", text.looks_like, text.read, (".txt", ".text", ".sig"), pieces=line_pieces),
 )  # fmt: skip
 
 # Read only with --format, because a few lines of such files may parse as signatures.
 _NOT_TEXT = (".yul", ".huff", ".fe", ".cairo", ".md", ".py", ".go", ".rs")
+_CODE = (*javascript.ENDINGS, ".rs", ".huff")
+_OF_CODE = frozenset(["javascript", "typechain", "rust", "huff"])
 _DOCUMENTS = ("", ".txt", ".text")
 _NOT_LISTS = frozenset(
     [
@@ -121,7 +127,6 @@ _NOT_LISTS = frozenset(
 )  # fmt: skip
 """Documents and settings of projects, by their names without `.txt`."""
 _JSON = (".json", ".jsonl", ".ndjson", ".abi")
-_PACKED = (".gz", ".xz", ".zst", ".bz2")
 
 
 def skip_reason(source: Source) -> str:
@@ -140,11 +145,13 @@ def detect(source: Source) -> Format | None:
 
     Raises BadInput for broken JSON and for UTF-16.
     """
-    name = _unpacked_name(source)
-    if _has_other_name(source) or is_archive(source):
+    name = source.unpacked_name
+    if is_archive(source):
         return None
-    if javascript.is_javascript(source):  # never anything else
-        return by_name("javascript") if javascript.looks_like(source) else None
+    if name.endswith(_CODE):  # never anything else
+        return next((format for format in FORMATS if format.name in _OF_CODE and format.looks_like(source)), None)
+    if _has_other_name(source):
+        return None
     if source.head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise BadInput(source.name, "UTF-16 text; write it as UTF-8")
     try:
@@ -163,20 +170,12 @@ def detect(source: Source) -> Format | None:
 
 def _may_be_damaged(source: Source, format: Format) -> bool:
     """Whether a file of a folder may be of a format that its content is not clearly of. Prose and tables of other things
-    are as common as lists and CSV. If the user named the file, the reader reports what is wrong with it.
+    are as common as lists, CSV and JSON lines. If the user named the file, the reader reports what is wrong with it.
     """
-    return format.name != "csv" and (format.name != "text" or text.has_signature(source))
-
-
-def _unpacked_name(source: Source) -> str:
-    """The path in lower case, without the ending of a packed file."""
-    name = source.path.lower()
-    for ending in _PACKED:
-        name = name.removesuffix(ending)
-    return name
+    return format.name not in ("csv", "rows") and (format.name != "text" or text.has_signature(source))
 
 
 def _has_other_name(source: Source) -> bool:
     """Whether the file's name says that it holds no signatures."""
-    stem, ending = os.path.splitext(os.path.basename(_unpacked_name(source)))
+    stem, ending = os.path.splitext(os.path.basename(source.unpacked_name))
     return ending in _NOT_TEXT or (ending in _DOCUMENTS and stem in _NOT_LISTS)

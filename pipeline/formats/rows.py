@@ -1,17 +1,19 @@
-"""4byte.directory's rows: one JSON object a line, or pages, or a list of either.
+"""Rows with a signature: one JSON object a line, or pages, or a list of either, as 4byte.directory's.
 
-A row has ``text_signature`` and usually ``hex_signature``. A page has rows under ``results``. A row of another directory
-of this project may have EVIDENCE_FIELDS: what is known there of its text.
+``tables.py`` knows by the first rows which member has the text and which its hash. A page has rows under ``results``.
+A row of another directory of this project may have EVIDENCE_FIELDS: what is known there of its text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from sigdir.pipeline.formats.documents import is_document, is_json
-from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
-from sigdir.pipeline.formats.json_lines import first_object, lines_of_json, packed
+from sigdir.pipeline.formats.json_lines import first_object, lines_of_json, packed, values_of
+from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Columns, Table
 from sigdir.pipeline.source import Source, line_pieces
 from sigdir.signatures.abi import encoded, rejected_entry
 from sigdir.signatures.candidates import Candidates, Entry, pack
@@ -21,15 +23,28 @@ from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import OK, GrammarError
 from sigdir.signatures.rank import MOST_CONTRACTS
 
+_MOST_NAMES = 1024
+"""Of members that are looked at."""
+_SHOWN_CHARACTERS = 300
+
 
 def looks_like(source: Source) -> bool:
-    return is_json(source) and _is_row_or_page(_first(source))
+    """Rows of a table, or an empty page. What has objects inside may be anything, unless the name is clear."""
+    if not is_json(source):
+        return False
+    values = _first_values(source)
+    rows = _first_rows(values)
+    head = _head(rows, source)
+    if head.columns() is None:
+        return bool(values) and isinstance(values[0], dict) and values[0].get("results") == []
+    return "text_signature" in head.names or not any(map(_holds_objects, chain(*head.rows)))
 
 
 def read(source: Source) -> Iterator[Candidates]:
+    reader = _reader(source)
     if first_object(source) is None and is_json(source):
-        return pack(_document_entries(source.document()), source.number)
-    return packed(_line_entries(source), source)
+        return pack(_document_entries(source.document(), reader), source.number)
+    return packed(_line_entries(source, reader), source)
 
 
 def pieces(source: Source) -> list[range]:
@@ -37,42 +52,94 @@ def pieces(source: Source) -> list[range]:
     return line_pieces(source) if first_object(source) is not None else []
 
 
-def _first(source: Source) -> Any:
-    """The first line's object, the document, or the first member of its list."""
-    value: Any = first_object(source)
-    if value is None and is_document(source):
-        value = source.document()
-        if isinstance(value, list):
-            value = value[0] if value else None
-    return value
+# The first rows, which say what the members are.
 
 
-def _is_row_or_page(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    rows = value.get("results")
-    return "text_signature" in value or (isinstance(rows, list) and (not rows or any(map(_is_row, rows))))
+def _first_values(source: Source) -> list[Any]:
+    """The values of the first lines, or those of the document."""
+    first = first_object(source)
+    if first is not None:
+        lines = enumerate(source.head.lstrip().split(b"\n", SAMPLE_ROWS)[1:SAMPLE_ROWS], 2)
+        return [first, *(value for _, value in values_of(lines) if not isinstance(value, Entry))]
+    if not is_document(source):
+        return []
+    document = source.document()
+    return document[:SAMPLE_ROWS] if isinstance(document, list) else [document]
 
 
-def _is_row(value: Any) -> bool:
-    return isinstance(value, dict) and "text_signature" in value
+def _first_rows(values: list[Any]) -> list[dict[str, Any]]:
+    rows = (row for value in values for row in _rows(value) if isinstance(row, dict))
+    return list(islice(rows, SAMPLE_ROWS))
 
 
-def _document_entries(document: Any) -> Iterator[Entry]:
+def _head(rows: list[dict[str, Any]], source: Source) -> Table:
+    names = list(dict.fromkeys(name for row in rows for name in islice(row, _MOST_NAMES)))[:_MOST_NAMES]
+    return Table(names, [[row.get(name) for name in names] for row in rows], source.columns)
+
+
+def _holds_objects(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict | list) for item in value))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """The names of the members, and what they are."""
+
+    columns: Columns
+    text: str
+    hashes: tuple[str, ...]
+    kind: str | None
+
+    def entry(self, row: Any, number: int) -> Entry:
+        text = row.get(self.text) if isinstance(row, dict) else None
+        if not isinstance(text, str):
+            return rejected_entry(row, number)
+        written = [digits for name in self.hashes if (digits := row.get(name)) is not None]
+        entry = self.columns.entry(encoded(text), number, written, row.get(self.kind))
+        if not written or entry.reject_reason != OK or row.keys().isdisjoint(EVIDENCE_FIELDS):
+            return entry
+        return _with_evidence(entry, row)
+
+
+_PLAIN = _Reader(Columns(0, (1,)), "text_signature", ("hex_signature",), None)
+"""Reads 4byte.directory's rows, and rejects all else."""
+
+
+def _reader(source: Source) -> _Reader:
+    """Raises BadInput, which shows the first object, for objects in doubt."""
+    rows = _first_rows(_first_values(source)) if is_json(source) else []
+    if not rows:
+        return _PLAIN
+    head = _head(rows, source)
+    columns = head.columns(is_named=True)
+    if columns is None:
+        first = rejected_entry(rows[0], 1).text.decode()
+        shown = first if len(first) <= _SHOWN_CHARACTERS else first[:_SHOWN_CHARACTERS] + "..."
+        raise head.refusal(source, first=shown)
+    hashes = tuple(head.names[at] for at in columns.hashes)
+    return _Reader(
+        columns, head.names[columns.text], hashes, head.names[columns.kind] if columns.kind is not None else None
+    )
+
+
+# All rows.
+
+
+def _document_entries(document: Any, reader: _Reader) -> Iterator[Entry]:
     number = 0
     for value in document if isinstance(document, list) else [document]:
         for row in _rows(value):
             number += 1
-            yield _entry(row, number)
+            yield reader.entry(row, number)
 
 
-def _line_entries(source: Source) -> Iterator[Entry]:
+def _line_entries(source: Source, reader: _Reader) -> Iterator[Entry]:
     for number, value in lines_of_json(source):
         if isinstance(value, Entry):
             yield value
         else:
             for row in _rows(value):
-                yield _entry(row, number)
+                yield reader.entry(row, number)
 
 
 def _rows(value: Any) -> list[Any]:
@@ -80,17 +147,6 @@ def _rows(value: Any) -> list[Any]:
         rows: list[Any] = value["results"]
         return rows
     return [value]
-
-
-def _entry(row: Any, number: int) -> Entry:
-    text = row.get("text_signature") if isinstance(row, dict) else None
-    if not isinstance(text, str):
-        return rejected_entry(row, number)
-    digits = row.get("hex_signature")
-    if digits is None:
-        return Entry(encoded(text), number)
-    entry = entry_with_hash(encoded(text), number, parse_hash(digits) if isinstance(digits, str) else None)
-    return entry if entry.reject_reason != OK or row.keys().isdisjoint(EVIDENCE_FIELDS) else _with_evidence(entry, row)
 
 
 EVIDENCE_FIELDS = ("declaration", "kinds", "witness", "contracts")
@@ -104,7 +160,7 @@ def _with_evidence(entry: Entry, row: dict[str, Any]) -> Entry:
     said, kinds, contracts = entry.sighting, row.get("kinds"), row.get("contracts")
     if row.get("witness") in ("declared", "compiled"):
         said = said._replace(witness=Witness.DECLARED)
-    if isinstance(kinds, list) and len(kinds) == 1 and kinds[0] in _KINDS[entry.declared_kind]:
+    if isinstance(kinds, list) and len(kinds) == 1 and kinds[0] in _KINDS.get(entry.declared_kind, ()):
         said = said._replace(kind=Kind[kinds[0].upper()])
     if type(contracts) is int and 0 < contracts <= MOST_CONTRACTS:
         said = said._replace(contracts=contracts)

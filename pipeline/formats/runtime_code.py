@@ -24,7 +24,7 @@ from sigdir.signatures.grammar import OK
 from sigdir.signatures.witness import kind_of, witnessed
 
 _RUNTIME_KEYS = ("deployedBytecode", "bin-runtime", "bytecode_runtime", "runtimeBytecode")
-_CREATION_KEYS = ("bytecode", "bin", "creationBytecode", "deploymentBytecode")
+_CREATION_KEYS = ("bytecode", "bin", "Bin", "creationBytecode", "deploymentBytecode")
 _INNER_KEYS = ("object", "onchainBytecode", "recompiledBytecode", "bytecode")
 _HOLDER_KEYS = ("evm", "data")
 

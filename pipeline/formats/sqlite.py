@@ -13,21 +13,17 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 from urllib.parse import quote
 
 from sigdir.pipeline.errors import BadInput
-from sigdir.pipeline.formats.csv import HASH_COLUMNS, TEXT_COLUMNS
-from sigdir.pipeline.formats.hashes import entry_with_hash, parse_hash
+from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Columns, Table, encoded
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.grammar import BAD_ENTRY
 
-_TEXT_COLUMNS = ("text_sig", *TEXT_COLUMNS)
-_HASH_COLUMNS = ("byte_sig", *HASH_COLUMNS)
 _MAGIC = b"SQLite format 3\0"
 _TABLE = re.compile(rb"CREATE TABLE [^;]*+", re.IGNORECASE)
-_COLUMN = re.compile(rf"\b(?:{'|'.join(_TEXT_COLUMNS)})\b".encode(), re.IGNORECASE)
+_COLUMN = re.compile(rb"\b(?:text_sig|text_signature|signature)\b", re.IGNORECASE)
 
 
 def looks_like(source: Source) -> bool:
@@ -47,46 +43,40 @@ def _entries(source: Source) -> Iterator[Entry]:
             address = f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1"
             with closing(sqlite3.connect(address, uri=True)) as database:
                 database.execute("PRAGMA trusted_schema = off")  # run no functions that the file defines
-                database.text_factory = bytes  # text may be invalid UTF-8
+                # Text may be invalid UTF-8; blobs stay bytes.
+                database.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
                 number = 0
-                for query in _queries(database, source):
-                    for text, hash_value, kind in database.execute(query):
+                for query, columns in _queries(database, source):
+                    for text, kind, *written in database.execute(query):
                         number += 1
-                        yield _entry(text, hash_value, kind == b"blob", number)
-        except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
+                        raw = encoded(text) if isinstance(text, str) else text
+                        if isinstance(raw, bytes):
+                            yield columns.entry(raw, number, written, kind)
+                        else:
+                            yield Entry(str(raw).encode(), number, reject_reason=BAD_ENTRY)
+        except (sqlite3.Error, OverflowError, UnicodeError) as error:
             raise BadInput(source.name, f"broken SQLite: {error}") from None
 
 
-def _queries(database: sqlite3.Connection, source: Source) -> list[str]:
-    """One query for each table with a text column: the text, the hash, and the hash's storage type."""
+def _queries(database: sqlite3.Connection, source: Source) -> list[tuple[str, Columns]]:
+    """One query for each table with a column of signatures: the text, the kind and the hashes."""
     queries = []
+    heads = []
     # A virtual table would load the module that its definition names.
     tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name"
     for (table,) in database.execute(tables).fetchall():
-        columns = database.execute("SELECT name FROM pragma_table_info(?)", [table.decode("utf-8", "replace")])
-        names = {name.decode("utf-8", "replace").lower() for (name,) in columns}
-        text = next((name for name in _TEXT_COLUMNS if name in names), None)
-        hash_value = next((name for name in _HASH_COLUMNS if name in names), "NULL")
-        if text is not None:
-            quoted = table.decode("utf-8", "replace").replace('"', '""')
-            queries.append(f'SELECT {text}, {hash_value}, typeof({hash_value}) FROM "{quoted}"')
+        rows = database.execute(f"SELECT * FROM {_quoted(table)} LIMIT {SAMPLE_ROWS}")
+        head = Table([name for name, *_ in rows.description], rows.fetchall(), source.columns)
+        heads.append(head)
+        columns = head.columns(is_named=True)
+        if columns is not None:
+            read = (columns.text, columns.kind, *columns.hashes)
+            names = ", ".join("NULL" if at is None else _quoted(head.names[at]) for at in read)
+            queries.append((f"SELECT {names} FROM {_quoted(table)}", columns))
     if not queries:
-        raise BadInput(source.name, f"no table has a column {', '.join(_TEXT_COLUMNS[:-1])} or {_TEXT_COLUMNS[-1]}")
+        raise max(heads, key=lambda head: len(head.names), default=Table([], [])).refusal(source)
     return queries
 
 
-def _entry(text: Any, hash_value: Any, is_blob: bool, number: int) -> Entry:
-    if not isinstance(text, bytes):
-        return Entry(str(text).encode(), number, reject_reason=BAD_ENTRY)
-    if hash_value is None:
-        return Entry(text, number)
-    return entry_with_hash(text, number, _digest(hash_value, is_blob))
-
-
-def _digest(value: Any, is_blob: bool) -> bytes | None:
-    """4 or 32 bytes from a blob or from hex digits; None for anything else."""
-    if not isinstance(value, bytes):
-        return None
-    if is_blob and len(value) in (4, 32):
-        return value
-    return parse_hash(value.decode("latin-1"))
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from sigdir.cli.errors import Command
-from sigdir.cli.import_report import print_report
+from sigdir.cli.import_report import print_report, unread_lines
 from sigdir.cli.options import (
     CollectionChoice,
     json_option,
@@ -20,9 +20,10 @@ from sigdir.cli.options import (
     threads_option,
     warehouse_option,
 )
-from sigdir.cli.output import write_json
+from sigdir.cli.output import write_json, write_line
 from sigdir.cli.progress import reporter
 from sigdir.pipeline.formats.registry import FORMATS
+from sigdir.pipeline.formats.tables import ROLES
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options, run_import
@@ -30,6 +31,16 @@ from sigdir.signatures.collections import SIGNATURES, Collection
 
 _REPORT_COLUMNS = 10_000  # of a pipe or a file: no line is wrapped
 _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
+
+
+def _columns(
+    _context: click.Context, _option: click.Parameter, written: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    found = tuple((role, name) for role, _, name in (one.partition("=") for one in written))
+    for role, name in found:
+        if role not in ROLES or not name:
+            raise click.BadParameter(f"{role}={name} is none of " + ", ".join(f"{one}=NAME" for one in ROLES))
+    return found
 
 
 @click.command(
@@ -58,6 +69,10 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
     "--replace-source", is_flag=True,
     help="The inputs are all that their sources say: what they said before is withdrawn, and the report counts it.",
 )  # fmt: skip
+@click.option(
+    "--column", "columns", multiple=True, metavar="ROLE=NAME", callback=_columns,
+    help="What a column of a table is: text, hash or kind, and its name.  [default: found by values and names]",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Do everything except publish.")
 @click.option("--strict", is_flag=True, help="Stop at the first broken file of a folder or an archive.")
 @click.option("--follow-links", is_flag=True, help="Read what links in folders lead to.  [default: skip them]")
@@ -70,13 +85,14 @@ _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
     help="Spark's master: local[N], spark://..., sc://... (Spark Connect).  [default: Sail in this process]",
 )  # fmt: skip
 @json_option()
-@quiet_option()
+@quiet_option("Show no progress and no report, only what cannot be read.")
 @no_wait_option
 @threads_option
 @memory_limit_option("512MB", "Memory for joining Sourcify's tables; above it, data is spilled to disk.")
 def import_(
     paths: tuple[str, ...], folder: Path, samples: bool, collection: Collection, format: str | None, source: str | None,
-    replace_source: bool, dry_run: bool, strict: bool, follow_links: bool, engine: str, master: str | None, as_json: bool, quiet: bool,
+    replace_source: bool, columns: tuple[tuple[str, str], ...],
+    dry_run: bool, strict: bool, follow_links: bool, engine: str, master: str | None, as_json: bool, quiet: bool,
     no_wait: bool, threads: int, memory_limit: str,
 ) -> None:  # fmt: skip
     """Import signatures from files, folders, archives, or standard input (-).
@@ -95,6 +111,7 @@ def import_(
       sigdir import --samples
       sigdir import 4byte.json.gz --source geth
       sigdir import topics.txt --collection event-signatures
+      sigdir import labels.parquet --column text=fn --column hash=code
       sigdir import 4bytes-master.zip contracts/ build-output.tar.gz
       sigdir import node_modules/@dex/core --follow-links --strict
       sigdir import today.txt --source daily
@@ -111,12 +128,15 @@ def import_(
         raise click.UsageError("--master is for --engine spark")
     options = Options(
         list(paths), folder, collection, format, source, dry_run, not no_wait, strict, follow_links,
-        threads=threads, memory_limit=memory_limit, replace_source=replace_source,
+        threads=threads, memory_limit=memory_limit, replace_source=replace_source, columns=columns,
     )  # fmt: skip
     with reporter(quiet) as progress:
         report = run_import(options, progress) if engine == "local" else _run_on_spark(options, progress, master)
     if as_json:
         write_json(report.to_dict())
+    elif quiet:
+        for line in () if report.is_complete else unread_lines(report):
+            write_line(line)
     else:
         print_report(report, Console(width=None if sys.stdout.isatty() else _REPORT_COLUMNS))
     sys.exit(0 if report.is_complete else 1)

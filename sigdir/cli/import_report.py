@@ -24,7 +24,7 @@ _SHOWN_FAULTS = 10
 
 def print_report(report: ImportReport, console: Console) -> None:
     console.print(_files_table(report))
-    for line in _unread_lines(report):
+    for line in unread_lines(report):
         console.print(line, highlight=False, markup=False, emoji=False, soft_wrap=True)
     for collection, counts in report.collections().items():
         line = f"{collection}: {counts['imported']:,} imported, {counts['duplicate']:,} duplicate"
@@ -44,7 +44,7 @@ def print_report(report: ImportReport, console: Console) -> None:
     console.print(_last_line(report), highlight=False)
 
 
-def _unread_lines(report: ImportReport) -> Iterator[str]:
+def unread_lines(report: ImportReport) -> Iterator[str]:
     """What was skipped, by reason; then what has no candidates, is rejected as a whole, or is broken."""
     for reason, count in report.skip_reasons().items():
         names = (unread.path for unread in report.skipped if unread.reason == reason)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from types import TracebackType
+from typing import Self
 
 from sigdir.cli.output import write_line
 from sigdir.pipeline.progress import Reporter
 
-_LINE_SECONDS = 4.0
+_LINE_SECONDS = 30.0
 
 
 def reporter(quiet: bool) -> Reporter:
@@ -24,30 +26,27 @@ def reporter(quiet: bool) -> Reporter:
 
 
 class Lines(Reporter):
-    """A line when a stage begins, and one every few seconds during a long stage."""
+    """A line when a stage begins, and one every half minute, also while the work reports nothing.
+
+    A thread writes them: some phases of an import take minutes between two reports.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._write_lines, daemon=True)
         self._name, self._total, self._done, self._rows = "", 0, 0, 0
-        self._began = self._last_line = time.monotonic()
+        self._began = time.monotonic()
 
     def stage(self, name: str, total: int) -> None:
         with self._lock:
             self._name, self._total, self._done, self._rows = name, total, 0, 0
-            self._began = self._last_line = time.monotonic()
+            self._began = time.monotonic()
         write_line(f"{name} ...")
 
     def advance(self, units: int) -> None:
         with self._lock:
             self._done += units
-            now = time.monotonic()
-            if now - self._last_line < _LINE_SECONDS:
-                return
-            self._last_line = now
-            share = f" {100 * self._done // self._total} %" if self._total else ""
-            rate = self._rows / (now - self._began)
-            rows = f", {self._rows:,} rows, {rate:,.0f} a second" if self._rows else ""
-        write_line(f"{self._name}{share}{rows}")
 
     def rows(self, count: int) -> None:
         with self._lock:
@@ -55,3 +54,26 @@ class Lines(Reporter):
 
     def note(self, text: str) -> None:
         write_line(text)
+
+    def line(self) -> str:
+        """What is done of the stage, and for how long it runs; empty before the first one."""
+        with self._lock:
+            seconds = time.monotonic() - self._began
+            share = f" {100 * self._done // self._total} %" if self._total else ""
+            rows = f", {self._rows:,} rows, {self._rows / max(seconds, 1e-9):,.0f} a second" if self._rows else ""
+            return f"{self._name}{share}{rows}, {seconds:,.0f} s" if self._name else ""
+
+    def _write_lines(self) -> None:
+        while not self._ended.wait(_LINE_SECONDS):
+            if line := self.line():
+                write_line(line)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()

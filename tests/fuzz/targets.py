@@ -84,7 +84,9 @@ def _folder() -> Path:
     return Path(folder)
 
 
-_ENDINGS = ("", ".txt", ".json", ".jsonl", ".csv", ".abi", ".sol", ".parquet", ".bz2", ".ts", ".vy")
+_ENDINGS = (
+    "", ".txt", ".json", ".jsonl", ".csv", ".abi", ".sol", ".parquet", ".bz2", ".ts", ".vy", ".rs", ".huff", ".go",
+)  # fmt: skip
 
 
 def readers(data: bytes) -> None:

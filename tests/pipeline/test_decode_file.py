@@ -37,7 +37,7 @@ from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from tests.conftest import Sigdir, import_files
-from tests.pipeline.support import invoke
+from tests.pipeline.support import invoke, write_files
 from tests.signatures.test_calldata import values_of, word
 from tests.signatures.test_readings import MULTICALL, OTHER, TO, TRANSFER, call
 from tests.warehouse.support import small_disk
@@ -124,6 +124,50 @@ def test_each_row_is_decoded_as_it_would_be_alone(warehouse: Path, tmp_path: Pat
     assert [row["confidence"] for row in found[11:]] == ["high", "medium", "none"]
     assert [row["reason"] is None for row in found] == [row["confidence"] != "none" for row in found]
     assert "131073 bytes" in found[10]["reason"]
+
+
+DECLARED = """function send(address to, uint64 amount, bool, int8 to, (address who, bytes data)[] list)
+event Moved(address indexed from, uint256 value)
+function plain(uint256)
+"""
+
+
+def test_columns_by_the_names_of_parameters(tmp_path: Path) -> None:
+    """Parquet of one text has a typed struct; of several texts, and in NDJSON, `arguments` is JSON. `values` stay."""
+    write_files(tmp_path, {"in.txt": DECLARED})
+    import_files([tmp_path / "in.txt"], tmp_path / "w")
+    text = "send(address,uint64,bool,int8,(address,bytes)[])"
+    sent = [call(text, TO, amount, True, -1, [(OTHER, b"\1")]) for amount in (7, 2**63)]
+    plain = [{"input": "0x" + call("plain(uint256)", 5).hex()}]
+    given = [{"input": "0x" + data.hex()} for data in sent]
+    shown: list[dict[str, Any]] = [
+        {"to": TO, "amount": str(amount), "2": True, "3": -1, "list": [[OTHER, "0x01"]]} for amount in (7, 2**63)
+    ]
+    write(tmp_path / "one.jsonl", [*given, {"input": "0x01"}])
+    found = decoded(tmp_path / "one.jsonl", tmp_path / "one.parquet", tmp_path / "w")
+    typed = [one | {"amount": int(one["amount"]), "list": orjson.dumps(one["list"]).decode()} for one in shown]
+    assert [row["arguments"] for row in found] == [*typed, None]
+    assert pq.read_schema(tmp_path / "one.parquet").field("arguments").type == pa.struct(
+        [("to", pa.string()), ("amount", pa.uint64()), ("2", pa.bool_()), ("3", pa.int64()), ("list", pa.string())]
+    )
+    assert json.loads(found[0]["values"]) == list(shown[0].values())
+
+    topics = {
+        "topic0": "0x" + keccak256(b"Moved(address,uint256)").hex(),
+        "topic1": "0x" + (bytes(12) + b"\xab" * 20).hex(),
+    }
+    log = [topics | {"data": "0x" + word(5).hex()}]
+    write(tmp_path / "two.jsonl", given + plain + log)
+    found = decoded(tmp_path / "two.jsonl", tmp_path / "two.parquet", tmp_path / "w")
+    expected = [*shown, None, {"from": "0x" + "ab" * 20, "value": "5"}]
+    assert [row["arguments"] and json.loads(row["arguments"]) for row in found] == expected
+    job.decode_file(str(tmp_path / "two.jsonl"), str(tmp_path / "two.ndjson"), tmp_path / "w", 1, Reporter())
+    assert [json.loads(line)["arguments"] for line in (tmp_path / "two.ndjson").read_text().splitlines()] == expected
+
+    write(tmp_path / "later.jsonl", given * 3000 + plain)
+    found = decoded(tmp_path / "later.jsonl", tmp_path / "later.parquet", tmp_path / "w")
+    assert [row["arguments"] for row in found] == [*typed * 3000, None]
+    assert json.loads(found[-1]["values"]) == ["5"]
 
 
 def test_workers_give_the_same_rows_in_the_same_order(warehouse: Path, tmp_path: Path) -> None:
@@ -251,6 +295,11 @@ def _filled(type: Type, inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[An
     return st.lists(inner, max_size=3) if type.text == "bytes[]" else values_of(type)
 
 
+def named(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """The values by their names, which these tests have for all parameters or for none."""
+    return {one["name"]: one["value"] for one in found if "name" in one}
+
+
 def by_tree(data: bytes) -> dict[str, Any]:
     """The row that the tree of readings gives."""
     readings = Readings([Input(Form.CALLDATA, data)])
@@ -265,6 +314,7 @@ def by_tree(data: bytes) -> dict[str, Any]:
         "text_signature": best.attempt.text, "confidence": best.confidence.value, "exact": best.attempt.exact,
         "texts": reading.texts, "nested": orjson.dumps(nested).decode() if nested else None,
         "values": orjson.dumps([one["value"] for one in parameters(best)]).decode(),
+        "arguments": orjson.dumps(by_name).decode() if (by_name := named(parameters(best))) else None,
     }  # fmt: skip
 
 

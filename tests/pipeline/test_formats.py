@@ -11,7 +11,7 @@ import io
 import json
 import random
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -60,22 +60,31 @@ class Reading:
 class Read(Protocol):
     """Writes an input and reads it, with the format detected unless ``format`` names it."""
 
-    def __call__(self, name: str, data: str | bytes, format: str | None = None, by: int = FUNCTIONS) -> Reading: ...
+    def __call__(
+        self, name: str, data: str | bytes, format: str | None = None, by: int = FUNCTIONS,
+        columns: Sequence[tuple[str, str]] = (),
+    ) -> Reading: ...  # fmt: skip
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    def write_and_read(name: str, data: str | bytes, format: str | None = None, by: int = FUNCTIONS) -> Reading:
+    def write_and_read(
+        name: str, data: str | bytes, format: str | None = None, by: int = FUNCTIONS,
+        columns: Sequence[tuple[str, str]] = (),
+    ) -> Reading:  # fmt: skip
         path = tmp_path / name
         path.write_bytes(data.encode() if isinstance(data, str) else data)
-        return read_path(path, format, by)
+        return read_path(path, format, by, columns)
 
     return write_and_read
 
 
-def read_path(path: Path, format: str | None = None, by: int = FUNCTIONS) -> Reading:
+def read_path(
+    path: Path, format: str | None = None, by: int = FUNCTIONS, columns: Sequence[tuple[str, str]] = ()
+) -> Reading:
     """Read and canonicalise one file as an import does."""
     [source] = find([str(path)])
+    source.columns = columns
     with source.open(lambda _: None):
         chosen = by_name(format) if format is not None else detect(source)
         assert chosen is not None, f"{path} is of no known format"
@@ -86,8 +95,8 @@ def read_path(path: Path, format: str | None = None, by: int = FUNCTIONS) -> Rea
         for collection, rows in result.accepted.items():
             texts[collection] += rows.text.to_pylist()
         rejected = result.rejected
-        columns = (rejected.text.to_pylist(), rejected.columns.tolist(), rejected.lines.tolist())
-        for reason, text, position, line in zip(rejected.reasons.tolist(), *columns, strict=True):
+        parts = (rejected.text.to_pylist(), rejected.columns.tolist(), rejected.lines.tolist())
+        for reason, text, position, line in zip(rejected.reasons.tolist(), *parts, strict=True):
             rejects.append(Reject(REASONS[reason], text, position, line))
     reading = Reading(chosen.name, texts[SIGNATURES], texts[EVENT_SIGNATURES], rejects)
     candidates = sum(result.read for result in results)
@@ -524,12 +533,11 @@ id,text,hash,added_at,kind
 7,Denied(address),{topic("Denied(address)")[2:]},2022-04-01 10:00:00+00,error
 """
 ETHERFACE_READING = Reading(
-    "etherface",
-    [TRANSFER, "bare()", "Denied(address)"],
+    "csv",
+    [TRANSFER, "bare()", "odd()", "Denied(address)"],
     [MOVED],
     [
         Reject("hash_mismatch", "approve(address,uint256)", 0, 5),
-        Reject("bad_entry", "odd()", 0, 6),
         Reject("bad_entry", "6", 0, 7),
     ],
 )
@@ -638,7 +646,9 @@ def test_format_may_be_named(read: Read, name: str) -> None:
 
 def test_every_format_has_a_sample() -> None:
     """Every format in the table has a sample here, except those that are recognised by file names."""
-    by_content = {format.name for format in FORMATS} - {"tree", "solidity", "vyper", "javascript"}
+    by_content = {format.name for format in FORMATS} - {
+        "tree", "solidity", "vyper", "javascript", "rust", "huff", "typechain",
+    }  # fmt: skip
     assert {expected.format for _, expected in SAMPLES.values()} == by_content
 
 
@@ -703,7 +713,10 @@ def test_sqlite_of_other_things(tmp_path: Path) -> None:
     [source] = find([str(tmp_path)])
     with source.open(lambda _: None):
         assert detect(source) is None
-    with pytest.raises(BadInput, match=r"places.sqlite: no table has a column text_sig, text_signature or signature"):
+    with pytest.raises(
+        BadInput,
+        match=r"places.sqlite: it is not clear .*; it has url: empty, signatures: empty; say --column text=NAME",
+    ):
         read_path(tmp_path / "places.sqlite")
 
 
@@ -1115,7 +1128,11 @@ def test_artifact_without_entries(read: Read) -> None:
         ("abi", "{}", "not a JSON list of ABI entries"),
         ("json", "[]", "no ABI, no identifiers and no sources inside"),
         ("json", '{"abi": {}}', "no ABI, no identifiers and no sources inside"),
-        ("csv", "id,name\n", "line 1: no column is named text_signature or signature"),
+        (
+            "csv",
+            "id,name\n",
+            "line 1: it is not clear which column has the signatures; it has id: empty, name: empty; say --column text=NAME",
+        ),
         ("parquet", "PAR1", "broken Parquet"),
         ("rows", "[1,\n2,,\n3]", "line 2 column 3: broken JSON"),
         ("map", b'{"a9059cbb": "\xff"}', "byte 15: not UTF-8"),
@@ -1217,6 +1234,7 @@ NOT_CSV = {
     "prose": "Every message has a nonce,signature,and a sender\nand, as we know, all of them are signed\n",
     "prose with one name": "signature\nis the word for what a wallet makes\nand for what a function has\n",
     "other signatures": "id,signature\n1,0x9242685bf161793cc25603c231bc2f568eb630ea16aa137d2664ac8038825608\n",
+    "JSON lines of other things": '{"name": "alice", "hash": "0x12345678"}\n{"name": "bob", "hash": "0x12345679"}\n',
     "names alone": "id,name,hash\n1,alice,0x12345678\n2,bob,0x12345679\n",
     "commits": "a9059cbb fix the parser (again)\n18160ddd add a test\n",
     "binary": "text_signature,hash\0\n",
@@ -1226,8 +1244,9 @@ NOT_CSV = {
 @pytest.mark.parametrize("name", NOT_CSV)
 def test_what_only_looks_like_csv(tmp_path: Path, name: str) -> None:
     """A known name in a first line does not make JSON, prose and tables of other things CSV."""
-    (tmp_path / "input").write_text(NOT_CSV[name])
-    assert detected_in_folder(tmp_path / "input") is None
+    path = tmp_path / ("input.jsonl" if name.startswith("JSON lines") else "input")
+    path.write_text(NOT_CSV[name])
+    assert detected_in_folder(path) is None
 
 
 @pytest.mark.parametrize(
@@ -1258,10 +1277,216 @@ def test_carriage_return_in_the_first_line(tmp_path: Path, data: bytes) -> None:
     assert detected(tmp_path / "input") is None
 
 
+# Tables of any kind: which column is what.
+
+SUPPLY = "totalSupply()"
+COLUMN_NAMES = [
+    ("selector", "sig"), ("Selector", "Signature"), ("METHOD_ID", "Method"), ("methodId", "method"), ("selector", "name"),
+    ("hash", "signature"), ("topic0", "event"), ("Event Topic", "Event"), ("code", "fn"), ("signature", "declaration"),
+]  # fmt: skip
+
+
+def table_bytes(format: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
+    """A table as a file of a format."""
+    if format == "csv":
+        return "".join(
+            ",".join(f'"{"" if cell is None else cell}"' for cell in row) + "\n" for row in (names, *rows)
+        ).encode()
+    if format == "rows":
+        return json_lines(*(dict(zip(names, row, strict=True)) for row in rows)).encode()
+    if format == "sqlite":
+        columns = ", ".join(f'"{name}"' for name in names)
+        with contextlib.closing(sqlite3.connect(":memory:")) as database:
+            database.execute(f"CREATE TABLE people ({columns})")
+            database.executemany(f"INSERT INTO people VALUES ({', '.join('?' * len(names))})", rows)
+            database.commit()
+            return database.serialize()
+    columns_of = {name: [row[number] for row in rows] for number, name in enumerate(names)}
+    return parquet_bytes(columns_of)
+
+
+TABLES = pytest.mark.parametrize("format", ["csv", "rows", "sqlite", "parquet"])
+
+
+@TABLES
+@pytest.mark.parametrize(("hash", "text"), COLUMN_NAMES)
+@pytest.mark.parametrize("is_topic", [False, True])
+def test_columns_that_people_have(read: Read, format: str, hash: str, text: str, is_topic: bool) -> None:
+    """Texts and hashes are found under any of the usual names, or by the values where they belong together."""
+    digits = [topic(one) if is_topic else topic(one)[:10] for one in (TRANSFER, SUPPLY)]
+    rows = [[7, digits[0], TRANSFER], [8, digits[1], SUPPLY], [9, digits[1], "x()"]]
+    reading = read("input", table_bytes(format, ["n", hash, text], rows))
+    found = reading.events if is_topic else reading.functions
+    assert (reading.format, found) == (format, [TRANSFER, SUPPLY])
+    assert [reject[:2] for reject in reading.rejects] == [("hash_mismatch", "x()")]
+
+
+@TABLES
+def test_values_decide_between_columns(read: Read, format: str) -> None:
+    """A transaction's hash is none of a text, and of two columns with signatures the one with the hashes is the text."""
+    names = ["hash", "methodId", "name", "functionName", "kind"]
+    rows = [
+        ["0x" + "ab" * 32, "0xa9059cbb", "other()", TRANSFER, "function"],
+        ["0x" + "cd" * 32, "0x18160ddd", "o()", SUPPLY, "error"],
+    ]
+    assert read("input", table_bytes(format, names, rows)) == Reading(format, [TRANSFER, SUPPLY])
+
+
+@TABLES
+def test_columns_that_the_user_names(read: Read, format: str) -> None:
+    """`--column` settles what neither names nor values tell, and is an error where no column has the name."""
+    data = table_bytes(
+        format, ["fn", "other", "what", "n"], [[MOVED, "a()", "event", 1.5], ["b()", "c()", "function", 2.5]]
+    )
+    with pytest.raises(
+        BadInput, match=r"it has fn: signatures, other: signatures, what: text, n: numbers.*; say --column text=NAME"
+    ):
+        read("input", data, format)
+    assert read("input", data, columns=[("text", "FN"), ("kind", "what")]) == Reading(format, ["b()"], [MOVED])
+    with pytest.raises(BadInput, match=r"no column is named none; it has fn: signatures"):
+        read("input", data, format, columns=[("text", "none")])
+
+
+def test_refusal_of_rows_shows_the_first_object(read: Read) -> None:
+    """JSON lines of other things are one error, with the first object and the columns, and not a reject a line."""
+    lines = [{"count": n, "address": "0x" + "ab" * 20, "label": "Uniswap", "data": {"a": n}} for n in range(1_000)]
+    with pytest.raises(BadInput) as caught:
+        read("input.jsonl", json_lines(*lines))
+    assert str(caught.value).endswith(
+        "it is not clear which column has the signatures; it has count: integers, address: hex digits, label: text, "
+        'data: objects; the first row is {"count": 0, "address": "0x' + "ab" * 20 + '", "label": "Uniswap", '
+        '"data": {"a": 0}}; say --column text=NAME'
+    )
+
+
+def test_unknown_header_is_no_candidate(read: Read) -> None:
+    """A header of unknown names is not read as a row, whether a hash belongs to a text or not."""
+    assert read("input", f'code,fn\n0xa9059cbb,"{TRANSFER}"\n') == Reading("csv", [TRANSFER])
+    rejects = [Reject("hash_mismatch", "x()", 0, 2), Reject("hash_mismatch", "y()", 0, 3)]
+    assert read("input", "code:fn\n0x12345678:x()\n0x12345678:y()\n") == Reading("csv", [], [], rejects)
+
+
+# Code of other languages.
+
+RUST = """//! sol! { function no(uint256) external; }
+use alloy::sol; // sol! { function never() external; }
+fn name<'a>(x: &'a str) -> char { let s = "sol! {"; let r = r#"sol! { "quoted" "#; '{' }
+
+sol! {
+    #[allow(missing_docs)]
+    // solc Counter.sol
+    #[sol(rpc, bytecode = "60 } ) 80")]
+    contract Counter {
+        #[derive(Debug)]
+        struct Step { uint64 by; bytes32[] path; }
+        uint256 public number;
+        event Moved(Step step, address indexed who);
+        function walk(Step calldata step) external returns (bool) { if (true) { number += 1; } }
+    }
+    function loose(address[] calldata path, uint256 to) external;
+    function body() external { }
+    /* error No(
+       address); */ error Denied(address who);
+}
+
+sol!(#[sol(rpc)] Token, "abi/Token.json");
+mod inner {
+    sol_interface! { interface IToken { function balanceOf(address owner) view returns (uint256); } }
+    macro_rules! twice { ($($x:tt)*) => { sol! { $($x)* } } }
+}
+"""
+HUFF = """#include "./Token.huff"
+/* #define function no(uint256) nonpayable returns () */
+#define function transfer(address to,uint256) nonpayable returns (bool) // a comment
+  #define function  balanceOf ( address ) view returns(uint256)
+#define function store(
+    (bytes32, uint8)[2],
+    bytes
+) nonpayable returns ()
+// #define function never() nonpayable returns ()
+#define event Moved(address indexed from, uint256 value)
+#define error Denied(address)
+#define macro MAIN() = takes(0) returns(0) { 0x00 calldataload }
+#define constant TRANSFER = 0x01
+#define function bad(uint7) view returns ()
+"""
+TYPECHAIN_5 = """export interface TokenInterface extends utils.Interface {
+  functions: {
+    "transfer(address,uint256)": FunctionFragment;
+    "place((address,uint256)[])": FunctionFragment;
+  };
+  getFunction(nameOrSignatureOrTopic: "transfer" | "place"): FunctionFragment;
+  encodeFunctionData(functionFragment: "transfer", values: [string, BigNumberish]): string;
+  events: {
+    "Moved(address,uint256)": EventFragment;
+  };
+  getEvent(nameOrSignatureOrTopic: "Moved"): EventFragment;
+}
+"""
+TYPECHAIN_6 = """export interface Token extends BaseContract {
+  getFunction(
+    nameOrSignature: "mint(address)"
+  ): TypedContractMethod<[to: AddressLike], [void], "nonpayable">;
+  getFunction(nameOrSignature: "burn"): TypedContractMethod<[n: BigNumberish], [void], "nonpayable">;
+  filters: {
+    "Moved(address,uint256)": TypedContractEvent<MovedEvent.InputTuple, MovedEvent.OutputTuple, MovedEvent.OutputObject>;
+    Moved: TypedContractEvent<MovedEvent.InputTuple, MovedEvent.OutputTuple, MovedEvent.OutputObject>;
+  };
+}
+"""
+_GO_ABI = json.dumps(
+    [
+        {"type": "function", "name": "transfer", "inputs": [{"name": "to", "type": "address"}, {"name": "n", "type": "uint256"}]},
+        {"type": "event", "name": "Moved", "inputs": [{"name": "from", "type": "address", "indexed": True}]},
+    ]
+)  # fmt: skip
+GO = f"""// Code generated - DO NOT EDIT.
+package token
+
+// TokenMetaData contains all meta data concerning the Token contract.
+var TokenMetaData = &bind.MetaData{{
+	ABI: {json.dumps(_GO_ABI)},
+	Sigs: map[string]string{{
+		"18160ddd": "totalSupply()",
+	}},
+	Bin: "0x6080",
+}}
+
+// Solidity: function never(address) view returns(uint256)
+func (t *Token) Half(n int) int {{ return n / 2 }}
+const quote, tick = '"', '`'
+"""
+CODE = {
+    "rust": ("lib.rs", RUST, Reading("rust", ["number()", "walk((uint64,bytes32[]))", "loose(address[],uint256)", "body()", "Denied(address)", "balanceOf(address)"], ["Moved((uint64,bytes32[]),address)"])),
+    "huff": ("Token.huff", HUFF, Reading("huff", [TRANSFER, "balanceOf(address)", "store((bytes32,uint8)[2],bytes)", "Denied(address)"], ["Moved(address,uint256)"], [Reject("bad_width", "function bad(uint7) view returns ()", 14, 14)])),
+    "ethers 5": ("Token.d.ts", TYPECHAIN_5, Reading("typechain", [TRANSFER, "place((address,uint256)[])"], ["Moved(address,uint256)"])),
+    "ethers 6": ("Token.ts", TYPECHAIN_6, Reading("typechain", ["mint(address)"], ["Moved(address,uint256)"])),
+    "go": ("token.go", GO, Reading("javascript", [TRANSFER, "totalSupply()"], ["Moved(address)"])),
+    "go, older": ("token.go", f"package token\n\nconst TokenABI = {json.dumps(_GO_ABI)}\n", Reading("javascript", [TRANSFER], ["Moved(address)"])),
+    "go, raw": ("token.go", f"package token\n\nconst TokenABI = `{_GO_ABI}`\n", Reading("javascript", [TRANSFER], ["Moved(address)"])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_code_with_declarations(read: Read, name: str) -> None:
+    """Declarations in code are read from their places, and nothing else of it is."""
+    file, code, expected = CODE[name]
+    assert read(file, code) == expected
+
+
+@pytest.mark.parametrize("name", ["main.go", "main.rs", "main.huff", "main.d.ts"])
+def test_code_without_declarations_is_skipped(tmp_path: Path, name: str) -> None:
+    """Other code in the same languages is skipped by its name."""
+    (tmp_path / name).write_text("fn main() { f(); } // a(uint256)\n#define macro MAIN() = takes(0) returns(0) {}\n")
+    assert detected_in_folder(tmp_path / name) is None
+
+
 # Parquet.
 
 
-@pytest.mark.parametrize("type", [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int32(), pa.string())])
+@pytest.mark.parametrize(
+    "type", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.dictionary(pa.int32(), pa.string())]
+)
 def test_types_of_the_text_column(read: Read, type: pa.DataType) -> None:
     """The text column may have any of Arrow's types for text."""
     column = pa.array(["a()", None, "b(uint)"]).cast(type if type != pa.binary() else pa.string()).cast(type)

@@ -230,14 +230,14 @@ def test_a_header_of_a_million_columns_is_read(tmp_path: Path, imported: Import)
     near.write_text("text_signature" + ",c" * 1_000_000 + "\na()\n")
     assert imported(near).totals == (1, 1, 0, 0)
     far.write_text("c," * 1_000_000 + "x" * 200_000 + ",text_signature\n" + "," * 1_100_001 + "a()\n")
-    imported(far).assert_refused(f"{far}: line 1: no column is named")
+    imported(far).assert_refused(f"{far}: line 1: it is not clear which column has the signatures")
 
 
 def test_a_header_of_very_many_columns_is_refused(tmp_path: Path, bounded: Import) -> None:
     """Half a gigabyte of commas, compressed to half a megabyte, is refused within the memory limit."""
     path = tmp_path / "bomb.csv.gz"
     path.write_bytes(bomb("gz", b",", GIGABYTE // 2))
-    bounded(path).assert_refused(f"{path}: line 1: no column is named")
+    bounded(path).assert_refused(f"{path}: line 1: it is not clear which column has the signatures")
 
 
 @pytest.mark.long
@@ -435,7 +435,7 @@ def test_columns_of_one_name_are_refused(tmp_path: Path, imported: Import) -> No
 def test_a_column_name_with_line_breaks_is_shown_in_one_line(tmp_path: Path, imported: Import) -> None:
     """The error escapes line breaks and control characters of a column name."""
     odd = _parquet(tmp_path / "odd.parquet", {"a\nb\x1b[31m": [1]})
-    imported(odd).assert_refused(f"{odd}: no column is named", r"a\nb\x1b[31m")
+    imported(odd).assert_refused(f"{odd}: it is not clear which column has the signatures; it has", r"a\nb\x1b[31m")
 
 
 # Folders and names.

@@ -327,8 +327,8 @@ def test_json_equals_the_report(tmp_path: Path, invoke: Invoke) -> None:
 def test_report_for_people_has_the_counts(tmp_path: Path, invoke: Invoke) -> None:
     """The table shows each file and the total, the rejects by reason, and the new version."""
     write_files(tmp_path / "in", {"a.txt": "a()\nb()\na()\nc(\n", "b.txt": "event A()\n", "notes": "some words\n"})
-    done = invoke("import", "--quiet", tmp_path / "in")
-    assert (done.status, done.stderr) == (0, "")
+    done = invoke("import", tmp_path / "in")
+    assert done.status == 0
     lines = done.stdout.decode().splitlines()
     cells = [[cell.strip() for cell in line.strip("\u2502").split("\u2502")] for line in lines if "\u2502" in line]
     numbers = {row[0].rpartition("/")[2]: row[1:] for row in cells}
@@ -350,17 +350,18 @@ def test_report_for_people_has_the_counts(tmp_path: Path, invoke: Invoke) -> Non
 def test_report_shows_names_as_they_are(tmp_path: Path, invoke: Invoke, name: str) -> None:
     """A file name is not interpreted as markup, in the table or below it."""
     [path] = write_files(tmp_path / "in", {name: "a()\n"})
-    done = invoke("import", "--quiet", path)
+    done = invoke("import", path)
     assert path.name in done.stdout.decode()
     skipped = path.rename(path.with_name(f"{path.name}.md"))
     write_files(tmp_path / "in", {"b.txt": "b()\n"})
-    assert skipped.name in invoke("import", "--quiet", tmp_path / "in").stdout.decode().replace("\n", "")
+    assert skipped.name in invoke("import", tmp_path / "in").stdout.decode().replace("\n", "")
 
 
 def test_terminal_sees_no_control_characters(tmp_path: Path, invoke: Invoke) -> None:
     """Control characters of a reject do not reach the terminal."""
     [path] = write_files(tmp_path, {"a.txt": "a()\nb(\x1b[31mred\x07)\n"})
-    done = invoke("import", "--quiet", path)
+    done = invoke("import", path)
+    assert done.stdout
     assert b"\x1b" not in done.stdout
     shown = invoke("rejects")
     assert b"\x1b" not in shown.stdout
@@ -883,13 +884,13 @@ BAD_INPUTS: list[tuple[str, bytes, list[str]]] = [
     ("broken.json", _BROKEN.replace('"f25",', '"f25"', 1).encode(), ["line 130 column 3: broken JSON: "]),
     ("cut.json", b'{"a9059cbb": "transfer(address,uint256)",\n "18160ddd": "tot', ["line 2 column 14: broken JSON: "]),
     ("latin.json", b'{"a9059cbb": "transfer(address,uint256)", "x": "\xe4"}', ["byte 49: not UTF-8"]),
-    ("none.parquet", parquet_bytes({"id": [1], "name": ["a"]}), ["no column is named text_signature or signature", "id, name"]),
+    ("none.parquet", parquet_bytes({"id": [1], "name": ["a"]}), ["it is not clear which column has the signatures; it has id: integers, name: text; "]),
     ("cut.parquet", parquet_bytes({"text_signature": ["a()"]})[:-20], ["broken Parquet: "]),
     ("damaged.parquet", bytes(_DAMAGED), ["broken Parquet: "]),
     ("rubbish.parquet", b"PAR1" + bytes(100), ["broken Parquet: "]),
     ("utf-16.txt", "a()\nb()\n".encode("utf-16"), ["UTF-16 text; write it as UTF-8"]),
     ("notes.md", b"# words\n", ["unknown format; name it with --format"]),
-    ("none.csv", b"id,name\n1,2\n", ["line 1: no column is named text_signature or signature"]),
+    ("none.csv", b"id,name\n1,2\n", ["line 1: it is not clear which column has the signatures; it has id: integers, name: integers; "]),
 ]  # fmt: skip
 
 
@@ -934,7 +935,7 @@ def test_broken_files_do_not_stop_a_folder(tmp_path: Path, warehouse: Path, invo
         one["path"]: one["reason"] for one in report["faults"]
     }
     assert rows.keys() >= {file["path"] for file in report["files"]}
-    printed = invoke("import", "--quiet", tmp_path / "in").stdout.decode()
+    printed = invoke("import", tmp_path / "in").stdout.decode()
     assert f"{len(FAULTY)} files cannot be read to the end:\n" in printed
 
 
@@ -953,7 +954,7 @@ def test_the_lines_before_a_broken_place_are_kept(tmp_path: Path, warehouse: Pat
 def test_lines_for_a_pipe_are_not_wrapped(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
     """However long a name is; a grep finds the command to run next."""
     [file] = write_files(tmp_path, {f"{'long' * 5}.txt": f"a()\n{'b' * 120}(uint7)\n"})
-    lines = invoke("import", "--quiet", file).stdout.decode().splitlines()
+    lines = invoke("import", file).stdout.decode().splitlines()
     assert lines[-1].endswith("; 1 sighting; version 1 published; rejects: sigdir rejects --import 1")
     assert f"{'b' * 120}(uint7)" in lines[-2]
 
@@ -983,12 +984,30 @@ def test_a_folder_of_broken_files_alone(tmp_path: Path, warehouse: Path, invoke:
 def test_a_file_with_everything_rejected_is_named(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
     """If every candidate of a file was rejected, the summary names the file and the status is 1."""
     bad, good = write_files(tmp_path, {"bad.txt": "a(uint7)\nb(uint7)\n", "good.txt": "a()\nb(uint7)\n"})
-    status, out, _ = invoke("import", "--quiet", bad, good)
+    status, out, _ = invoke("import", bad, good)
     assert status == 1
     assert f"Everything was rejected of 1 file: {bad}\n" in out.decode()
     assert invoke("import", "--quiet", good).status == 0
     [library] = write_files(tmp_path, {"L.sol": "library L { struct S { uint a; } function f(S memory s) public {} }"})
     assert invoke("import", "--quiet", library).status == 0  # rejected, as every text with a library type is
+
+
+def test_a_quiet_import_tells_only_what_is_wrong(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
+    """With -q there is no table; what cannot be read is told on standard error."""
+    bad, good = write_files(tmp_path, {"bad.txt": "a(uint7)\n", "good.txt": "a()\n"})
+    assert invoke("import", "-q", good) == (0, b"", "")
+    assert invoke("import", "-q", bad) == (1, b"", f"Everything was rejected of 1 file: {bad}\n")
+
+
+def test_columns_that_the_command_names(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:
+    """`--column` names the text; a role that there is not is an error of usage."""
+    [path] = write_files(tmp_path, {"labels.csv": "fn,alias\na(),b()\n"})
+    status, _, err = invoke("import", path)
+    assert (status, "it has fn: signatures, alias: signatures; say --column text=NAME" in err) == (2, True)
+    assert invoke("import", "-q", path, "--column", "text=alias").status == 0
+    assert texts(warehouse) == ["b()"]
+    status, _, err = invoke("import", path, "--column", "names=alias")
+    assert (status, "names=alias is none of text=NAME, hash=NAME, kind=NAME" in err) == (2, True)
 
 
 def test_a_bad_memory_limit_is_refused_before_reading(tmp_path: Path, warehouse: Path, invoke: Invoke) -> None:

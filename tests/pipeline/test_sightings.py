@@ -121,6 +121,13 @@ SAID = {
         Said("Placed(address,uint256)", E, DECLARED, "event Placed(address indexed by, uint256 side)", "Store"),
     },
     "Store.sol.txt": {PLACES._replace(contract="Store")},
+    "store.go": {SETS},
+    "store.rs": {STORE_SETS, PLACES._replace(contract="sol")},
+    "Store.huff": {
+        Said(SET, F, DECLARED, "function set(uint256)", "Store"),
+        Said(LOGGED, E, DECLARED, "event Set(uint256 indexed value)", "Store"),
+    },
+    "Store.d.ts": {STORE_HAS, Said(LOGGED, E, DECLARED, "", "Store")},
 }  # fmt: skip
 """By the file of a sample in docs/formats.md, with its heading where two samples have the same file."""
 

@@ -249,6 +249,44 @@ HOSTILE = {
 }
 
 
+def test_values_that_python_does_not_read_lose_no_getter(tmp_path: Path) -> None:
+    """Numbers have underscores, in any base, and a value that is not understood loses nothing but itself."""
+    [path] = write_files(
+        tmp_path,
+        {
+            "A.vy": """
+# pragma version ~=0.4.0
+_ID: public(constant(bytes4)) = 0x15_0B_7A_02
+_BITS: public(constant(uint256)) = 0b10_01
+_SIZE: constant(uint256) = 1_0
+_ODD: public(constant(uint256)) = 0x1__2
+list: public(uint256[_SIZE])
+"""
+        },
+    )
+    assert read_path(path).functions == ["_ID()", "_BITS()", "_ODD()", "list(uint256)"]
+    assert read_path(path).rejects == []
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        "Paid: event({when: timestamp})",
+        "m: public(map(address, timestamp))",
+        "@public\ndef f(when: timestamp):\n    pass",
+    ],
+)
+def test_version_without_a_pragma(tmp_path: Path, sign: str) -> None:
+    """What only Vyper 0.1 has shows the version of a source without a pragma: its types, and int128 as an index."""
+    [path] = write_files(tmp_path, {"A.vy": f"{sign}\ncoins: public(address[2])\n"})
+    reading = read_path(path)
+    assert reading.rejects == []
+    assert "coins(int128)" in reading.functions
+    assert {*reading.functions, *reading.events} <= {"coins(int128)", "m(address)", "f(uint256)", "Paid(uint256)"}
+    [path] = write_files(tmp_path, {"B.vy": "coins: public(address[2])\nwhen: public(timestamp)\n"})
+    assert read_path(path).functions == ["coins(uint256)", "when()"]
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_sources_are_bounded(tmp_path: Path, name: str) -> None:
     """Each is read in seconds, with every candidate counted."""

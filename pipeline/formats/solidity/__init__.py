@@ -35,7 +35,6 @@ Source: the Solidity documentation, "Contract ABI Specification" (Mapping Solidi
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterator
 
 from sigdir.pipeline.formats.solidity.declarations import declarations
@@ -52,15 +51,13 @@ __all__ = [
     "has_too_many_tokens", "looks_like", "read", "references",
 ]  # fmt: skip
 
-_ENDING = re.compile(r"\.sol(\.txt)?(\.(gz|xz|zst|bz2))?\Z", re.IGNORECASE)
-
 
 def looks_like(source: Source) -> bool:
     """By the file's name alone, because a source may begin with any licence or comment.
 
     `remappings.txt` and `foundry.toml` belong to the sources: they say what the imports refer to.
     """
-    return _ENDING.search(source.path) is not None or posixpath.basename(source.path) in FILES
+    return source.has_ending(".sol", ".sol.txt") or posixpath.basename(source.path) in FILES
 
 
 def read(source: Source) -> Iterator[ReadTask]:

@@ -12,7 +12,8 @@ Invariants
 
 The functions that a contract exports from a module are declarations of the module. An export is a reject only if its
 module is not given. In Vyper 0.1 the getter of an array takes an int128. Until 0.3 a `decimal` is `fixed168x10` in the
-ABI, since 0.4 `int168`. A source without a pragma is read as the newest version.
+ABI, since 0.4 `int168`. A source without a pragma is read as the newest version, one with `event({...})`, `map(...)` or
+`@public` as 0.1.
 
 Source: the Vyper documentation, "Types", "Scoping and Declarations" (Public Variables), "Modules", "Interfaces".
 """
@@ -21,7 +22,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -34,19 +34,17 @@ from sigdir.pipeline.formats.vyper.modules import Modules
 from sigdir.pipeline.formats.vyper.source_unit import Declaration, Export, NotUnderstood, SourceUnit, source_unit
 from sigdir.pipeline.formats.vyper.statements import MAX_BYTES
 from sigdir.pipeline.formats.vyper.types import TypeResolver
-from sigdir.pipeline.source import Source
+from sigdir.pipeline.source import Source, without_packing
 from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY, MAX_TEXT_BYTES
 from sigdir.signatures.spelling import spelled
 
-_ENDING = re.compile(r"\.vyi?(\.(gz|xz|zst|bz2))?\Z", re.IGNORECASE)
-
 
 def looks_like(source: Source) -> bool:
     """By the file's name alone, because a source may begin with any comment."""
-    return _ENDING.search(source.path) is not None
+    return source.has_ending(".vy", ".vyi")
 
 
 def read(source: Source) -> Iterator[ReadTask]:
@@ -81,7 +79,7 @@ class Project(AbstractContextManager["Project"]):
         code, path = source.read_all("Vyper source"), absolute_path(source.path)
         if len(code) > MAX_BYTES:
             raise BadInput(source.name, f"a Vyper source of over {MAX_BYTES >> 20} MiB")
-        path = path.removesuffix(".gz").removesuffix(".xz").removesuffix(".zst").removesuffix(".bz2")
+        path = without_packing(path)
         unit = source_unit(code.decode("utf-8", "surrogateescape"))
         self._units[path] = unit
         self._waiting.append((source.number, path, unit, len(code)))  # two sources may have one path

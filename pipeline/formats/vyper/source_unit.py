@@ -12,6 +12,8 @@ from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.python_parser import PARSER_LOCK
 
 _VERSION = re.compile(r"(?m)^#[ \t]*(?:@version|pragma[ \t]+version)[^0-9\n]*0\.([0-9]+)")
+_OLDEST_SYNTAX = re.compile(r"(?m)^@(?:public|private)\b|^\w+:[ \t]*(?:event[ \t]*\(|public[ \t]*\([ \t]*map[ \t]*\()")
+"""What only Vyper 0.1 has."""
 _NEWEST = 4
 _BLOCKS = {
     "struct": "struct", "event": "event", "interface": "interface", "contract": "interface", "class": "interface",
@@ -78,7 +80,8 @@ class SourceUnit:
 def source_unit(code: str) -> SourceUnit:
     """Read a source once. Never raises: what it does not understand is in ``declared``."""
     version = _VERSION.search(code)
-    unit = SourceUnit(min(int(version[1][:3]), 99) if version else _NEWEST)
+    unpinned = 1 if _OLDEST_SYNTAX.search(code) else _NEWEST
+    unit = SourceUnit(min(int(version[1][:3]), 99) if version else unpinned)
     reader = _Reader(unit)
     for statement in statements(code):
         reader.take(statement)
@@ -167,7 +170,7 @@ class _Reader:
         # An interface has a word in the place of a body: `def coins(i: uint256) -> address: view`.
         words = decorators.union(statement.tokens[-1:] if interface else [])
         mutability = next((word for word in _MUTABILITIES if word in words), "")
-        match _parsed(f"{statement.header()}: pass"):
+        match _parsed(f"{statement.before(':')}: pass"):
             case ast.FunctionDef(name=name, args=arguments, returns=returns):
                 if name in _WITHOUT_SIGNATURE or decorators & _HIDDEN or not decorators & _VISIBLE:
                     return
@@ -183,7 +186,8 @@ class _Reader:
                 self._refuse(statement)
 
     def _simple(self, statement: Statement) -> None:
-        match _parsed(statement.text):
+        # A value that is not understood loses nothing but itself.
+        match _parsed(statement.text) or _parsed(statement.before("=")):
             case ast.Import(names=names):
                 for alias in names:
                     self._unit.imports[alias.asname or alias.name] = 0, alias.name

@@ -31,7 +31,9 @@ _LEXEME = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+|[0-9][0-9_]*(?:\.[0-9]+)?")
+_NUMBER = re.compile(
+    r"0[xX](?:_?[0-9a-fA-F])+|0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|[0-9](?:_?[0-9])*(?:\.[0-9](?:_?[0-9])*)?"
+)
 # A line that begins a declaration, also where a bracket was left open above it.
 _DECLARATION = re.compile(
     r"@|(?:def|struct|event|interface|flag|enum|from|import)[ \t]|[^\W\d]\w*+:[ \t]*(?:public|constant|immutable)[ \t]*\("
@@ -50,12 +52,12 @@ class Statement(NamedTuple):
     def text(self) -> str:
         return " ".join(self.tokens)
 
-    def header(self) -> str:
-        """The tokens up to the colon that begins a block."""
+    def before(self, ending: str) -> str:
+        """The tokens up to a mark outside of brackets: the colon that begins a block, the `=` in front of a value."""
         depth = 0
         for at, mark in enumerate(self.tokens):
             depth += (mark in _OPENING) - (mark in _CLOSING)
-            if mark == ":" and not depth:
+            if mark == ending and not depth:
                 return " ".join(self.tokens[:at])
         return self.text
 
