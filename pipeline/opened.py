@@ -60,7 +60,7 @@ class OpenWarehouse(Warehouse):
 
     def _require_writable(self) -> None:
         """Raise WarehouseError where nothing can be imported."""
-        if self.is_older:
+        if self._as_of is not None:
             raise WarehouseError(f"{self.paths.root}: opened as of a version; only the newest can be added to")
         if not self.is_writable:
             raise WarehouseError(f"{self.paths.root}: opened to be read; open it with create=True to import")

@@ -82,11 +82,6 @@ class Warehouse:
         """The version that this object shows; -1 where nothing was published yet."""
         return self.snapshot.version
 
-    @property
-    def is_older(self) -> bool:
-        """Whether it was opened as of a version or a time."""
-        return self._as_of is not None
-
     def count(self, collection: Collection | str) -> int:
         """Rows of a collection in this version, by its name or its view's. POSTed rows count once they are folded.
 
