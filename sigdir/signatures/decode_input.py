@@ -14,6 +14,7 @@ from typing import Any
 from sigdir.signatures.bytecode import BadBytecode, bytes_of_hex, other_machine
 from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.decode_attempt import SELECTOR_BYTES, WORD_BYTES
+from sigdir.signatures.dispatcher import is_library
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.given_texts import is_anonymous
 from sigdir.signatures.readings import Form, Input
@@ -169,9 +170,11 @@ _CODE = tuple(
 
 
 def is_code(data: bytes) -> bool:
-    """Whether bytes begin as contract code does: solc's memory pointer, Vyper's and proxies' first opcodes, EOF."""
-    return data.startswith(_CODE) or (
-        data[:1] in (b"\x5f", b"\x60") and len(data) % WORD_BYTES != 4 and len(data) > WORD_BYTES
+    """Whether bytes begin as contract code does: solc's memory pointer, a library, Vyper's and proxies' opcodes, EOF."""
+    return (
+        data.startswith(_CODE)
+        or is_library(data)
+        or (data[:1] in (b"\x5f", b"\x60") and len(data) % WORD_BYTES != 4 and len(data) > WORD_BYTES)
     )
 
 

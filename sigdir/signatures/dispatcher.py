@@ -25,7 +25,7 @@ _TRON_CHECK = re.compile(
 )
 """CALLTOKENVALUE or CALLTOKENID, and a revert if it is not 0: Tron's solc writes both after the check of CALLVALUE."""
 _TOKEN_CHECK, _CALLVALUE = b"\xd3\x80\x15", b"\x34"
-_PUSH20, _IS_OWN_ADDRESS = b"\x73", b"\x30\x14"  # a library's code begins with its address, ADDRESS, EQ
+_PUSH20, _IS_OWN_ADDRESS = b"\x73", b"\x30\x14"  # PUSH20; ADDRESS, EQ
 
 
 class CodeFunction(NamedTuple):
@@ -48,18 +48,22 @@ def selectors_of(code: bytes) -> frozenset[bytes]:
     )
 
 
+def is_library(code: bytes) -> bool:
+    """Whether runtime code is a Solidity library's, which begins by comparing its own address."""
+    return code[:1] == _PUSH20 and code[21:23] == _IS_OWN_ADDRESS
+
+
 def functions_of(code: bytes) -> tuple[CodeFunction, ...]:
     """The functions of runtime code, in the dispatcher's order.
 
     Whether they write or read storage is left out: of 2,472 functions that write, evmole calls 182 view or pure.
     """
     found = contract_info(_of_evm(code), selectors=True, arguments=True, state_mutability=True).functions or ()
-    is_library = code[:1] == _PUSH20 and code[21:23] == _IS_OWN_ADDRESS
     return tuple(
         CodeFunction(
             bytes.fromhex(one.selector),
             one.arguments,
-            None if is_library or not one.state_mutability else one.state_mutability == "payable",
+            None if is_library(code) or not one.state_mutability else one.state_mutability == "payable",
         )
         for one in found
     )

@@ -107,3 +107,10 @@ def test_a_text_that_is_none_is_answered_with_its_reason() -> None:
     [input] = inputs_of_text("f(uint7, see below)\n0x12345678")
     [reading] = read(input, [])
     assert [(one.decodes, one.attempt.reason) for one in reading.candidates] == [(False, "bad_type")]
+
+
+@pytest.mark.parametrize("name", [name for name, one in CONTRACTS.items() if one["runtime"].startswith("73")])
+def test_code_of_a_library_is_code(name: str) -> None:
+    """It begins with its own address, which is zeros until it is deployed."""
+    [found] = inputs_of_text(CONTRACTS[name]["runtime"])
+    assert found.form is Form.CODE
