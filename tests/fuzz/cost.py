@@ -146,8 +146,8 @@ QUERIES: dict[str, Sequence[str]] = {
 """The parameters of each route that takes a query or a hash. Parts of a path get the text too."""
 
 
-_BULK = ("/api/v1/changes/", "/signature-database/v1/export")
-"""Their answers are rows of the warehouse, as many as it has or as a page may have."""
+_BULK = ("/api/v1/changes/", "/api/v1/event-signatures/", "/api/v1/signatures/", "/signature-database/v1/export")
+"""Their answers are rows of the warehouse, as many as it has or as a page may have: 1,000."""
 
 
 def targets() -> dict[str, Run]:

@@ -39,6 +39,7 @@ FOUND: list[tuple[str, tuple[bytes, ...]]] = [
     ("POST /api/v1/signatures/ type", (b'boundary=b; x="', b";")),
     ("read csv", (b"signature", b",hash", b"", b"\nf()")),
     ("read csv", (b"signature,x", b",hash", b"\nf(),0x\n")),
+    ("POST /api/v1/import-solidity/ source_code json", (b"'constant uint256[]", b"73", b"", b"import 'a';/*")),
     ("read solc-hashes", (b"Function signatures:\n======= ", b":", b"x")),
 ]  # fmt: skip
 """Targets and shapes whose cost was out of proportion once."""
