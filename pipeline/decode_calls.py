@@ -160,7 +160,7 @@ def _plan(selector: bytes, known: Sequence[Known]) -> _Plan | None:
     except BadTypeList:
         return None
     forms = tuple(map(json_form, layout.types))
-    names = [name[0] if isinstance(name, tuple) else name for name in known[0].names]
+    names = [name[0] if isinstance(name, tuple) else name for name in known[0].parsed().names]
     keys = argument_keys(names, len(forms))
     return _Plan("0x" + selector.hex(), text, layout, forms, keys, len(known), any(map(has_bytes, layout.types)))
 

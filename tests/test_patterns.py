@@ -42,6 +42,7 @@ BOUNDED: dict[tuple[str, str], str] = {
 """Patterns that are not linear, by module and source, each with the bound of its text."""
 
 MATCHING: dict[tuple[str, str], Any] = {
+    ("sigdir/signatures/dispatcher.py", "b'[\\\\xd2\\\\xd3](?=\\\\x80\\\\x15(?:\\\\x60.|\\\\x61..)\\\\x57(?:\\\\x60\\\\0\\\\x80|\\\\x5f[\\\\x80\\\\x5f])\\\\xfd\\\\x5b\\\\x50)'"): bytes.fromhex("d38015601057600080fd5b50"),
     ("sigdir/pipeline/formats/sqlite.py", "b'CREATE TABLE [^;]*+'"): b"CREATE TABLE a",
     ("sigdir/pipeline/formats/human_readable.py", "f'(?<=[(,])(\\\\s*)({_NAME})(?=\\\\s*[\\\\[\\\\s,)])'"): "( a )",
     ("sigdir/pipeline/formats/solidity/outline.py", r"word + b'(?<![\\w$]' + word + b')(?=\\s*(?:;|=(?![=>])))'"): b" override =1",

@@ -20,6 +20,7 @@ from typing import Any
 from sigdir.serve.app import create_app
 from sigdir.serve.budget import Answer, Budget
 from sigdir.serve.memory_limit import limited_memory, return_freed_memory
+from sigdir.serve.servers.time_slice import shorten_time_slice
 from sigdir.serve.settings import Settings
 from sigdir.serve.warm import warm, warm_solidity
 from sigdir.serve.writer import Writer
@@ -33,6 +34,7 @@ _NICENESS = 5
 
 def main(descriptor: int) -> None:
     os.nice(_NICENESS)
+    shorten_time_slice(0)  # a worker's, which started this process, are short
     return_freed_memory()
     warm()
     warm_solidity()

@@ -15,7 +15,6 @@ from sigdir.cli.store import StoreUrl
 from sigdir.serve.servers.registry import SERVERS
 from sigdir.serve.servers.supervisor import run
 from sigdir.serve.settings import Settings, is_origin, write_token
-from sigdir.warehouse.home import working_copy
 
 _DEFAULTS = Settings()
 
@@ -127,6 +126,8 @@ def serve(
             )
         follow_store, is_default = folder.url, True
     if follow_store:
+        from sigdir.warehouse.home import working_copy  # with numpy; any other server starts in a tenth of a second
+
         folder = working_copy(follow_store, None if is_default else Path(str(folder))).root
     assert isinstance(folder, Path)
     settings = Settings(

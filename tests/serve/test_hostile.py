@@ -27,6 +27,7 @@ from tests.conftest import (
     ROOT,
     SAFETY_SECONDS,
     command_line,
+    empty_warehouse,
     environment,
     import_files,
 )
@@ -314,6 +315,7 @@ def worker_alone(
     tmp_path: Path, server: str, code: str = ""
 ) -> Iterator[tuple[subprocess.Popen[bytes], int, BinaryIO]]:
     """A worker that is starting, after ``code``; its port, and the end of its pipe that a supervisor would hold."""
+    empty_warehouse(tmp_path / "warehouse")
     with socket.socket() as bound:
         if server == "granian":  # it listens on a socket of its own; this one reserves the port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

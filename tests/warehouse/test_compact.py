@@ -57,7 +57,7 @@ from sigdir.warehouse.snapshot import (
     read_snapshot,
 )
 from sigdir.warehouse.staging.writer import Staging
-from tests.conftest import SAFETY_SECONDS
+from tests.conftest import SAFETY_SECONDS, empty_warehouse
 from tests.examples import long_except
 from tests.warehouse.support import (
     REPOSITORY,
@@ -478,6 +478,7 @@ def test_a_missing_file_of_the_newest_version_is_an_error(base: Base, tmp_path: 
 
 def test_a_server_folds_and_merges_by_itself(paths: Paths) -> None:
     """The round that makes the tenth small file merges them; a round with a busy lock does nothing."""
+    empty_warehouse(paths.root)
     upkeep = Upkeep(paths)
     upkeep.run_once()
     for number in range(GATHER):

@@ -129,7 +129,7 @@ def test_sql_agrees(reader: Reader, tmp_path: Path) -> None:
     found = Database(reader.paths, view.snapshot).sql(query).rows()
     assert {text: sources for text, _, sources, _ in found} == {
         "transfer(address,uint256)": 2,
-        "f()": 1,
+        "f()": 2,
         "g()": 1,
         "h()": 1,
     }
