@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import falcon
 
 from sigdir.serve.http import bodies
-from sigdir.serve.http.errors import HttpError, detail, unavailable
+from sigdir.serve.http.errors import HttpError, detail, http_error_of, unavailable
 from sigdir.serve.settings import MIB, Settings
 
 _FREE_BYTES, _FREE_FORM_BYTES = 256, 4096
@@ -29,6 +29,8 @@ _FREE_BYTES, _FREE_FORM_BYTES = 256, 4096
 _SECONDS, _SECONDS_PER_MIB = 1.0, 0.5
 _MEMORY, _MEMORY_PER_BYTE = 64 * MIB, 32
 _TURN_SECONDS, _START_SECONDS, _STUCK_SECONDS = 10.0, 20.0, 60.0
+_WITHOUT_MEMORY = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
+"""How compiled code ends that gets no memory: tree-sitter by the first, C++ by the second."""
 
 
 class Budget(NamedTuple):
@@ -126,6 +128,10 @@ class BudgetProcess:
             return detail(
                 422, f"This request takes more than {budget.seconds:.2g} s of processor time. Send less at once."
             )
+        if -status in _WITHOUT_MEMORY:
+            name = signal.Signals(-status).name
+            print(f"refused: a request ended the process of long requests by {name}", file=sys.stderr, flush=True)
+            return http_error_of(MemoryError())
         print(f"error: the process of long requests ended with status {status}", file=sys.stderr, flush=True)
         return unavailable("The process that answered this request has ended.")
 

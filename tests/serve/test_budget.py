@@ -126,6 +126,22 @@ def test_a_request_over_its_memory_is_refused(folder: Path) -> None:
             process.close()
 
 
+def test_a_parser_that_gets_no_memory_ends_in_a_refusal(folder: Path) -> None:
+    """tree-sitter uses what malloc gives without a look at it: the process ends by SIGSEGV, and the client is told why."""
+    with opened(folder) as storage:
+        process = BudgetProcess(Settings(folder), memory=32 << 20)
+        client = TestClient(create_app(Settings(folder), *storage, budget=process))
+        try:
+            body = json.dumps({"source_code": "contract " * 200_000})
+            answer = client.simulate_post("/api/v1/import-solidity/", body=body, headers=JSON)
+            assert (answer.status_code, answer.json) == (
+                413, {"detail": "This request needs more memory than it may have. Send less at once."}
+            )  # fmt: skip
+            assert ask(client, "a call").status_code == 200
+        finally:
+            process.close()
+
+
 def test_a_process_that_was_killed_is_replaced(clients: tuple[TestClient, TestClient], process: BudgetProcess) -> None:
     """The request that finds it dead is told to come again."""
     assert ask(clients[1], "a call").status_code == 200
