@@ -29,6 +29,7 @@ _FREE_BYTES, _FREE_FORM_BYTES = 256, 4096
 _SECONDS, _SECONDS_PER_MIB = 1.0, 0.5
 _MEMORY, _MEMORY_PER_BYTE = 64 * MIB, 32
 _TURN_SECONDS, _START_SECONDS, _STUCK_SECONDS = 10.0, 20.0, 60.0
+_RETRY_SECONDS = 1
 _WITHOUT_MEMORY = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
 """How compiled code ends that gets no memory: tree-sitter by the first, C++ by the second."""
 
@@ -53,6 +54,11 @@ def budget_of(size: int) -> Budget:
     return Budget(_SECONDS + _SECONDS_PER_MIB * size / MIB, _MEMORY + _MEMORY_PER_BYTE * size)
 
 
+def line_of(threads: int) -> int:
+    """How many requests of a worker may be in line. Each holds a thread; streams have half of them, others want some too."""
+    return max(2, threads // 2 - 1)
+
+
 class BudgetProcess:
     """The process that answers costly requests, started when it is needed and replaced when it ends."""
 
@@ -61,6 +67,7 @@ class BudgetProcess:
         self._environment = os.environ | settings.environment()
         self._seconds, self._memory = seconds, memory
         self._turn = threading.Lock()
+        self._line = threading.BoundedSemaphore(line_of(settings.threads))
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection[Any, Any] | None = None
         self._is_ready = False
@@ -85,13 +92,18 @@ class BudgetProcess:
         self._process = None
 
     def answer(self, environ: dict[str, str], body: bytes) -> Answer:
-        """The application's answer to a request; raises HttpError where it is over its budget."""
-        if not self._turn.acquire(timeout=_TURN_SECONDS):
-            raise unavailable("Too many long requests at once.")
+        """The application's answer to a request; raises HttpError where it is over its budget, or has no place in line."""
+        if not self._line.acquire(blocking=False):
+            raise unavailable("Too many long requests at once.", _RETRY_SECONDS)
         try:
-            return self._answer(environ, body)
+            if not self._turn.acquire(timeout=_TURN_SECONDS):
+                raise unavailable("Too many long requests at once.")
+            try:
+                return self._answer(environ, body)
+            finally:
+                self._turn.release()
         finally:
-            self._turn.release()
+            self._line.release()
 
     def _answer(self, environ: dict[str, str], body: bytes) -> Answer:
         budget = budget_of(len(body))

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -138,6 +139,23 @@ def test_a_parser_that_gets_no_memory_ends_in_a_refusal(folder: Path) -> None:
                 413, {"detail": "This request needs more memory than it may have. Send less at once."}
             )  # fmt: skip
             assert ask(client, "a call").status_code == 200
+        finally:
+            process.close()
+
+
+def test_waiting_requests_leave_threads_to_others(folder: Path) -> None:
+    """Two are in line on four threads. A third is refused at once: it would hold its thread for ten seconds."""
+    with opened(folder) as storage, ThreadPoolExecutor() as pool:
+        settings = Settings(folder, threads=4)
+        process = BudgetProcess(settings)
+        client = TestClient(create_app(settings, *storage, budget=process))
+        try:
+            with process._turn:
+                first = [pool.submit(ask, client, "a call") for _ in range(2)]
+                until(lambda: process._line._value == 0, "the line to be full")
+                third = ask(client, "a call")
+            assert (third.status_code, third.headers["Retry-After"]) == (503, "1")
+            assert [each.result().status_code for each in first] == [200, 200]
         finally:
             process.close()
 
