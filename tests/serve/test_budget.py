@@ -23,6 +23,7 @@ from tests.signatures.assembly import dispatcher, metadata, reads_words
 CALL = selector(TRANSFER) + f"{1:064x}{2:064x}"
 MANY_CALLS = json.dumps([CALL] * 1000)
 CODE = (dispatcher([bytes.fromhex(selector(TRANSFER)[2:])] * 8, function=reads_words(2)) + metadata()).hex()
+ABI = [{"type": "function", "name": "f", "inputs": [{"type": "uint256"}] * 10}]
 FORM_BODY, FORM_HEADERS = multipart({"contract_abi": "[" + " " * 5000 + "]"})
 
 REQUESTS: dict[str, tuple[str, str, bytes, dict[str, str]]] = {
@@ -105,6 +106,8 @@ def test_a_request_over_its_time_is_refused(clients: tuple[TestClient, TestClien
             page = client.simulate_post("/decode/", body=urlencode({"data": CALL + "00" * 100_000}), headers=FORM)
             assert page.status_code == 422
             assert "more than 0.01 s of processor time" in page.text
+            imported = client.simulate_post("/api/v1/import", json={"type": "abi", "data": [ABI * 2000]})
+            assert (imported.status_code, imported.json["ok"]) == (422, False)
             process._seconds = 60.0
             whole = client.simulate_post("/api/v1/decode/", body=MANY_CALLS, headers=JSON)
             assert (whole.status_code, len(whole.json)) == (200, 1000)
