@@ -161,10 +161,11 @@ class CostlyRequests:
     def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
         size = req.content_length if req.method == "POST" else len(req.query_string)
         is_form = (req.content_type or "").lower().startswith("multipart/")
-        if not (getattr(resource, "is_costly", False) or is_form) or req.method == "OPTIONS":
+        is_costly = getattr(resource, "is_costly", False)
+        if not (is_costly or is_form) or req.method == "OPTIONS":
             return
         # The resource refuses what is too long, in its own words and without reading it.
-        if size is not None and (size <= (_FREE_FORM_BYTES if is_form else _FREE_BYTES) or size > self._max_body):
+        if size is not None and (size <= (_FREE_BYTES if is_costly else _FREE_FORM_BYTES) or size > self._max_body):
             return
         body = bodies.read_body(req, self._max_body) if req.method == "POST" else b""
         environ = {name: value for name, value in req.env.items() if isinstance(value, str)}

@@ -146,6 +146,19 @@ def test_a_parser_that_gets_no_memory_ends_in_a_refusal(folder: Path) -> None:
             process.close()
 
 
+def test_a_form_of_code_is_not_read_where_others_wait(folder: Path) -> None:
+    """Forms of a costly resource go to the process from 256 bytes on, as its other bodies do."""
+    with opened(folder) as storage:
+        process = BudgetProcess(Settings(folder))
+        client = TestClient(create_app(Settings(folder), *storage, budget=process))
+        try:
+            body, headers = multipart({"code": CODE})
+            assert client.simulate_post("/api/v1/contract/", body=body, headers=headers).status_code == 200
+            assert process._process is not None
+        finally:
+            process.close()
+
+
 def test_waiting_requests_leave_threads_to_others(folder: Path) -> None:
     """Two are in line on four threads. A third is refused at once: it would hold its thread for ten seconds."""
     with opened(folder) as storage, ThreadPoolExecutor() as pool:
