@@ -24,6 +24,8 @@ import pytest
 
 from sigdir.serve.metrics.counts import new_memory
 from sigdir.serve.servers.waitress_channel import create, run_once
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.staging.writer import make_warehouse
 from tests.conftest import (
     ROOT,
     SAFETY_SECONDS,
@@ -318,6 +320,7 @@ def worker_alone(
     tmp_path: Path, server: str, code: str = ""
 ) -> Iterator[tuple[subprocess.Popen[bytes], int, BinaryIO]]:
     """A worker that is starting, after ``code``; its port, and the end of its pipe that a supervisor would hold."""
+    make_warehouse(Paths(tmp_path / "warehouse"))  # a worker makes none
     with socket.socket() as bound:
         if server == "granian":  # it listens on a socket of its own; this one reserves the port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
