@@ -47,7 +47,8 @@ def _answer_error(req: falcon.Request, resp: falcon.Response, error: Exception, 
 
 
 def _log_and_answer_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
-    """Write one line to the log. The client gets no traceback."""
+    """Write one line to the log. The client gets no traceback. A request over its memory is no error of the server."""
     message = " ".join(str(error).split())
-    print(f"error: {req.method} {req.path}: {type(error).__name__}: {message}", file=sys.stderr, flush=True)
+    word = "error" if http_error_of(error).status >= 500 else "refused"
+    print(f"{word}: {req.method} {req.path}: {type(error).__name__}: {message}", file=sys.stderr, flush=True)
     _answer_error(req, resp, error, params)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import falcon
 
 from sigdir.serve.http import bodies
-from sigdir.serve.http.errors import HttpError, detail, unavailable
+from sigdir.serve.http.errors import HttpError, detail, http_error_of, unavailable
 from sigdir.serve.settings import MIB, Settings
 
 _FREE_BYTES, _FREE_FORM_BYTES = 256, 4096
@@ -29,6 +29,9 @@ _FREE_BYTES, _FREE_FORM_BYTES = 256, 4096
 _SECONDS, _SECONDS_PER_MIB = 1.0, 0.5
 _MEMORY, _MEMORY_PER_BYTE = 64 * MIB, 32
 _TURN_SECONDS, _START_SECONDS, _STUCK_SECONDS = 10.0, 20.0, 60.0
+_RETRY_SECONDS = 1
+_WITHOUT_MEMORY = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
+"""How compiled code ends that gets no memory: tree-sitter by the first, C++ by the second."""
 
 
 class Budget(NamedTuple):
@@ -51,6 +54,11 @@ def budget_of(size: int) -> Budget:
     return Budget(_SECONDS + _SECONDS_PER_MIB * size / MIB, _MEMORY + _MEMORY_PER_BYTE * size)
 
 
+def line_of(threads: int) -> int:
+    """How many requests of a worker may be in line. Each holds a thread; streams have half of them, others want some too."""
+    return max(2, threads // 2 - 1)
+
+
 class BudgetProcess:
     """The process that answers costly requests, started when it is needed and replaced when it ends."""
 
@@ -59,6 +67,7 @@ class BudgetProcess:
         self._environment = os.environ | settings.environment()
         self._seconds, self._memory = seconds, memory
         self._turn = threading.Lock()
+        self._line = threading.BoundedSemaphore(line_of(settings.threads))
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection[Any, Any] | None = None
         self._is_ready = False
@@ -83,13 +92,18 @@ class BudgetProcess:
         self._process = None
 
     def answer(self, environ: dict[str, str], body: bytes) -> Answer:
-        """The application's answer to a request; raises HttpError where it is over its budget."""
-        if not self._turn.acquire(timeout=_TURN_SECONDS):
-            raise unavailable("Too many long requests at once.")
+        """The application's answer to a request; raises HttpError where it is over its budget, or has no place in line."""
+        if not self._line.acquire(blocking=False):
+            raise unavailable("Too many long requests at once.", _RETRY_SECONDS)
         try:
-            return self._answer(environ, body)
+            if not self._turn.acquire(timeout=_TURN_SECONDS):
+                raise unavailable("Too many long requests at once.")
+            try:
+                return self._answer(environ, body)
+            finally:
+                self._turn.release()
         finally:
-            self._turn.release()
+            self._line.release()
 
     def _answer(self, environ: dict[str, str], body: bytes) -> Answer:
         budget = budget_of(len(body))
@@ -126,6 +140,10 @@ class BudgetProcess:
             return detail(
                 422, f"This request takes more than {budget.seconds:.2g} s of processor time. Send less at once."
             )
+        if -status in _WITHOUT_MEMORY:
+            name = signal.Signals(-status).name
+            print(f"refused: a request ended the process of long requests by {name}", file=sys.stderr, flush=True)
+            return http_error_of(MemoryError())
         print(f"error: the process of long requests ended with status {status}", file=sys.stderr, flush=True)
         return unavailable("The process that answered this request has ended.")
 
@@ -143,10 +161,11 @@ class CostlyRequests:
     def process_resource(self, req: falcon.Request, resp: falcon.Response, resource: Any, params: Any) -> None:
         size = req.content_length if req.method == "POST" else len(req.query_string)
         is_form = (req.content_type or "").lower().startswith("multipart/")
-        if not (getattr(resource, "is_costly", False) or is_form) or req.method == "OPTIONS":
+        is_costly = getattr(resource, "is_costly", False)
+        if not (is_costly or is_form) or req.method == "OPTIONS":
             return
         # The resource refuses what is too long, in its own words and without reading it.
-        if size is not None and (size <= (_FREE_FORM_BYTES if is_form else _FREE_BYTES) or size > self._max_body):
+        if size is not None and (size <= (_FREE_BYTES if is_costly else _FREE_FORM_BYTES) or size > self._max_body):
             return
         body = bodies.read_body(req, self._max_body) if req.method == "POST" else b""
         environ = {name: value for name, value in req.env.items() if isinstance(value, str)}

@@ -193,7 +193,8 @@ def _shown(item: Any) -> str:
 
 
 def _json_list(body: bytes) -> list[Any]:
-    if body.count(b",") >= MAX_HASHES:  # a parsed body of brackets would take twenty times its size
+    # A parsed body of brackets takes fifty times its size. An item is a text, or an object or list and little in it.
+    if body.count(b",") >= MAX_HASHES or body.count(b"[") + body.count(b"{") > 2 * MAX_HASHES:
         raise _too_many()
     try:
         items = orjson.loads(body)

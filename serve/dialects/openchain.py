@@ -269,6 +269,8 @@ class ImportResource(_Resource):
 class OlderImportResource(ImportResource):
     """sig.eth.samczsun.com's import: ``type`` is raw or abi, ``data`` the texts or the ABIs."""
 
+    is_costly = True
+
     def texts_of(self, fields: dict[str, Any]) -> dict[str, list[str]]:
         kind, data = fields.get("type"), fields.get("data")
         if kind == "raw" and isinstance(data, dict):

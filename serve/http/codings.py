@@ -12,7 +12,7 @@ from functools import lru_cache
 import falcon
 from backports import zstd
 
-from sigdir.serve.http.negotiate import quality_parameter
+from sigdir.serve.http.negotiate import MAX_CHARACTERS, quality_parameter
 
 ZSTD, GZIP = "zstd", "gzip"
 
@@ -23,9 +23,13 @@ _MIN_BYTES = 1024  # a smaller body fits into one packet as it is
 _LEVELS = {ZSTD: (1, 19), GZIP: (1, 9)}
 
 
-@lru_cache(maxsize=256)
 def coding_for(accept_encoding: str) -> str:
     """The coding that a client prefers; empty if it names none of ours with a quality above zero."""
+    return _coding_for(accept_encoding[:MAX_CHARACTERS])
+
+
+@lru_cache(maxsize=256)
+def _coding_for(accept_encoding: str) -> str:
     qualities = {}
     for part in accept_encoding.split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))

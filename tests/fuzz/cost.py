@@ -264,6 +264,7 @@ class _App:
 
     copies = 0
     client: falcon.testing.TestClient | None = None
+    storage: tuple[Reader, Writer] | None = None
 
     @classmethod
     def renew(cls) -> None:
@@ -271,8 +272,13 @@ class _App:
         paths = Paths(_folder() / f"copy-{cls.copies}")
         shutil.rmtree(_folder() / f"copy-{cls.copies - 1}", ignore_errors=True)
         shutil.copytree(_warehouse(), paths.root)
+        if cls.storage is not None:
+            old_reader, old_writer = cls.storage
+            old_writer.close()
+            old_reader.close()
         reader = Reader(paths)
-        cls.client = falcon.testing.TestClient(create_app(Settings(paths.root), reader, Writer(paths, reader)))
+        cls.storage = reader, Writer(paths, reader)
+        cls.client = falcon.testing.TestClient(create_app(Settings(paths.root), *cls.storage))
 
 
 def _client() -> falcon.testing.TestClient:

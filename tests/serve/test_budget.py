@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -22,6 +23,7 @@ from tests.signatures.assembly import dispatcher, metadata, reads_words
 CALL = selector(TRANSFER) + f"{1:064x}{2:064x}"
 MANY_CALLS = json.dumps([CALL] * 1000)
 CODE = (dispatcher([bytes.fromhex(selector(TRANSFER)[2:])] * 8, function=reads_words(2)) + metadata()).hex()
+ABI = [{"type": "function", "name": "f", "inputs": [{"type": "uint256"}] * 10}]
 FORM_BODY, FORM_HEADERS = multipart({"contract_abi": "[" + " " * 5000 + "]"})
 
 REQUESTS: dict[str, tuple[str, str, bytes, dict[str, str]]] = {
@@ -104,6 +106,8 @@ def test_a_request_over_its_time_is_refused(clients: tuple[TestClient, TestClien
             page = client.simulate_post("/decode/", body=urlencode({"data": CALL + "00" * 100_000}), headers=FORM)
             assert page.status_code == 422
             assert "more than 0.01 s of processor time" in page.text
+            imported = client.simulate_post("/api/v1/import", json={"type": "abi", "data": [ABI * 2000]})
+            assert (imported.status_code, imported.json["ok"]) == (422, False)
             process._seconds = 60.0
             whole = client.simulate_post("/api/v1/decode/", body=MANY_CALLS, headers=JSON)
             assert (whole.status_code, len(whole.json)) == (200, 1000)
@@ -122,6 +126,52 @@ def test_a_request_over_its_memory_is_refused(folder: Path) -> None:
             assert answer.status_code == 413
             assert answer.json == {"detail": "This request needs more memory than it may have. Send less at once."}
             assert ask(client, "a call").status_code == 200
+        finally:
+            process.close()
+
+
+def test_a_parser_that_gets_no_memory_ends_in_a_refusal(folder: Path) -> None:
+    """tree-sitter uses what malloc gives without a look at it: the process ends by SIGSEGV, and the client is told why."""
+    with opened(folder) as storage:
+        process = BudgetProcess(Settings(folder), memory=32 << 20)
+        client = TestClient(create_app(Settings(folder), *storage, budget=process))
+        try:
+            body = json.dumps({"source_code": "contract " * 200_000})
+            answer = client.simulate_post("/api/v1/import-solidity/", body=body, headers=JSON)
+            assert (answer.status_code, answer.json) == (
+                413, {"detail": "This request needs more memory than it may have. Send less at once."}
+            )  # fmt: skip
+            assert ask(client, "a call").status_code == 200
+        finally:
+            process.close()
+
+
+def test_a_form_of_code_is_not_read_where_others_wait(folder: Path) -> None:
+    """Forms of a costly resource go to the process from 256 bytes on, as its other bodies do."""
+    with opened(folder) as storage:
+        process = BudgetProcess(Settings(folder))
+        client = TestClient(create_app(Settings(folder), *storage, budget=process))
+        try:
+            body, headers = multipart({"code": CODE})
+            assert client.simulate_post("/api/v1/contract/", body=body, headers=headers).status_code == 200
+            assert process._process is not None
+        finally:
+            process.close()
+
+
+def test_waiting_requests_leave_threads_to_others(folder: Path) -> None:
+    """Two are in line on four threads. A third is refused at once: it would hold its thread for ten seconds."""
+    with opened(folder) as storage, ThreadPoolExecutor() as pool:
+        settings = Settings(folder, threads=4)
+        process = BudgetProcess(settings)
+        client = TestClient(create_app(settings, *storage, budget=process))
+        try:
+            with process._turn:
+                first = [pool.submit(ask, client, "a call") for _ in range(2)]
+                until(lambda: process._line._value == 0, "the line to be full")
+                third = ask(client, "a call")
+            assert (third.status_code, third.headers["Retry-After"]) == (503, "1")
+            assert [each.result().status_code for each in first] == [200, 200]
         finally:
             process.close()
 

@@ -12,12 +12,13 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPException, HTTPResponse
 from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import urlencode
 
 import pytest
 
@@ -42,12 +43,14 @@ from tests.serve.support import (
     Answer,
     Server,
     by,
+    children_of,
     found,
     get,
     multipart,
     post,
     post_text,
     request,
+    selector,
     send,
     serving,
     until,
@@ -73,11 +76,12 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with serving(folder, *by(request.param), workers=WORKERS) as server:
         for _ in range(20):  # memory that the first requests need
             get(server.port, f"{SIGNATURES_PATH}?page_size=1000")
-        before = _peaks(server)
+        open_all(server)
+        before, workers = _peaks(server), server.workers()
         yield server
         grown = sum(peak - before[pid] for pid, peak in _peaks(server).items() if pid in before)
         assert grown < GROWTH_MIB * MIB, f"{grown / MIB:.0f} MiB"
-        assert _peaks(server).keys() == before.keys(), "a worker was replaced"
+        assert server.workers() == workers, "a worker was replaced"
 
 
 @pytest.fixture
@@ -718,3 +722,85 @@ def test_solidity_that_is_none_is_read_or_refused(server: Server, name: str) -> 
             assert (status, json.loads(content)) == (400, expected)
         else:
             assert status == 201, content
+
+
+# Requests made to be dear.
+
+BLANKS = 1 << 16
+STORED = f"function7({','.join(['uint256'] * 40)})"
+_LOG = {"topics": ["0x" + "11" * 32] * 4, "data": "0x" + "00" * 32 * 64}
+_EVENTS = [f"event E{number}({','.join(['bytes'] * 1_000)})" for number in range(14)]
+_COPIES = "39" * 100 + "".join(f"61{number:04x}fe" for number in range(16_000))
+_ALMOST = b'--b\r\nContent-Disposition: form-data; name="text"\r\n\r\n' + b"\r\n--" * (15 * MIB // 4) + b"\r\n--b--\r\n"
+
+
+def _contracts(size: int) -> bytes:
+    return urlencode({"text": "contract " * (size // 9)}).encode()
+
+
+DEAR: dict[str, tuple[str, str, bytes, Mapping[str, str]]] = {
+    "contracts": ("POST", "/submit/", _contracts(BLANKS), FORM),
+    "more contracts": ("POST", "/submit/", _contracts(3 * MIB), FORM),
+    "a file of contracts": ("POST", SOLIDITY_PATH, *multipart({}, {"source_file": b"contract " * (3 * MIB // 9)})),
+    "blanks": ("POST", "/api/v1/decode/", json.dumps({"data": "f()" + " " * BLANKS}).encode(), JSON),
+    "blanks on the page": ("POST", "/decode/", urlencode({"data": "f()" + " " * BLANKS}).encode(), FORM),
+    "line ends": ("POST", "/api/v1/decode/", json.dumps({"data": "f(" + "\n" * BLANKS}).encode(), JSON),
+    "line ends on the page": ("POST", "/decode/", urlencode({"data": "f(" + "\n" * BLANKS}).encode(), FORM),
+    "copies": ("POST", "/api/v1/contract/", json.dumps({"code": _COPIES}).encode(), JSON),
+    "an array": ("POST", "/api/v1/decode/", b'{"data": "f(uint8[0][65000]) 0x12345678"}', JSON),
+    "a long array": ("POST", "/api/v1/decode/", b'["f(uint8[0][65000][65000]) 0x12345678"]', JSON),
+    "arrays": ("POST", "/api/v1/decode/", json.dumps(["f(uint8[0][65000]) 0x12345678"] * 200).encode(), JSON),
+    "an array on the page": ("GET", "/decode/?data=f(uint8[0][65000])%0a0x12345678", b"", {}),
+    "a length": ("POST", SOLIDITY_PATH, urlencode({"source_code": f"uint[{'a.' * (BLANKS // 2)}a] x;"}).encode(), FORM),
+    "logs": ("POST", "/api/v1/decode/", json.dumps(_LOG | {"texts": _EVENTS}).encode(), JSON),
+    "a long log": ("POST", "/api/v1/decode/", json.dumps(_LOG | {"texts": _EVENTS[:1]}).encode(), JSON),
+    "almost boundaries": ("POST", "/submit/", _ALMOST, {"Content-Type": "multipart/form-data; boundary=b"}),
+    "long stored texts": ("POST", "/api/v1/decode/", json.dumps([f"{selector(STORED)}{'ff' * 1280}"] * 60).encode(), JSON),
+    "a long stored text on the page": ("POST", "/decode/", f"data={selector(STORED)}{'ff' * 32_000}".encode(), FORM),
+}  # fmt: skip
+"""Each of these, or its like, held a worker's interpreter for seconds to hours, or was answered with megabytes."""
+
+MOST_SECONDS, MOST_SECONDS_PER_MIB = 2.0, 0.5
+"""The budget of ``docs/http.md``, and a second for what reads code and for the worker."""
+MOST_BYTES_A_BYTE, FRAME_BYTES = 64, 64 << 10
+"""Of an answer for each byte of its request, and those of a page without any."""
+
+
+@pytest.mark.parametrize("name", DEAR)
+def test_dear_requests_are_cheap_or_refused(server: Server, name: str) -> None:
+    """In processor time of all processes that have it, also of one that it ends, and in bytes of the answer."""
+    method, path, body, headers = DEAR[name]
+    open_all(server)
+    before = _seconds(server.process.pid)
+    answer = request(server.port, method, path, body, headers)
+    after = _seconds(server.process.pid)
+    spent = sum(after.values()) - sum(before.values())
+    spent -= sum(after[new] for new in after.keys() - before.keys() if "budget_process" in new)  # it starts meanwhile
+    assert answer.status < 500, answer.body[:200]
+    assert len(answer.body) <= MOST_BYTES_A_BYTE * (len(path) + len(body)) + FRAME_BYTES
+    assert spent < MOST_SECONDS + MOST_SECONDS_PER_MIB * len(body) / MIB
+
+
+def open_all(server: Server) -> None:
+    """Send long requests until the process that each worker has for them has opened the warehouse."""
+
+    def all_open() -> bool:
+        assert request(server.port, "POST", "/api/v1/decode/", b" " * 300, JSON).status == 400
+        children = [child for worker in server.workers() for child in children_of(worker)]
+        found = [pid for pid, command in children if "budget_process" in command]
+        return len(found) == WORKERS and all(
+            str(server.folder) in Path(f"/proc/{pid}/maps").read_text() for pid in found
+        )
+
+    until(all_open, "both processes of long requests")
+
+
+def _seconds(parent: int) -> dict[str, float]:
+    """Of each process below this one, and of all that it has waited for: seconds of processor time, by id and command."""
+    spent = {}
+    for pid, command in children_of(parent):
+        with suppress(OSError):
+            ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
+            spent[f"{pid} {command}"] = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        spent |= _seconds(pid)
+    return spent
