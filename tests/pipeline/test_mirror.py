@@ -520,7 +520,9 @@ def test_restart_fetches_everything_again(warehouse: Path) -> None:
     assert again.totals[SIGNATURES]["duplicate"] == len(FEED)
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"format": 1}', '{"format": 1, "url": 3}', '{"format": 9}', "nonsense"])
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"format": 1}', '{"format": 1, "url": "http://127.0.0.1"}', '{"url": 3}', "nonsense"]
+)
 def test_a_broken_state_is_told_in_one_line(warehouse: Path, content: str) -> None:
     with scripted(lambda path, query: feed_of(FEED, path, query)) as server:
         mirror(server.url, warehouse)
