@@ -47,8 +47,8 @@ from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.interruption import waiting
 from sigdir.warehouse import failpoints
 from sigdir.warehouse.files import FileLock, make_folder
+from sigdir.warehouse.identity import usable_identity
 from sigdir.warehouse.paths import Paths, folder_lock, mirror_spool, mirror_state
-from sigdir.warehouse.publish import upgrade_older
 
 Way = Literal["changes", "pages"]
 
@@ -130,7 +130,7 @@ def run_mirror(options: Options, progress: Reporter) -> MirrorReport:
     began = time.monotonic()
     base = checked_base(options.url)
     paths = Paths(options.warehouse.absolute())
-    upgrade_older(paths, options.wait, progress.note)
+    usable_identity(paths)  # before a long walk
     make_warehouse_and_say(paths, progress)
     folder = paths.mirror(folder_name(base))
     make_folder(folder)
@@ -202,7 +202,7 @@ class _Copy:
     def follow_changes(self) -> None:
         """Fetch the feed from the cursor to its end, and import it piece by piece."""
         limit, more, last_id, fetched, total, chases = CHANGES_ROWS, True, 0, 0, 0, 0
-        is_first, from_the_start = True, not self.state.after
+        is_first = True
         while more and chases <= _CHASES:
             url = changes_url(self.base, self.collection, self.state.after, limit)
             try:
@@ -222,8 +222,7 @@ class _Copy:
                 total = self.count_rows(url, fetched)
                 chases += 1
             if is_first and found.lines:
-                # The feed of an older server does not say what is left; then all rows are known at the start alone.
-                self.total = len(found.lines) + found.left if found.left is not None else total * from_the_start
+                self.total = len(found.lines) + found.left
                 self.progress.stage(self.collection, self.total)
             is_first = False
             self.state.after = found.cursor

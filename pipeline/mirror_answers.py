@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import urlencode
 
 import orjson
@@ -65,14 +65,14 @@ def parse_page(url: str, body: bytes) -> Page:
 class Changes:
     """Rows as lines for the spool, the oldest first, the id of the last, and the cursor after them.
 
-    ``left`` is how many rows the directory says it has after them; None where it does not say so.
+    ``left`` is how many rows the directory says it has after them.
     """
 
     lines: list[bytes]
     cursor: str
     more: bool
     last_id: int
-    left: int | None
+    left: int
 
 
 def parse_changes(url: str, body: bytes, limit: int, last_id: int = 0) -> Changes:
@@ -92,13 +92,12 @@ def parse_changes(url: str, body: bytes, limit: int, last_id: int = 0) -> Change
             last_id = id
             lines.append(_line(last))
         last = _parsed(url, line, _ROW_VALUES)
-    cursor, more = (last.get("next"), last.get("more")) if isinstance(last, dict) else (None, None)
-    if not isinstance(cursor, str) or not isinstance(more, bool) or len(cursor) > 200:
-        raise UnexpectedAnswer(url, "no rows that end with a cursor")
+    cursor, more, left = map(last.get, ("next", "more", "left")) if isinstance(last, dict) else (None, None, None)
+    if not isinstance(cursor, str) or not isinstance(more, bool) or not _is_count(left) or len(cursor) > 200:
+        raise UnexpectedAnswer(url, "no rows that end with a cursor and the number of those left")
     if more and not lines:
         raise UnexpectedAnswer(url, "no rows, and more to come")
-    left = last.get("left")
-    return Changes(lines, cursor, more, last_id, left if _is_count(left) else None)
+    return Changes(lines, cursor, more, last_id, left)
 
 
 def _lines(body: bytes) -> Iterator[bytes]:
@@ -110,7 +109,7 @@ def _lines(body: bytes) -> Iterator[bytes]:
         start = end
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: Any) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < 1 << 63
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,9 +16,6 @@ from sigdir.signatures.collections import COLLECTIONS
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import replacing
 from sigdir.warehouse.paths import Paths, mirror_spool
-
-_STATE_FORMAT = 2
-_READABLE_FORMATS = (1, _STATE_FORMAT)  # format 1 has fewer fields; the others get their defaults
 
 NO_ID = 1 << 63
 """Above every id."""
@@ -67,16 +64,13 @@ class State:
         """Read the file; a new state if it is missing. Raises UnreadableWarehouse."""
         try:
             fields = orjson.loads(path.read_bytes())
-            if fields.pop("format") not in _READABLE_FORMATS:
-                raise UnreadableWarehouse(f"{path} has another format; this version writes format {_STATE_FORMAT}")
-            state = cls(**fields)
         except FileNotFoundError:
             return cls(url)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise UnreadableWarehouse(f"{path} is broken; start over with --restart") from None
-        if [type(value) for value in asdict(state).values()] != [type(value) for value in asdict(cls(url)).values()]:
+        except ValueError:
+            fields = None
+        if not isinstance(fields, dict) or _types(fields) != _types(asdict(cls(url))):
             raise UnreadableWarehouse(f"{path} is broken; start over with --restart")
-        return state
+        return cls(**fields)
 
     def begin_walk(self) -> None:
         """Back to the first page. The spool stays."""
@@ -91,8 +85,11 @@ class State:
 
     def write(self, path: Path) -> None:
         with replacing(path) as file:
-            fields = {"format": _STATE_FORMAT, **asdict(self)}
-            file.write(orjson.dumps(fields, option=orjson.OPT_INDENT_2))
+            file.write(orjson.dumps(self, option=orjson.OPT_INDENT_2))
+
+
+def _types(fields: Mapping[str, object]) -> dict[str, type]:
+    return {name: type(value) for name, value in fields.items()}
 
 
 def problems_of_states(paths: Paths) -> Iterator[tuple[Path, str]]:

@@ -34,7 +34,6 @@ def count_page(url: str, page: Page, state: State, max_rows: int) -> list[bytes]
     check_size(url, page.count, max_rows)
     if not state.first_count:
         state.first_count = page.count
-        state.rows = state.pages * len(page.ids)  # of a state of format 1
     rows_before, spare = state.rows, _SPARE_PAGES * len(page.ids)
     grown = max(0, page.count - state.first_count)
     state.rows += len(page.ids)

@@ -63,7 +63,7 @@ from sigdir.warehouse.home import store_of
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import Publisher, upgrade_older
+from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
@@ -171,8 +171,6 @@ def run_import(
     if sources is None:
         sources = find(options.paths, unread, options.follow_links)
     paths = Paths(options.warehouse.absolute())
-    if not options.dry_run:
-        upgrade_older(paths, options.wait, progress.note)
     _check_warehouse(paths, options)
     if not options.dry_run:
         make_warehouse_and_say(paths, progress)

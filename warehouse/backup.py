@@ -34,7 +34,7 @@ from sigdir.warehouse import failpoints
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import manifest_of, sources_paths
 from sigdir.warehouse.files import FileLock, RunFolder, make_folder, remove_dead_runs, sync, write_file
-from sigdir.warehouse.identity import Identity, read_identity, usable_identity, write_identity
+from sigdir.warehouse.identity import Identity, read_identity, require_format, usable_identity, write_identity
 from sigdir.warehouse.log.checkpoint import newest_checkpoint
 from sigdir.warehouse.log.entry import LogEntry, read_entries
 from sigdir.warehouse.log.evidence import manifest_of_entry
@@ -113,12 +113,9 @@ def _refuse_foreign(copy: Paths, identity: Identity) -> None:
     if not copy.identity.exists():
         raise UnreadableWarehouse(f"{copy.root} is neither empty nor a backup")
     found = read_identity(copy)
+    require_format(copy.root, found.format)
     if found.id != identity.id:
         raise UnreadableWarehouse(f"{copy.root} is another warehouse: {found.id}, not {identity.id}")
-    if found.format != identity.format:
-        raise UnreadableWarehouse(
-            f"{copy.root} has format {found.format}, the warehouse {identity.format}: take a new folder"
-        )
 
 
 class _Backup:
@@ -211,8 +208,7 @@ class _Backup:
         """Copy the data files and rejects of all versions; those of older versions may have been vacuumed."""
         folders = set()
         for entry in entries:
-            run = (entry.summary or {}).get("run")
-            rejects = [self.source.rejects_file(run)] if run else []
+            rejects = [self.source.rejects_file(entry.summary["run"])] if entry.summary is not None else []
             for file in [*(added.path for added in entry.added), *rejects]:
                 if file in needed or file.exists():
                     to = self.copy.root / file.relative_to(self.source.root)

@@ -1,7 +1,7 @@
 """The sha256 of data files, for clients that fetch them.
 
-A commit's summary has the digests of the files that it added. Commits of earlier program versions have none: the
-digest of such a file is computed once and kept in the cache beside its index.
+A commit's summary has the digests of the files that it added. Commits of other programs have none: the digest of
+such a file is computed once and kept in the cache beside its index.
 """
 
 from __future__ import annotations

@@ -1,31 +1,27 @@
 """The file ``warehouse.json``: a warehouse's format and its id.
 
-The format is one number for the whole folder: its table, its staging file, their names. A folder that has a
-table or a staging file and no ``warehouse.json`` has the format that its staging file says, or format 1, which is
-older than ``warehouse.json``. Format 2 has evidence.
+The format is one number for the whole folder: its table, its staging file, their names. A program reads one format and
+converts none: its rows are exported by the program that wrote them.
 
-The id is random and never changes. The staging file has it too, so that a staging file of another warehouse
-is detected: its rows would be folded here, or taken for folded and deleted.
+The id is random and never changes. The staging file has both too. So a staging file of another warehouse is detected:
+its rows would be folded here, or taken for folded and deleted. And a ``warehouse.json`` that is lost, or that a crash
+kept from being written, is made again from it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+import sqlite3
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import write_file
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.upgrades import add_evidence, format_of_staging
 
-FORMAT = 2
-"""The layout of the folder that this version reads and writes. Another one is upgraded or refused."""
-
-STEPS: dict[int, Callable[[Paths], None]] = {1: add_evidence}
-"""For each older format, a function that changes the folder to the next one; called by ``upgrade``.
-
-A step that was interrupted runs again, so it must be idempotent. It changes the number in the staging file too."""
+FORMAT = 3
+"""The layout of the folder that this version reads and writes. Another one is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +39,20 @@ class Identity:
 
 
 def read_identity(paths: Paths) -> Identity:
-    """The folder's format and id, usable by this version or not; raises UnreadableWarehouse."""
+    """The folder's format and id, usable by this version or not; raises UnreadableWarehouse.
+
+    A folder without a warehouse has this version's format.
+    """
     try:
         document = json.loads(paths.identity.read_bytes())
         flags = (bool(document.get(name)) for name in ("unfinished", "has_suppressed"))
         return Identity(int(document["format"]), str(document["id"]), *flags)
     except FileNotFoundError:
-        if not paths.hold_warehouse():
-            return Identity(FORMAT)
-        # A staging file says nothing while another process makes it.
-        return Identity((format_of_staging(paths) or FORMAT) if paths.staging.exists() else 1)
+        if paths.staging.exists():
+            return Identity(_format_of_staging(paths))
+        if paths.log.is_dir():
+            raise UnreadableWarehouse(f"{paths.identity}: missing; put this file back from a backup") from None
+        return Identity(FORMAT)
     except OSError as error:
         raise UnreadableWarehouse(f"{paths.identity}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -64,10 +64,17 @@ def usable_identity(paths: Paths) -> Identity:
     found = read_identity(paths)
     if found.unfinished:
         raise UnreadableWarehouse(f"{paths.root} is an unfinished backup: run `sigdir backup` into it again")
-    if found.format != FORMAT:
-        cure = "stop all servers and run `sigdir fold`" if found.format in STEPS else "use the version that made it"
-        raise UnreadableWarehouse(f"{paths.root} has format {found.format}; this version reads format {FORMAT}: {cure}")
+    require_format(paths.root, found.format)
     return found
+
+
+def require_format(place: Path | str, found: int) -> None:
+    """Raise UnreadableWarehouse for another format than this version's; ``place`` is the file, folder or URL that has it."""
+    if found != FORMAT:
+        raise UnreadableWarehouse(
+            f"{place} has format {found}; this version reads format {FORMAT}:"
+            " export with the program that wrote it, or import again"
+        )
 
 
 def write_identity(paths: Paths, identity: Identity) -> None:
@@ -79,11 +86,12 @@ def write_identity(paths: Paths, identity: Identity) -> None:
         raise UnreadableWarehouse(f"{paths.identity}: {error.strerror}") from error
 
 
-def upgrade(paths: Paths) -> None:
-    """Change an older folder to this version's format, step by step. The caller holds the publish lock."""
-    found = read_identity(paths)
-    while found.format in STEPS and not found.unfinished:
-        STEPS[found.format](paths)
-        found = replace(found, format=found.format + 1)
-        write_identity(paths, found)
-    usable_identity(paths)
+def _format_of_staging(paths: Paths) -> int:
+    """The format that a staging file says. This version's where it says none: another process is just making it."""
+    mode = "mode=ro" if paths.staging_wal.exists() else "immutable=1"
+    try:
+        with closing(sqlite3.connect(f"{paths.staging.as_uri()}?{mode}", uri=True, timeout=60)) as connection:
+            (found,) = connection.execute("SELECT format FROM about").fetchone()
+            return int(found)
+    except (sqlite3.Error, TypeError, ValueError):  # whoever needs the file finds out what is wrong with it
+        return FORMAT

@@ -49,12 +49,11 @@ POSTED = Origin(0, -1, datetime.fromtimestamp(0, UTC), None, (), 0, 0)
 
 def origin_of(summary: dict[str, Any]) -> Origin:
     """The public part of an import's summary: names of folders stay private."""
-    sources = summary.get("sources") or []
-    names = tuple(str(source.get("path", "")).rstrip("/").rpartition("/")[2] for source in sources[:_SOURCES])
-    imported = int((summary.get("totals") or {}).get("imported", 0))
+    sources = summary["sources"]
+    names = tuple(source["path"].rstrip("/").rpartition("/")[2] for source in sources[:_SOURCES])
     return Origin(
-        int(summary["import"]), summary["version"], summary["committed_at"], summary.get("source"), names,
-        len(sources), imported,
+        summary["import"], summary["version"], summary["committed_at"], summary["source"], names,
+        len(sources), summary["totals"]["imported"],
     )  # fmt: skip
 
 

@@ -57,7 +57,7 @@ class Paths:
         return self.root / "warehouse.json"
 
     def hold_warehouse(self) -> bool:
-        """Whether the folder is a warehouse. Format 1 is older than ``warehouse.json``: it has a table or staging."""
+        """Whether the folder is a warehouse, also one that has lost ``warehouse.json``, or is just being made."""
         return self.identity.exists() or self.log.is_dir() or self.staging.exists()
 
     def other_files(self) -> list[str]:
@@ -217,7 +217,7 @@ class Paths:
         return sorted(self.log.glob(".*.json.*.part"))
 
     def log_part_files(self) -> list[Path]:
-        """What a killed process left of entries and checkpoints; with ``#`` of earlier program versions."""
+        """What a killed process left of entries and checkpoints; deltalake writes them to names with ``#``."""
         return sorted([*self.log.glob(".*.part"), *self.log.glob("*#*")])
 
     def checkpoint(self, version: int) -> Path:

@@ -50,7 +50,6 @@ from sigdir.warehouse.evidence.batch import EvidenceFiles
 from sigdir.warehouse.evidence.renewal import NOTHING_WITHDRAWN, Withdrawn
 from sigdir.warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
 from sigdir.warehouse.home import store_of, upload, upload_checkpoint
-from sigdir.warehouse.identity import STEPS, read_identity, upgrade
 from sigdir.warehouse.index.prebuild import build_indexes, build_ranks
 from sigdir.warehouse.log.actions import WRITER_VERSION
 from sigdir.warehouse.log.checkpoint import write_checkpoint
@@ -109,7 +108,6 @@ class Publisher:
             undo.callback(self._lock.release)
             if store_of(self._paths) is not None:
                 pull(self._paths, make=True, threads=self._threads)
-            upgrade(self._paths)
             self.staging = Staging(self._paths.staging)
             undo.callback(self.staging.close)
             self.recover()
@@ -141,7 +139,7 @@ class Publisher:
         self.staging.require_whole()
         with self.staging.exclusive() as staging:
             unfinished = staging.unfinished()
-            committed = {summary.get("run") for summary in history(paths)} if unfinished else set()
+            committed = {summary["run"] for summary in history(paths)} if unfinished else set()
             for run in unfinished:
                 if run not in committed:
                     self._remove_files(run)
@@ -152,7 +150,7 @@ class Publisher:
             for collection in COLLECTIONS:
                 staging.forget(collection, self.snapshot.high_water[collection].id)
             newest = self.snapshot.newest_entry()
-            # The last publisher may have died before it noted its entry, or was of a version without digests.
+            # The last publisher may have died before it noted its entry.
             if newest is not None and staging.newest_entry() != newest:
                 staging.note_version(*newest)
         for entry in paths.nameless_entries():
@@ -226,18 +224,6 @@ def fold(paths: Paths, wait: bool = True) -> Published | None:
         if not publisher.has_sightings() and not any(publisher.staged(collection) for collection in COLLECTIONS):
             return None
         return publisher.publish(run_name(), {}, {}, lambda: {"kind": "fold"})
-
-
-def upgrade_older(paths: Paths, wait: bool, on_wait: Callable[[str], None]) -> None:
-    """Bring a folder of an older format to this version's; raises Busy, UnreadableWarehouse."""
-    if not paths.hold_warehouse() or read_identity(paths).format not in STEPS:
-        return
-    lock = FileLock(paths.lock)
-    lock.acquire(wait, on_wait)
-    try:
-        upgrade(paths)
-    finally:
-        lock.release()
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ class _Push:
     def bring_files(self, entries: list[LogEntry], needed: set[Path]) -> None:
         """Bring the data files and rejects of new versions. Those of older versions may have been vacuumed."""
         files = {added.path for entry in entries for added in entry.added} | needed
-        runs = [entry.summary["run"] for entry in entries if entry.summary and "run" in entry.summary]
+        runs = [entry.summary["run"] for entry in entries if entry.summary is not None]
         rejects = {self.source.rejects_file(run) for run in runs}
         self.bring_all(file for file in sorted(files | rejects) if file in needed or file.exists())
 

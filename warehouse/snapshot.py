@@ -32,7 +32,7 @@ class Snapshot:
 
     ``files`` are in id order. ``high_water`` holds each collection's highest id and time; its id is
     also the watermark: staged rows at or below it are folded. ``chain`` is what a commit on this version records of
-    the log, ``manifest`` the file that describes its evidence, None for a version from before the evidence.
+    the log, ``manifest`` the file that describes its evidence, None for a version before the first sighting.
     ``writer_version`` is what Delta's protocol demands of whoever publishes on it.
     """
 

@@ -32,7 +32,14 @@ from sigdir.warehouse.errors import Busy, NoWarehouse, UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest, manifest_of, sources_paths
 from sigdir.warehouse.files import FileLock, RunFolder, dead_runs, make_folder, remove, sync, write_file
 from sigdir.warehouse.home import REQUESTS, SWEEP_AGE, store_of
-from sigdir.warehouse.identity import FORMAT, Identity, read_identity, usable_identity, write_identity
+from sigdir.warehouse.identity import (
+    FORMAT,
+    Identity,
+    read_identity,
+    require_format,
+    usable_identity,
+    write_identity,
+)
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.chain import Broken, Chain
 from sigdir.warehouse.log.entry import LogEntry, existing_version, read_entry
@@ -203,8 +210,7 @@ class _Pull:
                 raw = self.store.read(name)
         self.scratch.identity.write_bytes(raw)
         found = read_identity(self.scratch)
-        if found.format != FORMAT:
-            raise UnreadableWarehouse(f"{self.store.url} has format {found.format}; this version reads format {FORMAT}")
+        require_format(self.store.url, found.format)
         return found
 
     @contextmanager
@@ -576,7 +582,7 @@ def orphans(paths: Paths, store: Store, dead: Collection[str] = ()) -> list[Obje
     ]
     if not left:
         return []
-    committed = {summary.get("run") for summary in history(paths)}
+    committed = {summary["run"] for summary in history(paths)}
     return [each for each in left if _run_of(each) not in (None, *committed)]
 
 

@@ -127,7 +127,7 @@ def _history(paths: Paths, newest: int) -> list[dict[str, Any]]:
         {
             "version": entry["version"],
             "committed_at": iso(entry["committed_at"]),
-            "kind": entry.get("kind"),
+            "kind": entry["kind"],
             "url": f"/dumps/{entry['version']}/",
         }
         for entry in reversed(history(paths, newest, _VERSIONS))

@@ -43,7 +43,7 @@ def _last_jobs(paths: Paths, version: int) -> tuple[list[Origin], dict[str, Any]
     imports: list[Origin] = []
     fold = None
     for summary in _newest_summaries(paths, version):
-        if summary.get("kind") == "fold" and fold is None:
+        if summary["kind"] == "fold" and fold is None:
             fold = summary
         if "import" in summary and len(imports) < _MAX_IMPORTS:
             imports.append(origin_of(summary))

@@ -202,7 +202,7 @@ def bodies(data: bytes) -> None:
 
 @cache
 def _old_log() -> tuple[Paths, TableState, tuple[bytes, ...]]:
-    """A warehouse of an earlier program version, whose entries no digest guards, its state, and its entries' bytes."""
+    """A warehouse whose entries are another program's, which no digest guards, its state, and its entries' bytes."""
     paths = Paths(_folder() / "log")
     publish(paths, ["f()", "g(uint256)"], ["E()"])
     remove_digests(paths)

@@ -97,20 +97,18 @@ def pages_of(rows: list[dict[str, Any]], path: str, query: dict[str, str], size:
     )
 
 
-def feed_of(
-    rows: list[dict[str, Any]], path: str, query: dict[str, str], most: int = 1000, tells_left: bool = True
-) -> Reply:
-    """As our server answers: rows behind the cursor, then a line with the next one. Older ones do not tell what is left."""
+def feed_of(rows: list[dict[str, Any]], path: str, query: dict[str, str], most: int = 1000) -> Reply:
+    """As our server answers: rows behind the cursor, then a line with the next one."""
     if path != "/api/v1/changes/":
         return pages_of(rows, path, query)
     if query["collection"] != SIGNATURES:
-        return 200, {}, b'{"next":"e0","more":false}\n'
+        return 200, {}, b'{"next":"e0","more":false,"left":0}\n'
     after = int(query.get("after", "s0")[1:], 16)
     left = [row for row in rows if row["id"] > after]
     here = left[: min(int(query["limit"]), most)]
-    last = {"next": f"s{here[-1]['id'] if here else after:x}", "more": len(here) < len(left)}
-    if tells_left:
-        last["left"] = len(left) - len(here)
+    last = {
+        "next": f"s{here[-1]['id'] if here else after:x}", "more": len(here) < len(left), "left": len(left) - len(here),
+    }  # fmt: skip
     return 200, {}, b"".join(json.dumps(line).encode() + b"\n" for line in [*here, last])
 
 

@@ -177,7 +177,7 @@ def test_a_row_with_the_highest_id_hides_no_later_row(warehouse: Path, more: boo
 
 def feed(ids: range | list[int], cursor: str = "s7", more: bool = True, total: int = 100) -> Script:
     """Each request gets the same answer; the list says that there are ``total`` rows."""
-    lines = [json.dumps(line).encode() for line in [*rows_of(ids), {"next": cursor, "more": more}]]
+    lines = [json.dumps(line).encode() for line in [*rows_of(ids), {"next": cursor, "more": more, "left": total}]]
     return lambda path, _: (200, {}, b"\n".join(lines)) if path != SIGNATURES_PATH else page([1], total)
 
 
@@ -328,7 +328,7 @@ def test_memory_has_a_bound_for_answers_of_long_rows(warehouse: Path) -> None:
         b"\n".join(
             [
                 *(b'{"id":%d,"text_signature":"%s%d()"}' % (id, b"a" * 1_450, id) for id in range(first, first + CHANGES_ROWS)),
-                b'{"next":"s%d","more":%s}' % (number + 1, b"true" if number < 2 else b"false"),
+                b'{"next":"s%d","more":%s,"left":0}' % (number + 1, b"true" if number < 2 else b"false"),
             ]
         )
         for number, first in enumerate(range(1, 3 * CHANGES_ROWS, CHANGES_ROWS))

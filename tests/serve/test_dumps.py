@@ -334,7 +334,7 @@ def test_digests_are_those_of_the_commits(server: Server) -> None:
 
 @pytest.mark.long
 def test_digests_missing_in_the_commits_are_computed_and_kept(tmp_path: Path) -> None:
-    """Commits of older releases have no digests; a computed one is kept while its file is used."""
+    """Commits of other programs have no digests; a computed one is kept while its file is used."""
     lines = tmp_path / "lines.txt"
     lines.write_text("f(uint256)\nevent E(uint256)\n")
     paths = Paths(tmp_path / "warehouse")

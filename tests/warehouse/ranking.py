@@ -134,7 +134,9 @@ def make_known(root: Path, seed: int = 0, files: int = 3) -> Known:
     snapshot = read_snapshot(paths)
     # The sightings of the third source's first import were replaced by its second.
     since = {1: 1, 2: 1, 3: 2, 4: 2}
-    sources = {n: EvidenceSource(n, LABELS[n - 1], first, 1, 0, "") for n, first in since.items()} | {POST: POST_SOURCE}
+    sources = {
+        n: EvidenceSource(n, LABELS[n - 1], first, 1, 0, "", is_added_to=False) for n, first in since.items()
+    } | {POST: POST_SOURCE}
     highest = {c: snapshot.high_water[c].id for c in COLLECTIONS}
     seen = []
     for _ in range(600):

@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -40,10 +41,11 @@ from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
 from sigdir.warehouse.files import RunFolder, make_folder
 from sigdir.warehouse.index.view import View
+from sigdir.warehouse.log.chain import FIELD
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Published, Publisher
-from sigdir.warehouse.rejects import RejectsWriter
+from sigdir.warehouse.rejects import RejectsWriter, rows_and_digest
 from sigdir.warehouse.schema import FILE_SCHEMA, REJECT_SCHEMA, SIGHTING_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.spill import Spill
@@ -120,6 +122,7 @@ class Run:
         self.threads = threads
         self.digest = digest
         self.rejected = 0
+        self.rejects_digest: str | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -155,11 +158,13 @@ class Run:
             "rejected": self.rejected,
         }
         source = {"path": "in.txt", "format": "text", "bytes": 7, "sha256": "00" * 32, **totals}
-        return {"kind": "import", "source": "by hand", "sources": [source], "totals": totals, "seconds": 0.5}
+        said = {"source": "by hand", "sources": [source], "totals": totals, "faults": [], "seconds": 0.5}
+        return {"kind": "import", "rejects_sha256": self.rejects_digest, **said}
 
     def publish(self, progress: Progress = lambda _: None, rejects: Sequence[str] = ()) -> Published:
         self.rejected = len(rejects)
         file = write_rejects(self.folder / "rejects.parquet", rejects) if rejects else None
+        self.rejects_digest = rows_and_digest(file)[1] if file is not None else None
         said = [Input("by hand", None)]
         batches = {
             c: Batch(
@@ -185,14 +190,28 @@ def log_actions(paths: Paths, version: int) -> list[dict[str, Any]]:
 
 
 def remove_digests(paths: Paths) -> None:
-    """Make a warehouse one of an earlier program version, whose log entries have no digests; they may then be edited."""
+    """Make all log entries those of another program, which have no digests; they may then be edited."""
     for entry in paths.log_entries():
         actions = [json.loads(line) for line in entry.read_bytes().splitlines()]
         for action in actions:
-            action.get("commitInfo", {}).pop("sigdirDigests", None)
+            for field in (FIELD, "engineInfo"):
+                action.get("commitInfo", {}).pop(field, None)
         entry.write_text("".join(json.dumps(action) + "\n" for action in actions))
     with closing(sqlite3.connect(paths.staging)) as connection, connection:
-        connection.execute("DROP TABLE newest_entry")
+        connection.execute("DELETE FROM newest_entry")
+
+
+def seal_staged(connection: sqlite3.Connection) -> None:
+    """Give each staged row the checksum that fits it."""
+
+    def sealed(collection: str, id: int, created_at: int, text: str, digest: bytes) -> bytes:
+        row = f"{collection} {id} {created_at} {text}".encode()
+        return digest + zlib.crc32(row, zlib.crc32(digest)).to_bytes(4, "big")
+
+    connection.create_function("sealed", 5, sealed)
+    connection.execute(
+        "UPDATE staged SET digest = sealed(collection, id, created_at, text_signature, substr(digest, 1, 32))"
+    )
 
 
 def fold(paths: Paths) -> Published:

@@ -286,12 +286,13 @@ def test_a_flipped_bit_in_an_index_is_noticed_when_it_is_mapped(paths: Paths, co
 
 
 def test_an_index_without_checksums_is_built_again(paths: Paths) -> None:
-    """Earlier program versions wrote none, so nothing says that it is whole. To verify it is no damage."""
+    """Nothing says that it is whole; to verify it is damage."""
     Reader(paths).close()
     for file in paths.cache.glob("*/checksums.json"):
         file.unlink()
-    assert call_command("verify", "--quiet", "--warehouse", paths.root).exit_code == 0
+    assert call_command("verify", "--quiet", "--warehouse", paths.root).exit_code == 1
     Reader(paths).close()
+    assert call_command("verify", "--quiet", "--warehouse", paths.root).exit_code == 0
     assert len(list(paths.cache.glob("*/checksums.json"))) == len(read_snapshot(paths).all_files())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import tarfile
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -54,9 +53,6 @@ from tests.warehouse.support import (
     stage,
     staged_rows,
 )
-
-OLDER = Path(__file__).parent / "data" / "format-1.tar.gz"
-"""A warehouse of format 1 with an import of two texts, a folded POST and a staged one."""
 
 
 @pytest.fixture
@@ -464,24 +460,3 @@ def test_repair_gives_the_sightings_of_a_removed_row_to_the_row_that_stays(paths
     (file,) = found.files[SIGNATURES]
     assert pq.read_table(file.path)["id"].to_pylist() == [9]
     assert (file.first_id, file.last_id, file.rows) == (9, 9, 1)
-
-
-# Warehouses of earlier versions.
-
-
-def test_an_older_warehouse_is_upgraded_by_the_next_publish(paths: Paths, tmp_path: Path) -> None:
-    """Its rows have no sightings; an import of the same file brings them in a version of its own."""
-    with tarfile.open(OLDER) as archive:
-        archive.extractall(paths.root, filter="data")
-    with pytest.raises(UnreadableWarehouse, match="format 1; this version reads format 2"):
-        read_snapshot(paths)
-    report = bring(paths, write_list(tmp_path, "list.txt", ["a(uint256)", "b(uint256)"]))
-    assert (report.published, report.total("imported"), report.sightings) == (True, 0, 2 + 1)
-    snapshot = read_snapshot(paths)
-    assert who_says(paths) == {("list.txt", "a(uint256)"), ("list.txt", "b(uint256)"), ("POST", "staged(uint256)")}
-    assert [row["text_signature"] for row in content_of(paths)[SIGNATURES]] == [
-        "a(uint256)", "b(uint256)", "posted(uint256)", "staged(uint256)",
-    ]  # fmt: skip
-    assert not read_snapshot(paths, snapshot.version - 1).evidence.all_files()
-    assert json.loads(paths.identity.read_bytes())["format"] == 2
-    assert damaged(paths) == []

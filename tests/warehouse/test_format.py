@@ -1,8 +1,7 @@
-"""The format number and the id of a warehouse: refusals, upgrades, and files that belong together."""
+"""The format number and the id of a warehouse: refusals, and files that belong together."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -12,7 +11,6 @@ import pytest
 
 import sigdir
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse import identity
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import make_folder
 from sigdir.warehouse.identity import (
@@ -22,8 +20,6 @@ from sigdir.warehouse.identity import (
     write_identity,
 )
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.publish import Publisher
-from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging.writer import Staging
 from tests.warehouse.support import (
     assert_fails_in_one_line,
@@ -34,8 +30,6 @@ from tests.warehouse.support import (
     run_command,
     stage,
     staged_rows,
-    texts,
-    visible,
 )
 
 
@@ -46,16 +40,6 @@ def paths(tmp_path: Path) -> Paths:
     publish(own, ["a(uint256)", "b(uint256)"])
     stage(own, SIGNATURES, "c(uint256)")
     return own
-
-
-def make_older(paths: Paths) -> None:
-    """Remove everything that versions without an id did not write."""
-    paths.identity.unlink()
-    with closing(sqlite3.connect(paths.staging)) as connection:
-        connection.execute("ALTER TABLE about DROP COLUMN warehouse")
-        connection.execute("ALTER TABLE about DROP COLUMN version")
-        connection.execute("UPDATE about SET format = 1")
-        connection.commit()
 
 
 def open_staging(path: Path) -> str:
@@ -93,20 +77,6 @@ def test_processes_that_open_a_new_warehouse_at_once_agree_on_its_id(tmp_path: P
     assert "" not in found
 
 
-def test_a_warehouse_without_an_id_gets_one(paths: Paths) -> None:
-    """The first publisher upgrades the folder and adds an id, and all rows stay."""
-    make_older(paths)
-    with pytest.raises(UnreadableWarehouse, match="format 1"):
-        read_snapshot(paths)
-    assert not paths.identity.exists()
-    with Publisher(paths, wait=False):
-        pass
-    assert texts(visible(paths)[SIGNATURES]) == ["a(uint256)", "b(uint256)", "c(uint256)"]
-    assert len(read_identity(paths).id) == 32
-    fold(paths)
-    assert read_snapshot(paths).count(SIGNATURES) == 3
-
-
 def test_a_lost_file_is_made_again_with_the_id_of_staging(paths: Paths) -> None:
     """Opening staging restores the lost identity file."""
     before = read_identity(paths)
@@ -124,14 +94,11 @@ def test_a_lost_staging_file_is_made_again_with_the_id_of_the_folder(paths: Path
     assert read_identity(paths) == before
 
 
-@pytest.mark.parametrize("older", [False, True], ids=["", "without an id"])
-def test_a_staging_file_of_another_warehouse_is_refused(paths: Paths, tmp_path: Path, older: bool) -> None:
+def test_a_staging_file_of_another_warehouse_is_refused(paths: Paths, tmp_path: Path) -> None:
     """Its rows would be folded here, or deleted as folded; they stay as they are."""
     other = Paths(tmp_path / "other")
     stage(other, SIGNATURES, "x(uint256)")
     rows = staged_rows(other, SIGNATURES)
-    if older:
-        make_older(other)
     for file in paths.root.glob("staging.sqlite*"):
         file.unlink()
     shutil.copy(other.staging, paths.staging)
@@ -139,47 +106,86 @@ def test_a_staging_file_of_another_warehouse_is_refused(paths: Paths, tmp_path: 
         result = call_command(*command, "--warehouse", paths.root)
         assert_fails_in_one_line(result)
         assert f"{paths.staging} belongs to another warehouse" in result.stderr
-    if not older:  # nobody upgraded the other
-        paths.identity.unlink()
-        assert staged_rows(paths, SIGNATURES) == rows
+    paths.identity.unlink()
+    assert staged_rows(paths, SIGNATURES) == rows
 
 
 READERS = [["rejects"], ["history"], ["stats"], ["sql", "SELECT 1"], ["verify"]]
 WRITERS = [["import", "samples"], ["fold"]]
 
 
+CURE = "export with the program that wrote it, or import again"
+
+
+@pytest.mark.parametrize("other", [FORMAT + 1, FORMAT - 1], ids=["newer", "older"])
 @pytest.mark.parametrize("command", [*READERS, *WRITERS], ids=lambda command: command[0])
 @pytest.mark.parametrize("has_staging", [True, False], ids=["", "staging lost"])
-def test_a_newer_format_is_refused_by_every_command(paths: Paths, command: list[str], has_staging: bool) -> None:
-    """The error has one line and both numbers; no file is made in the folder."""
-    write_identity(paths, Identity(FORMAT + 1, "00"))
+def test_another_format_is_refused_by_every_command(
+    paths: Paths, command: list[str], has_staging: bool, other: int
+) -> None:
+    """The error has one line, both numbers and what to do; no file is made in the folder."""
+    write_identity(paths, Identity(other, "00"))
     if not has_staging:
         for file in paths.root.glob("staging.sqlite*"):
             file.unlink()
     before = {path for path in paths.root.rglob("*") if path.name != "publish.lock"}
     result = call_command(*command, "--warehouse", paths.root)
     assert_fails_in_one_line(result)
-    assert f"format {FORMAT + 1}; this version reads format {FORMAT}" in result.stderr
+    assert f"{paths.root} has format {other}; this version reads format {FORMAT}: {CURE}" in result.stderr
     assert {path for path in paths.root.rglob("*") if path.name != "publish.lock"} - {paths.tmp} == before - {paths.tmp}
 
 
-def test_a_newer_format_is_refused_by_a_backup_of_it_and_into_it(paths: Paths, tmp_path: Path) -> None:
-    """The error names the folder with the newer format."""
+def test_another_format_is_refused_before_anything_is_mirrored(paths: Paths) -> None:
+    """No request is sent: nobody listens at this address."""
+    write_identity(paths, Identity(FORMAT + 1, "00"))
+    result = call_command("mirror", "http://127.0.0.1:9/", "--warehouse", paths.root)
+    assert_fails_in_one_line(result)
+    assert f"format {FORMAT + 1}; this version reads format {FORMAT}" in result.stderr
+    assert not paths.mirrors.exists()
+
+
+@pytest.mark.parametrize("other", [FORMAT + 1, FORMAT - 1], ids=["newer", "older"])
+def test_another_format_is_refused_by_a_backup_of_it_and_into_it(paths: Paths, tmp_path: Path, other: int) -> None:
+    """The error names the folder with the other format."""
     copy = tmp_path / "copy"
     assert call_command("backup", copy, "--warehouse", paths.root).exit_code == 0
-    for newer in (copy, paths.root):
-        write_identity(Paths(newer), Identity(FORMAT + 1, read_identity(paths).id))
+    for changed in (copy, paths.root):
+        write_identity(Paths(changed), Identity(other, read_identity(paths).id))
         result = call_command("backup", copy, "--warehouse", paths.root)
         assert_fails_in_one_line(result)
-        assert f"{newer} has format {FORMAT + 1}" in result.stderr
+        assert f"{changed} has format {other}; this version reads format {FORMAT}: {CURE}" in result.stderr
 
 
-def test_a_newer_format_is_refused_by_a_server(paths: Paths) -> None:
+def test_a_lost_file_does_not_hide_another_format(paths: Paths) -> None:
+    """The staging file has the number too: readers and writers refuse, and write no new identity."""
+    with closing(sqlite3.connect(paths.staging)) as connection, connection:
+        connection.execute("UPDATE about SET format = ?", (FORMAT - 1,))
+    paths.identity.unlink()
+    for command in (["stats"], ["fold"]):
+        result = call_command(*command, "--warehouse", paths.root)
+        assert_fails_in_one_line(result)
+        assert f"{paths.root} has format {FORMAT - 1}; this version reads format {FORMAT}" in result.stderr
+    assert not paths.identity.exists()
+
+
+def test_a_table_without_identity_and_staging_is_refused(paths: Paths) -> None:
+    """A new id would make it another warehouse than its backups and copies."""
+    for file in (paths.identity, *paths.root.glob("staging.sqlite*")):
+        file.unlink()
+    for command in (*READERS, *WRITERS):
+        result = call_command(*command, "--warehouse", paths.root)
+        assert_fails_in_one_line(result)
+        assert f"{paths.identity}: missing; put this file back from a backup" in result.stderr
+    assert not paths.identity.exists()
+
+
+@pytest.mark.parametrize("other", [FORMAT + 1, FORMAT - 1], ids=["newer", "older"])
+def test_another_format_is_refused_by_a_server(paths: Paths, other: int) -> None:
     """The server ends with status 2 and both numbers, without a traceback."""
-    write_identity(paths, Identity(FORMAT + 1, "00"))
+    write_identity(paths, Identity(other, "00"))
     result = run_command("serve", "--port", "0", "--workers", "1", "--fold-every", "0", "--warehouse", paths.root)
     assert result.returncode == 2
-    assert f"format {FORMAT + 1}; this version reads format {FORMAT}" in result.stderr
+    assert f"format {other}; this version reads format {FORMAT}" in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -190,44 +196,3 @@ def test_a_damaged_identity_file_is_named(paths: Paths, content: bytes) -> None:
     with pytest.raises(UnreadableWarehouse, match="damaged") as caught:
         sigdir.open(paths.root)
     assert str(paths.identity) in str(caught.value)
-
-
-def test_the_first_publisher_upgrades_an_older_format(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Readers refuse an older format and name the remedy; the steps run once, in order, and all rows stay."""
-    own = read_identity(paths)
-    write_identity(paths, Identity(FORMAT - 2, own.id))
-    done: list[int] = []
-
-    def step(number: int) -> None:
-        assert read_identity(paths).format == number
-        done.append(number)
-
-    steps = {number: lambda _, number=number: step(number) for number in (FORMAT - 2, FORMAT - 1)}
-    monkeypatch.setattr(identity, "STEPS", steps)
-    with pytest.raises(
-        UnreadableWarehouse, match=f"format {FORMAT - 2}; this version reads format {FORMAT}.*sigdir fold"
-    ):
-        read_snapshot(paths)
-    with Publisher(paths, wait=False) as publisher:
-        assert len(publisher.staged(SIGNATURES)) == 1
-    assert done == [FORMAT - 2, FORMAT - 1]
-    assert read_identity(paths) == own
-    fold(paths)
-    assert done == [FORMAT - 2, FORMAT - 1]
-    assert texts(visible(paths)[SIGNATURES]) == ["a(uint256)", "b(uint256)", "c(uint256)"]
-
-
-def test_a_step_that_fails_leaves_the_older_number(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a failed step the number stays, and the next publisher runs the step again."""
-    write_identity(paths, Identity(FORMAT - 1, read_identity(paths).id))
-
-    def fail(_: Paths) -> None:
-        raise UnreadableWarehouse("no room")
-
-    monkeypatch.setattr(identity, "STEPS", {FORMAT - 1: fail})
-    with pytest.raises(UnreadableWarehouse, match="no room"):
-        fold(paths)
-    assert read_identity(paths).format == FORMAT - 1
-    monkeypatch.setattr(identity, "STEPS", {FORMAT - 1: lambda _: None})
-    fold(paths)
-    assert json.loads(paths.identity.read_bytes())["format"] == FORMAT

@@ -243,7 +243,7 @@ def test_columns_are_kept(known: Known) -> None:
 
 
 def test_without_evidence(known: Known) -> None:
-    """No text of a version from before the evidence has a source."""
+    """No text of a version before the first sighting has a source."""
     with_none = replace(known.snapshot, manifest=None)
     found = (
         Database(known.paths, with_none).sql("SELECT DISTINCT witness, sources, contracts, kinds FROM evidence").rows()

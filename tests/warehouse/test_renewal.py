@@ -113,7 +113,7 @@ class Imports:
 
     def __init__(self, folder: Path) -> None:
         self.paths, self.files = Paths(folder), list[EvidenceFile]()
-        self.manifest = Manifest({n: EvidenceSource(n, f"{n}.txt", 1, 1, 0, "") for n in range(3)})
+        self.manifest = Manifest({n: EvidenceSource(n, f"{n}.txt", 1, 1, 0, "", is_added_to=False) for n in range(3)})
 
     def add(
         self, import_id: int, chunks: Sequence[Sequence[Seen]], replaced: AbstractSet[int] = frozenset()

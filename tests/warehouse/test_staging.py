@@ -43,6 +43,7 @@ from tests.warehouse.support import (
     digest_of,
     other_process,
     publish,
+    seal_staged,
     served_texts,
     small_disk,
     stage_all,
@@ -107,6 +108,7 @@ def test_a_commit_of_a_killed_process_is_noticed(staging: Staging, path: Path, o
         for number in range(others):
             row = ("signatures", first.id + 1 + number, first.created_at + 1 + number, f"other{number}()", bytes(32))
             killed.execute("INSERT INTO staged VALUES (?, ?, ?, ?, ?)", row)
+        seal_staged(killed)
     killed.close()
     last = staged(staging, "last()")
     assert last.id == first.id + others + 1
@@ -623,10 +625,13 @@ def test_a_file_that_was_removed_or_replaced_takes_no_row(path: Path, staging: S
         add_row(transaction, SIGNATURES, "f()", NOTHING_PUBLISHED)
 
 
-def test_rows_of_an_earlier_program_version_have_no_checksum(path: Path, staging: Staging) -> None:
-    """They are read as they are."""
+def test_a_row_that_lost_its_checksum_is_damaged(path: Path, staging: Staging) -> None:
     with sqlite3.connect(path) as other:
         other.execute("INSERT INTO staged VALUES ('signatures', 7, 7, 'f()', ?)", (digest_of("f()"),))
+    with pytest.raises(UnreadableWarehouse, match="with id 7 is damaged"), staging.reading() as transaction:
+        transaction.rows(SIGNATURES, 0)
+    with other:
+        seal_staged(other)
     other.close()
     with staging.reading() as transaction:
         assert transaction.rows(SIGNATURES, 0) == [StagedRow(7, 7, "f()", digest_of("f()"))]

@@ -46,6 +46,7 @@ from tests.warehouse.support import (
     digest_of,
     environment,
     remove_digests,
+    seal_staged,
     stage,
 )
 
@@ -355,6 +356,7 @@ def test_a_text_that_occurs_twice_is_found(paths: Paths) -> None:
             "UPDATE staged SET text_signature = ?, digest = ? WHERE text_signature = 'waiting(uint256)'", (text, digest)
         )
         assert connection.total_changes == 1
+        seal_staged(connection)
         connection.commit()
     assert_found(paths, "twice", "staging.sqlite", text)
 
@@ -391,7 +393,7 @@ def test_many_rows_with_one_problem_are_one_line(paths: Paths) -> None:
 
 
 def edit_log(paths: Paths, version: int, change: Callable[[dict[str, Any]], None]) -> Path:
-    """Change the summary that a commit of an earlier program version has of itself."""
+    """Change the summary of a commit, which no digest guards then."""
     remove_digests(paths)
     path = paths.log_entry(version)
     actions = [json.loads(line) for line in path.read_text().splitlines()]
@@ -484,9 +486,11 @@ def test_damaged_rejects_are_found(paths: Paths, damage: str) -> None:
     ],
 )
 def test_damaged_staging_is_found(paths: Paths, change: str, what: str) -> None:
-    """Each wrong value in the staging file is a finding of its kind, also in rows of earlier versions, without checksum."""
+    """Each wrong value in the staging file is a finding of its kind, also in rows whose checksum fits."""
     with closing(sqlite3.connect(paths.staging)) as connection:
-        connection.executescript(f"UPDATE staged SET digest = substr(digest, 1, 32); {change}")
+        connection.executescript(change)
+        seal_staged(connection)
+        connection.commit()
     assert_found(paths, what, "staging.sqlite")
 
 

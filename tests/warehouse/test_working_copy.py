@@ -25,6 +25,7 @@ from sigdir.warehouse.compact import compact
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import sources_paths
 from sigdir.warehouse.home import SWEEP_AGE, working_copy
+from sigdir.warehouse.identity import FORMAT
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.push import push
@@ -448,7 +449,7 @@ def test_a_log_that_does_not_continue_is_refused(tmp_path: Path, folder: Path, u
     entry.write_bytes(raw)
     pull(other)
     for identity, reason in (
-        ('{"format": 2, "id": "another"}', "another warehouse"), ('{"format": 99, "id": "another"}', "format 99"),
+        (f'{{"format": {FORMAT}, "id": "another"}}', "another warehouse"), ('{"format": 99, "id": "another"}', "format 99"),
         ("{", f"{url}/warehouse.json: damaged"),
     ):  # fmt: skip
         (folder / "warehouse.json").write_text(identity)

@@ -190,7 +190,7 @@ class EvidenceFiles:
         number, digest, old = self._numbers[label], f"{count.digest:064x}", self._base.of_label(label)
         if old is None or self._replaces(label):
             first = old.first_import if old is not None else self._import_id
-            return EvidenceSource(number, label, self._import_id, first, count.sightings, digest)
+            return EvidenceSource(number, label, self._import_id, first, count.sightings, digest, is_added_to=False)
         gone = sum(less[number] for _, less in self._rewritten.values())
         sightings = old.sightings + count.sightings - gone
         return replace(old, sightings=sightings, digest=digest, is_added_to=True)

@@ -69,7 +69,7 @@ class TextEvidence:
     """The evidence of one text.
 
     ``summary`` is as in SQL. ``declarations`` have their counts, the commonest first. A text may have no sighting: its
-    sources were replaced, or it is from before the evidence.
+    sources were replaced, or another program added it.
     """
 
     summary: Summary

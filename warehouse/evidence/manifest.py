@@ -3,7 +3,7 @@
 Invariants
     A manifest is complete: with it and the files it names, a version's evidence can be read without any other version.
     It is never changed, and the summary of each commit names one, with its digest. A commit that brings no sighting
-    names the manifest of the version before it. Versions from before the evidence name none.
+    names the manifest of the version before it; up to the first sighting none.
     A sighting counts if its import is its source's ``import_id`` or a later one. So an import that replaces a source
     ends its earlier sightings at once; compaction removes the sightings that no longer count.
 
@@ -54,7 +54,7 @@ class EvidenceSource:
     first_import: int
     sightings: int
     digest: str
-    is_added_to: bool = False
+    is_added_to: bool
 
     def __post_init__(self) -> None:
         for number in (self.number, self.import_id, self.first_import, self.sightings):
@@ -113,9 +113,9 @@ class Manifest:
         return file.source_imports is not None and all(self.counts(*pair) for pair in file.source_imports)
 
 
-POST_SOURCE = EvidenceSource(POST, _POST_LABEL, 0, 0, 0, "")
+POST_SOURCE = EvidenceSource(POST, _POST_LABEL, 0, 0, 0, "", is_added_to=False)
 NO_EVIDENCE = Manifest({POST: POST_SOURCE})
-"""The evidence of a version from before the evidence, or of one without a sighting."""
+"""The evidence of a version before the first sighting."""
 
 
 # Reading.
@@ -179,7 +179,7 @@ def _damaged(path: Path) -> UnreadableWarehouse:
 
 
 def _file(folder: Path, entry: Mapping[str, Any]) -> EvidenceFile:
-    listed = entry["words"]
+    listed = entry["source_imports"]
     return EvidenceFile(
         folder / entry["path"], Collection.of_name(entry["collection"]), entry["rows"], entry["size"],
         entry["sha256"], entry["first_id"], entry["last_id"],
@@ -225,7 +225,6 @@ def _entry(source: EvidenceSource) -> dict[str, Any]:
 
 def _file_entry(paths: Paths, file: EvidenceFile) -> dict[str, Any]:
     entry = {name: getattr(file, name) for name in EvidenceFile.__slots__}
-    entry["words"] = entry.pop("source_imports")  # the name in manifests since the first
     return entry | {"path": file.path.relative_to(paths.evidence).as_posix()}
 
 

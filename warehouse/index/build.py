@@ -23,7 +23,7 @@ from sigdir.signatures.interruption import each
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.index.checks import is_in_bounds
-from sigdir.warehouse.index.derived import CHECKSUMS, allocate, building, map_column, require_written, write_checksums
+from sigdir.warehouse.index.derived import allocate, building, map_column, require_written, write_checksums
 from sigdir.warehouse.index.hash_order import sort_hashes
 from sigdir.warehouse.index.scan import hashes_of
 from sigdir.warehouse.index.segment import Segment
@@ -96,11 +96,6 @@ def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
     # Plain arrays over the mapping: numpy's memmap class costs a microsecond a slice.
     ids, created_at, offsets, text, hash, hashes = map(np.asarray, (ids, created_at, offsets, text, hash, hashes))
     return Segment.of(rows, ids, created_at, offsets, text, hash, hashes, TrigramFile(folder, rows))
-
-
-def has_checksums(folder: Path) -> bool:
-    """Whether an index is there and not of an earlier program version, which wrote no checksums."""
-    return (folder / CHECKSUMS).exists()
 
 
 def unused(cache: Path, used: set[str]) -> list[Path]:

@@ -1,6 +1,6 @@
 """The trigrams of a data file's names at rest: a folder inside of the file's index, built once, mapped by every process.
 
-Publishers build it with the index. Where it is missing, as after an upgrade, the first search starts to build it, in
+Publishers build it with the index. Where it is missing, the first search starts to build it, in
 a thread that holds no lock of Python's: 0.5 s for a million rows. Until then every byte is scanned.
 """
 

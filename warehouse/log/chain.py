@@ -5,8 +5,7 @@ Invariants
     in the entry itself, and an entry that was replaced or lost by the one after it. Staging has the digest of the
     newest entry, which has none after it.
     The first entry after a checkpoint holds the sha256 of the checkpoint's file.
-    Entries of earlier program versions and of other programs have no digests. Our next entry holds theirs, back to the
-    last checkpoint.
+    Entries of other programs have no digests. Our next entry holds theirs, back to the last checkpoint.
 
 Delta lets a writer put anything into ``commitInfo``, and readers ignore what they do not know there. Ours is the
 field ``sigdirDigests``, a text of JSON. An entry's own digest is that of its bytes without the 64 digits themselves.
@@ -23,6 +22,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 FIELD = "sigdirDigests"
+
+ENGINE = "signature-directory"
+"""The ``engineInfo`` of our entries, which all have digests."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -54,7 +56,7 @@ class Chain:
     def after(self, version: int, sha256: str, vouched: Vouched | None) -> Chain:
         """The end of the log with one more entry, the next version; raises Broken if the two do not fit.
 
-        ``sha256`` is the digest of the entry's file, ``vouched`` what it says, None for an entry without digests.
+        ``sha256`` is the digest of the entry's file, ``vouched`` what it says, None for another program's entry.
         """
         if vouched is None:
             return Chain({**self.entries, version: sha256}, self.checkpoints)
@@ -91,11 +93,13 @@ def sealed(raw: bytes, field_value: str) -> bytes:
 
 
 def read_vouched(version: int, raw: bytes, commit: Mapping[str, Any]) -> Vouched | None:
-    """What an entry says of those before it; None if it has no digests.
+    """What an entry says of those before it; None for another program's.
 
     ``commit`` is the parsed ``commitInfo`` of ``raw``. Raises Broken where the bytes are not those that were written.
     """
     if FIELD not in commit:
+        if commit.get("engineInfo") == ENGINE:
+            raise Broken(version, "it has no digests")
         return None
     try:
         document = json.loads(commit[FIELD])

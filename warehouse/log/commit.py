@@ -21,7 +21,7 @@ from sigdir.warehouse.log.actions import (
     DataFile,
     transaction_name,
 )
-from sigdir.warehouse.log.chain import FIELD, Chain, sealed, sha256_of_entry
+from sigdir.warehouse.log.chain import ENGINE, FIELD, Chain, sealed, sha256_of_entry
 from sigdir.warehouse.log.entry import SUMMARY
 from sigdir.warehouse.parquet import WrittenFile
 from sigdir.warehouse.paths import Paths
@@ -70,7 +70,7 @@ def append(
             first = entry_bytes(_new_table(), {"operation": "CREATE TABLE", "operationParameters": {}}, Chain())
             chain = Chain({0: commit_entry(paths, 0, first)})
         version = max(base, 0) + 1
-        return version, commit_entry(paths, version, entry_bytes(actions, commit, chain), summary.get("run", ""))
+        return version, commit_entry(paths, version, entry_bytes(actions, commit, chain), summary["run"])
     except OSError as error:
         raise UnreadableWarehouse(f"{paths.table}: the commit cannot be written: {error.strerror}") from error
 
@@ -78,7 +78,7 @@ def append(
 def entry_bytes(actions: Iterable[Mapping[str, Any]], commit: Mapping[str, Any], chain: Chain) -> bytes:
     """The bytes of the entry after ``chain``; ``commit`` are the fields of its ``commitInfo`` beside time and digests."""
     digests = chain.to_field()
-    info = {"timestamp": _now(), **commit, "engineInfo": "signature-directory", FIELD: digests}
+    info = {"timestamp": _now(), **commit, "engineInfo": ENGINE, FIELD: digests}
     lines = (json.dumps(action, separators=(",", ":")) + "\n" for action in ({"commitInfo": info}, *actions))
     return sealed("".join(lines).encode(), digests)
 

@@ -115,7 +115,7 @@ def require_digest(paths: Paths, version: int, sha256: str) -> None:
 
 
 def vouched_by(paths: Paths, version: int) -> Vouched | None:
-    """What an entry says of those before it; None where it has no digests, is damaged, or is not there."""
+    """What an entry says of those before it; None where it is another program's, damaged, or not there."""
     with suppress(OSError, Broken):
         return _parsed(version, paths.log_entry(version).read_bytes(), b"commitInfo").vouched
     return None
@@ -136,8 +136,7 @@ class _Read:
 def _read(paths: Paths, version: int, containing: bytes = b"") -> _Read:
     """Read an entry, and parse the lines that contain some bytes; raises UnreadableWarehouse.
 
-    The entry's bytes are compared with its own digest. If it has none, because it is old or because a flipped bit
-    hides it, they are compared with the digest in the next entry.
+    The entry's bytes are compared with its own digest, those of another program with the digest in the next entry.
     """
     path = paths.log_entry(version)
     try:

@@ -32,7 +32,7 @@ def evidence_entry(manifest: ManifestFile | None, sightings: int = 0) -> dict[st
 
 
 def manifest_at(paths: Paths, version: int) -> ManifestFile | None:
-    """The manifest that a version names, None if it is from before the evidence; raises UnreadableWarehouse.
+    """The manifest that a version names, None if it is before the first sighting; raises UnreadableWarehouse.
 
     A commit of another program names none: the version before it has the same evidence.
     """

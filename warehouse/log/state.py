@@ -23,7 +23,7 @@ from sigdir.warehouse.paths import Paths
 class TableState:
     """The table at one version: its data files by their paths, each collection's watermark, and the log's end.
 
-    ``manifest`` is None for a version from before the evidence. ``writer_version`` is what Delta's protocol demands
+    ``manifest`` is None for a version before the first sighting. ``writer_version`` is what Delta's protocol demands
     of a writer.
     """
 

@@ -246,13 +246,13 @@ def imports_table(entries: Sequence[dict[str, Any]]) -> pa.Table:
             "import_id": entry["import"],
             "version": entry["version"],
             "committed_at": entry["committed_at"],
-            "source": entry.get("source"),
+            "source": entry["source"],
             "files": len(entry["sources"]),
             **{name: entry["totals"][name] for name in ("read", "imported", "duplicate", "rejected")},
             "sightings": entry.get("evidence", {}).get("sightings", 0),
             "seconds": entry["seconds"],
             "sources": entry["sources"],
-            "faults": entry.get("faults", []),
+            "faults": entry["faults"],
         }
         for entry in entries
         if "import" in entry

@@ -14,7 +14,7 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import has_locks, is_disk_full
 from sigdir.warehouse.identity import usable_identity
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.staging.schema import create, create_reserved
+from sigdir.warehouse.staging.schema import create
 from sigdir.warehouse.staging.stamp import given_out, readable_stamp
 from sigdir.warehouse.staging.transaction import RESTORE, Transaction
 
@@ -77,7 +77,6 @@ def _in_memory(path: Path) -> sqlite3.Connection:
     memory = _connect(":memory:")
     if not path.exists():
         create(memory, "")
-        create_reserved(memory)
         return memory
     with TemporaryDirectory(prefix="sigdir-staging-") as folder:
         copy = Path(folder) / path.name
@@ -85,7 +84,6 @@ def _in_memory(path: Path) -> sqlite3.Connection:
         if (log := Paths(path.parent).staging_wal).exists():
             shutil.copyfile(log, Paths(copy.parent).staging_wal)
         with closing(sqlite3.connect(copy)) as source:
-            create_reserved(source)
             source.backup(memory)
     return memory
 

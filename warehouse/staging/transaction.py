@@ -140,7 +140,7 @@ class Transaction:
 
     def _checked(self, collection: Collection, id: int, created_at: int, text: str, stored: bytes) -> StagedRow:
         digest, checksum = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
-        if checksum and checksum != _checksum(collection, id, created_at, text, digest):
+        if checksum != _checksum(collection, id, created_at, text, digest):
             raise sqlite3.DatabaseError(f"the row of {collection} with id {id} is damaged; {RESTORE}")
         return StagedRow(id, created_at, text, digest)
 
@@ -165,22 +165,20 @@ class Transaction:
         return int(found)
 
     def warehouse(self) -> str:
-        """The id of the warehouse that the file belongs to; empty in files that are older than the ids."""
-        about = self._connection.execute("SELECT * FROM about").fetchone()
-        return str(about[1]) if len(about) > 1 else ""
+        """The id of the warehouse that the file belongs to."""
+        (id,) = self._connection.execute("SELECT warehouse FROM about").fetchone()
+        return str(id)
 
     def version(self) -> int:
         """The newest version whose publish was noted here; -1 for none.
 
         A log that ends at an earlier version has lost entries; nothing in the log itself shows that.
         """
-        about = self._connection.execute("SELECT * FROM about").fetchone()
-        return int(about[2]) if len(about) > 2 and about[2] is not None else -1
+        (version,) = self._connection.execute("SELECT version FROM about").fetchone()
+        return int(version)
 
     def newest_entry(self) -> tuple[int, str] | None:
         """The newest version whose log entry's digest was noted here, and the sha256 in hex; None for none."""
-        if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'newest_entry'").fetchone():
-            return None
         found = self._connection.execute("SELECT version, sha256 FROM newest_entry").fetchone()
         return (int(found[0]), str(found[1])) if found else None
 
@@ -239,6 +237,6 @@ def _now() -> int:
 
 
 def _checksum(collection: Collection, id: int, created_at: int, text: str, digest: bytes) -> bytes:
-    """The four bytes that follow a row's digest in the file; rows of earlier program versions have none."""
+    """The four bytes that follow a row's digest in the file."""
     row = f"{collection} {id} {created_at} {text}".encode()
     return zlib.crc32(row, zlib.crc32(digest)).to_bytes(4, "big")

@@ -13,10 +13,10 @@ from pathlib import Path
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import file_identity, lock, make_folder, unlock
-from sigdir.warehouse.identity import FORMAT, Identity, usable_identity, write_identity
+from sigdir.warehouse.identity import FORMAT, Identity, require_format, usable_identity, write_identity
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.reader import WAIT_SECONDS, StagingReader, cannot_open
-from sigdir.warehouse.staging.schema import create, create_missing
+from sigdir.warehouse.staging.schema import create
 from sigdir.warehouse.staging.stamp import given_out, open_stamp, writable_stamp
 from sigdir.warehouse.staging.transaction import Transaction
 
@@ -72,26 +72,16 @@ class Staging(StagingReader):
                 time.sleep(0.01)
 
     def _prepare(self, path: Path, identity: Identity) -> str:
-        """Create what is missing; returns the warehouse's id."""
-        execute = self._connection.execute
-        if not execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
+        """Make the tables of a new file; returns the warehouse's id."""
+        if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
             create(self._connection, identity.id or uuid.uuid4().hex)
             self._raise_sequences()
-        create_missing(self._connection)
-        if not execute("SELECT 1 FROM pragma_table_info('about') WHERE name = 'warehouse'").fetchone():
-            execute("ALTER TABLE about ADD COLUMN warehouse TEXT")  # a file of an earlier program version
-            execute("ALTER TABLE about ADD COLUMN version INTEGER")
-            if not identity.id:
-                execute("UPDATE about SET warehouse = ?", (uuid.uuid4().hex,))
-        (id,) = execute("SELECT warehouse FROM about").fetchone()
+        staging = Transaction(self._connection)
+        require_format(path, staging.format())
+        id = staging.warehouse()
         if identity.id and id != identity.id:
-            raise UnreadableWarehouse(
-                f"{path} belongs to another warehouse: to {id or 'one without an id'}, not to {identity.id}"
-            )
-        (found,) = execute("SELECT format FROM about").fetchone()
-        if found != FORMAT:
-            raise UnreadableWarehouse(f"{path} has format {found}; this version reads format {FORMAT}")
-        return str(id)
+            raise UnreadableWarehouse(f"{path} belongs to another warehouse: to {id}, not to {identity.id}")
+        return id
 
     @contextmanager
     def exclusive(self) -> Iterator[Transaction]:

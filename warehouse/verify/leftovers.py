@@ -28,9 +28,8 @@ def note_leftovers(findings: Findings) -> None:
         entries = list(read_entries(paths, newest.version))
     except UnreadableWarehouse:
         return  # a finding already
-    runs = {(entry.summary or {}).get("run") for entry in entries}
     named = {file.path for entry in entries for file in entry.added}
-    named |= {paths.rejects_file(run) for run in runs if run}
+    named |= {paths.rejects_file(entry.summary["run"]) for entry in entries if entry.summary is not None}
     for manifest in {found for entry in entries if (found := manifest_of_entry(paths, entry)) is not None}:
         named.add(manifest.path)
         with suppress(UnreadableWarehouse):  # vacuumed, or a finding already

@@ -22,7 +22,7 @@ from sigdir.signatures.collections import Collection
 from sigdir.signatures.columns import keys_of
 from sigdir.signatures.interruption import waiting
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.index.build import has_checksums, open_index
+from sigdir.warehouse.index.build import open_index
 from sigdir.warehouse.index.hash_order import is_sorted_by_hash
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.log.actions import DataFile
@@ -188,11 +188,9 @@ class _Collection:
             index = open_index(folder, file.rows)
             if index.hash.shape[1:] == (self.collection.hash_bytes,):
                 return index
-        except FileNotFoundError:
-            if not has_checksums(folder):  # none, or an old one; a server builds it when it needs it
-                return None
         except (OSError, ValueError):
-            pass
+            if not folder.exists():  # a server builds it when it needs it
+                return None
         if self.is_current(file):
             self.findings.add_index(folder, "does not fit its data file, or is not as it was written")
         return None
