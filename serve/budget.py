@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ _FREE_BYTES, _FREE_FORM_BYTES = 256, 4096
 """A request up to this size is answered where it is. A call of two words takes 60 us, and to pass it on 200."""
 _SECONDS, _SECONDS_PER_MIB = 1.0, 0.5
 _MEMORY, _MEMORY_PER_BYTE = 64 * MIB, 32
-_TURN_SECONDS, _START_SECONDS, _STUCK_SECONDS = 10.0, 20.0, 60.0
+_TURN_SECONDS, _START_SECONDS, _STUCK_SECONDS = 2.0, 60.0, 60.0
 _RETRY_SECONDS = 1
 _WITHOUT_MEMORY = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
 """How compiled code ends that gets no memory: tree-sitter by the first, C++ by the second."""
@@ -55,8 +56,8 @@ def budget_of(size: int) -> Budget:
 
 
 def line_of(threads: int) -> int:
-    """How many requests of a worker may be in line. Each holds a thread; streams have half of them, others want some too."""
-    return max(2, threads // 2 - 1)
+    """How many requests of a worker may be in line. Each holds a thread, for two seconds at most; others want some too."""
+    return max(1, threads - 2)
 
 
 class BudgetProcess:
@@ -91,15 +92,18 @@ class BudgetProcess:
             self._stop()
         self._process = None
 
-    def answer(self, environ: dict[str, str], body: bytes) -> Answer:
-        """The application's answer to a request; raises HttpError where it is over its budget, or has no place in line."""
+    def answer(self, environ: dict[str, str], read: Callable[[], bytes]) -> Answer:
+        """The application's answer to a request; raises HttpError where it is over its budget, or has no place in line.
+
+        ``read`` gives the body. It is called in turn, so that a worker has one such body in memory.
+        """
         if not self._line.acquire(blocking=False):
             raise unavailable("Too many long requests at once.", _RETRY_SECONDS)
         try:
             if not self._turn.acquire(timeout=_TURN_SECONDS):
-                raise unavailable("Too many long requests at once.")
+                raise unavailable("Too many long requests at once.", _RETRY_SECONDS)
             try:
-                return self._answer(environ, body)
+                return self._answer(environ, read())
             finally:
                 self._turn.release()
         finally:
@@ -113,7 +117,8 @@ class BudgetProcess:
         assert self._connection is not None
         try:
             self._await_ready(self._connection)
-            self._connection.send((environ, body, budget))
+            self._connection.send((environ, budget))
+            self._connection.send_bytes(body)
             if self._connection.poll(_STUCK_SECONDS):
                 answer: Answer = self._connection.recv()
                 return answer
@@ -167,9 +172,9 @@ class CostlyRequests:
         # The resource refuses what is too long, in its own words and without reading it.
         if size is not None and (size <= (_FREE_BYTES if is_costly else _FREE_FORM_BYTES) or size > self._max_body):
             return
-        body = bodies.read_body(req, self._max_body) if req.method == "POST" else b""
         environ = {name: value for name, value in req.env.items() if isinstance(value, str)}
-        answer = self._process.answer(environ, body)
+        is_post = req.method == "POST"
+        answer = self._process.answer(environ, lambda: bodies.read_body(req, self._max_body) if is_post else b"")
         resp.status = answer.status
         for name, value in answer.headers:
             resp.set_header(name, value)

@@ -43,8 +43,8 @@ def main(descriptor: int) -> None:
     with suppress(EOFError, OSError):
         connection.send("ready")
         while True:
-            environ, body, budget = connection.recv()
-            connection.send(_answer(_opened(), environ, body, budget))
+            environ, budget = connection.recv()
+            connection.send(_answer(_opened(), environ, connection.recv_bytes(), budget))
 
 
 @cache

@@ -13,10 +13,11 @@ from urllib.parse import urlencode
 import pytest
 from falcon.testing import Result, TestClient
 
+from sigdir.serve import budget
 from sigdir.serve.app import create_app
 from sigdir.serve.budget import BudgetProcess, budget_of
 from sigdir.serve.settings import Settings
-from tests.conftest import import_files
+from tests.conftest import SAFETY_SECONDS, import_files
 from tests.serve.support import FORM, JSON, TRANSFER, get, multipart, only, opened, post, selector, serving, until
 from tests.signatures.assembly import dispatcher, metadata, reads_words
 
@@ -159,8 +160,9 @@ def test_a_form_of_code_is_not_read_where_others_wait(folder: Path) -> None:
             process.close()
 
 
-def test_waiting_requests_leave_threads_to_others(folder: Path) -> None:
-    """Two are in line on four threads. A third is refused at once: it would hold its thread for ten seconds."""
+def test_waiting_requests_leave_threads_to_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two are in line on four threads. A third is refused at once: it would hold its thread while it waits."""
+    monkeypatch.setattr(budget, "_TURN_SECONDS", SAFETY_SECONDS)
     with opened(folder) as storage, ThreadPoolExecutor() as pool:
         settings = Settings(folder, threads=4)
         process = BudgetProcess(settings)
