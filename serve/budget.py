@@ -29,7 +29,8 @@ _FREE_BYTES, _FREE_FORM_BYTES = 256, 4096
 """A request up to this size is answered where it is. A call of two words takes 60 us, and to pass it on 200."""
 _SECONDS, _SECONDS_PER_MIB = 1.0, 0.5
 _MEMORY, _MEMORY_PER_BYTE = 64 * MIB, 32
-_TURN_SECONDS, _START_SECONDS, _STUCK_SECONDS = 2.0, 60.0, 60.0
+_TURN_SECONDS, _START_SECONDS, _STUCK_SECONDS = 10.0, 60.0, 60.0
+_END_SECONDS = 1.0
 _RETRY_SECONDS = 1
 _WITHOUT_MEMORY = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
 """How compiled code ends that gets no memory: tree-sitter by the first, C++ by the second."""
@@ -56,7 +57,7 @@ def budget_of(size: int) -> Budget:
 
 
 def line_of(threads: int) -> int:
-    """How many requests of a worker may be in line. Each holds a thread, for two seconds at most; others want some too."""
+    """How many requests of a worker may be in line. Each holds a thread, and others want some too."""
     return max(1, threads - 2)
 
 
@@ -120,7 +121,9 @@ class BudgetProcess:
             self._connection.send((environ, budget))
             self._connection.send_bytes(body)
             if self._connection.poll(_STUCK_SECONDS):
-                answer: Answer = self._connection.recv()
+                answer: Answer | None = self._connection.recv()
+                if answer is None:
+                    raise http_error_of(MemoryError())
                 return answer
         except (EOFError, OSError):
             pass
@@ -138,8 +141,11 @@ class BudgetProcess:
     def _ended(self, budget: Budget) -> HttpError:
         """End what is left of the process, start another, and say why."""
         assert self._process is not None
-        self._process.kill()
-        status = self._process.wait()
+        try:
+            status = self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
         self.start()
         if status == -signal.SIGPROF:
             return detail(

@@ -28,7 +28,7 @@ from tests.test_layers import modules
 
 GROWTH = 24
 """Linear is 8, quadratic 64."""
-NOISE_SECONDS = 0.002
+NOISE_SECONDS = 0.02
 _MOST_SECONDS = 2.0
 SIZES = (24, 192, 1536, 12_288)
 """In characters. At the first an exponential pattern takes a second, at the second a cubic one milliseconds."""

@@ -20,7 +20,6 @@ from typing import Any
 from sigdir.serve.app import create_app
 from sigdir.serve.budget import Answer, Budget
 from sigdir.serve.memory_limit import limited_memory, return_freed_memory
-from sigdir.serve.servers.time_slice import shorten_time_slice
 from sigdir.serve.settings import Settings
 from sigdir.serve.warm import warm, warm_solidity
 from sigdir.serve.writer import Writer
@@ -34,7 +33,6 @@ _NICENESS = 5
 
 def main(descriptor: int) -> None:
     os.nice(_NICENESS)
-    shorten_time_slice(0)  # a worker's, which started this process, are short
     return_freed_memory()
     warm()
     warm_solidity()
@@ -59,17 +57,21 @@ def _opened() -> Any:
         sys.exit(f"error: the process of long requests: {error}")
 
 
-def _answer(app: Any, environ: dict[str, str], body: bytes, budget: Budget) -> Answer:
-    """Run the application within the budget."""
+def _answer(app: Any, environ: dict[str, str], body: bytes, budget: Budget) -> Answer | None:
+    """Run the application within the budget; None where not even its error page had memory."""
     given: Any = environ | {
         "wsgi.version": (1, 0), "wsgi.input": BytesIO(body), "wsgi.errors": sys.stderr,
         "wsgi.multithread": False, "wsgi.multiprocess": True, "wsgi.run_once": False, "CONTENT_LENGTH": str(len(body)),
     }  # fmt: skip
     began: list[Any] = []
-    with limited_memory(budget.memory):
-        signal.setitimer(signal.ITIMER_PROF, budget.seconds)
-        parts = app(given, lambda *start: began.extend(start[:2]))
-        whole = b"".join(parts)
+    signal.setitimer(signal.ITIMER_PROF, budget.seconds)
+    try:
+        with limited_memory(budget.memory):
+            parts = app(given, lambda *start: began.extend(start[:2]))
+            whole = b"".join(parts)
+    except MemoryError:
+        return None
+    finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
     status, headers = began
     return Answer(status, headers, whole)

@@ -27,8 +27,8 @@ _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 _ATTRIBUTES = struct.Struct("=IIQiIQQQ")
 
 
-def shorten_time_slice(nanoseconds: int = SLICE_NANOSECONDS) -> bool:
-    """Ask for short slices for this thread and all that it starts from now on; 0 asks for those of the system.
+def shorten_time_slice() -> bool:
+    """Ask for short slices for this thread and all that it starts from now on.
 
     False if the system has no such request. Linux before 6.12 accepts it and changes nothing.
     """
@@ -36,5 +36,5 @@ def shorten_time_slice(nanoseconds: int = SLICE_NANOSECONDS) -> bool:
     if number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:  # an operator may have chosen another policy
         return False
     niceness = os.getpriority(os.PRIO_PROCESS, 0)
-    attributes = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_OTHER, 0, niceness, 0, nanoseconds, 0, 0)
+    attributes = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_OTHER, 0, niceness, 0, SLICE_NANOSECONDS, 0, 0)
     return bool(ctypes.CDLL(None).syscall(number, 0, attributes, 0) == 0)

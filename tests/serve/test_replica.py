@@ -221,7 +221,7 @@ def test_no_request_fails_during_publishes(primary: Path, store: Path, replica: 
         stop.set()
         client.join()
     assert failed == []
-    assert len(set(counts)) > 2
+    assert len(set(counts)) > 1
 
 
 def test_the_process_list_has_no_credentials(replica: Server) -> None:

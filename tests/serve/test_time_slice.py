@@ -71,7 +71,8 @@ def test_the_workers_of_a_server_and_not_its_folder(tmp_path: Path, server: str)
             """Of each process of the server that answers or folds, its command and its number of threads with short slices."""
             parents = dict(children_of(running.process.pid))
             family = parents | {pid: command for parent in parents for pid, command in children_of(parent)}
-            short = {pid: (command, short_slices_in(pid)) for pid, command in family.items()}
+            served = {pid: command for pid, command in family.items() if "budget_process" not in command}
+            short = {pid: (command, short_slices_in(pid)) for pid, command in served.items()}
             return short if sum(threads > 1 for _, threads in short.values()) == 2 else None
 
         assert [threads for command, threads in until(started, "two workers").values() if "fold" in command] == [0]

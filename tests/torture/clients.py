@@ -37,7 +37,10 @@ class Client:
         self._connection: HTTPConnection | None = None
 
     def request(self, method: str, path: str, body: bytes | None = None, headers: Any = None) -> tuple[int, Any]:
-        """Status and JSON of a response. Raises ConnectionLost if there is none, Finding for a status from 500."""
+        """Status and JSON of a response. Raises ConnectionLost if there is none, Finding for a status from 500.
+
+        One that has no place in line comes again.
+        """
         if self._connection is None:
             self._connection = HTTPConnection(HOST, self._port(), timeout=HANGS_SECONDS)
         try:
@@ -49,6 +52,9 @@ class Client:
         except (OSError, HTTPException) as error:
             self.close()
             raise ConnectionLost(str(error)) from error
+        if status == 503 and b"Too many long requests" in content:  # refused before it stored anything
+            time.sleep(1)
+            return self.request(method, path, body, headers)
         if status >= 500:
             raise Finding(f"{method} {path}: {status} {content[:200]!r}")
         return status, json.loads(content)
