@@ -118,16 +118,29 @@ class BudgetProcess:
         assert self._connection is not None
         try:
             self._await_ready(self._connection)
-            self._connection.send((environ, budget))
-            self._connection.send_bytes(body)
-            if self._connection.poll(_STUCK_SECONDS):
-                answer: Answer | None = self._connection.recv()
-                if answer is None:
-                    raise http_error_of(MemoryError())
+            answer = self._exchanged(self._connection, environ, body, budget)
+        except (EOFError, OSError):
+            raise self._ended(budget) from None
+        if answer is None:
+            raise http_error_of(MemoryError())
+        return answer
+
+    def _exchanged(
+        self, connection: Connection[Any, Any], environ: dict[str, str], body: bytes, budget: Budget
+    ) -> Answer | None:
+        """What the process answers; raises EOFError, OSError where it ends or is stuck."""
+        try:
+            connection.send((environ, budget))
+            connection.send_bytes(body)
+            if connection.poll(_STUCK_SECONDS):
+                answer: Answer | None = connection.recv()
                 return answer
         except (EOFError, OSError):
-            pass
-        raise self._ended(budget)
+            raise
+        except BaseException:
+            self.close()  # its answer may still come, and the next request must not get it
+            raise
+        raise EOFError
 
     def _await_ready(self, connection: Connection[Any, Any]) -> None:
         """Raises EOFError where the process does not start, HttpError where that takes long."""
