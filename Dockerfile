@@ -6,7 +6,7 @@ RUN python -m venv /opt/signature-directory
 ENV PATH=/opt/signature-directory/bin:$PATH
 COPY . /source
 RUN pip install --no-cache-dir --disable-pip-version-check --only-binary :all: \
-        --constraint /source/constraints.txt '/source[fast,plots]' \
+        --constraint /source/constraints.txt '/source[fast]' \
     && sigdir compile
 
 FROM python:3.11-slim

@@ -32,7 +32,7 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.installed
 	@echo "adding the packages that tests and linters need"
-	@$(STILL_WORKING) $(PIP_INSTALL) '.[dev,fast,plots]'; status=$$?; kill $$!; exit $$status
+	@$(STILL_WORKING) $(PIP_INSTALL) '.[dev,fast]'; status=$$?; kill $$!; exit $$status
 	@touch $@
 
 install: $(VENV)/.installed ## make the environment (.venv) and install what running needs

@@ -11,7 +11,8 @@ import numpy as np
 from benchmarks import corpus
 from benchmarks.measure import Figure, machine
 from sigdir.pipeline.formats.text import candidate_lines
-from sigdir.signatures.grammar import normalise, normalise_rows
+from sigdir.signatures.grammar import normalise
+from sigdir.signatures.grammar_rows import normalise_rows
 from sigdir.signatures.keccak import keccak256, keccak256_rows
 
 _ROWS = 1_000_000

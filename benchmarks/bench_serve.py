@@ -36,7 +36,6 @@ from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.index.build import segment_of
-from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
@@ -240,7 +239,7 @@ def _order(warehouse: Path, known: list[str], rounds: int) -> Figure:
     path = "/signature-database/v1/lookup"
     asked = [create_environ(path, f"filter=false&function=0x{hash}") for hash in known]
     with closing(Reader(paths)) as reader:
-        app, view, names = create_app(settings, reader, Writer(paths, reader)), reader.current(), Names()
+        app, view = create_app(settings, reader, Writer(paths, reader)), reader.current()
 
         def answer() -> None:
             for environ in asked:
@@ -248,7 +247,7 @@ def _order(warehouse: Path, known: list[str], rounds: int) -> Figure:
 
         def rank() -> None:
             for digest in digests:
-                ranked_rows(view, SIGNATURES, digest, names)
+                ranked_rows(view, SIGNATURES, digest)
 
         def find() -> None:
             for digest in digests:

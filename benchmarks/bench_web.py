@@ -2,7 +2,7 @@
 
 The first page and a fragment's results are requested again and again, and after a while the pages of 2,000 selectors
 are all cached. Pages of 20,000 other selectors are mostly requested once, so those lines measure rendering. All pages
-are checked first. The plots of the statistics are drawn before the measurement starts.
+are checked first. The statistics are counted before the measurement starts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SAMPLES = 50
 _WANTED = 0.5
 _STATISTICS = "/statistics/"
 _WORDS = f"{1:064x}{2:064x}"
-_DRAWN_SECONDS = 120
+_COUNTED_SECONDS = 120
 
 
 def figures(rows: int, rounds: int, server: str) -> list[Figure]:
@@ -53,7 +53,7 @@ def figures(rows: int, rounds: int, server: str) -> list[Figure]:
             "two words decoded, of 20,000 selectors": _random(known[_KEPT:], "/decode/?data=0x", _WORDS),
             "statistics": ([_STATISTICS], _get(f'"{_STATISTICS}"')),
         }
-        _draw(ours)
+        _count_statistics(ours)
         sizes = {title: _size(ours, sample[:_SAMPLES]) for title, (sample, _) in paths.items()}
         folder = Path(name)
         with servers.ceiling(folder, server, tuple(sizes.values())) as ceiling:
@@ -75,11 +75,11 @@ def _random(known: list[str], prefix: str, suffix: str) -> tuple[list[str], str]
     )
 
 
-def _draw(server: Server) -> None:
-    """Wait for the plots, which a separate process draws after the first request for them."""
-    deadline = time.monotonic() + _DRAWN_SECONDS
+def _count_statistics(server: Server) -> None:
+    """Wait for the statistics, which a separate process counts after the first request for them."""
+    deadline = time.monotonic() + _COUNTED_SECONDS
     while b"<figure" not in server.body(_STATISTICS):
-        assert time.monotonic() < deadline, "no plots were drawn"
+        assert time.monotonic() < deadline, "no statistics were counted"
         time.sleep(0.5)
 
 

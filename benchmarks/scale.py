@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,10 +18,13 @@ import click
 
 from benchmarks import corpus
 from benchmarks.measure import machine
+from sigdir.cli.spark_session import open_session
 from sigdir.pipeline.engines import spark
+from sigdir.pipeline.engines.inputs import SPLIT_BLOCKS
+from sigdir.pipeline.engines.rows import JoinedRows
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import Flags, ImportRun, Options, Staged, run_import
-from sigdir.pipeline.source import BLOCK_BYTES, PIECE_BLOCKS, Source
+from sigdir.pipeline.source import BLOCK_BYTES, Source
 from sigdir.signatures.collections import Collection
 from sigdir.warehouse.batch import TASK_ROWS, FileTask, Progress
 from sigdir.warehouse.files import size_of
@@ -57,9 +60,10 @@ class _Measured(spark.SparkEngine):
         self.seconds[stage] = time.process_time() - began
         return result
 
-    def read(self, run: ImportRun, sources: list[Source]) -> None:
-        self._timed("map", lambda: spark.SparkEngine.read(self, run, sources))
+    def read(self, run: ImportRun, sources: list[Source]) -> Mapping[Collection, JoinedRows]:
+        rows = self._timed("map", lambda: spark.SparkEngine.read(self, run, sources))
         self.run_bytes = size_of(run.state.folder)
+        return rows
 
     def new_rows(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> dict[Collection, Flags]:
         return self._timed("deduplicate", lambda: spark.SparkEngine.new_rows(self, run, snapshot, staged))
@@ -81,7 +85,7 @@ class Constants:
 
 def measured(rows: int) -> Constants:
     lines = corpus.lines(rows)
-    with tempfile.TemporaryDirectory(dir=corpus.CACHE) as folder, spark.open_session(None) as session:
+    with tempfile.TemporaryDirectory(dir=corpus.CACHE) as folder, open_session(None) as session:
         samples = [str(corpus.lines(100_000))]
         run_import(Options(samples, Path(folder, "warm")), Reporter(), _Measured(session))  # loads the kernels
         engine, paths = _Measured(session), Paths(Path(folder, "warehouse"))
@@ -112,7 +116,7 @@ def table(found: Constants) -> list[str]:
     def gigabytes(each: float) -> list[str]:
         return [f"{each * size / 1e9:,.1f}" for size in _SIZES]
 
-    tasks = [found.input_bytes * size / (PIECE_BLOCKS * BLOCK_BYTES) + size / TASK_ROWS for size in _SIZES]
+    tasks = [found.input_bytes * size / (SPLIT_BLOCKS * BLOCK_BYTES) + size / TASK_ROWS for size in _SIZES]
     return [
         _row("candidates", [f"{size:,}" for size in _SIZES]),
         "|---|--:|--:|--:|",

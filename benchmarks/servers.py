@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import ROOT
-from sigdir.serve.servers.registry import SERVERS
+from sigdir.serve.servers.start import EXTRAS
 from sigdir.serve.settings import Settings
 
 THREADS = Settings().threads
@@ -77,7 +77,7 @@ class Server:
 
 def installed() -> list[str]:
     """The names of the servers whose package is here."""
-    return [name for name, server in SERVERS.items() if find_spec(server.package)]
+    return [name for name in EXTRAS if find_spec(name)]
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def ours(warehouse: Path, server: str, workers: int = 1, options: Sequence[str] 
 def ceiling(folder: Path, server: str, sizes: tuple[int, ...] = (52, 200, 16_800)) -> Iterator[Server]:
     """The same Falcon on the same server: a route and a ready body for each size.
 
-    waitress has as many threads as ours. granian runs WSGI with one: static bodies are 35 k/s then, 31 k/s by RSGI.
+    waitress has as many threads as ours, granian one.
     """
     port = _free_port()
     (folder / "ceiling.py").write_text(_CEILING.replace("SIZES", repr(sizes)))

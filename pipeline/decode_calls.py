@@ -16,9 +16,8 @@ import orjson
 
 from sigdir.pipeline.decode_arguments import argument_keys, arguments_json
 from sigdir.signatures.abi_columns import Values, exact_rows
-from sigdir.signatures.abi_decoder import Budget, Layout, exact_values, layout_of
+from sigdir.signatures.abi_decoder import SELECTOR_BYTES, Budget, Layout, exact_values, layout_of
 from sigdir.signatures.calldata import JsonForm, json_form
-from sigdir.signatures.decode_attempt import SELECTOR_BYTES
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.inner_calls import Inner, has_bytes, inner_calls
 from sigdir.signatures.reading_json import reading_document

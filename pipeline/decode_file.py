@@ -35,7 +35,6 @@ from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.pipeline.values import json_of
 from sigdir.signatures.readings import Known
 from sigdir.warehouse.index.known import known_texts
-from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.paths import Paths, existing
@@ -179,11 +178,11 @@ def _opened(paths: Paths) -> Reader:
 
 
 def _texts(reader: Reader) -> Texts:
-    view, names = reader.current(), Names()
+    view = reader.current()
 
     @lru_cache(_KNOWN)
     def texts(hash: bytes) -> list[Known]:
-        return known_texts(view, hash, names)
+        return known_texts(view, hash)
 
     return texts
 

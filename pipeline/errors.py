@@ -22,17 +22,6 @@ class BrokenJSON(BadInput):
     """An input begins like a JSON document and is not one."""
 
 
-class NeedsOthers(PipelineError):
-    """An input cannot be read without others that a task does not have. A later task reads them together.
-
-    ``references`` says which others, as its format has it; None means any.
-    """
-
-    def __init__(self, name: str, references: object = None) -> None:
-        super().__init__(name)
-        self.references = references
-
-
 class BadTarget(PipelineError):
     """An export's target cannot be written as requested. It does not exist, or is unchanged."""
 

@@ -6,7 +6,7 @@ as a function where no source says its kind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -14,18 +14,17 @@ import orjson
 
 from sigdir.pipeline.errors import BadTarget, printable
 from sigdir.pipeline.progress import Reporter
+from sigdir.signatures.canonicalise import spelled
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.signatures.declaration import parse_declaration
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.grammar import GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
-from sigdir.signatures.rank import Summary, ranked
-from sigdir.signatures.spelling import spelled
+from sigdir.signatures.types import parse_declaration
 from sigdir.warehouse import Warehouse
-from sigdir.warehouse.evidence.lookup import Text, TextEvidence, texts_evidence
 
-_ROWS = "SELECT id, text_signature FROM {} WHERE hex_signature = $hex ORDER BY id"
-_SHARED = "SELECT count(*) FROM (FROM {} WHERE starts_with(text_signature, $start) LIMIT 2)"
+_TEXTS = "SELECT collection, hash, text_signature, declaration FROM ranked WHERE hash IN ({}) ORDER BY position"
+_Declared = tuple[str, str | None]
+"""A text and its declaration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +47,14 @@ def write_abi(
     """
     if not texts and not hashes:
         raise BadTarget("abi", "is of chosen signatures: name them with --text or --hashes")
-    wanted = [*map(_of_text, texts), *map(_of_hash, hashes)]
+    wanted = dict.fromkeys([*map(_of_text, texts), *map(_of_hash, hashes)])
+    ranked = _ranked(warehouse, wanted)
     entries: list[dict[str, Any]] = []
     counts = {SIGNATURES: 0, EVENT_SIGNATURES: 0}
-    for one in dict.fromkeys(wanted):
-        found = _best(warehouse, one)
-        declaration = _declaration(one.collection, found.summary) if found else ""
+    for one in wanted:
+        texts_of_hash = ranked.get((one.collection, one.digest), ())
+        found = next((each for each in texts_of_hash if one.text in ("", each[0])), None)
+        declaration = _declaration(one.collection, *found) if found else ""
         if declaration:
             entries.append(parse_declaration(declaration).abi_entry())
             counts[one.collection] += 1
@@ -86,23 +87,17 @@ def _of_hash(hash: str) -> _Wanted:
     return _Wanted(f"0x{digits}", collection, digest)
 
 
-def _best(warehouse: Warehouse, wanted: _Wanted) -> TextEvidence | None:
-    """The text, or the first by rank of the hash's; None if there is none."""
-    view = wanted.collection.view_name
-    rows = warehouse.sql(_ROWS.format(view), {"hex": f"0x{wanted.digest.hex()}"}).rows()
-    texts = [Text(*row) for row in rows if wanted.text in ("", row[1])]
-    if not texts:
-        return None
-    found = texts_evidence(warehouse.snapshot.evidence, wanted.collection, texts)
-
-    def is_shared(name: str) -> bool:
-        return bool(warehouse.sql(_SHARED.format(view), {"start": f"{name}("}).rows()[0][0] > 1)
-
-    first = ranked(wanted.digest, [one.summary for one in found], is_shared)[0].summary
-    return next(one for one in found if one.summary.id == first.id)
+def _ranked(warehouse: Warehouse, wanted: Iterable[_Wanted]) -> dict[tuple[Collection, bytes], list[_Declared]]:
+    """The texts of each hash that has any, the best first, with their declarations."""
+    digests = sorted({one.digest for one in wanted})
+    found: dict[tuple[Collection, bytes], list[_Declared]] = {}
+    query = _TEXTS.format(", ".join("?" * len(digests)))
+    for collection, hash, text, declaration in warehouse.sql(query, digests).rows():
+        found.setdefault((Collection.of_name(collection), hash), []).append((text, declaration))
+    return found
 
 
-def _declaration(collection: Collection, summary: Summary) -> str:
+def _declaration(collection: Collection, text: str, declaration: str | None) -> str:
     """The declaration of a text; "" where it is too long or nested too deeply for one."""
     kind = Kind.EVENT if collection == EVENT_SIGNATURES else Kind.FUNCTION
-    return summary.declaration or spelled(f"{kind.name.lower()} {summary.text}", kind).declaration
+    return declaration or spelled(f"{kind.name.lower()} {text}", kind).declaration

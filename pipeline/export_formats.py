@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from sigdir.pipeline.export_rows import BATCHES_AHEAD, ExportRows
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.keccak import keccak256_column
-from sigdir.warehouse.index.records import RECORD
+from sigdir.warehouse.index.records import RECORD, csv_head, csv_line
 from sigdir.warehouse.index.scan import hashes_of
 from sigdir.warehouse.parallel import in_background
 from sigdir.warehouse.parquet import row_groups
@@ -153,7 +153,7 @@ def _binary(values: npt.NDArray[np.uint8]) -> pa.Array:
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), rows, [None, data]).cast(pa.binary())
 
 
-_CSV_HEAD = "text_signature,hex_signature,created_at,id\n"
+_CSV = ("text_signature", "hex_signature", "created_at", "id")
 
 FORMATS = {
     format.name: format
@@ -163,7 +163,7 @@ FORMATS = {
         Format("4bytes", "one file per selector, as in ethereum-lists/4bytes", None, (SIGNATURES,), (SIGNATURES,)),
         Format("topic0", "one file per topic", None, (EVENT_SIGNATURES,), (EVENT_SIGNATURES,)),
         Format("foundry", "Foundry's signature cache", _foundry),
-        Format("csv", "text_signature,hex_signature,created_at,id", _line_writer('"{text_csv}",0x{hash},{created_at}Z,{id}\n', _CSV_HEAD)),
+        Format("csv", ",".join(_CSV), _line_writer(csv_line(_CSV), csv_head(_CSV))),
         Format("ndjson", "4byte.directory's rows as JSON lines", _line_writer(RECORD + "\n")),
         Format("parquet", "the table's columns, or Sourcify's", _parquet, packs=False),
     )

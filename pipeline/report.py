@@ -56,6 +56,13 @@ class FileReport:
             return f"{self.path}/{self.file_names[line - 1]}", 1
         return self.sections.place(line) or (self.path, line)
 
+    def add(self, other: FileReport) -> None:
+        """Add the counts of another part of the input."""
+        self.read += other.read
+        self.accepted += other.accepted
+        self.reasons += other.reasons
+        self.variants_left_out += other.variants_left_out
+
     @property
     def imported(self) -> int:
         return self.new.total()

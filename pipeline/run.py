@@ -19,8 +19,7 @@
 The reader of a format whose inputs refer to each other (Solidity) gets them one by one, and yields their
 candidates after all other inputs.
 
-An ``Engine`` does steps 2 to 5 and the heavy parts of step 6: threads of this process here, tasks on several machines
-in ``engines/``.
+An ``Engine`` does steps 2 to 5 and the heavy parts of step 6: threads of this process, or what the caller passes.
 """
 
 from __future__ import annotations
@@ -28,22 +27,30 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from enum import Enum
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import TracebackType
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from sigdir.pipeline.errors import BadInput, NeedsOthers, printable
-from sigdir.pipeline.formats.registry import FORMATS, Format, Import, MultiSourceReader, by_name, detect, skip_reason
-from sigdir.pipeline.formats.solidity import Targets
+from sigdir.pipeline.errors import BadInput, printable
+from sigdir.pipeline.formats.registry import (
+    FORMATS,
+    Format,
+    Import,
+    MultiSourceReader,
+    by_name,
+    detect,
+    named,
+    skip_reason,
+)
 from sigdir.pipeline.inputs import find, open_each
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
@@ -59,12 +66,13 @@ from sigdir.warehouse.dedupe import new_rows
 from sigdir.warehouse.errors import CommitConflict
 from sigdir.warehouse.evidence.batch import unchanged_sources
 from sigdir.warehouse.files import RunFolder, run_name
-from sigdir.warehouse.home import store_of
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.places import store_of
 from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.spill import SpilledRows
 from sigdir.warehouse.sql.engine import connect
 from sigdir.warehouse.sql.scratch import ScratchTables
 from sigdir.warehouse.staging.rows import StagedRow
@@ -75,16 +83,6 @@ COMMIT_TRIES = 20
 
 Staged = dict[Collection, list[StagedRow]]
 Flags = npt.NDArray[np.bool_]
-
-
-class Scope(Enum):
-    """Which inputs a reading is about."""
-
-    ALL = "all"
-    ALONE = "alone"
-    """Those that can be read without others. The others are noted as deferred."""
-    TOGETHER = "together"
-    """Those that were deferred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +123,6 @@ class ImportRun:
     unread: UnreadInputs
     name: str
     """The run's name, empty for a dry run."""
-    scope: Scope = Scope.ALL
-    deferred: frozenset[str] = frozenset()
-    """The names of the inputs of ``Scope.TOGETHER``."""
-    targets: Targets | None = None
-    """What their imports refer to, where they are not all of the import's."""
     began: float = field(default_factory=time.monotonic)
 
     @contextmanager
@@ -148,8 +141,8 @@ class Engine(Protocol):
     def writer(self) -> FileWriter | None:
         """Writes the data files; threads of this process if there is none."""
 
-    def read(self, run: ImportRun, sources: list[Source]) -> None:
-        """Read all inputs into ``run.state``, which then counts and gives them in their order."""
+    def read(self, run: ImportRun, sources: list[Source]) -> Mapping[Collection, SpilledRows]:
+        """Read all inputs into ``run.state``, and give the accepted rows of all of them in their order."""
 
     def new_rows(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> dict[Collection, Flags]:
         """A flag for each accepted row, as ``dedupe.new_rows`` gives it; it also fills ``run.state.text_ids``."""
@@ -191,7 +184,7 @@ def run_import(
 
 def _check_format(name: str | None) -> None:
     if name is not None and by_name(name) is None:
-        known = ", ".join(format.name for format in FORMATS)
+        known = ", ".join(dict.fromkeys(format.name for format in FORMATS))
         raise BadInput(name, f"no such format; the formats are {known}")
 
 
@@ -228,23 +221,10 @@ def _make_folder(paths: Paths, options: Options, stack: ExitStack) -> tuple[str,
 def _read(run: ImportRun, engine: Engine, sources: list[Source]) -> None:
     """Read all inputs into ``run.state``."""
     with run.stage("read", sum(source.size for source in sources)):
-        engine.read(run, sources)
-        run.state.finish_reading()
+        run.state.finish_reading(engine.read(run, sources))
     if not run.report.files:
         raise BadInput(", ".join(run.options.paths), _why_nothing_was_read(run.report))
     failpoints.reach("read")
-
-
-def read_inputs(run: ImportRun, sources: list[Source]) -> None:
-    """Read the inputs with threads of this process."""
-    threads = run.options.threads
-    canonicalise_task = partial(_canonicalise_task, default=run.options.collection.code)
-    with ThreadPoolExecutor(threads) as pool:
-        tasks = _read_tasks(run, sources)
-        for results in ordered_map(pool, canonicalise_task, tasks, ahead=2 * threads):
-            for result in results:
-                run.state.add_result(result)
-                run.progress.rows(result.read)
 
 
 def _why_nothing_was_read(report: ImportReport) -> str:
@@ -255,14 +235,41 @@ def _why_nothing_was_read(report: ImportReport) -> str:
     return f"no file of a known format (skipped: {skipped or 'none'})"
 
 
-def _read_tasks(run: ImportRun, sources: list[Source]) -> Iterator[ReadTask]:
-    """Detect the format of each input and yield what its reader yields."""
-    job = Import(run.options.paths, partial(_make_tables, run), run.targets, run.scope is Scope.ALONE)
-    readers: dict[str, MultiSourceReader] = {}
-    with ExitStack() as stack:
+class InputReader(AbstractContextManager["InputReader"]):
+    """Reads inputs into the state of an import, with threads of this process."""
+
+    def __init__(self, run: ImportRun) -> None:
+        self._run = run
+        self._readers: dict[str, MultiSourceReader] = {}
+        self._open = ExitStack()
+        self._pool = self._open.enter_context(ThreadPoolExecutor(run.options.threads))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def read(self, sources: list[Source]) -> None:
+        """Read the next inputs. What refers to other inputs is kept for ``read_kept``."""
+        self._canonicalise(self._tasks(sources))
+
+    def read_kept(self) -> None:
+        """Read the inputs that refer to each other, format by format."""
+        for name, reader in self._readers.items():
+            self._run.progress.stage(f"read {name}", 0)
+            self._canonicalise(reader.read())
+
+    def multi_source(self, format: Format, make: Callable[[Import], MultiSourceReader]) -> MultiSourceReader:
+        """The reader of a format whose inputs refer to each other."""
+        if format.name not in self._readers:
+            job = Import(self._run.options.paths, partial(_make_tables, self._run))
+            self._readers[format.name] = self._open.enter_context(make(job))
+        return self._readers[format.name]
+
+    def _tasks(self, sources: list[Source]) -> Iterator[ReadTask]:
+        """Detect the format of each input and yield what its reader yields."""
+        run = self._run
         for source in open_each(sources, run.progress.advance, run.options.format, run.unread):
-            if run.scope is Scope.TOGETHER and source.name not in run.deferred:
-                continue
             source.columns = run.options.columns
             with run.unread.faults_of(source):
                 format = choose_format(source, run.options.format)
@@ -270,19 +277,17 @@ def _read_tasks(run: ImportRun, sources: list[Source]) -> Iterator[ReadTask]:
                     run.unread.skip(source.name, skip_reason(source))
                 elif format.multi_source is None:
                     yield from _read_input(run, source, format.name, format.read)
-                elif run.scope is Scope.ALONE and not format.may_be_alone:
-                    yield from _read_input(run, source, format.name, partial(_defer, format))
                 else:
-                    if format.name not in readers:
-                        readers[format.name] = stack.enter_context(format.multi_source(job))
-                    yield from _read_input(run, source, format.name, readers[format.name].add)
-        for name, reader in readers.items():
-            run.progress.stage(f"read {name}", 0)
-            yield from reader.read()
+                    reader = self.multi_source(format, format.multi_source)
+                    yield from _read_input(run, source, format.name, reader.add)
 
-
-def _defer(format: Format, source: Source) -> Iterator[ReadTask]:
-    raise NeedsOthers(source.name, format.references(source) if format.references is not None else None)
+    def _canonicalise(self, tasks: Iterator[ReadTask]) -> None:
+        run = self._run
+        work = partial(_canonicalise_task, default=run.options.collection.code)
+        for results in ordered_map(self._pool, work, tasks, ahead=2 * run.options.threads):
+            for result in results:
+                run.state.add_result(result)
+                run.progress.rows(result.read)
 
 
 def _make_tables(run: ImportRun) -> ScratchTables:
@@ -297,8 +302,6 @@ def _read_input(
     try:
         yield from read(source) or ()
         file.bytes, file.sha256 = source.finish()
-    except NeedsOthers as needs:
-        run.state.deferred[source.number] = needs.references
     except BadInput as error:
         file.fault = error.reason
         raise
@@ -307,7 +310,7 @@ def _read_input(
 def choose_format(source: Source, name: str | None) -> Format | None:
     """The format that the user named, or the detected one; None for a file that is skipped."""
     if name is not None:
-        return by_name(name)
+        return named(name, source)
     format = detect(source)
     if format is None and source.explicit:
         raise BadInput(source.name, "unknown format; name it with --format")
@@ -382,8 +385,11 @@ class ThisProcess:
 
     writer = None
 
-    def read(self, run: ImportRun, sources: list[Source]) -> None:
-        read_inputs(run, sources)
+    def read(self, run: ImportRun, sources: list[Source]) -> Mapping[Collection, SpilledRows]:
+        with InputReader(run) as reader:
+            reader.read(sources)
+            reader.read_kept()
+        return run.state.own_rows
 
     def new_rows(self, run: ImportRun, snapshot: Snapshot, staged: Staged) -> dict[Collection, Flags]:
         options, state = run.options, run.state
@@ -391,7 +397,7 @@ class ThisProcess:
             collection: new_rows(
                 spill, snapshot, staged.get(collection, []), options.threads, state.text_ids(collection)
             )
-            for collection, spill in state.spills.items()
+            for collection, spill in state.own_rows.items()
         }
 
 

@@ -29,9 +29,6 @@ HEAD_BYTES = 1 << 16
 """How much of an input format detection sees."""
 BLOCK_BYTES = 1 << 21
 """The size of the blocks that lines are read in, and the longest line that a format may rely on."""
-PIECE_BLOCKS = 16
-"""The blocks of a piece (32 MiB, about a million texts), which a task of an engine reads by itself. Readers of lines begin a
-batch with each piece, so that the batches are the same whoever reads them: evidence is compared batch by batch."""
 DOCUMENT_BYTES = 1 << 28
 """The largest JSON document. JSON lines have no limit because they are read block by block."""
 UNPACKED_RATIO = 1000
@@ -41,7 +38,9 @@ _UNCHECKED_BYTES = 1 << 30
 
 STDIN = "-"
 PACKED_ENDINGS = (".gz", ".xz", ".zst", ".bz2")
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+ENDS_INSIDE = "it ends inside a comment or a quoted field: what follows its beginning is not read"
+"""A warning of readers of lines."""
 
 
 class Source:
@@ -49,16 +48,12 @@ class Source:
 
     number = 0
     """The import's number for this input; its candidates carry it."""
-    piece: range | None = None
-    """Which part of the input is read: blocks of BLOCK_BYTES, or rows of a table; None for all of it."""
-    at_piece = 0
-    """The number of the piece that the newest of ``blocks`` begins in."""
-    lines_read = 0
-    """The lines of all ``blocks``, once they are read."""
+    lines_from = 1
+    """The number of the first line of ``blocks``."""
+    blocks_read = 0
+    """How many of ``blocks`` were taken."""
     columns: Sequence[tuple[str, str]] = ()
     """The columns that the user names, for readers of tables: what each is, and its name."""
-    ends_inside = False
-    """Whether the last block ends inside a comment or a quoted field, so that what follows means something else."""
 
     def __init__(
         self,
@@ -89,6 +84,7 @@ class Source:
         """Sentences of the reader for the report, about what it does not understand."""
         self._stream_of = stream
         self._reading = Lock()
+        self._copy: BinaryIO | None = None
         self._close()
 
     def _close(self) -> None:
@@ -98,6 +94,9 @@ class Source:
         self._parsed: dict[Callable[..., Any], Any] = {}
         self._stream: Any = None
         self._stored: Any = None
+        if self._copy is not None:
+            self._copy.close()
+            self._copy = None
 
     @property
     def unpacked_name(self) -> str:
@@ -107,11 +106,6 @@ class Source:
     def has_ending(self, *endings: str) -> bool:
         """Whether the name of the unpacked file ends so."""
         return self.unpacked_name.endswith(endings)
-
-    @property
-    def is_first(self) -> bool:
-        """Whether what is read begins with the input's first line."""
-        return True
 
     @contextmanager
     def open(self, advance: Callable[[int], None]) -> Iterator[None]:
@@ -128,7 +122,7 @@ class Source:
                 self.packed = self._stream is not buffered
             except UNPACK_ERRORS as error:
                 raise BadInput(self.name, reason_of(error)) from error
-            self.head = b"".join(self._pieces(HEAD_BYTES)).removeprefix(_BYTE_ORDER_MARK)
+            self.head = b"".join(self._pieces(HEAD_BYTES)).removeprefix(BYTE_ORDER_MARK)
             yield
         finally:
             self._close()
@@ -190,10 +184,9 @@ class Source:
         A line longer than a block is cut to one block, which is longer than any text may be.
         A background thread unpacks ahead.
         """
-        first_line = 1
-        rest, inside_long_line = self._line_before()
-        for number, chunk in enumerate(in_background(self._chunks(), ahead=2)):
-            self.at_piece = number // PIECE_BLOCKS
+        first_line = self.lines_from
+        rest, inside_long_line = b"", False
+        for chunk in in_background(self.chunks(), ahead=2):
             if inside_long_line:
                 end = chunk.find(b"\n") + 1
                 if not end:
@@ -207,21 +200,15 @@ class Source:
                 cut = len(block)
             rest = block[cut:]
             if cut:
+                self.blocks_read += 1
                 yield block[:cut], first_line
-                first_line += _count_lines(block)
-        self.lines_read = first_line - 1
-        if rest and self._is_at_end():
+                first_line += count_lines(block)
+        if rest:
+            self.blocks_read += 1
             yield rest, first_line
 
-    def _line_before(self) -> tuple[bytes, bool]:
-        """The bytes of the first line that come before the first chunk, and whether they were cut for their length."""
-        return b"", False
-
-    def _is_at_end(self) -> bool:
-        """Whether the last chunk is the input's."""
-        return True
-
-    def _chunks(self) -> Iterator[bytes]:
+    def chunks(self) -> Iterator[bytes]:
+        """The unpacked input in chunks of BLOCK_BYTES."""
         chunk = self.head
         while True:
             pieces = [chunk]
@@ -239,7 +226,7 @@ class Source:
 
     def unpacked_chunks(self) -> Iterator[tuple[bytes, int]]:
         """The unpacked input in chunks, each with the number of stored bytes read so far."""
-        return ((chunk, self._stored.bytes) for chunk in self._chunks())
+        return ((chunk, self._stored.bytes) for chunk in self.chunks())
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """The lines that are not blank, stripped, with their numbers."""
@@ -272,10 +259,11 @@ class Source:
             with Path(self.path).open("rb") as file:
                 yield file
         else:
-            with tempfile.TemporaryFile() as copy:
-                self._copy_to(copy)
-                copy.seek(0)
-                yield copy
+            if self._copy is None:
+                self._copy = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the input, which may be asked again
+                self._copy_to(self._copy)
+            self._copy.seek(0)
+            yield self._copy
 
     @contextmanager
     def on_disk(self) -> Iterator[str]:
@@ -298,70 +286,6 @@ class Source:
             file.write(piece)
 
 
-class Piece(Source):
-    """The blocks ``piece`` of a plain file, cut as ``Source.blocks`` cuts the whole one. Lines are numbered from 1.
-
-    What is recognised by a file's head is recognised in each piece. Readers of tables take the rows ``piece``.
-    ``open_file`` opens what is no file on disk, as a file that can seek.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        explicit: bool,
-        size: int,
-        below: str,
-        piece: range,
-        open_file: Callable[[], BinaryIO] | None = None,
-        name: str = "",
-    ) -> None:
-        super().__init__(path, explicit, name, size, open_file, below)
-        self.piece: range = piece
-
-    @property
-    def is_first(self) -> bool:
-        return self.piece.start == 0
-
-    def finish(self) -> tuple[int, str]:
-        """Nothing: size and sha256 are those of the whole file, which another task reads."""
-        return 0, ""
-
-    @contextmanager
-    def seekable(self) -> Iterator[BinaryIO]:
-        with self._open_file() as file:
-            yield file
-
-    def _line_before(self) -> tuple[bytes, bool]:
-        if self.is_first:
-            return b"", False
-        with self._file_at(self.piece.start - 1) as file:
-            chunk = file.read(BLOCK_BYTES)
-        cut = chunk.rfind(b"\n") + 1
-        is_cut = not cut and len(chunk) == BLOCK_BYTES
-        return (b"" if is_cut else chunk[cut:]), is_cut
-
-    def _is_at_end(self) -> bool:
-        with self._file_at(self.piece.stop) as file:
-            return not file.read(1)
-
-    def _chunks(self) -> Iterator[bytes]:
-        with self._file_at(self.piece.start) as file:
-            for _ in self.piece:
-                if not (chunk := file.read(BLOCK_BYTES)):
-                    return
-                yield chunk
-
-    @contextmanager
-    def _file_at(self, block: int) -> Iterator[BinaryIO]:
-        try:
-            with self._open_file() as file:
-                mark = len(_BYTE_ORDER_MARK) if file.read(len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK else 0
-                file.seek(mark + block * BLOCK_BYTES)
-                yield file
-        except OSError as error:
-            raise BadInput(self.name, error.strerror or str(error)) from error
-
-
 def without_packing(path: str) -> str:
     """The path without the endings of packed files."""
     for ending in PACKED_ENDINGS:
@@ -377,12 +301,6 @@ def numbered_matches(pattern: re.Pattern[bytes], code: bytes) -> Iterator[tuple[
         yield line, found
 
 
-def line_pieces(source: Source) -> list[range]:
-    """The pieces of an open plain file whose lines each stand for themselves."""
-    blocks = -(-source.size // BLOCK_BYTES)
-    return [range(first, min(first + PIECE_BLOCKS, blocks)) for first in range(0, blocks, PIECE_BLOCKS)]
-
-
-def _count_lines(block: bytes) -> int:
+def count_lines(block: bytes) -> int:
     """The line breaks in a block. NumPy counts ten times faster than bytes.count."""
     return int(np.count_nonzero(np.frombuffer(block, np.uint8) == 0x0A))

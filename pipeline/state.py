@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,45 +15,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sigdir.pipeline.report import Example, FileReport, ImportReport
-from sigdir.pipeline.sections import Sections
 from sigdir.pipeline.source import Source
-from sigdir.signatures.arrow import numbers, strings
+from sigdir.signatures.arrow import numbers, strings, text
 from sigdir.signatures.canonicalise import BatchResult, Rejected
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.signatures.grammar import REASONS
 from sigdir.warehouse.batch import Batch
 from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
-from sigdir.warehouse.rejects import RejectsWriter, rejects_in
+from sigdir.warehouse.rejects import RejectsWriter
 from sigdir.warehouse.schema import REJECT_SCHEMA
-from sigdir.warehouse.spill import JoinedSpills, Spill, SpilledRows
+from sigdir.warehouse.spill import Spill, SpilledRows
 
 _EXAMPLES_PER_REASON = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPart:
-    """What one task read: files in its folder, and the counts of the inputs, numbered from 0. It can be pickled."""
-
-    files: list[FileReport]
-    deferred: dict[int, object]
-    """The inputs that are read together with others later, and what they refer to."""
-    spills: dict[Collection, Spill]
-    segments: dict[Collection, list[tuple[int, int]]]
-    rejects: Path | None
-    examples: list[Example]
-
-    def read_by_driver(self) -> Iterator[Path]:
-        """The files that ``ImportState`` and a publish read: all but texts and keys."""
-        if self.rejects is not None:
-            yield self.rejects
-        for spill in self.spills.values():
-            yield from spill.sightings.files()
-
-
 class ImportState(AbstractContextManager["ImportState"]):
-    """Fill it with ``add_input`` and ``add_result``, or with ``add_file`` and ``add_part``, then call ``finish_reading``,
-    then ``set_new_rows``.
-    """
+    """Fill it with ``add_input`` and ``add_result``, then call ``finish_reading``, then ``set_new_rows``."""
 
     def __init__(self, folder: Path, report: ImportReport) -> None:
         self.folder = folder
@@ -63,26 +40,22 @@ class ImportState(AbstractContextManager["ImportState"]):
         """Equal for two imports that rejected the same rows of the same inputs; None without rejects."""
         self.spills: dict[Collection, SpilledRows] = {}
         """The accepted rows, once everything is read."""
-        self.deferred: dict[int, object] = {}
-        """The numbers of the inputs that are read together with others later, and what they refer to."""
-        self._spills: dict[Collection, Spill] = {}
-        self._parts: list[ReadPart] = []
+        self.own_rows: dict[Collection, Spill] = {}
+        """Those that ``add_result`` has spilled."""
+        self.input_of_batch: dict[Collection, list[int]] = {c: [] for c in COLLECTIONS}
+        """For each batch of the accepted rows the number of its input."""
         self._rejects = RejectsWriter(folder / "rejects.parquet")  # creates the file with the first reject
         self._open_files = ExitStack()
         self._inputs: dict[int, FileReport] = {}
         self._text_ids: dict[Collection, TextIds] = {}
         self._compared = 0
-        self._segments: dict[Collection, list[tuple[int, int]]] = {c: [] for c in COLLECTIONS}
-        """For each result the number of its input and its accepted rows."""
-        self._of_batch: dict[Collection, list[int]] = {c: [] for c in COLLECTIONS}
-        """For each batch of a spill the number of its input."""
         self._is_new: dict[Collection, npt.NDArray[np.bool_]] = {}
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:  # closes what is open if opening another file fails
             stack.callback(self._rejects.close)
             for collection in COLLECTIONS:
-                self._spills[collection] = stack.enter_context(closing(Spill(self.folder, collection)))
+                self.own_rows[collection] = stack.enter_context(closing(Spill(self.folder, collection)))
             self._open_files = stack.pop_all()
         return self
 
@@ -103,48 +76,10 @@ class ImportState(AbstractContextManager["ImportState"]):
         return report
 
     def add_file(self, report: FileReport) -> int:
-        """Number an input that tasks read; its report has counts already, or gets them with ``add_part``."""
+        """Number an input that was read elsewhere. Its report has the counts already."""
         number = len(self._inputs)
         self._inputs[number] = report
         return number
-
-    def files(self) -> Iterable[FileReport]:
-        """The reports of all inputs, in their order."""
-        return self._inputs.values()
-
-    def file(self, number: int) -> FileReport:
-        """The report of an input."""
-        return self._inputs[number]
-
-    def replace_file(self, number: int, report: FileReport) -> None:
-        """Take the report of an input that was deferred."""
-        self._inputs[number] = report
-
-    def add_part(self, part: ReadPart, numbers: Sequence[int], first_line: int = 1) -> None:
-        """Add what a task read. ``numbers`` has the number here of each of its inputs, ``first_line`` the number of
-        the line that the task counted as the first.
-        """
-        self._parts.append(part)
-        for collection, segments in part.segments.items():
-            for number, rows in segments:
-                self._segments[collection].append((numbers[number], rows))
-                if rows:
-                    self._of_batch[collection].append(numbers[number])
-        for table in rejects_in(part.rejects) if part.rejects is not None else ():
-            line = table.schema.get_field_index("line")
-            self._rejects.append(table.set_column(line, "line", pc.add(table["line"], first_line - 1)))
-        for example in part.examples:
-            if sum(kept.reason == example.reason for kept in self.report.examples) < _EXAMPLES_PER_REASON:
-                self.report.examples.append(replace(example, line=example.line + first_line - 1))
-
-    def as_part(self) -> ReadPart:
-        """What was read, for the state of the whole import. Call it after ``finish_reading``."""
-        for file in self._inputs.values():  # the places of rejects are resolved
-            file.file_names, file.sections = None, Sections()
-        return ReadPart(
-            list(self._inputs.values()), self.deferred, self._spills, self._segments, self.rejects_path,
-            self.report.examples,
-        )  # fmt: skip
 
     def add_result(self, result: BatchResult) -> None:
         """Spill what was accepted, write what was rejected, count both."""
@@ -154,43 +89,44 @@ class ImportState(AbstractContextManager["ImportState"]):
         for collection, accepted in result.accepted.items():
             rows = len(accepted.text)
             file.accepted[collection] += rows
-            self._spills[collection].append(accepted)
-            self._segments[collection].append((result.file, rows))
+            self.own_rows[collection].append(accepted)
             if rows:
-                self._of_batch[collection].append(result.file)
+                self.input_of_batch[collection].append(result.file)
         if len(result.rejected.text):
             self._count_reasons(file, result.rejected)
-            self._rejects.append(_reject_table(file, result.rejected))
+            self.add_rejects(_reject_table(file, result.rejected))
 
-    def _count_reasons(self, file: FileReport, rejected: Rejected) -> None:
-        counts = np.bincount(rejected.reasons, minlength=len(REASONS))
-        for code in np.flatnonzero(counts).tolist():
-            file.reasons[REASONS[code]] += int(counts[code])
-            self._add_examples(file, rejected, code)
+    def add_rejects(self, rejects: pa.Table) -> None:
+        """Write rejected rows, and keep the first ones of each reason for the report."""
+        self._rejects.append(rejects)
+        reasons = rejects["reason"].cast(pa.string())
+        for reason in pc.unique(reasons).to_pylist():
+            kept = sum(example.reason == reason for example in self.report.examples)
+            if kept < _EXAMPLES_PER_REASON:
+                of_reason = rejects.filter(pc.equal(reasons, text(reason)))
+                for row in of_reason.slice(0, _EXAMPLES_PER_REASON - kept).to_pylist():
+                    example = Example(reason, row["text"][:200], row["position"], row["file"], row["line"])
+                    self.report.examples.append(example)
 
-    def _add_examples(self, file: FileReport, rejected: Rejected, code: int) -> None:
-        """Keep the first rejects of a reason for the report."""
-        reason = REASONS[code]
-        kept = sum(example.reason == reason for example in self.report.examples)
-        for row in np.flatnonzero(rejected.reasons == code)[: _EXAMPLES_PER_REASON - kept].tolist():
-            text, position = rejected.text[row].as_py()[:200], int(rejected.columns[row])
-            self.report.examples.append(Example(reason, text, position, *file.place(int(rejected.lines[row]))))
-
-    def finish_reading(self) -> None:
-        """Complete the spill files and the rejects file; from here on they are read."""
-        for collection, spill in self._spills.items():
+    def finish_reading(self, rows: Mapping[Collection, SpilledRows]) -> None:
+        """Complete the spill files and the rejects file; from here on they are read. ``rows`` are the accepted rows."""
+        for spill in self.own_rows.values():
             spill.finish()
-            self.spills[collection] = spill
-            if self._parts:
-                self.spills[collection] = JoinedSpills.of(collection, [part.spills[collection] for part in self._parts])
+        self.spills = dict(rows)
         self._make_text_ids()
         self.rejects_digest = self._rejects.finish()
+        self.report.examples.sort(key=lambda example: REASONS.index(example.reason))
         self.report.files = list(self._inputs.values())
 
     def forget_ids(self) -> None:
         """Compare anew: the warehouse has another version than the one that the rows were compared with."""
         self._compared += 1
         self._make_text_ids()
+
+    def _count_reasons(self, file: FileReport, rejected: Rejected) -> None:
+        counts = np.bincount(rejected.reasons, minlength=len(REASONS))
+        for code in np.flatnonzero(counts).tolist():
+            file.reasons[REASONS[code]] += int(counts[code])
 
     def _make_text_ids(self) -> None:
         for collection, spill in self.spills.items():
@@ -205,12 +141,10 @@ class ImportState(AbstractContextManager["ImportState"]):
         """Count the new rows of each input."""
         for file in self._inputs.values():
             file.new.clear()
-        for collection, segments in self._segments.items():
-            start = 0
-            for number, rows in segments:
-                new = np.count_nonzero(self._is_new[collection][start : start + rows])
-                self._inputs[number].new[collection] += int(new)
-                start += rows
+        for collection, spill in self.spills.items():
+            bounds = spill.first_rows().tolist()
+            for number, (first, end) in zip(self.input_of_batch[collection], pairwise(bounds), strict=True):
+                self._inputs[number].new[collection] += int(np.count_nonzero(self._is_new[collection][first:end]))
 
     def text_ids(self, collection: Collection) -> TextIds:
         """Where the ids of the spilled rows' texts go."""
@@ -226,7 +160,7 @@ class ImportState(AbstractContextManager["ImportState"]):
             collection: Batch(
                 self.spills[collection],
                 self._is_new[collection],
-                Statement(inputs, self._of_batch[collection], self._text_ids[collection], replaces),
+                Statement(inputs, self.input_of_batch[collection], self._text_ids[collection], replaces),
             )
             for collection in COLLECTIONS
         }

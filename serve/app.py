@@ -29,6 +29,7 @@ from sigdir.serve.http.write_access import WriteAccess
 from sigdir.serve.imports import AbiImportResource, SolidityImportResource
 from sigdir.serve.lists.resources import ListResource, RowResource
 from sigdir.serve.metrics.counts import Counts
+from sigdir.serve.metrics.recorder import AnswerRecorder
 from sigdir.serve.metrics.resource import MetricsResource
 from sigdir.serve.pages.assets import AssetResource, IconResource
 from sigdir.serve.pages.browse import BrowsePage
@@ -47,7 +48,6 @@ from sigdir.serve.settings import Settings
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES as EVENTS
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.origins import Origins
 
@@ -56,14 +56,15 @@ def create_app(
     settings: Settings, reader: Reader, writer: Writer, counts: Counts | None = None, pages: PageCache | None = None,
     budget: BudgetProcess | None = None,
 ) -> Any:  # fmt: skip
-    """The WSGI application of one warehouse; ``counts`` is what /metrics shows, ``pages`` keeps the pages for people.
+    """The WSGI application of one warehouse; ``pages`` keeps the pages for people.
 
-    ``budget`` answers costly requests; without it the application answers them itself.
+    ``counts`` gets what /metrics shows; without it no answer is counted or logged. ``budget`` answers costly requests;
+    without it the application answers them itself.
     """
-    counts = counts or Counts()
     table = routes(settings, reader, writer, counts, pages)
-    counts.lay_out([route.path for route in table])
     app: Any = falcon.App()
+    if counts is not None:
+        app.add_middleware(AnswerRecorder(counts, log=settings.log_requests))
     is_replica = bool(settings.follow_store)
     access = WriteAccess(settings.read_only, settings.write_token, is_replica, settings.primary_url)
     app.add_middleware([Negotiation(table, access), AnswerHeaders()])
@@ -81,40 +82,40 @@ def routes(
     """Every route: its path, its resource, its methods."""
     counts = counts or Counts()
     paths = reader.paths
-    streams = StreamLimit(settings.threads, limits_addresses=settings.limits_addresses)
+    streams = StreamLimit(settings.threads)
     versions = dumps.Versions(paths, reader)
-    cache, names, origins = pages or page_cache(counts.count_cached), Names(), Origins(paths)
+    cache, origins = pages or page_cache(counts.count_cached), Origins(paths)
     codes = CodeReader()
     # fmt: off
     return [
         # 4byte.directory's API.
         Route("/api/v1/signatures/", ListResource(SIGNATURES, settings, reader, writer, counts, streams), "GET, POST, HEAD, OPTIONS"),
         Route("/api/v1/signatures/{id}/", RowResource(SIGNATURES, reader), "GET, HEAD, OPTIONS"),
-        Route("/api/v1/signatures/{id}/evidence/", EvidenceResource(SIGNATURES, settings, reader, names), "GET, HEAD"),
+        Route("/api/v1/signatures/{id}/evidence/", EvidenceResource(SIGNATURES, settings, reader), "GET, HEAD"),
         Route("/api/v1/event-signatures/", ListResource(EVENTS, settings, reader, writer, counts, streams), "GET, POST, HEAD, OPTIONS"),
         Route("/api/v1/event-signatures/{id}/", RowResource(EVENTS, reader), "GET, HEAD, OPTIONS"),
-        Route("/api/v1/event-signatures/{id}/evidence/", EvidenceResource(EVENTS, settings, reader, names), "GET, HEAD"),
+        Route("/api/v1/event-signatures/{id}/evidence/", EvidenceResource(EVENTS, settings, reader), "GET, HEAD"),
         Route("/api/v1/import-abi/", AbiImportResource(settings, writer), "POST, OPTIONS"),
         Route("/api/v1/import-solidity/", SolidityImportResource(settings, writer), "POST, OPTIONS"),
         # Decoding and bulk.
-        Route("/api/v1/decode/", DecodeResource(reader, names, codes), "GET, HEAD, POST"),
-        Route("/api/v1/contract/", ContractResource(reader, names, codes), "POST"),
-        Route("/api/v1/resolve/", resolve.ResolveResource(settings, reader, streams, names), "GET, HEAD, POST"),
+        Route("/api/v1/decode/", DecodeResource(reader, codes), "GET, HEAD, POST"),
+        Route("/api/v1/contract/", ContractResource(reader, codes), "POST"),
+        Route("/api/v1/resolve/", resolve.ResolveResource(settings, reader, streams), "GET, HEAD, POST"),
         Route("/api/v1/changes/", changes.ChangesResource(reader, streams), "GET, HEAD"),
         Route("/dumps/", dumps.VersionsResource(versions), "GET, HEAD, OPTIONS"),
         Route("/dumps/{version}/", dumps.VersionResource(versions), "GET, HEAD, OPTIONS"),
         Route("/dumps/{version}/{name}", dumps.CollectionResource(versions, streams), "GET, HEAD"),
         Route("/dumps/{version}/{name}/{file}", dumps.FileResource(versions), "GET, HEAD"),
         # Other dialects.
-        Route("/signature-database/v1/lookup", openchain.LookupResource(reader, names), "GET, HEAD"),
-        Route("/signature-database/v1/search", openchain.SearchResource(reader, names, cache), "GET, HEAD"),
+        Route("/signature-database/v1/lookup", openchain.LookupResource(reader), "GET, HEAD"),
+        Route("/signature-database/v1/search", openchain.SearchResource(reader, cache), "GET, HEAD"),
         Route("/signature-database/v1/import", openchain.ImportResource(settings, writer), "POST"),
         Route("/signature-database/v1/stats", openchain.StatsResource(reader), "GET, HEAD"),
         Route("/signature-database/v1/export", openchain.ExportResource(reader, streams), "GET, HEAD"),
         Route("/api/v1/import", openchain.OlderImportResource(settings, writer), "POST"),
-        Route("/api/v1/signatures", openchain.OlderLookup(reader, names), "GET, HEAD, OPTIONS"),
-        Route("/signatures/{hash}", HashFileResource(SIGNATURES, reader, names), "GET, HEAD"),
-        Route("/topic0/{hash}", HashFileResource(EVENTS, reader, names), "GET, HEAD"),
+        Route("/api/v1/signatures", openchain.OlderLookup(reader), "GET, HEAD, OPTIONS"),
+        Route("/signatures/{hash}", HashFileResource(SIGNATURES, reader), "GET, HEAD"),
+        Route("/topic0/{hash}", HashFileResource(EVENTS, reader), "GET, HEAD"),
         # The server itself.
         Route("/healthz", LiveResource(), "GET, HEAD"),
         Route("/readyz", ReadyResource(settings, reader), "GET, HEAD"),
@@ -124,16 +125,16 @@ def routes(
         Route("/", HomePage(reader, cache), "GET, HEAD"),
         Route("/assets/{name}", AssetResource(), "GET, HEAD"),
         Route("/favicon.ico", IconResource(), "GET, HEAD"),
-        Route("/search/", ResultsPage(reader, cache, names, "search.html"), "GET, HEAD"),
-        Route("/search/results/", ResultsPage(reader, cache, names, "results.html"), "GET, HEAD"),
+        Route("/search/", ResultsPage(reader, cache, "search.html"), "GET, HEAD"),
+        Route("/search/results/", ResultsPage(reader, cache, "results.html"), "GET, HEAD"),
         Route("/browse/", BrowsePage(reader, cache), "GET, HEAD"),
         Route("/browse/{collection}/", BrowsePage(reader, cache), "GET, HEAD"),
-        Route("/selector/{hash}/", RecordPage(SIGNATURES, reader, cache, names, origins), "GET, HEAD"),
-        Route("/topic/{hash}/", RecordPage(EVENTS, reader, cache, names, origins), "GET, HEAD"),
+        Route("/selector/{hash}/", RecordPage(SIGNATURES, reader, cache, origins), "GET, HEAD"),
+        Route("/topic/{hash}/", RecordPage(EVENTS, reader, cache, origins), "GET, HEAD"),
         Route("/submit/", SubmitPage(settings, reader), "GET, HEAD, POST"),
         Route("/submit/store/", StorePage(settings, reader, writer), "POST"),
         Route(STORED_PATH, StoredPage(reader, cache), "GET, HEAD"),
-        Route("/decode/", DecodePage(reader, cache, names, codes), "GET, HEAD, POST"),
+        Route("/decode/", DecodePage(reader, cache, codes), "GET, HEAD, POST"),
         Route("/docs/", DocsPage(settings), "GET, HEAD"),
         Route("/statistics/", StatisticsPage(reader, paths), "GET, HEAD"),
         Route("/status/", StatusPage(reader, cache, paths), "GET, HEAD"),

@@ -23,6 +23,7 @@ import falcon
 
 from sigdir.serve.http import bodies
 from sigdir.serve.http.errors import HttpError, detail, http_error_of, unavailable
+from sigdir.serve.metrics.counts import FOLDER
 from sigdir.serve.settings import MIB, Settings
 
 _FREE_BYTES, _FREE_FORM_BYTES = 256, 4096
@@ -66,7 +67,8 @@ class BudgetProcess:
 
     def __init__(self, settings: Settings, seconds: float | None = None, memory: int | None = None) -> None:
         """``seconds`` and ``memory`` take the place of what the size of a request allows."""
-        self._environment = os.environ | settings.environment()
+        self._environment = {**os.environ, **settings.environment()}
+        self._environment.pop(FOLDER, None)  # what it answers the worker counts
         self._seconds, self._memory = seconds, memory
         self._turn = threading.Lock()
         self._line = threading.BoundedSemaphore(line_of(settings.threads))

@@ -22,7 +22,6 @@ from sigdir.signatures.dispatcher import HEAD, CodeFunction, decoded_functions
 from sigdir.signatures.errors import SigdirError
 from sigdir.signatures.readings import Input
 from sigdir.warehouse.index.known import texts_of_hashes
-from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import View
 
 SECONDS = 1.0
@@ -110,15 +109,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.communicate()
 
 
-def explain(view: View, code: ContractCode, names: Names) -> ContractInterface:
-    """The interface of code by the texts of a view. ``names`` are the server's."""
-    return interface_of(code, texts_of_hashes(view, code.hashes, names))
+def explain(view: View, code: ContractCode) -> ContractInterface:
+    """The interface of code by the texts of a view"""
+    return interface_of(code, texts_of_hashes(view, code.hashes))
 
 
-def explained(view: View, codes: CodeReader, input: Input, names: Names, seconds: float = SECONDS) -> ContractInterface:
+def explained(view: View, codes: CodeReader, input: Input, seconds: float = SECONDS) -> ContractInterface:
     """The interface of an input that is code; raises BadInput where its functions cannot be read."""
     try:
         code = codes.read(input.data, input.libraries, seconds)
     except SlowCode as error:
         raise BadInput(str(error), "code") from None
-    return explain(view, code, names)
+    return explain(view, code)

@@ -11,7 +11,6 @@ from sigdir.serve.http.errors import field_error
 from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.signatures.contract_json import document
 from sigdir.signatures.decode_input import BadInput, code_input
-from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
 
 
@@ -20,13 +19,13 @@ class ContractResource:
 
     is_costly = True
 
-    def __init__(self, reader: Reader, names: Names, codes: CodeReader) -> None:
-        self._reader, self._names, self._codes = reader, names, codes
+    def __init__(self, reader: Reader, codes: CodeReader) -> None:
+        self._reader, self._codes = reader, codes
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         text = bodies.text_field(bodies.fields_of(req, BODY_BYTES), "code")
         try:
-            found = explained(self._reader.current(), self._codes, code_input(text), self._names)
+            found = explained(self._reader.current(), self._codes, code_input(text))
         except BadInput as error:
             raise field_error(error.field, error.problem) from None
         resp.set_header("Cache-Control", "no-cache")

@@ -21,7 +21,6 @@ from sigdir.signatures.decode_input import BadInput, code_input, inputs_of_field
 from sigdir.signatures.reading_json import document
 from sigdir.signatures.readings import Form, Input
 from sigdir.warehouse.index.known import read_alternatives
-from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader, View
 
 MAX_INPUTS = 1000
@@ -40,8 +39,8 @@ class DecodeResource:
 
     is_costly = True
 
-    def __init__(self, reader: Reader, names: Names, codes: CodeReader) -> None:
-        self._reader, self._names, self._codes = reader, names, codes
+    def __init__(self, reader: Reader, codes: CodeReader) -> None:
+        self._reader, self._codes = reader, codes
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         fields = {"data": req.get_param("data", default="")}
@@ -74,8 +73,8 @@ class DecodeResource:
     ) -> dict[str, Any]:
         """The answer for one input; raises BadInput for code whose functions cannot be read."""
         if alternatives[0].form is Form.CODE:
-            return contract_document(explained(view, self._codes, alternatives[0], self._names, code_seconds))
-        return document(read_alternatives(view, alternatives, self._names, spare))
+            return contract_document(explained(view, self._codes, alternatives[0], code_seconds))
+        return document(read_alternatives(view, alternatives, spare))
 
     def _list(self, given: list[Any]) -> list[dict[str, Any]]:
         """An answer for each input; one that cannot be read has its error, and the others are read.

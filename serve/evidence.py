@@ -12,12 +12,12 @@ from sigdir.serve.http.errors import detail, not_found
 from sigdir.serve.http.json_answer import json_bytes
 from sigdir.serve.lists.paging import InvalidPage, link, page_number
 from sigdir.serve.lists.query import parse
-from sigdir.serve.ranked import Explained, explained_texts
 from sigdir.serve.settings import Settings
 from sigdir.serve.urls import base_url
 from sigdir.signatures.collections import Collection
-from sigdir.warehouse.evidence.lookup import SourceSighting
-from sigdir.warehouse.index.names import Names
+from sigdir.signatures.rank import Ranked
+from sigdir.warehouse.evidence.lookup import SourceSighting, text_evidence
+from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 
@@ -26,20 +26,15 @@ MAX_DECLARATIONS = 100
 _MAX_ID_DIGITS = 18
 
 
-def summary_document(text: Explained) -> dict[str, Any]:
+def summary_document(text: Ranked) -> dict[str, Any]:
     """A text's place and summary as JSON values."""
-    summary, position, reasons, mined = (
-        text.ranked.summary,
-        text.ranked.position,
-        text.ranked.reasons,
-        text.ranked.mined,
-    )
+    summary = text.summary
     return {
         "text_signature": summary.text,
         "id": summary.id,
-        "position": position,
-        "reasons": reasons,
-        "looks_mined": bool(mined),
+        "position": text.position,
+        "reasons": text.reasons,
+        "looks_mined": bool(text.mined),
         "declaration": summary.declaration or None,
         "kinds": [kind.name.lower() for kind in summary.kinds],
         "witness": summary.witness.name.lower(),
@@ -56,41 +51,39 @@ class EvidenceResource:
 
     negotiates = True
 
-    def __init__(self, collection: Collection, settings: Settings, reader: Reader, names: Names) -> None:
-        self._collection, self._settings = collection, settings
-        self._reader, self._names = reader, names
+    def __init__(self, collection: Collection, settings: Settings, reader: Reader) -> None:
+        self._collection, self._settings, self._reader = collection, settings, reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         view = self._reader.current()
-        body = json_bytes(self._document(req, view, self._text(view, id)))
+        body = json_bytes(self._document(req, view, *self._texts(view, id)))
         if not not_modified(req, resp, etag(req, token_of(body)), lookup_caching(found=True)):
             answer(req, resp, body)
 
     on_head = on_get
 
-    def _text(self, view: View, id: str) -> tuple[Explained, bytes, int]:
-        """The text with this id, its hash, and the number of texts with that hash; raises HttpError."""
+    def _texts(self, view: View, id: str) -> tuple[RankedRow, int]:
+        """The text with this id and the number of texts with its hash; raises HttpError."""
         if not (id.isascii() and id.isdigit() and len(id) <= _MAX_ID_DIGITS):
             raise not_found()
         found = _row_of(view, self._collection, int(id))
         if found is None:
             raise not_found()
         segment, row = found
-        digest = segment.hash[row].tobytes()
-        (texts,) = explained_texts(view, self._collection, [digest], self._names)
-        return next(text for text in texts if text.ranked.summary.id == int(id)), digest, len(texts)
+        texts = ranked_rows(view, self._collection, segment.hash[row].tobytes())
+        return next(text for text in texts if text.id == int(id)), len(texts)
 
-    def _document(self, req: falcon.Request, view: View, found: tuple[Explained, bytes, int]) -> dict[str, Any]:
-        text, digest, texts = found
-        query, count, declarations = parse(req.query_string), text.evidence.count, text.evidence.declarations
+    def _document(self, req: falcon.Request, view: View, text: RankedRow, texts: int) -> dict[str, Any]:
+        evidence = text_evidence(view.snapshot.evidence, self._collection, text.id)
+        query, count, declarations = parse(req.query_string), evidence.count, evidence.declarations
         pages = max(1, -(-count // query.page_size))
         try:
             number = page_number(query.page, pages)
         except InvalidPage:
             raise detail(404, "Invalid page.") from None
         url, start = base_url(req, self._settings) + req.path, (number - 1) * query.page_size
-        return summary_document(text) | {
-            "hex_signature": f"0x{digest.hex()}",
+        return summary_document(text.ranked) | {
+            "hex_signature": f"0x{text.digest.hex()}",
             "texts": texts,
             "declarations": [
                 {"declaration": declaration, "count": count} for declaration, count in declarations[:MAX_DECLARATIONS]
@@ -99,7 +92,7 @@ class EvidenceResource:
             "count": count,
             "next": link(url, query.pairs, number + 1) if number < pages else None,
             "previous": link(url, query.pairs, number - 1) if number > 1 else None,
-            "results": [_sighting_document(one) for one in text.evidence.sightings(start, query.page_size)],
+            "results": [_sighting_document(one) for one in evidence.sightings(start, query.page_size)],
         }
 
 

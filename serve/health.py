@@ -10,10 +10,8 @@ import falcon
 
 from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.settings import Settings
-from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import is_disk_full
 from sigdir.warehouse.fold_mark import last_fold, last_pull
-from sigdir.warehouse.identity import read_identity
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.times import iso
@@ -44,7 +42,6 @@ class ReadyResource:
     def __init__(self, settings: Settings, reader: Reader) -> None:
         self._reader = reader
         self._paths = Paths(settings.warehouse.absolute())
-        self._id = read_identity(self._paths).id
         self._fold_every = settings.fold_every
         self._is_replica = bool(settings.follow_store)
         self._started = time.time()
@@ -64,18 +61,12 @@ class ReadyResource:
             state["store"] = f"away {_since(away_since)}"
         if is_disk_full(self._paths.root):
             state["disk"] = "full"
-        if self._is_gone():
+        if self._reader.is_replaced():
             state |= {"status": "gone", "detail": "The warehouse is no longer in its folder. Put it back, or restart."}
             resp.status = falcon.HTTP_503
         send_json(req, resp, json_bytes(state))
 
     on_head = on_get
-
-    def _is_gone(self) -> bool:
-        try:
-            return read_identity(self._paths).id != self._id
-        except UnreadableWarehouse:
-            return True
 
     def _fold_failing_since(self) -> float | None:
         """The time of the last success, or of this worker's start, once it is three periods ago; else None.

@@ -6,7 +6,13 @@ from typing import Any
 
 import falcon
 
-from sigdir.pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_many_tokens
+from sigdir.pipeline.formats.solidity import (
+    MAX_POSTED_TOKENS,
+    MAX_TOKENS,
+    declarations,
+    has_too_many_tokens,
+    is_too_long_to_post,
+)
 from sigdir.serve.answers import answer
 from sigdir.serve.http import bodies, options
 from sigdir.serve.http.bodies import Upload, loads
@@ -113,6 +119,9 @@ def _source_file(value: Any) -> bytes:
 def _checked(field: str, code: bytes) -> bytes:
     if has_too_many_tokens(code):
         raise field_error(field, f"Ensure this source has at most {MAX_TOKENS} words and marks.")
+    if is_too_long_to_post(code):
+        most = f"at most {MAX_POSTED_TOKENS} words and marks outside of bodies and comments"
+        raise field_error(field, f"Ensure this source has {most}.")
     return code
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document: ``openapi.yaml`` with the version of the package.
+"""The OpenAPI 3.1 document: ``openapi.yaml`` with the fields of a row and the version of the package.
 
 ``tests/serve/test_openapi.py`` compares the document with the application's routes, with the limits in the
 code, and with the answers of a running server.
@@ -14,6 +14,8 @@ from typing import Any
 import orjson
 
 from sigdir.serve.http.conditional import token_of
+from sigdir.signatures.collections import COLLECTIONS
+from sigdir.warehouse.fields import RECORD_FIELDS
 
 PATH = "/api/v1/openapi.json"
 
@@ -31,7 +33,21 @@ def document() -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # seven times as fast; missing where libyaml is
     loaded: dict[str, Any] = yaml.load(_FILE.read_bytes(), Loader=loader)  # noqa: S506 - both loaders are safe
     loaded["info"]["version"] = package_version()
+    _add_rows(loaded["components"]["schemas"])
     return loaded
+
+
+def _add_rows(schemas: dict[str, Any]) -> None:
+    """Write the fields of a row in front of those that a schema of rows has in the file."""
+    for collection in COLLECTIONS:
+        row = {
+            field.name: {**field.type.schema, **field.schema(collection.hash_bytes), "description": field.about}
+            for field in RECORD_FIELDS
+        }
+        name = collection.row_title.replace(" ", "")
+        for schema in (schemas[name], schemas[f"{name}WithEvidence"]):
+            schema["properties"] = row | schema["properties"]
+            schema["required"] = [*row, *schema["required"]]
 
 
 @cache

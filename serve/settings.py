@@ -42,22 +42,14 @@ class Settings:
     log_requests: bool = True
     read_only: bool = False
     write_token: str = field(default="", repr=False)
-    connections_per_address: int = 100
-    """Of one client address in a worker; 0 for any number. Behind a trusted proxy connections are not limited: all are
-    the proxy's."""
     silent_seconds: float = 10.0
-    """A worker whose loop has not run for so long is replaced; 0 for never."""
+    """A worker of waitress whose loop has not run for so long is replaced; 0 for never."""
     cache: Path | None = None
     """Where a server over a read-only warehouse keeps what it derives; a temporary folder if it is None."""
     follow_store: str = ""
     """The URL of a store. The warehouse is then the working copy of the one in the store, and the server a replica."""
     primary_url: str = ""
     """Scheme and host of the server that takes the POSTs which a replica refuses."""
-
-    @property
-    def limits_addresses(self) -> bool:
-        """Whether a client address has a bounded part of a worker's connections, threads and streams."""
-        return self.connections_per_address > 0 and not self.trust_proxy
 
     @property
     def on_read_only_media(self) -> bool:

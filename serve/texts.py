@@ -6,17 +6,14 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-import numpy as np
-
 from sigdir.serve.writer import Writer
 from sigdir.signatures.candidates import Entry, pack
-from sigdir.signatures.canonicalise import OTHER_COLLECTION, canonicalise, canonicalise_one
+from sigdir.signatures.canonicalise import canonicalise, canonicalise_one
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, Collection
 from sigdir.signatures.columns import Rows
 from sigdir.signatures.evidence import LISTED, Kind
-from sigdir.signatures.grammar import OK, REASONS, normalise_rows
-from sigdir.signatures.keccak import keccak256, keccak256_rows
-from sigdir.signatures.spelling import Spelled, spelled
+from sigdir.signatures.grammar import GrammarError
+from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.staging.rows import NewText, StagedRow
 
 # One transaction of 200,000 rows would hold up every POST for eight seconds.
@@ -33,34 +30,20 @@ class Refused(NamedTuple):
 
 def canonical_text(collection: Collection, text: str) -> NewText:
     """Canonicalise a text for one collection; raises GrammarError, for the other collection's keyword too."""
-    return NewText(collection, *canonicalise_one(text, collection.code), *_spelled(collection, text))
-
-
-def _spelled(collection: Collection, text: str) -> Spelled:
-    """The kind and the declaration of a text as it was POSTed to a collection."""
-    return spelled(text, Kind.EVENT if collection == EVENT_SIGNATURES else Kind.UNKNOWN)
+    stated = Kind.EVENT if collection == EVENT_SIGNATURES else Kind.UNKNOWN
+    return NewText(collection, *canonicalise_one(text, collection.code, stated))
 
 
 def canonical_texts(collection: Collection, texts: list[str]) -> list[NewText | Refused]:
-    """Canonicalise each text as ``canonical_text`` does; the reason in the place of each that is rejected."""
-    code = collection.code
-    found: list[NewText | Refused] = []
-    written = iter(texts)
-    for rows in pack((Entry(text.encode("utf-8", "replace"), 0) for text in texts), 0):
-        declared = np.full(len(rows), code, np.uint8)
-        result = normalise_rows(rows.data, rows.starts, rows.ends, declared, code)
-        digests = keccak256_rows(result.data, result.offsets)
-        data, ends, columns = result.data.tobytes(), result.offsets.tolist(), result.columns.tolist()
-        for row, (reason, kind) in enumerate(zip(result.reasons.tolist(), result.collections.tolist(), strict=True)):
-            original = next(written)
-            if reason != OK:
-                found.append(Refused(REASONS[reason], columns[row]))
-            elif kind != code:  # a keyword of the other collection
-                found.append(Refused(OTHER_COLLECTION, 1))
-            else:
-                text = data[ends[row] : ends[row + 1]].decode()
-                found.append(NewText(collection, text, digests[row].tobytes(), *_spelled(collection, original)))
-    return found
+    """Canonicalise each text; the reason in the place of each that is rejected. Half of a surrogate pair is a `?`."""
+    return [_canonical_or_refused(collection, text.encode("utf-8", "replace").decode()) for text in texts]
+
+
+def _canonical_or_refused(collection: Collection, text: str) -> NewText | Refused:
+    try:
+        return canonical_text(collection, text)
+    except GrammarError as error:
+        return Refused(error.reason, error.column)
 
 
 def store_texts(writer: Writer, new: list[NewText]) -> list[StagedRow | None]:

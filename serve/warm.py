@@ -22,10 +22,10 @@ from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.code_scan import scan_code
 from sigdir.signatures.collections import SIGNATURES
-from sigdir.signatures.evidence import Kind, Sighting
-from sigdir.signatures.push_constants import push_constants
-from sigdir.signatures.spelling import spell_rows
-from sigdir.warehouse.index import checks, names, search, similar, trigrams
+from sigdir.signatures.columns import as_readonly
+from sigdir.signatures.evidence import Sighting
+from sigdir.warehouse.index import names, search, similar, trigrams
+from sigdir.warehouse.index.hash_order import is_in_bounds
 from sigdir.warehouse.index.records import render_lines, render_rows
 from sigdir.warehouse.index.segment import Segment
 
@@ -34,7 +34,6 @@ def _grammar() -> None:
     # The reader states a declaration, because columns of declarations load pandas, a quarter of a second.
     [candidates] = pack([Entry(b"function warm(uint a)", 1, sighting=Sighting(declaration="function warm()"))], 0)
     canonicalise(candidates)
-    spell_rows(candidates.data, candidates.starts, candidates.ends, np.array([Kind.FUNCTION], np.uint8))
 
 
 def _one_text() -> None:
@@ -57,15 +56,14 @@ def _records() -> None:
 def _search() -> None:
     segment = _segment()
     segment.with_text("uint"), segment.with_hex("0"), segment.like("w*", 1)
-    checks.warm()
+    is_in_bounds(segment.offsets, as_readonly(np.zeros(0, np.uint64)), len(segment.text))
     search.warm()
     trigrams.warm()
-    names.warm()
+    names.warm(segment.text, segment.offsets)
     similar.warm()
 
 
 def _code() -> None:
-    push_constants(b"\0")
     scan_code(b"\0")
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
+from threading import Lock
 from typing import Any
 
-from sigdir.serve.budget import BudgetProcess
+from sigdir.serve.servers.start import ensure_warehouse
 from sigdir.serve.servers.startup import open_app
-from sigdir.serve.servers.supervisor import ensure_warehouse
 from sigdir.serve.settings import Settings
+
+_opening = Lock()
 
 
 def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Answer one request. The first one opens the warehouse, in the process that serves it."""
-    answer: Iterable[bytes] = _opened()(environ, start_response)
+    with _opening:
+        opened = _opened()
+    answer: Iterable[bytes] = opened(environ, start_response)
     return answer
 
 
@@ -22,4 +26,4 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
 def _opened() -> Any:
     settings = Settings.from_environment().as_the_medium_allows()
     ensure_warehouse(settings)
-    return open_app(settings, budget=BudgetProcess(settings))
+    return open_app(settings).app

@@ -65,7 +65,7 @@ def open(
     if create and as_of is not None:
         raise WarehouseError(f"{path}: an older version cannot be added to: as_of or create=True, not both")
     if isinstance(path, str) and is_url(path):
-        from sigdir.warehouse.home import working_copy
+        from sigdir.warehouse.places import working_copy
         from sigdir.warehouse.working_copy import pull
 
         copy = working_copy(path)

@@ -19,7 +19,7 @@ from tests.conftest import ROOT, environment
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-@pytest.mark.parametrize(("target", "installed"), [("run", ["."]), ("test", [".", "'.[dev,fast,plots]'"])])
+@pytest.mark.parametrize(("target", "installed"), [("run", ["."]), ("test", [".", "'.[dev,fast]'"])])
 def test_make_installs_what_the_target_needs(tmp_path: Path, target: str, installed: list[str]) -> None:
     """Running needs no tools of developers; tests need them and the extras. The kernels are compiled at install."""
     planned = subprocess.run(

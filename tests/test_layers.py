@@ -23,8 +23,8 @@ OWNERS = {
     "obstore": ("sigdir/warehouse/stores.py",),
     "granian": ("sigdir/serve/servers/",),
     "prometheus_client": ("sigdir/serve/metrics/",),
-    "pysail": ("sigdir/pipeline/engines/spark.py",),
-    "pyspark": ("sigdir/pipeline/engines/spark.py",),
+    "pysail": ("sigdir/cli/spark_session.py",),
+    "pyspark": ("sigdir/cli/spark_session.py",),
     "waitress": ("sigdir/serve/servers/",),
 }
 """The path prefixes under which a dependency may be imported."""

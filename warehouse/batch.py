@@ -70,6 +70,9 @@ class FileTask:
 
     path: Path
     rows: SpilledRows
+    first: int
+    last: int
+    """Its rows are those of the batches ``first`` up to and without ``last``."""
     numbered: npt.NDArray[np.bool_]
     """A flag for each row: whether an id was reserved for it."""
     removed: npt.NDArray[np.int64]
@@ -86,7 +89,7 @@ class FileTask:
         is_left[self.removed] = False
         is_left = is_left[self.numbered]
         done = 0
-        for rows in self.rows.read(0, self.rows.batches(), self.numbered):
+        for rows in self.rows.read(self.first, self.last, self.numbered):
             some = slice(done, done + len(rows.text))
             offsets = np.arange(some.start, some.stop, dtype=np.int64)
             ids, created_at = self.reserved.first_id + offsets, self.reserved.first_created_at + offsets
@@ -188,9 +191,7 @@ class BatchFiles:
             numbered = numbered.copy()
             numbered[removed] = True
         path = self._paths.data_file(collection, self._run + suffix, part.number)
-        return FileTask(
-            path, batch.spill.part(part.first, part.last), numbered, removed, part.reserved, self._import_id
-        )
+        return FileTask(path, batch.spill, part.first, part.last, numbered, removed, part.reserved, self._import_id)
 
     def _write_folded(self, collection: Collection, staged: list[StagedRow]) -> None:
         rows = NewRows(

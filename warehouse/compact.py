@@ -4,16 +4,11 @@ Each fold and each small import adds a file per collection, and every lookup sea
 
 Invariants
     Rows stay in the order of their ids; ids, times, texts, hashes and import numbers stay as they are.
-    Staging is not changed: the commit carries the watermarks of the version it replaces.
+    No row moves between staging and the table: the commit carries the watermarks of the version it replaces.
     Files are replaced, never changed. Those of older versions stay until ``warehouse/vacuum.py``.
     Files of evidence are merged in the same version, sorted, without what no longer counts.
 
-Protocol, under the publish lock
-    1. Record the run as unfinished, as a publish does: a crash from here on leaves files that no
-       commit names, which ``Publisher.recover`` removes.
-    2. Write and sync the new files, and build their indexes where a server reads.
-    3. Commit both lists of files, old and new, in one version, and end the run. No row moves between
-       staging and the table, so POST does not wait for the commit.
+The steps are those of ``warehouse/commit.py``.
 
 The tiers. With a fold a minute 1,440 files come a day. If all of them were merged into one every time, each row would
 be written again all day long. So a file is merged with files of its own size only: ten of one tier make one of the
@@ -26,28 +21,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse import failpoints
 from sigdir.warehouse.batch import FILE_ROWS
-from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
+from sigdir.warehouse.commit import VersionContent
+from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.compact import Merges, merge, with_replaced_sightings
 from sigdir.warehouse.evidence.manifest import EvidenceFile, Manifest
-from sigdir.warehouse.files import run_name, sync, uninterrupted
-from sigdir.warehouse.home import upload, upload_checkpoint
-from sigdir.warehouse.index.prebuild import build_indexes, build_ranks
+from sigdir.warehouse.files import run_name, sync
 from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.log.checkpoint import write_checkpoint
-from sigdir.warehouse.log.commit import append, data_file
-from sigdir.warehouse.log.evidence import evidence_entry
+from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.parallel import result_of
 from sigdir.warehouse.parquet import ROW_GROUP_ROWS, WrittenFile, naming, write_data_file
 from sigdir.warehouse.paths import Paths
@@ -135,12 +125,11 @@ def compact(
     with Publisher(paths, threads, wait, on_wait) as publisher:
         if not _has_work(publisher.snapshot, choose):  # another may have merged them while this one waited
             return None
-        try:
-            return _merge(paths, publisher, choose, threads)
-        except BaseException:
-            with suppress(WarehouseError, OSError):  # at once: the new files may fill the disk
-                publisher.recover()
-            raise
+        content = _MergedFiles(
+            paths, run_name(), publisher.snapshot, threads,
+            _chosen(publisher.snapshot, choose), _chosen_evidence(publisher.snapshot.evidence, choose),
+        )  # fmt: skip
+        return Compacted(publisher.commit(content), content.counts())
 
 
 def _chosen(snapshot: Snapshot, choose: Choose) -> dict[Collection, list[Files]]:
@@ -163,57 +152,59 @@ def _has_work(snapshot: Snapshot, choose: Choose) -> bool:
     return bool(_chosen(snapshot, choose) or _chosen_evidence(snapshot.evidence, choose))
 
 
-def _merge(paths: Paths, publisher: Publisher, choose: Choose, threads: int) -> Compacted:
-    run, base = run_name(), publisher.snapshot
-    chosen, evidence = _chosen(base, choose), _chosen_evidence(base.evidence, choose)
-    with publisher.staging.exclusive() as staging:
-        staging.begin_publish(run)
-    failpoints.reach("compact_begun")
-    files = _write(paths, run, chosen, threads)
-    manifest = merge(paths, run, base.evidence, evidence, threads) if evidence else base.manifest
-    failpoints.reach("compact_written")
-    upload(paths, run)
-    build_indexes(paths, map(data_file, files), threads)
-    replaced = [file for merges in chosen.values() for merge in merges for file in merge]
-    build_ranks(paths, [*base.files_without(replaced), *map(data_file, files)], manifest, threads)
-    counts = {collection: _counts(base, collection, chosen.get(collection, [])) for collection in COLLECTIONS}
-    watermarks = {collection: base.high_water[collection].id for collection in COLLECTIONS}
-    with uninterrupted():
-        summary = {"kind": "compact", "run": run, "collections": counts, **evidence_entry(manifest)}
-        committed = append(
-            paths, base.version, files, watermarks, summary, replaced, chain=base.chain, data_change=False
-        )
-        failpoints.reach("compact_committed")
-        with suppress(UnreadableWarehouse), publisher.staging.exclusive() as staging:  # else the next publish does it
-            staging.end_publish(run)
-            staging.note_version(*committed)
-    write_checkpoint(paths, committed[0])
-    upload_checkpoint(paths, committed[0])
-    snapshot = read_snapshot(paths)
-    return Compacted(snapshot, counts)
+@dataclass
+class _MergedFiles(VersionContent):
+    """Files that are written again as fewer: ``chosen`` of the table, each list into one, and ``chosen_evidence``."""
+
+    changes_rows = False
+
+    paths: Paths
+    run: str
+    base: Snapshot
+    threads: int
+    chosen: dict[Collection, list[Files]]
+    chosen_evidence: Merges
+    _files: list[WrittenFile] = field(default_factory=list)
+
+    def write_data(self) -> None:
+        """The new files, numbered from 1."""
+        with ThreadPoolExecutor(self.threads) as pool:
+            work = [
+                pool.submit(
+                    write_data_file, self.paths.data_file(collection, self.run, number), collection, rows_of(merge)
+                )
+                for collection, merges in self.chosen.items()
+                for number, merge in enumerate(merges, 1)
+            ]
+            self._files = [result_of(done) for done in work]
+        for collection in self.chosen:
+            sync(self.paths.partition(collection))
+
+    def write_evidence(self) -> ManifestFile | None:
+        if not self.chosen_evidence:
+            return self.base.manifest
+        return merge(self.paths, self.run, self.base.evidence, self.chosen_evidence, self.threads)
+
+    def added(self) -> list[WrittenFile]:
+        return self._files
+
+    def replaced(self) -> list[DataFile]:
+        return [file for merges in self.chosen.values() for merge in merges for file in merge]
+
+    def summary(self) -> dict[str, Any]:
+        return {"kind": "compact", "collections": self.counts()}
+
+    def counts(self) -> dict[Collection, dict[str, int]]:
+        """As in ``Compacted``."""
+        return {c: _counts(len(self.base.files[c]), self.chosen.get(c, [])) for c in COLLECTIONS}
 
 
-def _counts(base: Snapshot, collection: Collection, merges: list[Files]) -> dict[str, int]:
-    before = len(base.files[collection])
+def _counts(files: int, merges: list[Files]) -> dict[str, int]:
     return {
-        "files_before": before,
-        "files_after": before - sum(len(merge) - 1 for merge in merges),
+        "files_before": files,
+        "files_after": files - sum(len(merge) - 1 for merge in merges),
         "rows": sum(file.rows for merge in merges for file in merge),
     }
-
-
-def _write(paths: Paths, run: str, chosen: dict[Collection, list[Files]], threads: int) -> list[WrittenFile]:
-    """Step 2: the new files, numbered from 1."""
-    with ThreadPoolExecutor(threads) as pool:
-        work = [
-            pool.submit(write_data_file, paths.data_file(collection, run, number), collection, rows_of(merge))
-            for collection, merges in chosen.items()
-            for number, merge in enumerate(merges, 1)
-        ]
-        files = [result_of(done) for done in work]
-    for collection in chosen:
-        sync(paths.partition(collection))
-    return files
 
 
 def rows_of(files: Files) -> Iterator[pa.Table]:

@@ -10,7 +10,7 @@ full keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +29,7 @@ from sigdir.warehouse.key_table import Found, KeyTable, parts_of
 from sigdir.warehouse.parallel import ordered_map
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.snapshot import Snapshot
-from sigdir.warehouse.spill import SpilledRows
+from sigdir.warehouse.spill import Spill, SpilledRows
 from sigdir.warehouse.staging.rows import StagedRow
 
 Flags = npt.NDArray[np.bool_]
@@ -41,7 +41,7 @@ MAP_ROWS = 8_000_000
 
 
 def new_rows(
-    spill: SpilledRows, snapshot: Snapshot, staged: list[StagedRow], threads: int, text_ids: TextIds | None = None
+    spill: Spill, snapshot: Snapshot, staged: list[StagedRow], threads: int, text_ids: TextIds | None = None
 ) -> Flags:
     """A flag for each row of the spill: True where its text is new and this is its first row.
 
@@ -80,7 +80,7 @@ def _known_rows(
         yield from ordered_map(
             pool,
             lambda group: table.find(*keys_of_group(spill.collection, group, seen)),
-            row_groups(snapshot, spill.collection),
+            row_groups(file.path for file in snapshot.files[spill.collection]),
             ahead=2 * threads,
         )
 
@@ -90,15 +90,15 @@ class RowGroup(NamedTuple):
 
     path: Path
     number: int
-    metadata: pq.FileMetaData | None = None
+    metadata: pq.FileMetaData
 
 
-def row_groups(snapshot: Snapshot, collection: Collection) -> Iterator[RowGroup]:
-    for file in snapshot.files[collection]:
-        with naming(file.path):
-            metadata = pq.read_metadata(file.path)
+def row_groups(files: Iterable[Path]) -> Iterator[RowGroup]:
+    for path in files:
+        with naming(path):
+            metadata = pq.read_metadata(path)
         for number in range(metadata.num_row_groups):
-            yield RowGroup(file.path, number, metadata)
+            yield RowGroup(path, number, metadata)
 
 
 def keys_of_group(collection: Collection, row_group: RowGroup, seen: Flags | None) -> tuple[Keys, Ids]:

@@ -20,7 +20,7 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import write_file
 from sigdir.warehouse.paths import Paths
 
-FORMAT = 3
+FORMAT = 4
 """The layout of the folder that this version reads and writes. Another one is refused."""
 
 

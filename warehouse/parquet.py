@@ -68,16 +68,14 @@ class WrittenFile:
 
 def rows_table(rows: NewRows, ids: np.ndarray[Any, Any], created_at: np.ndarray[Any, Any], import_id: int) -> pa.Table:
     """Assemble the columns of a data file; ``ids`` and ``created_at`` are int64."""
-    return pa.Table.from_arrays(
-        [
-            numbers(ids),
-            numbers(created_at).view(pa.timestamp("us", tz="UTC")),
-            rows.text,
-            rows.hash,
-            numbers(np.full(len(ids), import_id, np.int64)),
-        ],
-        schema=FILE_SCHEMA,
-    )
+    columns = {
+        "id": numbers(ids),
+        "created_at": numbers(created_at).view(pa.timestamp("us", tz="UTC")),
+        "text_signature": rows.text,
+        "hash": rows.hash,
+        "import_id": numbers(np.full(len(ids), import_id, np.int64)),
+    }
+    return pa.table(columns, schema=FILE_SCHEMA)
 
 
 def write_data_file(path: Path, collection: Collection, tables: Iterable[pa.Table]) -> WrittenFile:

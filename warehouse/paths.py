@@ -16,7 +16,7 @@
     last-fold                       empty; its modification time is when `sigdir fold --every` last succeeded
     cache/<data file>/              its columns and hash order, mapped by servers; can be deleted at any time
     cache/<data file>/trigrams/     the trigrams of its names, mapped by servers
-    cache/<data file>.<evidence>.ranks/  the order of its texts by this evidence; can be deleted at any time
+    cache/<data file>.<evidence>.summaries/  what this evidence says of its texts; can be deleted at any time
     cache/<data file>.sha256        its digest, where no commit has recorded it
     cache/statistics.json           the figures of the server's statistics page; can be deleted at any time
     suppressed.txt                  the texts that servers hide, as the operator keeps them
@@ -28,7 +28,7 @@
     last-pull                       empty; its modification time is when a server last found the copy up to date
 
 In a store a warehouse has ``warehouse.json``, ``table/``, ``rejects/``, ``evidence/`` and ``suppressed.txt``, by the same
-names; see ``warehouse/home.py``.
+names; see ``warehouse/places.py``.
 """
 
 from __future__ import annotations
@@ -258,12 +258,12 @@ def digest_name(index: str) -> str:
     return f"{index}.sha256"
 
 
-def ranks_name(index: str, evidence: str) -> str:
-    """The name of a data file's rank column in the cache, by the name of its index and a digest of its evidence."""
-    return f"{index}.{evidence}{_RANKS}"
+def summaries_name(index: str, evidence: str) -> str:
+    """The name of a data file's summaries in the cache, by the name of its index and a digest of its evidence."""
+    return f"{index}.{evidence}{_SUMMARIES}"
 
 
-_RANKS = ".ranks"
+_SUMMARIES = ".summaries"
 
 
 def index_lock(index: Path) -> Path:
@@ -287,9 +287,9 @@ def trigrams_part(index: Path) -> Path:
 
 
 def index_of_entry(entry: Path) -> str:
-    """The index that a cache entry belongs to: its folder, its lock, the folder in which it is built, a rank column."""
+    """The index that a cache entry belongs to: its folder, its lock, the folder in which it is built, its summaries."""
     name = entry.name.removeprefix(".").removesuffix(".lock")
-    return name.partition(".")[0] if name.endswith(_RANKS) else name
+    return name.partition(".")[0] if name.endswith(_SUMMARIES) else name
 
 
 def mirror_state(folder: Path, collection: Collection) -> Path:

@@ -1,35 +1,14 @@
-"""How rows become visible: data files first, one commit last.
+"""Who may publish, and the versions that bring rows: imports and folds.
 
 Invariants
     One publisher at a time: it holds ``publish.lock``, which the kernel releases when the process ends.
-    Nothing of a batch is visible until the commit, and all of it after the commit.
     A reserved id or time is never given out again, whether the publish succeeds or not.
     Rows POSTed during a publish are visible before the batch's rows, although their ids are higher. Until the
     commit or ``recover``, staging records the first id that may still appear (``View.stable_up_to``).
-    POST waits only for the exclusive staging transactions: one of step 1, one to four of step 3. All are
-    short except the fourth of step 3, which may rewrite files.
+    A text that is POSTed while its import is published stays the POST's, and the batch's sightings of it get its id.
 
-Protocol
-    1. In one staging transaction: reserve the ids and times of the batch, read the staged rows below
-       them, and record the run as unfinished. Rows POSTed from here on get higher ids.
-    2. Write and sync the files of the batch, and one file of those staged rows: every import folds too. Then write
-       and sync their sightings, and the manifest of the version's evidence.
-    3. In one staging transaction: read the rows that were POSTed since the batch was deduped. If there are
-       none, commit to the log, sync the log, and delete the folded rows from staging. Otherwise end the
-       transaction, rewrite the files that hold one of their texts without it, and repeat. The fourth
-       transaction rewrites and commits at once. The POSTed row keeps the text, and the batch's sightings of the
-       text get its id; ids may have gaps.
-
-    The commit carries one transaction number per collection, its highest id: the watermark. With it a
-    publisher that missed a commit fails instead of repeating rows. Readers know from it which staged rows
-    are folded, so a crash between the commit and the deletion shows no row twice.
-
-    A crash at any point leaves files that no commit names, staged rows at or below the watermark,
-    or neither; ``Publisher.recover`` removes both at the next publish.
-
-A warehouse in a store is published into its working copy, by the same steps: the newest version is fetched first, the
-files are uploaded before step 3, and the commit is that of ``warehouse/home.py``. Publishers on other machines hold no
-lock that we see, so the commit may be lost to one of them: CommitConflict.
+Every import folds too: ids are reserved above all staged rows, and these rows come into the version in a file of their
+own. The steps are those of ``warehouse/commit.py``.
 """
 
 from __future__ import annotations
@@ -37,35 +16,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from collections.abc import Collection as AnyOf
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse import failpoints
 from sigdir.warehouse.batch import Batch, BatchFiles, FileWriter, Progress, Staged
-from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.commit import Commit, VersionContent
+from sigdir.warehouse.errors import UnreadableWarehouse, WarehouseError
 from sigdir.warehouse.evidence.batch import EvidenceFiles
 from sigdir.warehouse.evidence.renewal import NOTHING_WITHDRAWN, Withdrawn
-from sigdir.warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync, uninterrupted
-from sigdir.warehouse.home import store_of, upload, upload_checkpoint
-from sigdir.warehouse.index.prebuild import build_indexes, build_ranks
+from sigdir.warehouse.files import FileLock, make_folder, remove_dead_runs, run_name, sync
 from sigdir.warehouse.log.actions import WRITER_VERSION
-from sigdir.warehouse.log.checkpoint import write_checkpoint
-from sigdir.warehouse.log.commit import append, data_file
-from sigdir.warehouse.log.evidence import ManifestFile, evidence_entry
+from sigdir.warehouse.log.entry import sha256_of_entry
+from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.log.history import history, last_import
+from sigdir.warehouse.parquet import WrittenFile
 from sigdir.warehouse.paths import Paths, existing
+from sigdir.warehouse.places import place_of, store_of
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot, require_newest
-from sigdir.warehouse.staging.rows import PostedSighting, Range, StagedRow
+from sigdir.warehouse.staging.rows import NotedEntry, PostedSighting, Range, StagedRow
 from sigdir.warehouse.staging.transaction import Transaction
 from sigdir.warehouse.staging.writer import Staging
-from sigdir.warehouse.stores import StoreError
-from sigdir.warehouse.working_copy import pull, sweep
-
-_LATE_ROUNDS = 3
-"""Rounds that remove late rows' texts while POST goes on. POST waits for the round after them."""
+from sigdir.warehouse.working_copy import pull
 
 Summary = Callable[[], Mapping[str, Any]]
 """Called for a commit's summary once its rows are final."""
@@ -149,10 +123,9 @@ class Publisher:
                     self._dead_runs.add(run)
             for collection in COLLECTIONS:
                 staging.forget(collection, self.snapshot.high_water[collection].id)
-            newest = self.snapshot.newest_entry()
-            # The last publisher may have died before it noted its entry.
-            if newest is not None and staging.newest_entry() != newest:
-                staging.note_version(*newest)
+            newest = self.snapshot.version
+            if staging.newest_entry().version < newest:  # the last publisher died before it noted its entry
+                staging.note_version(NotedEntry(newest, sha256_of_entry(paths, newest)))
         for entry in paths.nameless_entries():
             entry.unlink(missing_ok=True)
         remove_dead_runs(paths.tmp)
@@ -163,14 +136,16 @@ class Publisher:
             file.unlink()
         self._paths.rejects_file(run).unlink(missing_ok=True)
 
-    def _sweep(self) -> None:
-        """Remove what dead runs have left in the store, after a commit; raises StoreError."""
-        sweep(self._paths, self._dead_runs)
-        if self._dead_runs:
-            with self.staging.exclusive() as staging:
-                for run in self._dead_runs:
-                    staging.end_publish(run)
-            self._dead_runs.clear()
+    def commit(self, content: VersionContent) -> Snapshot:
+        """Publish a version; raises CommitConflict. What a failed one has written is removed."""
+        try:
+            Commit(place_of(self._paths), self.staging, content, self._dead_runs).run()
+        except BaseException:
+            with suppress(WarehouseError, OSError):  # at once: the files may fill the disk
+                self.recover()
+            raise
+        self.snapshot = read_snapshot(self._paths)
+        return self.snapshot
 
     def staged(self, collection: Collection) -> list[StagedRow]:
         """The rows that were POSTed and not folded."""
@@ -201,17 +176,15 @@ class Publisher:
         sources that bring no evidence (``unchanged_sources``). ``writer`` writes the batches' data files, threads of this
         process without one. Raises CommitConflict.
         """
-        publication = _Publication(self._paths, self.staging, self.snapshot, run, self._threads, unchanged)
-        import_id, sightings, withdrawn = publication.run_to_commit(
-            batches, checked, summary, rejects, progress, writer
-        )
-        version = max(self.snapshot.version, 0) + 1
-        write_checkpoint(self._paths, version)
-        upload_checkpoint(self._paths, version)
-        with suppress(StoreError):  # the version is published; the next run sweeps
-            self._sweep()
-        self.snapshot = read_snapshot(self._paths)  # after the checkpoint, whose digest the next entry records
-        return Published(self.snapshot, import_id, sightings, withdrawn)
+        content = _NewRows(
+            self._paths, run, self.snapshot, self._threads, batches, dict(checked),
+            BatchFiles(self._paths, run, batches, self._threads, progress, writer),
+            EvidenceFiles(self._paths, run, self.snapshot.evidence, batches, self._threads, unchanged),
+            summary, rejects,
+            last_import(self._paths) if batches else 0,  # 40 ms after a thousand folds, while POST goes on
+        )  # fmt: skip
+        snapshot = self.commit(content)
+        return Published(snapshot, content.import_id, content.sightings(), content.evidence.withdrawn())
 
 
 def fold(paths: Paths, wait: bool = True) -> Published | None:
@@ -226,152 +199,84 @@ def fold(paths: Paths, wait: bool = True) -> Published | None:
         return publisher.publish(run_name(), {}, {}, lambda: {"kind": "fold"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Reservation:
-    """What step 1 reserved, and the staged rows below it, which are folded with the batch."""
+@dataclass
+class _NewRows(VersionContent):
+    """An import's new rows, and the staged rows below them, which are folded with them; without batches a fold.
 
+    ``checked`` is the highest staged id that each collection's batch was compared with.
+    """
+
+    paths: Paths
+    run: str
+    base: Snapshot
+    threads: int
+    batches: Mapping[Collection, Batch]
+    checked: dict[Collection, int]
+    files: BatchFiles
+    evidence: EvidenceFiles
+    summary_of_import: Summary
+    rejects: Path | None
     import_id: int
-    ranges: Mapping[Collection, Range]
-    folded: Staged
-    sighted: list[PostedSighting]
-    watermarks: Mapping[Collection, int]
+    """That of the import before it, until ids are reserved; 0 for a fold."""
+    _ranges: dict[Collection, Range] = field(default_factory=dict)
+    _folded: dict[Collection, list[StagedRow]] = field(default_factory=dict)
+    _sighted: list[PostedSighting] = field(default_factory=list)
 
-
-class _Publication:
-    """One publish, step by step as in the protocol above."""
-
-    def __init__(
-        self, paths: Paths, staging: Staging, snapshot: Snapshot, run: str, threads: int, unchanged: AnyOf[str]
-    ) -> None:
-        self._paths, self._staging, self._snapshot = paths, staging, snapshot
-        self._run, self._threads, self._unchanged = run, threads, unchanged
-
-    def run_to_commit(
-        self,
-        batches: Mapping[Collection, Batch],
-        checked: Mapping[Collection, int],
-        summary: Summary,
-        rejects: Path | None,
-        progress: Progress,
-        writer: FileWriter | None,
-    ) -> tuple[int, int, Withdrawn]:
-        """All steps; returns the import's number, 0 without a batch, and which sightings came and went."""
+    def reserve(self, staging: Transaction) -> None:
+        if self.batches:
+            self.import_id = staging.reserve_import(self.import_id)
         for collection in COLLECTIONS:
-            make_folder(self._paths.partition(collection))
-        reserved = self._reserve(batches)
-        failpoints.reach("reserved")
-        files = BatchFiles(self._paths, self._run, batches, self._threads, progress, writer)
-        files.write(reserved.ranges, reserved.folded, reserved.import_id)
-        evidence = EvidenceFiles(
-            self._paths, self._run, self._snapshot.evidence, batches, self._threads, self._unchanged
-        )
-        evidence.write(reserved.ranges, reserved.folded, reserved.sighted, reserved.import_id)
-        failpoints.reach("evidence_written")
-        if rejects is not None:
-            self._keep_rejects(rejects)
-        failpoints.reach("written")
-        build_indexes(self._paths, map(data_file, files.written()), self._threads)
-        upload(self._paths, self._run)
-        self._commit(batches, dict(checked), files, evidence, reserved, summary)
-        failpoints.reach("published")
-        return reserved.import_id, evidence.sightings(), evidence.withdrawn()
+            high_water = self.base.high_water[collection]
+            rows = self.batches[collection].rows if collection in self.batches else 0
+            ids = self._ranges[collection] = staging.reserve(collection, rows, high_water)
+            if rows:
+                staging.reserve_from(self.run, collection, ids.first_id)
+            self._folded[collection] = staging.rows(collection, high_water.id, ids.first_id - 1)
+        self._sighted = staging.sightings()
 
-    def _reserve(self, batches: Mapping[Collection, Batch]) -> _Reservation:
-        """Step 1."""
-        imported = last_import(self._paths) if batches else 0  # 40 ms after a thousand folds, while POST goes on
-        import_id = 0
-        ranges, folded, watermarks = {}, {}, {}
-        with self._staging.exclusive() as staging:
-            staging.begin_publish(self._run)
-            if batches:
-                import_id = staging.reserve_import(imported)
-            for collection in COLLECTIONS:
-                high_water = self._snapshot.high_water[collection]
-                rows = batches[collection].rows if collection in batches else 0
-                ids = ranges[collection] = staging.reserve(collection, rows, high_water)
-                if rows:
-                    staging.reserve_from(self._run, collection, ids.first_id)
-                folded[collection] = staging.rows(collection, high_water.id, ids.first_id - 1)
-                watermarks[collection] = max(high_water.id, ids.first_id + rows - 1)
-            sighted = staging.sightings()
-        return _Reservation(import_id, ranges, folded, sighted, watermarks)
+    def write_data(self) -> None:
+        for collection in COLLECTIONS:
+            make_folder(self.paths.partition(collection))
+        self.files.write(self._ranges, self._folded, self.import_id)
+        if self.rejects is not None:
+            make_folder(self.paths.rejects)
+            sync(self.rejects)
+            self.paths.rejects_file(self.run).hardlink_to(self.rejects)  # the run keeps its own for another attempt
+            sync(self.paths.rejects)
 
-    def _keep_rejects(self, rejects: Path) -> None:
-        make_folder(self._paths.rejects)
-        sync(rejects)
-        self._paths.rejects_file(self._run).hardlink_to(rejects)  # the run keeps its own for another attempt
-        sync(self._paths.rejects)
+    def write_evidence(self) -> ManifestFile | None:
+        self.evidence.write(self._ranges, self._folded, self._sighted, self.import_id)
+        return self.evidence.write_manifest() or self.base.manifest
 
-    def _commit(
-        self,
-        batches: Mapping[Collection, Batch],
-        checked: dict[Collection, int],
-        files: BatchFiles,
-        evidence: EvidenceFiles,
-        reserved: _Reservation,
-        summary: Summary,
-    ) -> None:
-        """Step 3. Up to four rounds, each in an exclusive staging transaction, for which POST waits.
+    def added(self) -> list[WrittenFile]:
+        return self.files.written()
 
-        The first three rewrite files for late rows after their transaction, the fourth inside it.
-        """
-        manifest = evidence.write_manifest()
-        failpoints.reach("manifest_written")
-        of_version = [*self._snapshot.all_files(), *map(data_file, files.written())]
-        build_ranks(self._paths, of_version, manifest or self._snapshot.manifest, self._threads)
-        for round_number in range(_LATE_ROUNDS + 1):
-            committed: tuple[int, str] | None = None
-            try:
-                with uninterrupted(), self._staging.exclusive() as staging:
-                    late = _late_rows(staging, batches, checked)
-                    if not late or round_number == _LATE_ROUNDS:
-                        if late:
-                            files.remove_texts(late)
-                            evidence.take_over(late)
-                            manifest = evidence.write_manifest()
-                        committed = self._append(files, evidence.sightings(), manifest, reserved, summary)
-                        failpoints.reach("committed")
-                        self._end(staging, reserved, committed)
-            except UnreadableWarehouse:
-                if committed is None:
-                    raise
-                # The version is published. Rows still in staging count as folded; the next publish deletes them.
-            if committed is not None:
-                return
-            files.remove_texts(late)
-            evidence.take_over(late)
-            manifest = evidence.write_manifest()
-            for collection, rows in late.items():
-                checked[collection] = rows[-1].id
+    def sightings(self) -> int:
+        return self.evidence.sightings()
 
-    def _append(
-        self, files: BatchFiles, sightings: int, manifest: ManifestFile | None, reserved: _Reservation, summary: Summary
-    ) -> tuple[int, str]:
-        """Commit: from this log entry on the version is visible. Returns the version and the entry's digest.
+    def watermarks(self) -> dict[Collection, int]:
+        return {
+            collection: max(self.base.high_water[collection].id, ids.first_id + ids.rows - 1)
+            for collection, ids in self._ranges.items()
+        }
 
-        ``manifest`` is None where the publish brings no evidence: the version has that of the one before it.
-        """
-        complete = dict(summary()) | {"run": self._run}
-        if reserved.import_id:
-            complete["import"] = reserved.import_id
-        complete |= {"rows": files.imported_rows(), "folded": files.folded_rows()}
-        complete |= evidence_entry(manifest or self._snapshot.manifest, sightings)
-        return append(
-            self._paths, self._snapshot.version, files.written(), reserved.watermarks, complete,
-            chain=self._snapshot.chain,
-        )  # fmt: skip
+    def summary(self) -> dict[str, Any]:
+        of_import = {"import": self.import_id} if self.import_id else {}
+        rows = {"rows": self.files.imported_rows(), "folded": self.files.folded_rows()}
+        return {**self.summary_of_import(), **of_import, **rows}
 
-    def _end(self, staging: Transaction, reserved: _Reservation, committed: tuple[int, str]) -> None:
-        for collection, watermark in reserved.watermarks.items():
+    def late_rows(self, staging: Transaction) -> Staged:
+        late = {c: staging.rows(c, self.checked[c]) for c, batch in self.batches.items() if batch.rows}
+        return {collection: rows for collection, rows in late.items() if rows}
+
+    def remove_late(self, late: Staged) -> ManifestFile | None:
+        """The POSTed rows keep their texts, and the batch's sightings of the texts get their ids."""
+        self.files.remove_texts(late)
+        self.evidence.take_over(late)
+        self.checked |= {collection: rows[-1].id for collection, rows in late.items()}
+        return self.evidence.write_manifest() or self.base.manifest
+
+    def release(self, staging: Transaction) -> None:
+        for collection, watermark in self.watermarks().items():
             staging.forget(collection, watermark)
-        staging.forget_sightings(reserved.sighted)
-        staging.end_publish(self._run)
-        staging.note_version(*committed)
-
-
-def _late_rows(staging: Transaction, batches: Mapping[Collection, Batch], checked: Mapping[Collection, int]) -> Staged:
-    """The rows POSTed since the batch was compared with staging."""
-    late = {
-        collection: staging.rows(collection, checked[collection]) for collection, batch in batches.items() if batch.rows
-    }
-    return {collection: rows for collection, rows in late.items() if rows}
+        staging.forget_sightings(self._sighted)

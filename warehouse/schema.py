@@ -1,4 +1,4 @@
-"""The columns of data files, rejects files and evidence files, and their types."""
+"""The columns of data files, rejects files and evidence files, as Arrow has them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,12 @@ from typing import Final
 
 import pyarrow as pa
 
-FILE_SCHEMA: Final = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        pa.field("created_at", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("text_signature", pa.string(), nullable=False),
-        pa.field("hash", pa.binary(), nullable=False),
-        pa.field("import_id", pa.int64(), nullable=False),
-    ]
-)
-"""A data file's columns. ``collection`` is the table's partition and stands in the path."""
+from sigdir.warehouse.fields import STORED
 
-TABLE_SCHEMA: Final = pa.schema([pa.field("collection", pa.string(), nullable=False), *FILE_SCHEMA])
+_TYPES = {str(type): type for type in (pa.int64(), pa.timestamp("us", tz="UTC"), pa.string(), pa.binary())}
+
+FILE_SCHEMA: Final = pa.schema([pa.field(field.name, _TYPES[field.type.arrow], nullable=False) for field in STORED])
+"""A data file's columns."""
 
 REJECT_SCHEMA: Final = pa.schema(
     [

@@ -16,14 +16,14 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import Manifest, manifest_of
 from sigdir.warehouse.identity import Identity, usable_identity
 from sigdir.warehouse.log.actions import WRITER_VERSION, DataFile
-from sigdir.warehouse.log.chain import Chain
-from sigdir.warehouse.log.entry import require_digest
+from sigdir.warehouse.log.damage import damaged_entry
+from sigdir.warehouse.log.entry import sha256_of_entry
 from sigdir.warehouse.log.evidence import ManifestFile
 from sigdir.warehouse.log.history import version_at
 from sigdir.warehouse.log.state import TableState, advance, read_state
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.staging.reader import StagingReader, open_read_only
-from sigdir.warehouse.staging.rows import NO_HIGH_WATER, HighWaterMark
+from sigdir.warehouse.staging.rows import NO_HIGH_WATER, HighWaterMark, NotedEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,14 @@ class Snapshot:
     """Version ``version`` of the table; -1 for a folder where nothing was published yet.
 
     ``files`` are in id order. ``high_water`` holds each collection's highest id and time; its id is
-    also the watermark: staged rows at or below it are folded. ``chain`` is what a commit on this version records of
-    the log, ``manifest`` the file that describes its evidence, None for a version before the first sighting.
-    ``writer_version`` is what Delta's protocol demands of whoever publishes on it.
+    also the watermark: staged rows at or below it are folded. ``manifest`` is the file that describes its evidence,
+    None for a version before the first sighting. ``writer_version`` is what Delta's protocol demands of whoever
+    publishes on it.
     """
 
     version: int = -1
     files: Mapping[Collection, tuple[DataFile, ...]] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, ()))
     high_water: Mapping[Collection, HighWaterMark] = field(default_factory=lambda: NO_HIGH_WATER)
-    chain: Chain = field(default_factory=Chain, compare=False)
     manifest: ManifestFile | None = None
     writer_version: int = WRITER_VERSION
 
@@ -47,11 +46,6 @@ class Snapshot:
     def evidence(self) -> Manifest:
         """The sources and files of its sightings; raises UnreadableWarehouse, also where they were vacuumed."""
         return manifest_of(self.manifest)
-
-    def newest_entry(self) -> tuple[int, str] | None:
-        """The version and the digest of its log entry; None where nothing was published or the entry is gone."""
-        sha256 = self.chain.entries.get(self.version)
-        return None if sha256 is None else (self.version, sha256)
 
     def count(self, collection: Collection) -> int:
         return sum(file.rows for file in self.files[collection])
@@ -122,7 +116,7 @@ def _snapshot_of(state: TableState) -> Snapshot:
         for collection in COLLECTIONS
     }
     files_of = {c: tuple(files[c]) for c in COLLECTIONS}
-    return Snapshot(state.version, files_of, high_water, state.chain, state.manifest, state.writer_version)
+    return Snapshot(state.version, files_of, high_water, state.manifest, state.writer_version)
 
 
 def _require_whole(paths: Paths, snapshot: Snapshot) -> None:
@@ -137,13 +131,14 @@ def _require_whole(paths: Paths, snapshot: Snapshot) -> None:
 
 
 def require_newest(paths: Paths, snapshot: Snapshot, staging: StagingReader) -> None:
-    """Raise UnreadableWarehouse where the log's end is not the one that staging knows of.
+    """Raise UnreadableWarehouse where the log is not the one that staging knows.
 
-    The log itself does not show that it has lost its end, and no entry has the digest of the newest one.
+    The log itself does not show that it has lost its end. And staged rows count as folded up to the log's watermark:
+    by the log of a copy that went its own way they would be deleted.
     """
     with staging.reading() as transaction:
-        published, entry = transaction.version(), transaction.newest_entry()
-    _require_noted(paths, snapshot, published, entry)
+        noted = transaction.newest_entry()
+    _require_noted(paths, snapshot, noted)
 
 
 def _require_newest_of_staging(paths: Paths, snapshot: Snapshot) -> None:
@@ -152,18 +147,21 @@ def _require_newest_of_staging(paths: Paths, snapshot: Snapshot) -> None:
         return
     try:
         with open_read_only(paths.staging, briefly=True) as transaction:
-            published, entry = transaction.version(), transaction.newest_entry()
+            noted = transaction.newest_entry()
     except (UnreadableWarehouse, LookupError, TypeError, ValueError):
         return
-    _require_noted(paths, snapshot, published, entry)
+    _require_noted(paths, snapshot, noted)
 
 
-def _require_noted(paths: Paths, snapshot: Snapshot, published: int, entry: tuple[int, str] | None) -> None:
+def _require_noted(paths: Paths, snapshot: Snapshot, noted: NotedEntry) -> None:
+    if noted.version < 0:
+        return
+    entry = paths.log_entry(noted.version)
     # A version committed since the snapshot was read has its entry.
-    if published > snapshot.version and not paths.log_entry(published).exists():
+    if noted.version > snapshot.version and not entry.exists():
         raise UnreadableWarehouse(
-            f"{paths.log} ends at version {snapshot.version}, but version {published} was published;"
-            f" put {paths.log_entry(published).name} back from a backup"
+            f"{paths.log} ends at version {snapshot.version}, but version {noted.version} was published;"
+            f" put {entry.name} back from a backup"
         )
-    if entry is not None and entry[0] <= snapshot.version:
-        require_digest(paths, *entry)
+    if sha256_of_entry(paths, noted.version) != noted.sha256:
+        raise damaged_entry(entry, "another entry was published")

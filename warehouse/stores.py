@@ -147,8 +147,8 @@ class Store:
         self._folder = Path(unquote(urlsplit(url).path)) if url.startswith("file:") else None
         self._opened: ObjectStore | None = None
 
-    def __repr__(self) -> str:
-        return f"Store({self.url!r})"
+    def __str__(self) -> str:
+        return self.url
 
     def where(self, name: str) -> str:
         """The URL of an object, which messages name it by."""
@@ -264,6 +264,9 @@ class Store:
         except MissingObject:
             for name in listed if len(listed) > 1 else ():  # a folder's store stops at the first that is gone
                 self.delete([name])
+
+    def sync(self) -> None:
+        """What was put is safe already."""
 
     @property
     def _store(self) -> ObjectStore:

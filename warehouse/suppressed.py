@@ -65,11 +65,11 @@ def entries_of(text: str) -> dict[Entry, bytes]:
     problem: GrammarError | None = None
     for collection in COLLECTIONS:
         try:
-            canonical, digest = canonicalise_one(text, collection.code)
+            canonical = canonicalise_one(text, collection.code)
         except GrammarError as error:
             problem = problem or error
         else:
-            found[collection, canonical] = digest[: collection.hash_bytes]
+            found[collection, canonical.text] = canonical.digest[: collection.hash_bytes]
     if problem is not None and not found:
         raise problem
     return found

@@ -17,7 +17,7 @@ from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.hashes import parse_hash
 from sigdir.pipeline.formats.json_lines import packed
 from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Columns, Table, encoded
-from sigdir.pipeline.source import BLOCK_BYTES, HEAD_BYTES, Source, line_pieces
+from sigdir.pipeline.source import BLOCK_BYTES, ENDS_INSIDE, HEAD_BYTES, Source
 from sigdir.signatures.candidates import Candidates, Entry
 from sigdir.signatures.grammar import BAD_ENTRY, is_signature
 
@@ -57,11 +57,10 @@ def read(source: Source) -> Iterator[Candidates]:
     return packed(_entries(source), source)
 
 
-def pieces(source: Source) -> list[range]:
-    """The pieces of a file whose layout is known by its head; a piece that ends in a quoted field is of no use."""
-    header = source.head[:HEAD_BYTES].partition(b"\n")[0]
-    is_known = (_header_layout(source) or _bare_layout(source)) is not None
-    return line_pieces(source) if is_known and b'"' not in header else []
+def is_by_line(source: Source) -> bool:
+    """Whether the head says what each later line has. A field may still go on over several lines."""
+    header, newline, _ = source.head.partition(b"\n")
+    return bool(newline) and b'"' not in header and (_header_layout(source) or _bare_layout(source)) is not None
 
 
 def head_rows(source: Source, count: int, separator: str = ",") -> list[Row]:
@@ -170,7 +169,7 @@ class _Lines:
             line = next(self._lines)
         except StopIteration:
             if self._taken:  # asked again after the row that this ends, the reader has nothing
-                self._source.ends_inside = True
+                self._source.warnings.append(ENDS_INSIDE)
             raise
         self._taken += len(line)
         return line
@@ -193,12 +192,12 @@ def table_rows(source: Source, separator: str = ",") -> Iterator[tuple[int, Row]
     csv.field_size_limit(ROW_CHARACTERS)
     lines = _Lines(source)
     rows = csv.reader(lines, delimiter=separator)
-    line = 1
+    line = source.lines_from
     try:
         for row in rows:
             if row:
                 yield line, row
-            line = rows.line_num + 1
+            line = source.lines_from + rows.line_num
             lines.row_done()
     except csv.Error as error:
         raise BadInput(source.name, f"broken CSV: {error}", f"line {rows.line_num:,}") from None
@@ -207,12 +206,12 @@ def table_rows(source: Source, separator: str = ",") -> Iterator[tuple[int, Row]
 def _entries(source: Source) -> Iterator[Entry]:
     layout = _header_layout(source) or _bare_layout(source)
     rows = table_rows(source, layout.separator if layout else ",")
-    if layout is None or (layout.has_header and source.is_first):
+    if layout is None or (layout.has_header and source.lines_from == 1):
         _, header = next(rows, (1, []))
         layout = _layout_as_named(source, header, layout)
         source.warnings += _table(source, layout.separator, header).unread(layout.columns)
     for line, row in rows:
-        if line == 1 and source.is_first and not layout.has_header and _is_header(row, layout):
+        if line == 1 and not layout.has_header and _is_header(row, layout):
             continue
         yield _entry(row, line, layout)
 

@@ -37,9 +37,12 @@ def lines_of_json(source: Source) -> Iterator[tuple[int, Any]]:
 
 
 def packed(entries: Iterable[Entry], source: Source) -> Iterator[Candidates]:
-    """Gather the entries of an input of lines into batches, none of which has entries of two pieces."""
-    for _, of_piece in groupby(entries, lambda _: source.at_piece):
-        yield from pack(of_piece, source.number)
+    """Gather the entries of an input of lines into batches, none of which has entries of two blocks.
+
+    So the batches are the same where tasks read some of the blocks each: evidence is compared batch by batch.
+    """
+    for _, of_block in groupby(entries, lambda _: source.blocks_read):
+        yield from pack(of_block, source.number)
 
 
 def values_of(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:

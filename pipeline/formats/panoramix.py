@@ -31,13 +31,13 @@ from sigdir.pipeline.formats.hashes import parse_hash
 from sigdir.pipeline.formats.json_lines import first_object, values_of
 from sigdir.pipeline.source import Source
 from sigdir.signatures import arrow
-from sigdir.signatures.abi import NAME_PATTERN, abi_entry, has_no_selector, rejected_entry
+from sigdir.signatures.abi import abi_entry, has_no_selector, rejected_entry
 from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.evidence import LISTED, LISTED_EVENT, Kind, Sighting, SightingColumns, Sightings, Witness
 from sigdir.signatures.grammar import OK, PLACEHOLDER
-from sigdir.signatures.spelling import MAX_NAME_BYTES, RESERVED, spell_rows
-from sigdir.signatures.types import one_type
+from sigdir.signatures.grammar_rows import normalise_rows
+from sigdir.signatures.types import MAX_NAME_BYTES, NAME_PATTERN, RESERVED, one_type
 
 Array = npt.NDArray[Any]
 
@@ -230,13 +230,18 @@ def _sightings(
     inputs, _ = _type_lists(pc.struct_field(mine, "inputs"), is_event, with_names=True)
     outputs, usual[rows] = _type_lists(pc.struct_field(mine, "outputs"), np.zeros(len(rows), np.bool_), with_names=True)
     empty = arrow.text("")
+    returns = pc.if_else(pc.equal(outputs, empty), empty, _joined(" returns (", outputs, ")"))
+    of_function = _joined(_mutabilities(mine), returns)
+    of_event = pc.if_else(arrow.numbers(_true(pc.struct_field(mine, "anonymous"))), arrow.text(" anonymous"), empty)
+    tails = pc.if_else(arrow.numbers(codes[rows] == Kind.FUNCTION), of_function, empty)
+    tails = pc.if_else(arrow.numbers(is_event), of_event, tails)
     texts = _joined(
-        kind.filter(arrow.numbers(declared)), " ", pc.struct_field(mine, "name"), "(", inputs, ")", _tails(mine, is_event),
-        pc.if_else(pc.equal(outputs, empty), empty, _joined(" returns (", outputs, ")")),
+        kind.filter(arrow.numbers(declared)), " ", pc.struct_field(mine, "name"), "(", inputs, ")", tails
     )  # fmt: skip
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[: len(rows) + 1]
     data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
-    spelled = spell_rows(data, offsets[:-1], offsets[1:], codes[rows].astype(np.uint8))
+    kinds = codes[rows].astype(np.uint8)
+    spelled = normalise_rows(data, offsets[:-1], offsets[1:], np.zeros(len(rows), np.uint8), stated=kinds)
     listed = len(_OF_LIST)
     of_row[rows] = np.arange(listed, listed + len(rows))
     base_of = np.concatenate([np.arange(listed), listed + spelled.kinds])
@@ -244,18 +249,14 @@ def _sightings(
     return Sightings(SightingColumns(_BASES, base_of, declarations), of_row), usual
 
 
-def _tails(abi: pa.StructArray, is_event: npt.NDArray[np.bool_]) -> pa.StringArray:
-    """The mutability of functions, and ``anonymous`` of events, with a space before."""
-    written, constant, payable, anonymous = (
-        pc.struct_field(abi, field) for field in ("stateMutability", "constant", "payable", "anonymous")
-    )
+def _mutabilities(abi: pa.StructArray) -> pa.StringArray:
+    """The mutability of each function, with a space before."""
+    written, constant, payable = (pc.struct_field(abi, field) for field in ("stateMutability", "constant", "payable"))
     old = np.where(_true(constant), 1, np.where(_true(payable), 2, 0))
     known = pc.is_in(written, arrow.strings(["view", "pure", "payable"]))
     mutability = pc.if_else(known, _joined(" ", written), arrow.text(""))
     old_words = arrow.strings(["", " view", " payable"]).take(arrow.numbers(old))
-    mutability = pc.if_else(pc.is_null(written), old_words, mutability)
-    of_event = pc.if_else(arrow.numbers(_true(anonymous)), arrow.text(" anonymous"), arrow.text(""))
-    return pc.if_else(arrow.numbers(is_event), of_event, mutability)
+    return pc.if_else(pc.is_null(written), old_words, mutability)
 
 
 def _type_lists(

@@ -30,13 +30,14 @@ from sigdir.pipeline.formats import (
     selector_table,
     solc_hashes,
     solidity,
+    sourcify,
     sqlite,
     text,
     tree,
     typechain,
     vyper,
 )
-from sigdir.pipeline.source import STDIN, Source, line_pieces
+from sigdir.pipeline.source import STDIN, Source
 from sigdir.pipeline.unread import NAME, NESTED_ARCHIVE, UNKNOWN_FORMAT
 from sigdir.signatures.candidates import ReadTask
 from sigdir.warehouse.sql.scratch import ScratchTables
@@ -45,8 +46,8 @@ from sigdir.warehouse.sql.scratch import ScratchTables
 class MultiSourceReader(AbstractContextManager[Any], Protocol):
     """Reads the inputs of one format together, after all other inputs."""
 
-    def add(self, source: Source) -> Iterator[ReadTask] | None:
-        """Take what is needed from an open source; the candidates that it gives at once, if any."""
+    def add(self, source: Source) -> None:
+        """Take what is needed from an open source."""
 
     def read(self) -> Iterator[ReadTask]:
         """The candidates of all added sources, in the order of ``add``."""
@@ -60,10 +61,6 @@ class Import:
     """The paths that the import was given."""
     make_tables: Callable[[], ScratchTables]
     """Makes tables within the import's memory limit."""
-    targets: solidity.Targets | None = None
-    """What the imports of Solidity sources refer to, where a reader sees only some of the sources."""
-    is_alone: bool = False
-    """Whether a reader sees a part of the inputs, and raises NeedsOthers for what it cannot read without the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,23 +78,23 @@ class Format:
     """File name endings that decide if no format recognises the content."""
     multi_source: Callable[[Import], MultiSourceReader] | None = None
     """Makes the reader that an import uses in place of ``read``."""
-    may_be_alone: bool = False
-    """Whether the reader of ``multi_source`` reads some inputs without the others; it raises NeedsOthers for the rest."""
-    pieces: Callable[[Source], list[range]] | None = None
-    """Cuts an open file into pieces that can be read each by itself (``Source.piece``); none if it is read as a whole."""
-    references: Callable[[Source], solidity.References] | None = None
-    """Which inputs an open source refers to. So ``multi_source`` may read those alone that are connected; all inputs
-    together, if it is None."""
+    is_by_line: Callable[[Source], bool] | None = None
+    """Whether the lines of an open source can be read in several parts, each by itself; None if they never can."""
+
+
+def _always(_source: Source) -> bool:
+    return True
 
 
 FORMATS = (
     Format("tree", "a folder of files named by hash, as in 4bytes and topic0", tree.looks_like, tree.read),
-    Format("solidity", "Solidity sources; types are resolved across all given sources", solidity.looks_like, solidity.read, (), lambda job: solidity.Project(job.paths, targets=job.targets), references=solidity.references),
+    Format("solidity", "Solidity sources; types are resolved across all given sources", solidity.looks_like, solidity.read, (), lambda job: solidity.Project(job.paths)),
     Format("vyper", "Vyper sources and interfaces; types are resolved across all given sources", vyper.looks_like, vyper.read, (), lambda job: vyper.Project(job.paths)),
     Format("sqlite", "SQLite: mythril's signatures, or any table with a column of signatures", sqlite.looks_like, sqlite.read),
-    Format("parquet", "Parquet: the tables of Sourcify v2, or any file with a column of signatures", parquet.looks_like, parquet.read, (".parquet",), lambda job: parquet.ParquetFiles(job.make_tables, job.is_alone), True, parquet.pieces),
-    Format("panoramix", "JSON lines with a selector and an ABI entry", panoramix.looks_like, panoramix.read, pieces=line_pieces),
-    Format("rows", "rows with a signature, as JSON lines, lists or 4byte.directory's API pages", rows.looks_like, rows.read, (".jsonl", ".ndjson"), pieces=rows.pieces),
+    Format("parquet", "the tables of Sourcify v2, joined across all given files", sourcify.looks_like, sourcify.read, (), lambda job: sourcify.SourcifyTables(job.make_tables)),
+    Format("parquet", "any other Parquet with a column of signatures", parquet.looks_like, parquet.read, (".parquet",)),
+    Format("panoramix", "JSON lines with a selector and an ABI entry", panoramix.looks_like, panoramix.read, is_by_line=_always),
+    Format("rows", "rows with a signature, as JSON lines, lists or 4byte.directory's API pages", rows.looks_like, rows.read, (".jsonl", ".ndjson"), is_by_line=rows.is_by_line),
     Format("map", "a JSON object from hash to text, as in 4byte.json", hash_map.looks_like, hash_map.read),
     Format("foundry-cache", "Foundry's signature cache", foundry_cache.looks_like, foundry_cache.read),
     Format("abi", "ABI JSON, or a JSON list of declarations in words", abi.looks_like, abi.read, (".abi",)),
@@ -106,11 +103,11 @@ FORMATS = (
     Format("typechain", "TypeChain's types of contracts in TypeScript", typechain.looks_like, typechain.read),
     Format("rust", "Rust with sol! blocks", rust.looks_like, rust.read),
     Format("huff", "Huff's #define function, event and error", huff.looks_like, huff.read),
-    Format("openchain", "lines 0xhash,signature", openchain.looks_like, openchain.read, pieces=line_pieces),
+    Format("openchain", "lines 0xhash,signature", openchain.looks_like, openchain.read, is_by_line=_always),
     Format("solc-hashes", "the output of solc --hashes", solc_hashes.looks_like, solc_hashes.read),
     Format("table", "the tables of forge inspect and forge selectors list", selector_table.looks_like, selector_table.read),
-    Format("csv", "CSV, TSV and the like, with a header or without", csv.looks_like, csv.read, (".csv", ".tsv"), pieces=csv.pieces),
-    Format("text", "one signature or declaration per line", text.looks_like, text.read, (".txt", ".text", ".sig"), pieces=line_pieces),
+    Format("csv", "CSV, TSV and the like, with a header or without", csv.looks_like, csv.read, (".csv", ".tsv"), is_by_line=csv.is_by_line),
+    Format("text", "one signature or declaration per line", text.looks_like, text.read, (".txt", ".text", ".sig"), is_by_line=_always),
 )  # fmt: skip
 
 # Read only with --format, because a few lines of such files may parse as signatures.
@@ -137,7 +134,14 @@ def skip_reason(source: Source) -> str:
 
 
 def by_name(name: str) -> Format | None:
-    return next((format for format in FORMATS if format.name == name), None)
+    """The format of a name; of two that share it the one that reads any input alone."""
+    return next((format for format in reversed(FORMATS) if format.name == name), None)
+
+
+def named(name: str, source: Source) -> Format:
+    """The format of a name for an open source."""
+    *special, usual = (format for format in FORMATS if format.name == name)
+    return next((format for format in special if format.looks_like(source)), usual)
 
 
 def detect(source: Source) -> Format | None:

@@ -14,14 +14,13 @@ from typing import Any
 from sigdir.pipeline.formats.documents import is_document, is_json
 from sigdir.pipeline.formats.json_lines import first_object, lines_of_json, packed, values_of
 from sigdir.pipeline.formats.tables import SAMPLE_ROWS, Columns, Table
-from sigdir.pipeline.source import Source, line_pieces
+from sigdir.pipeline.source import Source
 from sigdir.signatures.abi import encoded, rejected_entry
 from sigdir.signatures.candidates import Candidates, Entry, pack
 from sigdir.signatures.canonicalise import canonicalise_one
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
-from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.evidence import MOST_CONTRACTS, Kind, Witness
 from sigdir.signatures.grammar import OK, GrammarError
-from sigdir.signatures.rank import MOST_CONTRACTS
 
 _MOST_NAMES = 1024
 """Of members that are looked at."""
@@ -47,9 +46,9 @@ def read(source: Source) -> Iterator[Candidates]:
     return packed(_line_entries(source, reader), source)
 
 
-def pieces(source: Source) -> list[range]:
-    """The pieces of JSON lines; none of a document."""
-    return line_pieces(source) if first_object(source) is not None else []
+def is_by_line(source: Source) -> bool:
+    """Whether the input is JSON lines, and no document."""
+    return first_object(source) is not None
 
 
 # The first rows, which say what the members are.
@@ -176,6 +175,6 @@ _KINDS = {FUNCTIONS: ("function", "error"), EVENTS: ("event",)}
 
 def _declares(declaration: str, entry: Entry) -> bool:
     try:
-        return canonicalise_one(declaration, entry.declared_kind)[0].encode() == entry.text
+        return canonicalise_one(declaration, entry.declared_kind).text.encode() == entry.text
     except GrammarError:
         return False

@@ -15,13 +15,14 @@ from sigdir.pipeline.bytecode_counts import OVER_TIME, BytecodeCounts
 from sigdir.signatures.bytecode import (
     BadBytecode,
     RuntimeCode,
+    kind_of,
     runtime_code,
     runtime_code_of_creation,
+    witnessed,
 )
 from sigdir.signatures.candidates import Entry
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.grammar import OK
-from sigdir.signatures.witness import kind_of, witnessed
 
 _RUNTIME_KEYS = ("deployedBytecode", "bin-runtime", "bytecode_runtime", "runtimeBytecode")
 _CREATION_KEYS = ("bytecode", "bin", "Bin", "creationBytecode", "deploymentBytecode")

@@ -20,7 +20,7 @@ Source: Sourcify's documentation, "Download Dataset", and the schema of its data
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from itertools import groupby
 from types import TracebackType
@@ -31,11 +31,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.formats import parquet
 from sigdir.pipeline.formats.hashes import parse_hash
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import BATCH_ROWS, Candidates, Entry, pack
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
-from sigdir.signatures.evidence import Kind, Sighting, Witness
+from sigdir.signatures.evidence import MOST_CONTRACTS, Kind, Sighting, Witness
 from sigdir.signatures.grammar import OK
 from sigdir.warehouse.sql.scratch import ScratchTables
 
@@ -52,7 +54,6 @@ _KEY = npt.NDArray[np.uint64]
 _ROWS = 4096  # of a result at once; a text has up to 64 KiB
 _BATCH_BYTES = 1 << 25
 _MOST_COUNTS = 4_000_000
-_MOST_CONTRACTS = (1 << 31) - 1
 _KINDS = ("function", "event", "error")
 """At the number of a ``Kind`` less one. No column: pyarrow would load pandas, also for `sigdir import --help`."""
 _TEXTS = """CREATE TABLE texts
@@ -67,11 +68,30 @@ _JOINED = """SELECT file, number, text, hash, reason, coalesce(kind, 0)::UTINYIN
 _WITHOUT_TEXT = "SELECT count(*) FROM (SELECT DISTINCT high, low FROM counts) ANTI JOIN texts USING (high, low)"
 
 
-class SourcifyTables(AbstractContextManager["SourcifyTables"]):
-    """Takes the rows of both tables in any order, then gives the candidates of the files of ``signatures``."""
+def looks_like(source: Source) -> bool:
+    """Whether a Parquet file has the columns of one of the tables. Columns that the user names make it another table."""
+    return not source.columns and parquet.looks_like(source) and _table_of(source) is not None
 
-    def __init__(self, tables: ScratchTables) -> None:
-        self._tables = tables
+
+def read(source: Source) -> Iterator[Candidates]:
+    """The candidates of one file alone, whose kinds are unknown."""
+    return parquet.read(source)
+
+
+def _table_of(source: Source) -> str | None:
+    """Which of the tables a file has; None for another one, and for one that cannot be read."""
+    try:
+        with parquet.open_table(source) as table:
+            return next((name for name, columns in COLUMNS.items() if {*columns} <= {*table.names}), None)
+    except BadInput:
+        return None
+
+
+class SourcifyTables(AbstractContextManager["SourcifyTables"]):
+    """Takes the files of both tables in any order, then gives the candidates of the files of ``signatures``."""
+
+    def __init__(self, make_tables: Callable[[], ScratchTables]) -> None:
+        self._tables = tables = make_tables()
         tables.execute(_TEXTS)
         tables.execute(_COUNTS)
         self._files: dict[str, list[Source]] = {SIGNATURES: [], COMPILED: []}
@@ -85,7 +105,18 @@ class SourcifyTables(AbstractContextManager["SourcifyTables"]):
     ) -> None:
         self._tables.__exit__(kind, error, trace)
 
-    def add_texts(self, source: Source, entries: Iterable[Entry]) -> None:
+    def add(self, source: Source) -> None:
+        """Keep what is needed of a file. Raises BadInput for a Parquet file that is none of the tables."""
+        name = _table_of(source)
+        with parquet.open_table(source) as table:
+            if name == SIGNATURES:
+                self._add_texts(source, parquet.entries(table))
+            elif name == COMPILED:
+                self._add_compiled(source, table.batches(list(READ_OF_COMPILED)))
+            else:
+                raise BadInput(source.name, "none of the tables of Sourcify's export: " + " and ".join(COLUMNS))
+
+    def _add_texts(self, source: Source, entries: Iterable[Entry]) -> None:
         """Keep the candidates of a file of ``signatures``. Its declared hashes are the keys."""
         self._files[SIGNATURES].append(source)
         held: list[Entry] = []
@@ -118,7 +149,7 @@ class SourcifyTables(AbstractContextManager["SourcifyTables"]):
         }
         self._tables.append(pa.table(columns), "INSERT INTO texts FROM rows")
 
-    def add_compiled(self, source: Source, batches: Iterable[pa.RecordBatch]) -> None:
+    def _add_compiled(self, source: Source, batches: Iterable[pa.RecordBatch]) -> None:
         """Count the rows of a file of ``compiled_contracts_signatures``, given as READ_OF_COMPILED."""
         self._files[COMPILED].append(source)
         for batch in batches:
@@ -140,7 +171,7 @@ class SourcifyTables(AbstractContextManager["SourcifyTables"]):
         self._most_counts = max(_MOST_COUNTS, 2 * self._counts)
 
     def read(self) -> Iterator[Candidates]:
-        """The candidates of all files of ``signatures``, in the order of ``add_texts``."""
+        """The candidates of all files of ``signatures``, in the order of ``add``."""
         self._warn_of_what_is_missing()
         if not self._files[SIGNATURES]:
             return
@@ -176,7 +207,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, Entry]]:
         file, number, text, declared, reason, kind, compilations = row
         entry = Entry(text, number, _COLLECTIONS.get(kind, 0), declared, reason)
         if kind and reason == OK:
-            contracts = min(compilations, _MOST_CONTRACTS)
+            contracts = min(compilations, MOST_CONTRACTS)
             entry = entry._replace(sighting=Sighting(Kind(kind), Witness.DECLARED, contracts=contracts, verified=True))
         yield file, entry
 

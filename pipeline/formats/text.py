@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sigdir.pipeline.source import HEAD_BYTES, Source
+from sigdir.pipeline.source import ENDS_INSIDE, HEAD_BYTES, Source
 from sigdir.signatures.candidates import Candidates, ReadTask
 from sigdir.signatures.grammar import is_signature
 from sigdir.signatures.kernels import kernel
@@ -58,7 +58,8 @@ def read(source: Source) -> Iterator[ReadTask]:
         if inside or (b"*" in block and b"/*" in block):
             block, inside = without_comments(block, inside)
         yield partial(_read_block, block, first_line, source.number)
-    source.ends_inside = inside
+    if inside:
+        source.warnings.append(ENDS_INSIDE)
 
 
 def _read_block(block: bytes, first_line: int, file: int) -> list[Candidates]:

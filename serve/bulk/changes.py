@@ -27,12 +27,10 @@ from sigdir.serve.cursors import InvalidCursor, cursor_at, id_of
 from sigdir.serve.http.errors import field_error
 from sigdir.serve.http.negotiate import NDJSON
 from sigdir.serve.http.streams import StreamLimit
-from sigdir.signatures import rank
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
-from sigdir.signatures.spelling import MAX_DECLARATION_BYTES
-from sigdir.warehouse.evidence import Manifest
-from sigdir.warehouse.evidence.lookup import commonest_between
-from sigdir.warehouse.index.ranked import row_key
+from sigdir.signatures.evidence import Witness
+from sigdir.signatures.types import MAX_DECLARATION_BYTES
+from sigdir.warehouse.evidence.summaries import KINDS
 from sigdir.warehouse.index.records import records_size, render_records
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
@@ -67,16 +65,13 @@ class Changes:
             for start, stop in segment.spans(first, last, _CHUNK_ROWS, _CHUNK_BYTES):
                 yield render_records(segment, np.arange(start, stop))
 
-    def lines_with_evidence(self, collection: Collection, manifest: Manifest) -> Iterator[bytes]:
-        """The same, each row with its evidence; raises UnreadableWarehouse."""
+    def lines_with_evidence(self) -> Iterator[bytes]:
+        """The same, each row with its evidence."""
         for segment, first, last in self.parts:
             for start, stop in segment.spans(first, last, _CHUNK_ROWS, _CHUNK_BYTES):
-                first_id, last_id = int(segment.ids[start]), int(segment.ids[stop - 1])
-                declared = commonest_between(manifest, collection, first_id, last_id)
                 records = render_records(segment, np.arange(start, stop)).splitlines()
                 for row, record in zip(range(start, stop), records, strict=True):
-                    evidence = _evidence(segment, row, declared.get(int(segment.ids[row]), ""))
-                    yield record[:-1] + b"," + orjson.dumps(evidence)[1:] + b"\n"
+                    yield record[:-1] + b"," + orjson.dumps(_evidence(segment, row))[1:] + b"\n"
 
     @property
     def size(self) -> int:
@@ -107,14 +102,14 @@ def changes(view: View, collection: Collection, after: int, limit: int) -> Chang
     return Changes(tuple(parts), last_id, rows_left)
 
 
-def _evidence(segment: Segment, row: int, declaration: str) -> dict[str, Any]:
+def _evidence(segment: Segment, row: int) -> dict[str, Any]:
     """What is known of a row's text, under the names that a full lookup has."""
-    key = row_key(segment, row, segment.hash[row].tobytes())
+    counts = segment.counts_at(row)
     return {
-        "declaration": declaration or None,
-        "kinds": [kind.name.lower() for kind in rank.kinds_of(key)],
-        "witness": rank.witness_of(key).name.lower(),
-        "contracts": rank.contracts_of(key),
+        "declaration": segment.declaration_at(row) or None,
+        "kinds": [kind.name.lower() for kind in KINDS[counts.kinds]],
+        "witness": Witness(counts.witness).name.lower(),
+        "contracts": counts.contracts,
     }
 
 
@@ -134,7 +129,7 @@ class ChangesResource:
         found = changes(view, collection, after, limit)
         lines, size = found.lines(), found.size
         if with_evidence:
-            lines = found.lines_with_evidence(collection, view.snapshot.evidence)
+            lines = found.lines_with_evidence()
             size += _EVIDENCE_BYTES * sum(last - first for _, first, last in found.parts)
         cursor = cursor_at(collection, found.last_id)
         last_line = orjson.dumps({"next": cursor, "more": found.left > 0, "left": found.left}) + b"\n"

@@ -27,9 +27,9 @@ from sigdir.serve.http.negotiate import HTML, NDJSON
 from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.pages.page import rendered, send
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.digests import Digests
+from sigdir.warehouse.digests import digests_of
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.index.records import RECORD
+from sigdir.warehouse.index.records import RECORD, csv_head, csv_line
 from sigdir.warehouse.index.scan import batches, pieces
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.template import Template
@@ -58,7 +58,6 @@ class Versions:
     def __init__(self, paths: Paths, reader: Reader) -> None:
         self.paths = paths
         self._reader = reader
-        self._digests = Digests(paths)
         self._snapshot = lru_cache(maxsize=16)(lambda version: read_snapshot(paths, version))
 
     def newest(self) -> Snapshot:
@@ -78,7 +77,7 @@ class Versions:
 
     def document(self, snapshot: Snapshot) -> dict[str, Any]:
         """A version with all its files, as JSON values."""
-        sha256 = self._digests.of(snapshot)
+        sha256 = digests_of(self.paths, snapshot)
         return {
             "version": snapshot.version,
             "rows": {collection: snapshot.count(collection) for collection in COLLECTIONS},
@@ -192,7 +191,7 @@ class CollectionResource:
         _allow_any_origin(resp)
         resp.set_header("Cache-Control", "no-cache")
         resp.set_header("Content-Disposition", f'attachment; filename="{name}"')
-        resp.stream = self._streams.stream(req.remote_addr, chunks(collection, files)) if req.method != "HEAD" else ()
+        resp.stream = self._streams.stream(chunks(collection, files)) if req.method != "HEAD" else ()
 
     on_head = on_get
 
@@ -206,8 +205,8 @@ def _gone() -> HttpError:
     return detail(410, "A file of this version is not kept any more.")
 
 
-_NDJSON, _CSV = Template(RECORD + "\n"), Template('{id},{created_at}Z,"{text_csv}",0x{hash}\n')
-_CSV_HEAD = b"id,created_at,text_signature,hex_signature\n"
+_CSV_FIELDS = ("id", "created_at", "text_signature", "hex_signature")
+_NDJSON, _CSV = Template(RECORD + "\n"), Template(csv_line(_CSV_FIELDS))
 
 Chunks = Callable[[Collection, tuple[DataFile, ...]], Iterator[bytes]]
 
@@ -227,7 +226,7 @@ def _parquet(collection: Collection, files: tuple[DataFile, ...]) -> Iterator[by
 
 _FORMATS: dict[str, tuple[str, Chunks]] = {
     ".ndjson": (NDJSON, partial(_lines, b"", _NDJSON)),
-    ".csv": (f"{CSV}; charset=utf-8", partial(_lines, _CSV_HEAD, _CSV)),
+    ".csv": (f"{CSV}; charset=utf-8", partial(_lines, csv_head(_CSV_FIELDS).encode(), _CSV)),
     ".parquet": (PARQUET, _parquet),
 }
 

@@ -27,12 +27,10 @@ from sigdir.serve.http.json_answer import json_bytes
 from sigdir.serve.http.negotiate import JSON, NDJSON, is_list_wanted
 from sigdir.serve.http.query_string import format_of, pairs_of
 from sigdir.serve.http.streams import StreamLimit
-from sigdir.serve.ranked import explained_texts, ranked_texts
 from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.kernels import kernel
 from sigdir.warehouse.index.hash_order import sorted_hashes
-from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.segment import NO_ROWS, Segment
 from sigdir.warehouse.index.template import escaped, fixed, hex_digits, put
@@ -51,6 +49,7 @@ ONE_HASH = re.compile("hash=0x([0-9a-fA-F]{8}|[0-9a-fA-F]{64})")
 MAX_QUERY_BYTES = 61_440
 MAX_FULL_HASHES = 1_000
 MAX_FULL_TEXTS = 10_000
+_MAX_FULL_BYTES = 8 << 20
 """Hashes and texts of a full answer: for each text a few pieces of the evidence files are read."""
 
 _WIDTHS = np.array([collection.hash_bytes for collection in COLLECTIONS], np.int64)
@@ -74,9 +73,9 @@ class ResolveResource:
     With ``full=1`` each text comes with its place, the reasons for it and its summary, for up to MAX_FULL_HASHES.
     """
 
-    def __init__(self, settings: Settings, reader: Reader, streams: StreamLimit, names: Names) -> None:
+    def __init__(self, settings: Settings, reader: Reader, streams: StreamLimit) -> None:
         self._max_body = settings.max_import_body
-        self._reader, self._streams, self._names = reader, streams, names
+        self._reader, self._streams = reader, streams
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """The hashes are in the parameter ``hash``, separated by commas."""
@@ -97,7 +96,7 @@ class ResolveResource:
     def _answer_one(self, req: falcon.Request, resp: falcon.Response, digest: bytes) -> None:
         """One hash, without the kernels: to set up their arrays takes 80 us."""
         resp.set_header("Cache-Control", "no-cache")
-        ranked = ranked_texts(self._reader.current(), Collection.of_hash(digest), digest, self._names)
+        ranked = ranked_rows(self._reader.current(), Collection.of_hash(digest), digest)
         line = orjson.dumps({"hash": f"0x{digest.hex()}", "texts": [one.text for one in ranked]}) + b"\n"
         if len(line) > MAX_ANSWER:
             raise _too_long()
@@ -110,10 +109,10 @@ class ResolveResource:
     def _answer(self, req: falcon.Request, resp: falcon.Response, hashes: Hashes) -> None:
         view = self._reader.current()
         if dict(pairs_of(req.query_string)).get("full", "") in ("", "0", "false"):
-            found = Found.of(view, hashes, self._names)
+            found = Found.of(view, hashes)
             lines, size = found.lines(), found.size
         else:
-            body = full_lines(view, hashes, self._names)
+            body = full_lines(view, hashes)
             lines, size = iter([body]), len(body)
         self._send(req, resp, lines, size)
 
@@ -295,13 +294,12 @@ class Found:
     """What a view has for the hashes of a request. ``ends[n]`` is the most bytes that the first ``n + 1`` lines take."""
 
     view: View
-    names: Names
     hashes: Hashes
     parts: list[_Candidates]
     ends: Array
 
     @classmethod
-    def of(cls, view: View, hashes: Hashes, names: Names) -> Found:
+    def of(cls, view: View, hashes: Hashes) -> Found:
         """Look the hashes up; raises HttpError, 413, if the answer could be longer than MAX_ANSWER."""
         parts = []
         echoes = 6 * np.minimum(hashes.ends - hashes.starts, _MAX_ECHO)
@@ -319,7 +317,7 @@ class Found:
                     part = _Candidates(segment, wanted[some], order, first[some], last[some])
                     parts.append(part)
                     sizes[part.wanted] += _bytes_of_texts(part.order, part.first, part.last, segment.offsets)
-        found = cls(view, names, hashes, parts, np.cumsum(sizes))
+        found = cls(view, hashes, parts, np.cumsum(sizes))
         if found.size > MAX_ANSWER:
             raise _too_long()
         return found
@@ -379,13 +377,13 @@ class Found:
             digest = self.hashes.digests[number, : collection.hash_bytes].tobytes()
             ranked = known.get((collection.code, digest))
             if ranked is None:
-                found = ranked_rows(self.view, collection, digest, self.names)
+                found = ranked_rows(self.view, collection, digest)
                 ranked = known[collection.code, digest] = {(id(one.segment), one.row): k for k, one in enumerate(found)}
             places.append(ranked[id(self.parts[part].segment), row])
         return places
 
 
-def full_lines(view: View, hashes: Hashes, names: Names) -> bytes:
+def full_lines(view: View, hashes: Hashes) -> bytes:
     """The lines of the answer with each text's summary; raises HttpError, 413."""
     if len(hashes.kinds) > MAX_FULL_HASHES:
         raise detail(413, f"More than {MAX_FULL_HASHES} hashes with full=1.")
@@ -395,11 +393,15 @@ def full_lines(view: View, hashes: Hashes, names: Names) -> bytes:
         digests = list(dict.fromkeys(row.tobytes() for row in rows))
         if sum(len(found) for digest in digests for _, found in view.with_hash(collection, digest)) > MAX_FULL_TEXTS:
             raise detail(413, f"These hashes have more than {MAX_FULL_TEXTS} texts; ask for fewer with full=1.")
-        explained = explained_texts(view, collection, digests, names)
-        texts |= {
-            digest: [summary_document(text) for text in found] for digest, found in zip(digests, explained, strict=True)
-        }
-    return b"".join(json_bytes(_full_line(hashes, number, texts)) + b"\n" for number in range(len(hashes.kinds)))
+        for digest in digests:
+            texts[digest] = [summary_document(row.ranked) for row in ranked_rows(view, collection, digest)]
+    lines, size = [], 0
+    for number in range(len(hashes.kinds)):
+        lines.append(json_bytes(_full_line(hashes, number, texts)) + b"\n")
+        size += len(lines[-1])
+        if size > _MAX_FULL_BYTES:
+            raise detail(413, f"The answer has more than {_MAX_FULL_BYTES} bytes; ask for fewer with full=1.")
+    return b"".join(lines)
 
 
 def _full_line(hashes: Hashes, number: int, texts: Mapping[bytes, list[dict[str, Any]]]) -> dict[str, Any]:
@@ -413,7 +415,7 @@ def _full_line(hashes: Hashes, number: int, texts: Mapping[bytes, list[dict[str,
 
 def resolved(view: View, hashes: Hashes) -> Iterator[bytes]:
     """The lines of the answer, in pieces; raises HttpError, 413."""
-    return Found.of(view, hashes, Names()).lines()
+    return Found.of(view, hashes).lines()
 
 
 @kernel(nogil=True)

@@ -12,9 +12,8 @@ import falcon
 
 from sigdir.serve.http.conditional import not_modified, strong, token_of
 from sigdir.serve.http.errors import detail
-from sigdir.serve.ranked import ranked_texts
 from sigdir.signatures.collections import Collection
-from sigdir.warehouse.index.names import Names
+from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader
 
 _CACHE_SECONDS = 3600
@@ -23,9 +22,9 @@ _CACHE_SECONDS = 3600
 class HashFileResource:
     """The file of one hash."""
 
-    def __init__(self, collection: Collection, reader: Reader, names: Names) -> None:
+    def __init__(self, collection: Collection, reader: Reader) -> None:
         self._collection = collection
-        self._reader, self._names = reader, names
+        self._reader = reader
         self._hash = re.compile(f"[0-9a-fA-F]{{{2 * collection.hash_bytes}}}")
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, hash: str) -> None:
@@ -44,4 +43,4 @@ class HashFileResource:
         if not self._hash.fullmatch(hash):
             return []
         view = self._reader.current()
-        return [one.text for one in ranked_texts(view, self._collection, bytes.fromhex(hash), self._names)]
+        return [one.text for one in ranked_rows(view, self._collection, bytes.fromhex(hash))]

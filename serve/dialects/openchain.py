@@ -25,7 +25,6 @@ from sigdir.serve.http.json_answer import json_bytes, send_json
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.http.routing import redirect_to_slash
 from sigdir.serve.http.streams import StreamLimit
-from sigdir.serve.ranked import RankedText, ranked_texts
 from sigdir.serve.settings import Settings
 from sigdir.serve.texts import Refused, canonical_texts, store_texts
 from sigdir.serve.writer import Writer
@@ -33,7 +32,7 @@ from sigdir.signatures.abi import abi_entries
 from sigdir.signatures.collections import EVENT_SIGNATURES, EVENTS, SIGNATURES, Collection
 from sigdir.signatures.grammar import OK, GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
-from sigdir.warehouse.index.names import Names
+from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
 from sigdir.warehouse.index.records import LINE_FRAME, render_lines
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
@@ -92,25 +91,25 @@ def _wants_filter(values: Mapping[str, list[str]]) -> bool:
 class LookupResource(_Resource):
     """Hashes to texts, in the order of their rank. The query string bounds their number."""
 
-    def __init__(self, reader: Reader, names: Names) -> None:
-        self._reader, self._names = reader, names
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         values = _parameters(req)
-        _look_up(self._reader.current(), self._names, req, resp, values, _wants_filter(values))
+        _look_up(self._reader.current(), req, resp, values, _wants_filter(values))
 
     on_head = on_get
 
 
 def _look_up(
-    view: View, shared: Names, req: falcon.Request, resp: falcon.Response, values: Mapping[str, list[str]], filter: bool
+    view: View, req: falcon.Request, resp: falcon.Response, values: Mapping[str, list[str]], filter: bool
 ) -> None:
     size = 0
     result: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for kind, collection in KINDS.items():
         result[kind] = {}
         for hash in _hashes(values.get(kind, [])):
-            names = result[kind][hash] = _names(view, shared, collection, hash, filter)
+            names = result[kind][hash] = _names(view, collection, hash, filter)
             size += sum(len(name["name"]) for name in names)
             if size > _MAX_LOOKUP_BYTES:  # one hash can be spelled in a hundred ways
                 raise detail(413, f"The texts of these hashes have more than {_MAX_LOOKUP_BYTES} bytes; ask for fewer.")
@@ -132,14 +131,14 @@ def _hashes(values: Iterable[str]) -> Iterator[str]:
                 yield hash
 
 
-def _names(view: View, names: Names, collection: Collection, hash: str, filter: bool) -> list[dict[str, Any]]:
+def _names(view: View, collection: Collection, hash: str, filter: bool) -> list[dict[str, Any]]:
     """The texts of a hash, the best first; none for a hash of the other collection's length."""
     digest = bytes.fromhex(hash[2:])
-    texts = ranked_texts(view, collection, digest, names) if len(digest) == collection.hash_bytes else []
+    texts = ranked_rows(view, collection, digest) if len(digest) == collection.hash_bytes else []
     return [_name(text) for text in texts if not (filter and text.is_filtered)]
 
 
-def _name(text: RankedText) -> dict[str, Any]:
+def _name(text: RankedRow) -> dict[str, Any]:
     return {"name": text.text, "filtered": text.is_filtered, "hasVerifiedContract": text.has_verified_contract}
 
 
@@ -152,8 +151,8 @@ class OlderLookup:
 
     methods = "GET, HEAD, OPTIONS"
 
-    def __init__(self, reader: Reader, names: Names) -> None:
-        self._reader, self._names = reader, names
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
 
     def __call__(self, req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
         values = _parameters(req)
@@ -164,7 +163,7 @@ class OlderLookup:
         resp.set_header("Allow", self.methods)
         if req.method in ("GET", "HEAD"):
             is_filtering = values.get("all", ["false"])[-1] == "false"
-            _look_up(self._reader.current(), self._names, req, resp, values, is_filtering)
+            _look_up(self._reader.current(), req, resp, values, is_filtering)
         elif req.method != "OPTIONS":
             raise method_not_allowed(req.method, self.methods)
 
@@ -172,8 +171,8 @@ class OlderLookup:
 class SearchResource(_Resource):
     """Texts that match a pattern as a whole. Case counts. An answer is kept in ``cache`` while its view is the newest."""
 
-    def __init__(self, reader: Reader, names: Names, cache: PageCache) -> None:
-        self._reader, self._names, self._cache = reader, names, cache
+    def __init__(self, reader: Reader, cache: PageCache) -> None:
+        self._reader, self._cache = reader, cache
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         view, address = self._reader.current(), f"{req.path}?{req.query_string}"
@@ -193,7 +192,7 @@ class SearchResource(_Resource):
         if len(pattern) > _MAX_PATTERN and not _is_exact(pattern):
             raise detail(400, f"A query with wildcards has at most {_MAX_PATTERN} characters.")
         filter = _wants_filter(values)
-        result = {kind: _matching(view, self._names, collection, pattern, filter) for kind, collection in KINDS.items()}
+        result = {kind: _matching(view, collection, pattern, filter) for kind, collection in KINDS.items()}
         return json_bytes({"ok": True, "result": result})
 
 
@@ -201,16 +200,14 @@ def _is_exact(pattern: str) -> bool:
     return "*" not in pattern and "?" not in pattern
 
 
-def _matching(
-    view: View, names: Names, collection: Collection, pattern: str, filter: bool
-) -> dict[str, list[dict[str, Any]]]:
+def _matching(view: View, collection: Collection, pattern: str, filter: bool) -> dict[str, list[dict[str, Any]]]:
     """The oldest texts that match, by their hashes; those of one hash in the order of their rank."""
     wanted: dict[bytes, set[str]] = {}
     for digest, text in _rows_like(view, collection, pattern):
         wanted.setdefault(digest, set()).add(text)
     found: dict[str, list[dict[str, Any]]] = {}
     for digest, texts in wanted.items():
-        ranked = ranked_texts(view, collection, digest, names)
+        ranked = ranked_rows(view, collection, digest)
         shown = [_name(one) for one in ranked if one.text in texts and not (filter and one.is_filtered)]
         if shown:
             found["0x" + digest.hex()] = shown
@@ -331,7 +328,7 @@ class ExportResource(_Resource):
         resp.content_type = "text/plain; charset=utf-8"
         resp.content_length = sum(_size(segment) for kind in KINDS.values() for segment in view.segments[kind])
         if req.method != "HEAD":
-            resp.stream = self._streams.stream(req.remote_addr, _chunks(view))
+            resp.stream = self._streams.stream(_chunks(view))
 
     on_head = on_get
 

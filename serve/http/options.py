@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from sigdir.serve.http.negotiate import HTML, JSON
+from sigdir.warehouse.fields import RECORD_FIELDS
 
 Fields = dict[str, dict[str, Any]]
 
@@ -28,16 +29,18 @@ def _field(kind: str, required: bool, read_only: bool, label: str) -> dict[str, 
     return {"type": kind, "required": required, "read_only": read_only, "label": label}
 
 
+def _label(name: str) -> str:
+    return "ID" if name == "id" else name.replace("_", " ").capitalize()
+
+
 _COUNTER_FIELDS = {
-    name: _field("integer", False, True, name.replace("_", " ").capitalize())
+    name: _field("integer", False, True, _label(name))
     for name in ("num_processed", "num_imported", "num_duplicates", "num_ignored")
 }
+_POSTED = "text_signature"
 ROW_FIELDS: Fields = {
-    "id": _field("integer", False, True, "ID"),
-    "created_at": _field("datetime", False, True, "Created at"),
-    "text_signature": _field("string", True, False, "Text signature"),
-    "hex_signature": _field("string", False, True, "Hex signature"),
-    "bytes_signature": _field("string", False, True, "Bytes signature"),
+    field.name: _field(field.type.options, field.name == _POSTED, field.name != _POSTED, _label(field.name))
+    for field in RECORD_FIELDS
 }
 ABI_FIELDS: Fields = {"contract_abi": _field("string", True, False, "Contract abi"), **_COUNTER_FIELDS}
 SOLIDITY_FIELDS: Fields = {

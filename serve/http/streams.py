@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import falcon
 
-from sigdir.serve.http.addresses import AddressShares
 from sigdir.serve.http.codings import packed
 from sigdir.serve.http.errors import unavailable
 
@@ -17,32 +15,20 @@ WHOLE_BYTES = 1 << 20
 
 
 class StreamLimit:
-    """Permits for streaming answers: on waitress a client that reads slowly holds a thread of the worker.
+    """Permits for streaming answers: a client that reads slowly holds a thread of the worker.
 
-    One object serves all streaming routes, on both servers. It has half of the threads, so slow clients leave the
-    other half to short requests. Where addresses are limited, one client address has at most half of the permits.
+    One object serves all streaming routes. It has half of the threads, so slow clients leave the other half to short
+    requests.
     """
 
-    def __init__(self, threads: int, *, limits_addresses: bool = False) -> None:
-        permits = max(1, threads // 2)
-        self._permits = threading.BoundedSemaphore(permits)
-        self._shares: AddressShares[None] = AddressShares(max(1, permits // 2) if limits_addresses else 0)
+    def __init__(self, threads: int) -> None:
+        self._permits = threading.BoundedSemaphore(max(1, threads // 2))
 
-    def stream(self, address: str, chunks: Iterator[bytes]) -> Stream:
-        """The chunks as an answer that holds a permit until it ends or is closed; raises HttpError, 503.
-
-        ``address`` is the client's.
-        """
-        if not self._shares.take(address):
-            raise unavailable("Too many downloads at once from your address.")
+    def stream(self, chunks: Iterator[bytes]) -> Stream:
+        """The chunks as an answer that holds a permit until it ends or is closed; raises HttpError, 503."""
         if not self._permits.acquire(blocking=False):
-            self._shares.end(address)
             raise unavailable("Too many downloads at once.")
-        return Stream(partial(self._release, address), chunks)
-
-    def _release(self, address: str) -> None:
-        self._shares.end(address)
-        self._permits.release()
+        return Stream(self._permits.release, chunks)
 
     def send(self, req: falcon.Request, resp: falcon.Response, chunks: Iterator[bytes], size: int) -> None:
         """Answer with chunks of ``size`` bytes or fewer. Raises as ``stream``.
@@ -54,7 +40,7 @@ class StreamLimit:
         elif size <= WHOLE_BYTES:
             resp.data = packed(req, resp, b"".join(chunks))
         else:
-            resp.stream = self.stream(req.remote_addr, chunks)
+            resp.stream = self.stream(chunks)
 
 
 class Stream:

@@ -6,23 +6,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from sigdir.serve.metrics.counts import (
-    BUCKETS,
-    FIRST_STATUS,
-    HITS,
-    MILLISECONDS,
-    MISSES,
-    ROW,
-    SLOT_BYTES,
-    STATUSES,
-    Counts,
-)
+from sigdir.serve.metrics.counts import Counts
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.fold_mark import last_fold
 from sigdir.warehouse.index.segment import Segment
@@ -31,53 +19,12 @@ from sigdir.warehouse.paths import Paths
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
-_LE = [*(str(bound / 1000) for bound in MILLISECONDS), "+Inf"]
-
 
 def exposition(counts: Counts, view: View, paths: Paths) -> bytes:
     """The text of one scrape: the sums of all workers' counts, whichever worker makes it."""
-    registry = CollectorRegistry()
-    registry.register(_Requests(counts))
-    registry.register(_Warehouse(view, paths))
-    return generate_latest(registry)
-
-
-@dataclass(frozen=True, slots=True)
-class _Requests(Collector):
-    counts: Counts
-
-    def collect(self) -> Iterator[Metric]:
-        totals = _totals(self.counts)
-        requests = CounterMetricFamily(
-            "sigdir_http_requests", "Requests that were answered.", labels=["method", "route", "status"]
-        )
-        seconds = HistogramMetricFamily(
-            "sigdir_http_request_duration_seconds", "Time until the answer began.", labels=["method", "route"]
-        )
-        sent = CounterMetricFamily(
-            "sigdir_http_response_bytes", "Bytes of bodies that were sent.", labels=["method", "route"]
-        )
-        for method, route, start in self.counts.rows():
-            row = totals[start : start + ROW]
-            buckets = row[STATUSES : STATUSES + BUCKETS].cumsum().tolist()
-            if buckets[-1]:
-                for status in row[:STATUSES].nonzero()[0].tolist():
-                    requests.add_metric([method, route, str(FIRST_STATUS + status)], int(row[status]))
-                seconds.add_metric([method, route], list(zip(_LE, buckets, strict=True)), int(row[-2]) / 1e9)
-                sent.add_metric([method, route], int(row[-1]))
-        cache = CounterMetricFamily(
-            "sigdir_page_cache_lookups", "Looks into the caches of rendered pages.", labels=["result"]
-        )
-        cache.add_metric(["hit"], int(totals[HITS]))
-        cache.add_metric(["miss"], int(totals[MISSES]))
-        yield from (requests, seconds, sent, cache)
-
-
-def _totals(counts: Counts) -> npt.NDArray[np.int64]:
-    """A slot with the sums of all slots that have this layout."""
-    slots = np.frombuffer(counts.memory, np.int64).reshape(-1, SLOT_BYTES // 8)
-    totals: npt.NDArray[np.int64] = slots[slots[:, 0] == counts.layout].sum(axis=0)
-    return totals
+    warehouse = CollectorRegistry()
+    warehouse.register(_Warehouse(view, paths))
+    return generate_latest(counts.of_all_processes()) + generate_latest(warehouse)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,10 @@ from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages.page import ViewPage, rendered, send
 from sigdir.serve.pages.shown_contract import ShownContract, shown_contract
 from sigdir.serve.pages.shown_reading import shown_reading
-from sigdir.signatures.decode_attempt import WORD_BYTES
+from sigdir.signatures.abi_decoder import WORD_BYTES
 from sigdir.signatures.decode_input import BadInput, inputs_of_text, whole
 from sigdir.signatures.readings import Form, Input
 from sigdir.warehouse.index.known import read_alternatives
-from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader, View
 
 # Any proxy accepts an address of this length. Longer data has no address and is answered to the POST itself.
@@ -53,9 +52,9 @@ class DecodePage(ViewPage):
     kind = HTML
     is_costly = True
 
-    def __init__(self, reader: Reader, cache: PageCache, names: Names, codes: CodeReader) -> None:
+    def __init__(self, reader: Reader, cache: PageCache, codes: CodeReader) -> None:
         super().__init__(reader, cache)
-        self._names, self._codes = names, codes
+        self._codes = codes
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, **parameters: str) -> None:
         entered = req.get_param("data") or ""
@@ -92,7 +91,7 @@ class DecodePage(ViewPage):
         send(req, resp, self._decoded(self._reader.current(), entered, alternatives))
 
     def _contract(self, view: View, input: Input) -> ShownContract:
-        return shown_contract(explained(view, self._codes, input, self._names))
+        return shown_contract(explained(view, self._codes, input))
 
     def _decoded(self, view: View, entered: str, alternatives: list[Input]) -> bytes:
         if alternatives[0].form is Form.CODE:
@@ -101,7 +100,7 @@ class DecodePage(ViewPage):
                 "contract.html", here="/decode/", entered=entered, problem="", examples=_EXAMPLES, downloads=_DOWNLOADS,
                 contract=self._contract(view, alternatives[0]), json=_json(address),
             )  # fmt: skip
-        readings = read_alternatives(view, alternatives, self._names)
+        readings = read_alternatives(view, alternatives)
         address = _address(entered, alternatives)
         data = readings[0].data
         first = 0 if readings[0].form is Form.LOG else 4

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sigdir.serve.pages.rows import Row, row_of
+from sigdir.serve.pages.rows import Row, found_row
 from sigdir.serve.pages.search_query import Kind, SearchQuery
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.standards import canonical
@@ -49,7 +49,7 @@ def find(view: View, collection: Collection, query: SearchQuery, start: int, siz
     count = sum(len(rows) for _, rows in found)
     places = [(segment, row) for segment, rows in found for row in rows[: start + size]]
     shown = [
-        row_of(collection, segment, int(row), digits=query.digits) for segment, row in places[start : start + size]
+        found_row(collection, segment, int(row), digits=query.digits) for segment, row in places[start : start + size]
     ]
     shown.sort(key=lambda row: row.is_filtered)
     return Matches(collection, count, shown, query.kind)
@@ -78,7 +78,7 @@ def _with_fragment(view: View, collection: Collection, fragment: str, start: int
     shown = []
     for place in (ranks[start:stop] & ((1 << _LENGTH_SHIFT) - 1)).tolist():
         number = int(firsts.searchsorted(place, side="right")) - 1
-        shown.append(row_of(collection, segments[number], int(rows[number][place - firsts[number]]), fragment))
+        shown.append(found_row(collection, segments[number], int(rows[number][place - firsts[number]]), fragment))
     return Matches(collection, count, shown)
 
 

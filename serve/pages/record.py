@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
@@ -16,13 +16,14 @@ from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages.abi import abi_json, declared_abi_json
 from sigdir.serve.pages.page import ViewPage, rendered
 from sigdir.serve.pages.rows import HASH_NAMES, URL_NAMES, Row, row_of
-from sigdir.serve.ranked import Explained, explained_texts
 from sigdir.signatures.collections import EVENT_SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind
+from sigdir.signatures.rank import Ranked
 from sigdir.signatures.standards import sources
 from sigdir.warehouse.errors import WarehouseError
-from sigdir.warehouse.index.names import Names
-from sigdir.warehouse.index.ranked import ranked_rows
+from sigdir.warehouse.evidence.lookup import TextEvidence, text_evidence
+from sigdir.warehouse.index.ranked import RankedRow, ranked_rows
+from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.origins import Origin, Origins
 
@@ -33,52 +34,38 @@ _MAX_VARIANTS = 5
 _SHORT = 60
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A row and where it is: the row number in the view's n-th segment."""
-
-    row: Row
-    segment: int
-    number: int
-
-
 class RecordPage(ViewPage):
     """A selector or topic. The address has it in lower case with 0x; other spellings redirect there."""
 
-    def __init__(
-        self, collection: Collection, reader: Reader, cache: PageCache, names: Names, origins: Origins
-    ) -> None:
+    def __init__(self, collection: Collection, reader: Reader, cache: PageCache, origins: Origins) -> None:
         super().__init__(reader, cache)
-        self._collection, self._names, self._origins = collection, names, origins
+        self._collection, self._origins = collection, origins
         self._hash_name = HASH_NAMES[collection]
         self._spelling = re.compile(f"(?:0[xX])?([0-9a-fA-F]{{{2 * collection.hash_bytes}}})")
 
     def render(self, view: View, req: falcon.Request, **parameters: str) -> bytes:
         digest = self._digest(parameters["hash"])
-        numbers = {id(segment): number for number, segment in enumerate(view.segments[self._collection])}
-        places = [
-            _Place(row_of(self._collection, segment, row, key=key), numbers[id(segment)], row)
-            for segment, row, key in ranked_rows(view, self._collection, digest, self._names)
-        ]
-        if not places:
+        found = ranked_rows(view, self._collection, digest)
+        if not found:
             raise detail(404, f"No signature with the {self._hash_name} 0x{digest.hex()} is known.")
-        chosen = _chosen(places, req.get_param("id"))
-        others = [place.row for place in places if place is not chosen]
-        explained = self._explained(view, chosen.row)
+        chosen = _chosen(found, req.get_param("id"))
+        others = [self._row(one) for one in found if one is not chosen]
         return rendered(
             "record.html",
             here="/search/",
             **self._values(view, chosen, others),
-            **_evidence_values(chosen.row, explained),
+            **_evidence_values(self._row(chosen), chosen.ranked, self._evidence(view, chosen.id)),
         )
 
-    def _explained(self, view: View, row: Row) -> Explained | None:
-        """What is said of the row; None if its evidence was vacuumed or is damaged, so that the rest is shown."""
+    def _row(self, ranked: RankedRow) -> Row:
+        return row_of(self._collection, ranked.segment, ranked.row, looks_mined=bool(ranked.mined))
+
+    def _evidence(self, view: View, id: int) -> TextEvidence | None:
+        """The sightings of a text; None if they were vacuumed or are damaged, so that the rest is shown."""
         try:
-            (texts,) = explained_texts(view, self._collection, [row.digest], self._names)
+            return text_evidence(view.snapshot.evidence, self._collection, id)
         except (WarehouseError, OSError):
             return None
-        return next((text for text in texts if text.ranked.summary.id == row.id), None)
 
     def _digest(self, hash: str) -> bytes:
         """The hash of an address; raises HttpError."""
@@ -91,8 +78,9 @@ class RecordPage(ViewPage):
             raise HttpError(301, {"detail": "Moved."}, {"Location": f"/{self._hash_name}/0x{digits}/"})
         return bytes.fromhex(digits)
 
-    def _values(self, view: View, chosen: _Place, others: list[Row]) -> dict[str, Any]:
-        row, hex, url_name = chosen.row, f"0x{chosen.row.digest.hex()}", URL_NAMES[self._collection]
+    def _values(self, view: View, chosen: RankedRow, others: list[Row]) -> dict[str, Any]:
+        row, url_name = self._row(chosen), URL_NAMES[self._collection]
+        hex, segment = f"0x{row.digest.hex()}", _number_of(view.segments[self._collection], chosen.segment)
         return {
             "title": f"{hex[:10]} {_short(row.text)}", "is_event": self._collection == EVENT_SIGNATURES,
             "hash_name": self._hash_name, "hex": hex, "row": row, "count": len(others) + 1, "url_name": url_name,
@@ -100,27 +88,30 @@ class RecordPage(ViewPage):
             "short_name": _short(row.name), "neighbours": self._neighbours(view, row),
             "all_of_name": f"/search/?q={quote(row.name + '(')}&in={url_name}",
             "defined": sources().get(row.digest) if not row.is_filtered else None,
-            "origin": _origin(self._origins.of(view, self._collection, chosen.segment, chosen.number)),
+            "origin": _origin(self._origins.of(view, self._collection, segment, chosen.row)),
             "json": f"/api/v1/{self._collection}/?hex_signature={hex}&format=json",
         }  # fmt: skip
 
     def _neighbours(self, view: View, row: Row) -> list[Row]:
         """Other rows with the same name, oldest first."""
-        found = self._names.rows(view, self._collection, row.name, _MAX_NEIGHBOURS + 1)
+        found = view.with_name(self._collection, row.name, _MAX_NEIGHBOURS + 1)
         same_name = [row_of(self._collection, segment, number) for segment, number in found]
         return [other for other in same_name if other.id != row.id][:_MAX_NEIGHBOURS]
 
 
-def _evidence_values(row: Row, explained: Explained | None) -> dict[str, Any]:
+def _number_of(segments: Sequence[Segment], wanted: Segment) -> int:
+    return next(number for number, segment in enumerate(segments) if segment is wanted)
+
+
+def _evidence_values(row: Row, place: Ranked, evidence: TextEvidence | None) -> dict[str, Any]:
     """The template's values that come from what is said of the row."""
-    declaration = explained.ranked.summary.declaration if explained else ""
+    declaration = place.summary.declaration
     declared = declared_abi_json(declaration)
     return {
-        "declaration": declaration, "place": explained and explained.ranked,
-        "kind": _kind_of(row, explained.ranked.summary.kinds if explained else ()),
-        "said": explained.evidence.sightings(0, _MAX_SAID) if explained else [],
-        "said_count": explained.evidence.count if explained else 0,
-        "variants": explained.evidence.declarations[1 : 1 + _MAX_VARIANTS] if explained else (),
+        "declaration": declaration, "place": place, "kind": _kind_of(row, place.summary.kinds),
+        "said": evidence.sightings(0, _MAX_SAID) if evidence else [],
+        "said_count": evidence.count if evidence else 0,
+        "variants": evidence.declarations[1 : 1 + _MAX_VARIANTS] if evidence else (),
         "evidence": f"{row.json_address}evidence/", "is_declared": declared is not None,
         "abi": declared or abi_json(row.collection, row.text),
     }  # fmt: skip
@@ -134,14 +125,14 @@ def _kind_of(row: Row, kinds: tuple[Kind, ...]) -> str:
     return " and ".join(stated).capitalize() if stated else "Function or error: no source says which"
 
 
-def _chosen(places: list[_Place], id: str | None) -> _Place:
+def _chosen(found: list[RankedRow], id: str | None) -> RankedRow:
     """The row with this id; without an id the first by rank."""
     if id is not None:
-        for place in places:
-            if str(place.row.id) == id:
-                return place
+        for one in found:
+            if str(one.id) == id:
+                return one
         raise detail(404, "No signature of this hash has this id.")
-    return places[0]
+    return found[0]
 
 
 def _short(text: str) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.signatures.rank import is_mined
 from sigdir.signatures.standards import is_filtered
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
@@ -71,11 +70,19 @@ def minute(microseconds: int) -> str:
 
 
 def row_of(
-    collection: Collection, segment: Segment, row: int, fragment: str = "", digits: str = "", key: int | None = None
+    collection: Collection, segment: Segment, row: int, fragment: str = "", digits: str = "", looks_mined: bool = False
 ) -> Row:
-    """A row of a segment; ``key`` is that of its rank, where that is known."""
-    text, digest, mined = segment.text_at(row), segment.hash[row].tobytes(), key is not None and is_mined(key)
-    return Row(collection, int(segment.ids[row]), int(segment.created_at[row]), text, digest, fragment, digits, mined)
+    """A row of a segment; ``looks_mined`` where its rank is known."""
+    text, digest, id = segment.text_at(row), segment.hash[row].tobytes(), int(segment.ids[row])
+    return Row(collection, id, int(segment.created_at[row]), text, digest, fragment, digits, looks_mined)
+
+
+def found_row(
+    collection: Collection, segment: Segment, row: int, fragment: str = "", digits: str = "", looks_mined: bool = False
+) -> Row:
+    """The same with its declaration, as a search shows it."""
+    found = row_of(collection, segment, row, fragment, digits, looks_mined)
+    return replace(found, declaration=segment.declaration_at(row))
 
 
 def newest(view: View, collection: Collection, below: int | None, count: int) -> list[Row]:

@@ -14,12 +14,9 @@ from sigdir.serve.http.errors import detail
 from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.pages.page import ViewPage, rendered
 from sigdir.serve.pages.ranking import Matches, find
-from sigdir.serve.pages.rows import BY_URL_NAME, HASH_NAMES, TITLES, URL_NAMES, hash_address, row_of, with_hash
+from sigdir.serve.pages.rows import BY_URL_NAME, HASH_NAMES, TITLES, URL_NAMES, found_row, hash_address, with_hash
 from sigdir.serve.pages.search_query import SearchQuery, parse_search
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.warehouse.errors import WarehouseError
-from sigdir.warehouse.evidence.lookup import commonest_declarations
-from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.similar import similar_texts
 from sigdir.warehouse.index.view import Reader, View
@@ -35,18 +32,18 @@ _MAX_DIGITS = 18
 class ResultsPage(ViewPage):
     """The results of a search, inside the search page or alone, as the template says."""
 
-    def __init__(self, reader: Reader, cache: PageCache, names: Names, template: str) -> None:
+    def __init__(self, reader: Reader, cache: PageCache, template: str) -> None:
         super().__init__(reader, cache)
-        self._names, self._template = names, template
+        self._template = template
 
     def render(self, view: View, req: falcon.Request, **_: str) -> bytes:
         if len(req.query_string) > _MAX_QUERY_BYTES:
             raise detail(414, "The address is too long.")
         parameters = dict(parse_qsl(req.query_string, errors="replace"))
-        return rendered(self._template, here="/search/", **results(view, parameters, self._names))
+        return rendered(self._template, here="/search/", **results(view, parameters))
 
 
-def results(view: View, parameters: Mapping[str, str], names: Names) -> dict[str, Any]:
+def results(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
     """The template's values for the parameters ``q``, ``in`` and ``page``; raises HttpError."""
     query = parse_search(parameters.get("q", ""))
     only = BY_URL_NAME.get(parameters.get("in", ""))
@@ -55,7 +52,7 @@ def results(view: View, parameters: Mapping[str, str], names: Names) -> dict[str
         groups, page, pages = _first_matches(view, query), 1, 1
     else:
         groups, pages = _page_of_matches(view, only, query, page)
-    groups = [_declared(view, _ranked(view, query, group, names)) for group in groups]
+    groups = [_ranked(view, query, group) for group in groups]
     suggestions = _suggestions(view, query, groups)
     return {
         "query": query.entered, "suggestions": suggestions, "search_query": query, "groups": [_group_values(group) for group in groups],
@@ -95,24 +92,18 @@ def _page_of_matches(view: View, only: Collection, query: SearchQuery, page: int
     return groups, max(1, -(-groups[0].count // PAGE_ROWS)) if groups else 1
 
 
-def _ranked(view: View, query: SearchQuery, group: Matches, names: Names) -> Matches:
+def _ranked(view: View, query: SearchQuery, group: Matches) -> Matches:
     """The matches of a whole hash in the order of their rank, where all are shown."""
     width = group.collection.hash_bytes
     if group.has_more or len(query.digits) != 2 * width or len(group.rows) < 2:
         return group
     digest = bytes.fromhex(query.digits)
-    ranked = ranked_rows(view, group.collection, digest, names)
-    rows = [row_of(group.collection, one.segment, one.row, digits=query.digits, key=one.key) for one in ranked]
+    ranked = ranked_rows(view, group.collection, digest)
+    rows = [
+        found_row(group.collection, one.segment, one.row, digits=query.digits, looks_mined=bool(one.mined))
+        for one in ranked
+    ]
     return replace(group, rows=rows)
-
-
-def _declared(view: View, group: Matches) -> Matches:
-    """The matches with their commonest declarations; without, where the evidence was vacuumed or is damaged."""
-    try:
-        found = commonest_declarations(view.snapshot.evidence, group.collection, [row.id for row in group.rows])
-    except (WarehouseError, OSError):
-        return group
-    return replace(group, rows=[replace(row, declaration=found.get(row.id, "")) for row in group.rows])
 
 
 def _group_values(matches: Matches) -> dict[str, Any]:

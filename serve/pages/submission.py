@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from sigdir.pipeline.formats.solidity import declarations, has_too_many_tokens
+from sigdir.pipeline.formats.solidity import declarations, has_too_many_tokens, is_too_long_to_post
 from sigdir.pipeline.formats.text import candidate_lines, without_comments
 from sigdir.serve import imports
 from sigdir.serve.http import bodies
@@ -26,7 +26,7 @@ def candidates(text: bytes, format: str, file_name: str = "") -> Iterable[Entry]
     if format == "abi":
         return imports.abi_entries(_abi_of(text.decode("utf-8", "replace")))
     if format == "solidity":
-        if has_too_many_tokens(text):
+        if has_too_many_tokens(text) or is_too_long_to_post(text):
             raise detail(413, "This source is too long.")
         return declarations(text)
     return line_candidates(text)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any, NamedTuple
 
 from sigdir.serve.app import create_app
 from sigdir.serve.budget import BudgetProcess
-from sigdir.serve.lists.short_requests import ShortRequests
+from sigdir.serve.lists.short_requests import IsShort, ShortRequests
 from sigdir.serve.memory_limit import return_freed_memory
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.pages.page import page_cache
-from sigdir.serve.servers.measured import MeasuredApp
 from sigdir.serve.settings import Settings
 from sigdir.serve.warm import warm
 from sigdir.serve.writer import Writer
@@ -22,12 +22,18 @@ from sigdir.warehouse.paths import Paths, existing
 _REPORT_SECONDS = 2.0
 
 
-def open_app(settings: Settings, counts: Counts | None = None, budget: BudgetProcess | None = None) -> MeasuredApp:
-    """The WSGI application over the warehouse of the settings, counted, and logged if they ask for it.
+class OpenedApp(NamedTuple):
+    """A WSGI application, and which requests the thread that read them should answer."""
 
-    Without ``counts``, the memory that a server's workers share, it counts for this process alone. ``budget`` answers
-    costly requests. Builds missing indexes and reports progress on standard error. Raises WarehouseError, OSError, also
-    where there is no warehouse: only the server makes one, before its workers start.
+    app: Any
+    is_short: IsShort
+
+
+def open_app(settings: Settings) -> OpenedApp:
+    """The application over the warehouse of the settings, with a process for costly requests that is starting.
+
+    Builds missing indexes and reports progress on standard error. Raises WarehouseError, OSError, also where there is
+    no warehouse: only the server makes one, before its workers start.
     """
     existing(settings.warehouse)
     return_freed_memory()
@@ -40,10 +46,12 @@ def open_app(settings: Settings, counts: Counts | None = None, budget: BudgetPro
             warm()
     settings = settings.as_the_medium_allows()
     reader = Reader(paths, _IndexProgress())
-    counts = counts or Counts()
+    counts = Counts()
     pages = page_cache(counts.count_cached)
+    budget = BudgetProcess(settings)
     app = create_app(settings, reader, Writer(paths, reader), counts, pages, budget)
-    return MeasuredApp(app, counts, log=settings.log_requests, is_short=ShortRequests(reader, pages))
+    budget.start()
+    return OpenedApp(app, ShortRequests(reader, pages))
 
 
 class _IndexProgress:

@@ -1,69 +1,133 @@
-"""A waitress worker: its loop, its settings, and its end in good order."""
+"""A waitress worker: ``python -P -m sigdir.serve.servers.waitress_worker SOCKET BEATS``, with the settings in SIGDIR_ variables.
+
+SOCKET is the descriptor of the bound socket, BEATS that of the pipe that tells the supervisor that the loop runs.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import resource
 import signal
 import socket
+import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from sigdir.serve.servers.limits import MAX_HEADER_BYTES, connection_limit
-from sigdir.serve.servers.measured import MeasuredApp
-from sigdir.serve.servers.waitress_channel import close_stalled, create, is_busy, run_once
+from waitress import wasyncore
+from waitress.server import create_server
+
+from sigdir.serve.servers.start import START_ERROR
+from sigdir.serve.servers.startup import OpenedApp, open_app
+from sigdir.serve.servers.waitress_dispatcher import ShortFirst
 from sigdir.serve.settings import Settings
+from sigdir.warehouse.errors import WarehouseError
 
+UNREAD_BYTES = 8 << 20
+"""Of an answer, so much waits for its client; then the thread waits too. More than a page of the longest texts has, so
+that only streams wait, which have a number of threads."""
+WRITE_SECONDS = 60.0
+"""A client has so long to take another piece of its answer; then it gets no more."""
 _DRAIN_SECONDS = 10.0
-_CHECK_SECONDS = 1.0
+_CHECK_SECONDS = 0.25
 _CONNECTIONS = 2000  # each costs a microsecond whenever any of them has something to do
+_OWN_FILES = 256  # mapped columns, SQLite's three files, bodies that went to disk
 
 
-def serve(app: MeasuredApp, settings: Settings, listening: socket.socket) -> None:
-    """Serve ``app`` until SIGTERM, then finish the requests that have begun."""
-    server = create(
-        app,
-        settings.threads,
-        app.is_short,
-        limits_addresses=settings.limits_addresses,
-        sockets=[listening],
+def main(descriptor: int, beats: int) -> None:
+    settings = Settings.from_environment()
+    try:
+        serve(open_app(settings), settings, socket.socket(fileno=descriptor), beats)
+    except (WarehouseError, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr, flush=True)
+        os._exit(START_ERROR)  # threads may still run
+    os._exit(0)  # unloading the modules takes seconds on a busy machine; lines of the log are flushed one by one
+
+
+def serve(opened: OpenedApp, settings: Settings, bound: socket.socket, beats: int) -> None:
+    """Serve until SIGTERM or the supervisor's end, then finish the requests that have begun."""
+    sockets: dict[int, Any] = {}
+    server: Any = create_server(
+        opened.app,
+        map=sockets,
+        sockets=[bound],
+        threads=settings.threads,
         ident=None,
         server_name=settings.host,
-        connection_limit=connection_limit(_CONNECTIONS),
+        connection_limit=_connection_limit(),
         channel_timeout=60,
         # The application refuses large bodies in the words of 4byte.directory's API; this limit stops the ones it never sees.
         max_request_body_size=2 * max(settings.max_body, settings.max_import_body),
-        max_request_header_size=MAX_HEADER_BYTES,
-        # An answer stays in memory until the client has taken it; the default writes it to disk from 1 MiB.
-        outbuf_overflow=16 << 20,
-        # Of a streamed answer, so much waits in memory for its client; then the thread waits too.
-        outbuf_high_watermark=1 << 20,
+        max_request_header_size=65_536,
+        # waitress copies the size of a chunk and a trailer that have no end with each piece that comes.
+        recv_bytes=65_536,
+        outbuf_high_watermark=UNREAD_BYTES,
         # Memory for a body that is on its way, per connection; the rest goes to disk.
         inbuf_overflow=65_536,
         log_socket_errors=False,  # it logs a traceback for each client that went away
         clear_untrusted_proxy_headers=False,
-        asyncore_use_poll=True,
     )
     # It would warn of each request that waits for a thread.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-    per_address = settings.connections_per_address if settings.limits_addresses else 0
+    short = ShortFirst(server, opened.is_short)
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor passes a Ctrl-C on as SIGTERM
+
+    def handle_connections(seconds: float) -> None:
+        wasyncore.loop(timeout=seconds, use_poll=True, map=sockets, count=1)
+        short.after_round()
+
     checked = 0.0
     while not stopping:
-        app.beat()
-        run_once(server, 0.5)
-        if (now := time.monotonic()) - checked > _CHECK_SECONDS:
-            close_stalled(server, now, per_address)
+        handle_connections(0.5)
+        if (now := time.time()) - checked >= _CHECK_SECONDS or now < checked:
             checked = now
-    _drain(server)
+            close_stalled(sockets, now)
+            if not _beat(beats):
+                break
+    _drain(server, sockets, handle_connections)
 
 
-def _drain(server: Any) -> None:
-    """Accept no more connections, finish the requests that have begun, close."""
+def _connection_limit() -> int:
+    """Raise the limit of open files to the hard one; gives how many connections fit into it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return _CONNECTIONS if hard == resource.RLIM_INFINITY else max(16, min(_CONNECTIONS, hard - _OWN_FILES))
+
+
+def _beat(beats: int) -> bool:
+    """Tell the supervisor that the loop runs; False if it has ended, even by kill -9."""
+    with suppress(BlockingIOError):  # the supervisor was stopped
+        try:
+            os.write(beats, b".")
+        except BrokenPipeError:
+            return False
+    return True
+
+
+def close_stalled(sockets: dict[int, Any], now: float) -> None:
+    """Close connections whose answer waits for a client that takes none of it: a stream's holds a thread and a permit."""
+    for connection in list(sockets.values()):
+        if connection.writable() and now - getattr(connection, "last_activity", now) > WRITE_SECONDS:
+            connection.handle_close()
+
+
+def _drain(server: Any, sockets: dict[int, Any], handle_connections: Callable[[float], None]) -> None:
+    """Accept no more connections, and finish the requests that have begun to arrive."""
     server.del_channel()
     server.socket.close()
     deadline = time.monotonic() + _DRAIN_SECONDS
-    while time.monotonic() < deadline and any(map(is_busy, list(server.active_channels.values()))):
-        run_once(server, 0.05)
-    server.task_dispatcher.shutdown()
+    while time.monotonic() < deadline and any(map(_is_busy, list(sockets.values()))):
+        handle_connections(0.05)
+
+
+def _is_busy(connection: Any) -> bool:
+    """Whether a request is arriving, in work, or its answer not yet sent."""
+    return bool(getattr(connection, "requests", ()) or getattr(connection, "request", None) or connection.writable())
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,7 +1,6 @@
-"""Rendering the figures for the statistics page in another process, into a file that all workers share.
+"""Counting the figures for the statistics page in another process, into a file that all workers share.
 
-Counting 10 M rows takes both cores ten seconds, and drawing takes Python half a second: too long for a worker. A
-visit to the page starts the process. It runs at the lowest priority and ends with its worker. Figures may be ten
+Counting 10 M rows takes both cores ten seconds: too long for a worker. A visit to the page starts the process. It runs at the lowest priority and ends with its worker. Figures may be ten
 minutes old; they name their version.
 """
 
@@ -15,17 +14,20 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from sigdir.serve.servers.supervisor import end_with_parent
+from sigdir.serve.servers.child import end_with_parent
+from sigdir.serve.statistics.figures import figures, totals
+from sigdir.serve.statistics.report import about
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.errors import Busy, WarehouseError
 from sigdir.warehouse.files import FileLock, make_folder, write_file
 from sigdir.warehouse.paths import Paths, existing
+from sigdir.warehouse.sql.statistics import statistics
+from sigdir.warehouse.suppressed import read
 
 _MAX_AGE_SECONDS = 600.0
 _PAUSE_SECONDS = 5.0  # after a process that found another worker's process at work
@@ -53,12 +55,10 @@ class RenderedStatistics:
 
 @lru_cache(maxsize=1)
 def code_id() -> str:
-    """Eight hex digits that change with the code of the figures and with matplotlib's presence: then they are rendered again."""
+    """Eight hex digits that change with the code of the figures: then they are rendered again."""
     here = Path(__file__).parent
-    files = [here / "figures.py", here / "plots.py", here.parents[1] / "warehouse" / "sql" / "statistics.py"]
-    return hashlib.sha256(
-        b"\0".join([*map(Path.read_bytes, files), str(find_spec("matplotlib") is not None).encode()])
-    ).hexdigest()[:8]
+    files = [here / "figures.py", here / "charts.py", here.parents[1] / "warehouse" / "sql" / "statistics.py"]
+    return hashlib.sha256(b"\0".join(map(Path.read_bytes, files))).hexdigest()[:8]
 
 
 class BackgroundRenderer:
@@ -122,11 +122,6 @@ class BackgroundRenderer:
 
 def render(paths: Paths) -> None:
     """Write the file for the newest version; raises Busy if another process is doing so, WarehouseError, OSError."""
-    from sigdir.serve.statistics.figures import figures, totals  # matplotlib takes 0.6 s
-    from sigdir.serve.statistics.report import about
-    from sigdir.warehouse.sql.statistics import statistics
-    from sigdir.warehouse.suppressed import read
-
     existing(paths.root)
     make_folder(paths.cache)
     with FileLock(paths.statistics_lock, wait=False):

@@ -6,23 +6,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sigdir.serve.statistics import plots
+from sigdir.serve.statistics import charts
+from sigdir.serve.statistics.charts import BarChart, StepChart
 from sigdir.warehouse.sql.statistics import OTHER, Chance, CountsBy, Import, Source, Statistics
 
 _SHOWN_TYPES = 9
 _SHOWN_PARAMETERS = 9
 _SHOWN_CHANCES = 8
 _MAX_TABLE_ROWS = 60
+_LEAST_COUNT, _LEAST_EXPECTED = 0.5, 1e-5  # where logarithmic scales begin
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure for a page. ``svg`` is an element that refers to no address, empty without matplotlib; ``rows`` are the table's cells."""
+    """A figure for a page; ``rows`` are the table's cells."""
 
     name: str
     title: str
     finding: str
-    svg: str
+    chart: BarChart | StepChart
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
@@ -66,8 +68,8 @@ def _growth(statistics: Statistics) -> Figure:
     elif largest:
         finding += f", by {_import_name(largest)}"
     lines = [
-        ("functions and errors", plots.FIRST, [held.signatures for held in growth]),
-        ("events", plots.SECOND, [held.events for held in growth]),
+        ("functions and errors", charts.FIRST, [held.signatures for held in growth]),
+        ("events", charts.SECOND, [held.events for held in growth]),
     ]
     rows = [
         (
@@ -83,8 +85,8 @@ def _growth(statistics: Statistics) -> Figure:
         rows.append(("smaller imports, and submitted one by one", "", "", _number(posted), "", ""))
     columns = ("import", "at (UTC)", "read", "new", "known", "rejected")
     marks = [(each.committed_at, str(each.import_id)) for each in statistics.imports]
-    svg = plots.steps([held.at for held in growth], lines, [(at, f"import {number}") for at, number in marks])
-    return Figure("growth", "Growth", finding + ".", svg, columns, tuple(rows))
+    chart = charts.steps([held.at for held in growth], lines, [(at, f"import {number}") for at, number in marks])
+    return Figure("growth", "Growth", finding + ".", chart, columns, tuple(rows))
 
 
 def _between(first: datetime, last: datetime) -> str:
@@ -111,12 +113,12 @@ def _sources(statistics: Statistics) -> Figure:
     if len(sources) > 1 and new:
         finding += f"; {_source_name(best)} added {_share(best.imported, new)} of the new ones"
     parts = [
-        ("new", plots.FIRST, [_percent(source.imported, source.read) for source in sources]),
-        ("known", plots.THIRD, [_percent(source.duplicate, source.read) for source in sources]),
-        ("rejected", plots.BAD, [_percent(source.rejected, source.read) for source in sources]),
+        ("new", charts.FIRST, [_percent(source.imported, source.read) for source in sources]),
+        ("known", charts.THIRD, [_percent(source.duplicate, source.read) for source in sources]),
+        ("rejected", charts.BAD, [_percent(source.rejected, source.read) for source in sources]),
     ]
-    svg = plots.stacked_bars(
-        [_cut(_source_name(source), 22) for source in sources], [f"{source.read:,}" for source in sources], parts
+    chart = charts.stacked_bars(
+        [_source_name(source) for source in sources], [f"{source.read:,}" for source in sources], parts
     )
     rows = tuple(
         (
@@ -126,7 +128,7 @@ def _sources(statistics: Statistics) -> Figure:
         for source in sources
     )  # fmt: skip
     columns = ("source", "files", "read", "new", "known", "rejected")
-    return Figure("sources", "Where rows come from", finding + ".", svg, columns, rows)
+    return Figure("sources", "Where rows come from", finding + ".", chart, columns, rows)
 
 
 def _source_name(source: Source) -> str:
@@ -198,10 +200,10 @@ def _shared(statistics: Statistics) -> Figure:
     finding = (
         f"{_counted(found, 'selector has', 'selectors have')} more than one text; {_number(texts)} random selectors "
     )
-    finding += f"of 32 bits would give {plots.short(expected)}"
+    finding += f"of 32 bits would give {charts.short(expected)}"
     if statistics.most_shared:
         finding += f"; {statistics.most_shared} has the most, {statistics.shared[-1].of:,}"
-    labels = [f"{chance.of:,}" for chance in _shown(statistics.shared)]
+    labels = [f"{chance.of:,} texts" for chance in _shown(statistics.shared)]
     return _chance_figure(
         "shared",
         "Selectors with several texts",
@@ -217,14 +219,14 @@ def _zeros(statistics: Statistics) -> Figure:
     sixth = statistics.zeros[5]
     finding = f"{_counted(sixth.found, 'text has a selector', 'texts have selectors')} that begin"
     finding += (
-        f"{'s' if sixth.found < 2 else ''} with six zeros or more; chance would give {plots.short(sixth.expected)}"
+        f"{'s' if sixth.found < 2 else ''} with six zeros or more; chance would give {charts.short(sixth.expected)}"
     )
     finding += (
         ". Developers search for such names, because zeros cost less gas"
         if sixth.found > 3 * sixth.expected + 1
         else ""
     )
-    labels = [str(chance.of) for chance in statistics.zeros]
+    labels = [f"{chance.of} zero{'s' if chance.of > 1 else ''} or more" for chance in _shown(statistics.zeros)]
     return _chance_figure(
         "zeros", "Selectors that begin with zeros", finding + ".", labels, statistics.zeros,
         "zero digits at the start, at least", "texts",
@@ -239,14 +241,12 @@ def _reasons(statistics: Statistics) -> Figure:
     if others:
         finding += f", {_share(others[0][1], rejected)} as {others[0][0]}"
     shares = [_share(rows, rejected) for _, rows in reasons]
-    svg = plots.log_dots(
-        [reason for reason, _ in reasons],
-        [rows for _, rows in reasons],
-        [f"{rows:,}" for _, rows in reasons],
-        plots.BAD,
-    )
+    counts = [rows for _, rows in reasons]
+    chart = charts.log_bars([reason for reason, _ in reasons], [("candidates", charts.BAD, counts)], _LEAST_COUNT)
     rows = tuple((reason, _number(rows), share) for (reason, rows), share in zip(reasons, shares, strict=True))
-    return Figure("reasons", "Why candidates are rejected", finding + ".", svg, ("reason", "candidates", "share"), rows)
+    return Figure(
+        "reasons", "Why candidates are rejected", finding + ".", chart, ("reason", "candidates", "share"), rows
+    )
 
 
 def _split_figure(
@@ -260,10 +260,10 @@ def _split_figure(
 ) -> Figure:
     """Bars in percent of each collection, and a table that also has the counts."""
     groups = [
-        ("functions and errors", plots.FIRST, [_percent(split.signatures, whole.signatures) for split in shown]),
-        ("events", plots.SECOND, [_percent(split.events, whole.events) for split in shown]),
+        ("functions and errors", charts.FIRST, [_percent(split.signatures, whole.signatures) for split in shown]),
+        ("events", charts.SECOND, [_percent(split.events, whole.events) for split in shown]),
     ]
-    svg = plots.grouped_bars([split.what for split in shown], [group for group in groups if any(group[2])])
+    chart = charts.grouped_bars([split.what for split in shown], [group for group in groups if any(group[2])])
     rows = tuple(
         (
             split.what, _number(split.signatures), _share(split.signatures, whole.signatures),
@@ -272,18 +272,22 @@ def _split_figure(
         for split in listed
     )  # fmt: skip
     columns = (what, "functions and errors", "share", "events", "share")
-    return Figure(name, title, finding, svg, columns, rows)
+    return Figure(name, title, finding, chart, columns, rows)
 
 
 def _chance_figure(
     name: str, title: str, finding: str, labels: Sequence[str], chances: Sequence[Chance], what: str, of: str
 ) -> Figure:
     shown = _shown(chances)
-    svg = plots.against_chance(labels, [each.found for each in shown], [each.expected for each in shown], what)
+    groups: list[tuple[str, str, list[float]]] = [
+        ("found", charts.FIRST, [each.found for each in shown]),
+        ("expected by chance", charts.SECOND, [each.expected for each in shown]),
+    ]
+    chart = charts.log_bars(labels, groups, _LEAST_EXPECTED)
     rows = tuple(
-        (f"{each.of:,}", _number(each.found), plots.short(each.expected)) for each in chances[:_MAX_TABLE_ROWS]
+        (f"{each.of:,}", _number(each.found), charts.short(each.expected)) for each in chances[:_MAX_TABLE_ROWS]
     )
-    return Figure(name, title, finding, svg, (what, f"{of} found", "expected by chance"), rows)
+    return Figure(name, title, finding, chart, (what, f"{of} found", "expected by chance"), rows)
 
 
 def _shown(chances: Sequence[Chance]) -> Sequence[Chance]:
@@ -327,10 +331,6 @@ def _counted(value: int, one: str, many: str) -> str:
 
 def _listing(parts: Sequence[str]) -> str:
     return " and ".join(parts)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2 - 1) :]}"
 
 
 def _day(at: datetime) -> str:

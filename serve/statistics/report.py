@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jinja2
 
+from sigdir.serve.statistics.figures import figures, totals
 from sigdir.warehouse.sql.statistics import Statistics
 
 _PAGES = Path(__file__).parents[1] / "pages"
@@ -16,8 +17,6 @@ _STYLES = ("site.css", "plots.css")
 
 def page(found: Statistics) -> bytes:
     """The page, with its style inside. Its Content-Security-Policy permits that style by hash, and nothing else."""
-    from sigdir.serve.statistics.figures import figures, totals  # matplotlib takes 0.6 s
-
     style = "".join((_PAGES / "assets" / name).read_text() for name in _STYLES)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     environment = jinja2.Environment(
@@ -29,13 +28,6 @@ def page(found: Statistics) -> bytes:
         totals=totals(found), figures=figures(found),
     )  # fmt: skip
     return text.encode(errors="backslashreplace")
-
-
-def can_draw() -> bool:
-    """Whether pages have plots: matplotlib is installed, the extra ``plots``."""
-    from sigdir.serve.statistics.plots import CAN_DRAW
-
-    return CAN_DRAW
 
 
 def about(found: Statistics) -> str:

@@ -11,10 +11,11 @@ from sigdir.cli.errors import Command, Failure
 from sigdir.cli.options import Place, json_option, quiet_option, warehouse_option
 from sigdir.cli.output import write_json, write_line
 from sigdir.cli.store import StoreUrl
-from sigdir.warehouse import backup as copying
+from sigdir.warehouse.backup import backup as back_up
+from sigdir.warehouse.backup import push
 from sigdir.warehouse.errors import Busy
 from sigdir.warehouse.paths import Paths, existing
-from sigdir.warehouse.push import push
+from sigdir.warehouse.transfer import TransferReport
 
 _LINE_SECONDS = 5.0
 
@@ -50,7 +51,7 @@ def backup(dest: Path | StoreUrl, folder: Path, link: bool, as_json: bool, quiet
         _push(existing(folder), dest.url, link, as_json, quiet)
         return
     try:
-        report = copying.backup(existing(folder), Paths(dest.absolute()), link, _Progress(quiet))
+        report = back_up(existing(folder), Paths(dest.absolute()), link, _Progress(quiet))
     except Busy as error:  # another backup writes DEST; the warehouse itself is never waited for
         raise Failure(str(error)) from error
     if as_json:
@@ -85,7 +86,7 @@ class _Progress:
         self._quiet = quiet
         self._next = time.monotonic() + _LINE_SECONDS
 
-    def __call__(self, report: copying.Report) -> None:
+    def __call__(self, report: TransferReport) -> None:
         if not self._quiet and time.monotonic() > self._next:
             self._next = time.monotonic() + _LINE_SECONDS
             files = report.copied + report.linked + report.present

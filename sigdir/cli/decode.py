@@ -31,7 +31,6 @@ from sigdir.signatures.logs import IndexedHash
 from sigdir.signatures.reading_json import document
 from sigdir.signatures.readings import Candidate, Form, Input, Reading
 from sigdir.warehouse.index.known import read_alternatives
-from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import existing
 
@@ -194,7 +193,7 @@ def _decode_file(source: str, output: str, folder: Path, workers: int, quiet: bo
 def _explain(alternatives: list[Input], folder: Path, as_json: bool) -> None:
     """Write the readings of an input; the exit status says whether a text decodes it."""
     with closing(Reader(existing(folder))) as reader:
-        readings = read_alternatives(reader.current(), alternatives, Names())
+        readings = read_alternatives(reader.current(), alternatives)
     if as_json:
         write_json(document(readings))
     else:

@@ -21,7 +21,6 @@ from sigdir.signatures.contract_json import document
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.interruption import waiting
 from sigdir.signatures.solidity_interface import abi_of, solidity_of
-from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import existing
 
@@ -66,7 +65,7 @@ def explain_code(code: bytes, libraries: int, form: str | None, folder: Path, as
     finally:
         reader.close()
     with closing(Reader(existing(folder))) as views:
-        found = explain(views.current(), read, Names())
+        found = explain(views.current(), read)
     if as_json:
         write_json(document(found))
     elif form == "abi":

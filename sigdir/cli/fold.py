@@ -26,6 +26,7 @@ from sigdir.warehouse.fold_mark import mark_fold
 from sigdir.warehouse.index.view import tidy
 from sigdir.warehouse.paths import Paths, existing
 from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.vacuum import vacuum
 
 # Vacuum reads the log of its whole window: 0.6 s after a week of folds.
@@ -36,12 +37,17 @@ _VACUUM_SECONDS = 3600.0
 @click.option(
     "--every", type=click.FloatRange(min=0.05), metavar="SECONDS", help="Repeat after a pause of this many seconds."
 )
+@click.option("--accept-losses", is_flag=True, help="Go on without POSTed rows that a damaged staging file has lost.")
 @warehouse_option
-def fold(every: float | None, folder: Path) -> None:
+def fold(every: float | None, accept_losses: bool, folder: Path) -> None:
     """Move POSTed rows from staging into the table, where SQL sees them.
 
     A server does this by itself; see `sigdir serve --fold-every`. With --every the command also
     merges small files and removes old ones, like `sigdir compact` and `sigdir vacuum`.
+
+    Where the staging file or its write-ahead log is damaged, rows can be lost. Then servers do not
+    start and nothing is published, until the files are put back from a backup. --accept-losses says
+    how many rows are lost and goes on without them; their ids stay unused.
 
     Exit status: 0 done (with --every also when stopped by SIGTERM), 2 the warehouse cannot be
     used, 130 interrupted.
@@ -52,10 +58,23 @@ def fold(every: float | None, folder: Path) -> None:
       sigdir fold --every 60
     """
     paths = existing(folder)
+    if accept_losses:
+        _accept_losses(paths)
     if every is not None:
         _repeat(Upkeep(paths).run_once, every)
     done = publish.fold(paths)
     click.echo(f"version {done.snapshot.version} published" if done else "nothing to fold")
+
+
+def _accept_losses(paths: Paths) -> None:
+    """Warn of each loss, and go on without the rows."""
+    staging = Staging(paths.staging)
+    try:
+        for loss in staging.losses():
+            write_line(f"warning: {loss}; their ids stay unused")
+        staging.accept_losses()
+    finally:
+        staging.close()
 
 
 class Upkeep:

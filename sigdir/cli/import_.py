@@ -7,7 +7,6 @@ from importlib.resources import files
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from sigdir.cli.errors import Command
 from sigdir.cli.import_report import print_report, unread_lines
@@ -29,7 +28,6 @@ from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import SIGNATURES, Collection
 
-_REPORT_COLUMNS = 10_000  # of a pipe or a file: no line is wrapped
 _FORMATS = "; ".join(f"{format.name} ({format.about})" for format in FORMATS)
 
 
@@ -138,12 +136,13 @@ def import_(
         for line in () if report.is_complete else unread_lines(report):
             write_line(line)
     else:
-        print_report(report, Console(width=None if sys.stdout.isatty() else _REPORT_COLUMNS))
+        print_report(report)
     sys.exit(0 if report.is_complete else 1)
 
 
 def _run_on_spark(options: Options, progress: Reporter, master: str | None) -> ImportReport:
-    from sigdir.pipeline.engines import spark  # Spark's packages are an extra
+    from sigdir.cli.spark_session import open_session  # Spark's packages are an extra
+    from sigdir.pipeline.engines import frames, spark
 
-    with spark.open_session(master) as session:
-        return spark.run(session, options, progress, spark.is_local(master))
+    with open_session(master) as session:
+        return spark.run(session, options, progress, frames.is_local(master))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from sigdir.pipeline.bytecode_counts import BytecodeCounts
 from sigdir.pipeline.errors import one_line
@@ -17,31 +15,31 @@ from sigdir.pipeline.unread import SKIP_REASONS
 from sigdir.signatures.canonicalise import MAX_VARIANTS
 from sigdir.signatures.plural import counted
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_FILE_COLUMNS = 10_000  # of a pipe or a file: no line is wrapped
 _SHOWN_FILES = 25
 _SHOWN_NAMES = 3
 _SHOWN_FAULTS = 10
 
 
-def print_report(report: ImportReport, console: Console) -> None:
+def print_report(report: ImportReport) -> None:
+    """Write the report on standard output. A terminal shows the begin of an example, a file all of it."""
+    from rich.console import Console  # 75 ms, which --json and --quiet do without
+
+    width = None if sys.stdout.isatty() else _FILE_COLUMNS
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
     console.print(_files_table(report))
     for line in unread_lines(report):
-        console.print(line, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     for collection, counts in report.collections().items():
-        line = f"{collection}: {counts['imported']:,} imported, {counts['duplicate']:,} duplicate"
-        console.print(line, highlight=False)
+        console.print(f"{collection}: {counts['imported']:,} imported, {counts['duplicate']:,} duplicate")
     for reason, count in report.reasons().items():
         line = f"rejected {count:>9,} {reason:<16} e.g. {_printable(_example(report, reason))}"
-        console.print(line, highlight=False, markup=False, emoji=False, overflow="ellipsis", no_wrap=True)
-    for line in _bytecode_lines(report.bytecode()):
-        console.print(line, highlight=False)
-    left_out = report.total("variants_left_out")
-    if left_out:
-        line = f"declarations left out: {left_out:,}, of texts with over {MAX_VARIANTS} in a batch; the texts are kept"
-        console.print(line, highlight=False)
-    if report.withdrawn.sightings:
-        sightings, texts = counted(report.withdrawn.sightings, "sighting"), counted(report.withdrawn.texts, "text")
-        console.print(f"withdrawn: {sightings}; {texts} no longer named by their source", highlight=False)
-    console.print(_last_line(report), highlight=False)
+        console.print(line, overflow="ellipsis", no_wrap=True)
+    for line in (*_bytecode_lines(report.bytecode()), *_evidence_lines(report), _last_line(report)):
+        console.print(line)
 
 
 def unread_lines(report: ImportReport) -> Iterator[str]:
@@ -77,6 +75,15 @@ def _bytecode_lines(counts: BytecodeCounts) -> Iterator[str]:
         yield f"bytecode not read: {reasons}"
 
 
+def _evidence_lines(report: ImportReport) -> Iterator[str]:
+    """What is no longer said of texts, or was said too often."""
+    if left_out := report.total("variants_left_out"):
+        yield f"declarations left out: {left_out:,}, of texts with over {MAX_VARIANTS} in a batch; the texts are kept"
+    if report.withdrawn.sightings:
+        sightings, texts = counted(report.withdrawn.sightings, "sighting"), counted(report.withdrawn.texts, "text")
+        yield f"withdrawn: {sightings}; {texts} no longer named by their source"
+
+
 def _first(names: Iterable[str]) -> str:
     """The first names, each in one line, and an ellipsis if there are more."""
     shown = [one_line(name) for name in islice(names, _SHOWN_NAMES + 1)]
@@ -89,6 +96,8 @@ def _example(report: ImportReport, reason: str) -> str:
 
 
 def _files_table(report: ImportReport) -> Table:
+    from rich.table import Table
+
     table = Table(title="Import" + (" (dry run)" if report.dry_run else ""))
     table.add_column("file", min_width=20, overflow="fold")
     table.add_column("format")
@@ -98,7 +107,7 @@ def _files_table(report: ImportReport) -> Table:
     shown = by_size if len(by_size) <= _SHOWN_FILES else by_size[: _SHOWN_FILES - 1]
     for file in shown:
         counts = (f"{getattr(file, name):,}" for name in COUNTS)
-        table.add_row(Text(_shortened(file.path)), file.format, *counts)
+        table.add_row(_shortened(one_line(file.path)), file.format, *counts)
     if len(shown) < len(by_size):
         rest = ImportReport(files=by_size[len(shown) :])
         table.add_row(f"{len(rest.files):,} more files", "", *(f"{count:,}" for count in rest.totals().values()))

@@ -24,7 +24,6 @@ _COMMANDS = {
         "Hide texts from everything that servers of the warehouse answer, or list the hidden texts",
     ),
     "verify": ("verify", "Check everything that is stored, and change nothing"),
-    "repair": ("repair", "Remove rows whose text an older row has, in one new version"),
     "backup": ("backup", "Copy the warehouse into DEST, as it is now, while it is in use"),
     "compact": ("compact", "Merge small data files into fewer, in one new version that holds the same rows"),
     "vacuum": ("vacuum", "Remove data files that no version within a time window needs, and what dead processes left"),

@@ -6,10 +6,13 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sigdir.cli.output import write_line
 from sigdir.pipeline.progress import Reporter
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 _LINE_SECONDS = 30.0
 
@@ -18,11 +21,7 @@ def reporter(quiet: bool) -> Reporter:
     """The reporter for this standard error."""
     if quiet:
         return Reporter()
-    if sys.stderr.isatty():
-        from sigdir.cli.progress_bar import Bar  # importing rich takes 75 ms
-
-        return Bar()
-    return Lines()
+    return Bar() if sys.stderr.isatty() else Lines()
 
 
 class Lines(Reporter):
@@ -77,3 +76,52 @@ class Lines(Reporter):
     ) -> None:
         self._ended.set()
         self._thread.join()
+
+
+class Bar(Reporter):
+    """A bar that disappears when the work is done."""
+
+    def __init__(self) -> None:
+        from rich.console import Console  # 75 ms, which other reporters do without
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description:<8}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._rows = 0
+        self._began = time.monotonic()
+
+    def stage(self, name: str, total: int) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, visible=False)
+        self._task = self._progress.add_task(name, total=total or None, rate="")
+        self._rows, self._began = 0, time.monotonic()
+
+    def advance(self, units: int) -> None:
+        if self._task is not None:
+            self._progress.advance(self._task, units)
+
+    def rows(self, count: int) -> None:
+        self._rows += count
+        if self._task is not None:
+            rate = self._rows / max(time.monotonic() - self._began, 1e-9)
+            self._progress.update(self._task, rate=f"{self._rows:,} rows, {rate:,.0f} a second")
+
+    def note(self, text: str) -> None:
+        self._progress.console.print(text, highlight=False)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()

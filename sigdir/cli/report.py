@@ -14,8 +14,7 @@ from sigdir.cli.options import as_of_option, json_option, quiet_option, warehous
 from sigdir.cli.output import write_json, write_line
 from sigdir.cli.progress import reporter
 from sigdir.cli.store import shown
-from sigdir.serve.statistics.report import can_draw, page
-from sigdir.signatures.errors import missing_package
+from sigdir.serve.statistics.report import page
 from sigdir.signatures.plural import counted
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.files import write_file
@@ -36,8 +35,7 @@ def report(out: Path | None, folder: Path, version: int | datetime | None, as_js
     OUT is one HTML file, or - for standard output; it appears when it is complete. The page shows
     growth, sources, types and numbers of parameters, styles of names, collisions and leading zeros
     next to what chance predicts, and reasons of rejects. Each plot has its numbers as a table. The
-    page has no scripts and loads nothing. Plots need matplotlib, the extra `plots`; without it the
-    page has the tables.
+    page has no scripts and loads nothing.
 
     Exit status: 0 done, 2 the page or the warehouse cannot be used, 130 interrupted.
 
@@ -79,5 +77,3 @@ def _write_summary(folder: str, out: Path | None, numbers: Statistics, seconds: 
     )
     file = f": {out}, {out.stat().st_size / 1e3:,.0f} kB" if out and out != _STDOUT else ""
     write_line(f"{folder}: {state}, {seconds:.1f} s{file}")
-    if out and not can_draw():
-        write_line(f"the page has no plots: {missing_package('a plot', 'matplotlib', 'plots')}")

@@ -23,7 +23,7 @@ def parts_of(script: str) -> Iterator[tuple[int, str]]:
         word = line.strip().rstrip(";")
         if not line.startswith(".") and word not in QUIT:
             sql.append(line)
-        elif _is_whole("".join(sql)):
+        elif is_whole("".join(sql)):
             if sql:
                 yield number - len(sql), "".join(sql)
             yield number, word
@@ -36,6 +36,7 @@ def parts_of(script: str) -> Iterator[tuple[int, str]]:
         yield len(lines) - len(sql) + 1, "".join(sql)
 
 
-def _is_whole(sql: str) -> bool:
+def is_whole(sql: str) -> bool:
+    """Whether the text ends with a finished statement, or has none."""
     text = _COMMENT.sub("", sql).strip()
     return not text or text.endswith(";")

@@ -12,11 +12,13 @@ from sigdir.cli.errors import Command
 from sigdir.cli.options import warehouse_option
 from sigdir.cli.output import write_line
 from sigdir.cli.store import StoreUrl
-from sigdir.serve.servers.registry import SERVERS
+from sigdir.serve.servers.start import EXTRAS
 from sigdir.serve.servers.supervisor import run
 from sigdir.serve.settings import Settings, is_origin, write_token
 
 _DEFAULTS = Settings()
+_GRANIAN_THREADS = 1
+"""Two that answer at the same time cost each other more than the work."""
 
 
 def _origin(_context: click.Context, _option: click.Parameter, value: str) -> str:
@@ -37,8 +39,9 @@ def _origin(_context: click.Context, _option: click.Parameter, value: str) -> st
     help="Worker processes, on one socket.",
 )  # fmt: skip
 @click.option(
-    "--threads", type=click.IntRange(1, 256), default=_DEFAULTS.threads, show_envvar=True, help="Threads per worker."
-)
+    "--threads", type=click.IntRange(1, 256), show_envvar=True,
+    show_default=f"{_DEFAULTS.threads}; {_GRANIAN_THREADS} on granian", help="Threads per worker.",
+)  # fmt: skip
 @click.option(
     "--max-body", type=click.IntRange(1), default=_DEFAULTS.max_body, show_envvar=True,
     help="Largest body of a POST, in bytes.",
@@ -63,17 +66,12 @@ def _origin(_context: click.Context, _option: click.Parameter, value: str) -> st
     help="Write a JSON line per request to standard output.",
 )  # fmt: skip
 @click.option(
-    "--server", type=click.Choice(list(SERVERS)), default="waitress", show_envvar=True,
+    "--server", type=click.Choice(list(EXTRAS)), default="waitress", show_envvar=True,
     help="HTTP server that runs the application.",
 )  # fmt: skip
 @click.option(
-    "--connections-per-address", type=click.IntRange(0), default=_DEFAULTS.connections_per_address, show_envvar=True,
-    help="Connections that one client address may have to a worker; 0 for any number. Not limited are this machine's"
-    " own address and, with --trust-proxy, all connections.",
-)  # fmt: skip
-@click.option(
     "--silent-seconds", type=click.FloatRange(0), default=_DEFAULTS.silent_seconds, show_envvar=True,
-    help="Replace a worker that has not answered the server's own probe for so long; 0 for never.",
+    help="On waitress, replace a worker that does nothing for so long; 0 for never.",
 )  # fmt: skip
 @click.option("--read-only", is_flag=True, show_envvar=True, help="Refuse every POST that would store something.")
 @click.option(
@@ -90,9 +88,9 @@ def _origin(_context: click.Context, _option: click.Parameter, value: str) -> st
 )  # fmt: skip
 @click.pass_context
 def serve(
-    context: click.Context, folder: Path | StoreUrl, host: str, port: int, workers: int, threads: int, max_body: int, max_import_body: int,
+    context: click.Context, folder: Path | StoreUrl, host: str, port: int, workers: int, threads: int | None, max_body: int, max_import_body: int,
     fold_every: float, trust_proxy: bool, public_url: str, log_requests: bool, server: str,
-    connections_per_address: int, silent_seconds: float, read_only: bool, cache: Path | None, follow_store: str, primary_url: str,
+    silent_seconds: float, read_only: bool, cache: Path | None, follow_store: str, primary_url: str,
 ) -> None:  # fmt: skip
     """Serve the warehouse and what is POSTed over HTTP, as the 4byte.directory API does.
 
@@ -126,13 +124,14 @@ def serve(
             )
         follow_store, is_default = folder.url, True
     if follow_store:
-        from sigdir.warehouse.home import working_copy  # with numpy; any other server starts in a tenth of a second
+        from sigdir.warehouse.places import working_copy  # with numpy; any other server starts in a tenth of a second
 
         folder = working_copy(follow_store, None if is_default else Path(str(folder))).root
     assert isinstance(folder, Path)
+    threads = threads or (_GRANIAN_THREADS if server == "granian" else _DEFAULTS.threads)
     settings = Settings(
         folder, host, port, workers, threads, max_body, max_import_body, fold_every, trust_proxy, public_url,
-        log_requests, read_only, token, connections_per_address, silent_seconds, cache, follow_store, primary_url,
+        log_requests, read_only, token, silent_seconds, cache, follow_store, primary_url,
     )  # fmt: skip
     sys.exit(run(settings, server, _write_address))
 

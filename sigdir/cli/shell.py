@@ -1,8 +1,8 @@
-"""SQL at a terminal: line editing with history and completion; each statement with its time.
+"""SQL at a terminal: a loop of lines, which readline edits, with history and completion; each statement with its time.
 
 DuckDB's own shell cannot be used: it is a separate process without our functions, and its safe mode still
 allows COPY into the folder that it may read. Statements go through ``Warehouse.sql``, with the same limits
-as any other query; prompt_toolkit edits the lines.
+as any other query.
 """
 
 from __future__ import annotations
@@ -10,25 +10,19 @@ from __future__ import annotations
 import os
 import re
 import signal
+import string
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import click
-from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
-from prompt_toolkit.filters import completion_is_selected
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.lexers import PygmentsLexer
-from pygments.lexers.sql import SqlLexer
 
 from sigdir.cli.limits import limits
 from sigdir.cli.rows import terminal_width
-from sigdir.cli.script import QUIT
+from sigdir.cli.script import QUIT, is_whole
 from sigdir.cli.statuses import end_interrupted
 from sigdir.cli.table import draw
 from sigdir.signatures.collections import COLLECTIONS
@@ -36,6 +30,8 @@ from sigdir.signatures.interruption import noting
 from sigdir.warehouse import Warehouse
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.sql.search import NAME as SEARCH
+
+_HISTORY_LINES = 10_000
 
 _HELP = """\
 A statement ends with ; and may have several lines. Tab completes, Ctrl-R searches the history,
@@ -54,16 +50,15 @@ def run_shell(warehouse: Warehouse, timeout: timedelta | None = None) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     click.echo(_banner(warehouse))
     words = words_of(warehouse)
-    session: PromptSession[str] = PromptSession(
-        history=_history(), completer=SqlCompleter(words), lexer=PygmentsLexer(SqlLexer),
-        multiline=True, key_bindings=_bindings(), prompt_continuation="   ...> ",
-    )  # fmt: skip
+    editor = _Editor(words)
     while True:
         try:
-            text = session.prompt("sigdir> ").strip()
+            text = editor.statement()
         except KeyboardInterrupt:
+            click.echo()
             continue
         except EOFError:
+            click.echo()
             return
         if text.rstrip(";").strip() in QUIT:
             return
@@ -110,48 +105,95 @@ def _answer(warehouse: Warehouse, text: str, timeout: timedelta | None) -> None:
         click.echo("interrupted")
 
 
-def _history() -> History:
-    """The history in the user's state folder; only of this session if that folder cannot be written."""
+def is_sent(text: str) -> bool:
+    """Whether Enter sends the text: a finished statement, a command, or nothing."""
+    return is_whole(text) or text.startswith(".") or text.strip() in QUIT
+
+
+class _Editor:
+    """Statements from the lines of a terminal, with readline's keys, completion and history."""
+
+    def __init__(self, words: Words) -> None:
+        import readline
+
+        self._readline = readline
+        self._words = words
+        self._lines: list[str] = []
+        self._found: list[str] = []
+        is_libedit = "libedit" in (readline.__doc__ or "")
+        readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
+        readline.parse_and_bind("set completion-ignore-case on")
+        readline.set_completer_delims(string.whitespace + string.punctuation.replace("_", ""))
+        readline.set_completer(self._completion)
+        readline.set_history_length(_HISTORY_LINES)
+        self._history = _history_file()
+        if self._history is not None:
+            readline.read_history_file(self._history)
+
+    def statement(self) -> str:
+        """The next statement or command; raises EOFError, and KeyboardInterrupt where its lines are to be forgotten."""
+        self._lines, before = [], self._readline.get_current_history_length()
+        while not self._lines or not is_sent("\n".join(self._lines)):
+            self._lines.append(input("   ...> " if self._lines else "sigdir> "))
+        if self._history is not None:
+            with suppress(OSError):  # a full disk
+                self._readline.append_history_file(self._readline.get_current_history_length() - before, self._history)
+        return "\n".join(self._lines).strip()
+
+    def _completion(self, begun: str, number: int) -> str | None:
+        """The completion of this number, for readline, which counts until there is none."""
+        if number == 0:
+            line, end = self._readline.get_line_buffer(), self._readline.get_endidx()
+            self._found = self._words.completions("\n".join([*self._lines, line[:end]]), line[end:])
+        return self._found[number] if number < len(self._found) else None
+
+
+def _history_file() -> Path | None:
+    """The history in the user's state folder; None if it cannot be written, and then it is only of this session."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sigdir"
     file = state / "sql_history"
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.touch(mode=0o600)
     except OSError:
-        return InMemoryHistory()
-    return FileHistory(file)
-
-
-def is_whole(text: str) -> bool:
-    """Whether Enter sends the text: a finished statement, a command, or nothing."""
-    text = text.strip()
-    return not text or text.endswith(";") or text.startswith(".") or text in QUIT
-
-
-def _bindings() -> KeyBindings:
-    bindings = KeyBindings()
-
-    @bindings.add("enter", filter=~completion_is_selected)
-    def send(event: KeyPressEvent) -> None:
-        buffer = event.current_buffer
-        if is_whole(buffer.text):
-            buffer.validate_and_handle()
-        else:
-            buffer.insert_text("\n")
-
-    return bindings
+        return None
+    return file
 
 
 # Completion.
 
 
+_WORD = re.compile(r"\b\w+$")
+_TABLE_FOLLOWS = re.compile(r"\b(?:from|join|describe|summarize)\s+\w*$", re.IGNORECASE)
+
+
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What completion offers: columns by table, functions and macros, keywords."""
+    """What completion offers: columns by table; keywords, then functions and macros."""
 
     columns: dict[str, list[str]]
-    functions: list[str]
-    keywords: list[str]
+    others: list[str]
+
+    def completions(self, before: str, after: str = "") -> list[str]:
+        """The names that start with the word in front of the cursor, each once; ``after`` stands behind the cursor."""
+        begun = _WORD.search(before)
+        if begun is None:
+            return []
+        found: dict[str, str] = {}
+        for word in self._candidates(before, before + after):
+            if word.lower().startswith(begun[0].lower()):
+                found.setdefault(word.lower(), word)
+        return list(found.values())
+
+    def _candidates(self, before: str, text: str) -> Iterator[str]:
+        """Tables after FROM and JOIN; elsewhere columns of the tables in the statement, then the rest."""
+        if _TABLE_FOLLOWS.search(before):
+            yield from (*self.columns, SEARCH)
+            return
+        named = {word.lower() for word in re.findall(r"\w+", text)}
+        for table in [table for table in self.columns if table in named] or self.columns:
+            yield from self.columns[table]
+        yield from (*self.columns, *self.others)
 
 
 def words_of(warehouse: Warehouse) -> Words:
@@ -162,45 +204,8 @@ def words_of(warehouse: Warehouse) -> Words:
         " ORDER BY table_name, column_index"
     ).rows():
         columns.setdefault(table, []).append(column)
-    functions = warehouse.sql(
-        "SELECT function_name FROM duckdb_functions() WHERE regexp_full_match(function_name, '[a-z]\\w*')"
-        " GROUP BY 1 ORDER BY bool_or(internal), 1"
+    others = warehouse.sql(
+        "SELECT upper(keyword_name) FROM duckdb_keywords() UNION ALL SELECT DISTINCT function_name"
+        " FROM duckdb_functions() WHERE regexp_full_match(function_name, '[a-z]\\w*')"
     ).rows()
-    keywords = warehouse.sql("SELECT upper(keyword_name) FROM duckdb_keywords() ORDER BY 1").rows()
-    return Words(columns, [name for (name,) in functions], [name for (name,) in keywords])
-
-
-_WORD = re.compile(r"\b\w+$")
-_TABLE_FOLLOWS = re.compile(r"\b(?:from|join|describe|summarize)\s+\w*$", re.IGNORECASE)
-
-
-class SqlCompleter(Completer):
-    """Tables after FROM and JOIN; elsewhere columns of the tables in the statement, then the rest."""
-
-    def __init__(self, words: Words) -> None:
-        self._words = words
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """The names that start with the word in front of the cursor, each once."""
-        before = document.text_before_cursor
-        begun = _WORD.search(before)
-        if begun is None:
-            return
-        typed, seen = begun[0].lower(), set()
-        for word, kind in self._candidates(before, document.text):
-            if word.lower().startswith(typed) and word.lower() not in seen:
-                seen.add(word.lower())
-                yield Completion(word, start_position=-len(typed), display_meta=kind)
-
-    def _candidates(self, before: str, text: str) -> Iterator[tuple[str, str]]:
-        tables = list(self._words.columns)
-        if _TABLE_FOLLOWS.search(before):
-            yield from ((table, "table") for table in tables)
-            yield SEARCH, "function"
-            return
-        named = {word.lower() for word in re.findall(r"\w+", text)}
-        for table in [table for table in tables if table in named] or tables:
-            yield from ((column, table) for column in self._words.columns[table])
-        yield from ((table, "table") for table in tables)
-        yield from ((keyword, "keyword") for keyword in self._words.keywords)
-        yield from ((function, "function") for function in self._words.functions)
+    return Words(columns, [name for (name,) in others])

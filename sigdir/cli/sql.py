@@ -17,6 +17,7 @@ from sigdir.cli.limits import limits
 from sigdir.cli.options import Duration, as_of_option, memory_limit_option, warehouse_option
 from sigdir.cli.rows import WRITERS, rows_options, write_rows
 from sigdir.cli.script import COMMANDS, QUIT, parts_of
+from sigdir.cli.shell import run_command, run_shell, words_of
 from sigdir.pipeline.target import STDOUT, open_target
 from sigdir.signatures.interruption import waiting
 from sigdir.warehouse import Warehouse
@@ -135,8 +136,6 @@ def sql(
         format = _format_of(output, format)
     warehouse = Warehouse(folder, version, unsafe=unsafe, files=file, memory_limit=memory_limit)
     if query is None and output is None and sys.stdin.isatty():
-        from sigdir.cli.shell import run_shell  # prompt_toolkit, which a query does not need
-
         run_shell(warehouse, timeout)
         return
     run = partial(
@@ -178,8 +177,6 @@ def _run_script(warehouse: Warehouse, script: str, run: Callable[[str], None], t
         elif not takes_commands:
             raise QueryError(f"line {number}: {part}: parameters and --output need exactly one statement")
         else:
-            from sigdir.cli.shell import run_command, words_of  # prompt_toolkit, which statements do not need
-
             run_command(warehouse, words_of(warehouse), part)
 
 

@@ -24,7 +24,7 @@ def local_folder(place: StoreUrl, as_of: int | datetime | None, make: bool, may_
     UnreadableWarehouse.
     """
     from sigdir.warehouse.errors import NoWarehouse
-    from sigdir.warehouse.home import working_copy
+    from sigdir.warehouse.places import working_copy
     from sigdir.warehouse.working_copy import pull  # the engines, which --help does without
 
     paths = working_copy(place.url)
@@ -41,16 +41,17 @@ def local_folder(place: StoreUrl, as_of: int | datetime | None, make: bool, may_
 
 def mend(place: StoreUrl) -> str:
     """Fetch again what is damaged in the working copy; gives what to do then, nothing if all is as it was written."""
-    from sigdir.warehouse.home import working_copy
+    from sigdir.warehouse.places import working_copy
     from sigdir.warehouse.working_copy import pull
 
-    fetched = pull(working_copy(place.url), check="bytes").files
+    pulled = pull(working_copy(place.url), check="bytes")
+    fetched = pulled.bytes or pulled.log_entries
     return "what is damaged was fetched again: run the command again" if fetched else ""
 
 
 def shown(folder: Path) -> str:
     """How messages name a warehouse: by the store's URL where the folder is a working copy."""
-    from sigdir.warehouse.home import store_of
+    from sigdir.warehouse.places import store_of
 
     store = store_of(Paths(folder))
     return str(folder) if store is None else store.url

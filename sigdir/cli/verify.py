@@ -50,14 +50,14 @@ def verify(folder: Path, as_json: bool, quiet: bool, threads: int, memory_limit:
     sys.exit(1 if report.findings else 0)
 
 
-def _check(paths: Paths, threads: int, memory_limit: str, progress: Reporter) -> checking.Report:
+def _check(paths: Paths, threads: int, memory_limit: str, progress: Reporter) -> checking.VerifyReport:
     report = checking.verify(paths, threads, memory_limit, progress.stage, progress.advance)
     for path, why in problems_of_states(paths):
-        report.findings.append(checking.Finding("mirror", path.relative_to(paths.root).as_posix(), "", why))
+        report.add("mirror", path, why)
     return report
 
 
-def _print(report: checking.Report, folder: str) -> None:
+def _print(report: checking.VerifyReport, folder: str) -> None:
     for finding in report.findings:
         click.echo(str(finding))
     for note in report.notes:

@@ -2,7 +2,10 @@
 
 Functions, events and errors are candidates; a constructor, fallback or receive entry has no
 selector and is none. Old ABIs lack fields: an entry without a type is a function, one without
-inputs has none.
+inputs has none; ``constant`` and ``payable`` stand in place of ``stateMutability``.
+
+``declaration_of`` spells an entry as ``function transfer(address to, uint256 amount) returns (bool)``. What a
+declaration does not have is lost: compilers' internal types, and names that are no identifiers.
 
 Source: the Solidity documentation, "Contract ABI Specification", section JSON.
 """
@@ -15,16 +18,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from sigdir.signatures.candidates import Entry
+from sigdir.signatures.canonicalise import Spelled, spelled
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
-from sigdir.signatures.declaration import declaration_of
-from sigdir.signatures.evidence import Contract, Sighting, Witness
+from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY, BAD_NAME, MAX_TEXT_BYTES, OK
-from sigdir.signatures.types import one_type
+from sigdir.signatures.types import KINDS, MUTABILITIES, NAME_PATTERN, is_parameter_name, one_type
 
 _WITHOUT_SELECTOR = frozenset(["constructor", "fallback", "receive"])
 
 _COLLECTIONS = {"function": FUNCTIONS, "error": FUNCTIONS, "event": EVENTS}
-NAME_PATTERN = r"[A-Za-z_$][A-Za-z0-9_$]*"
 _NAME = re.compile(NAME_PATTERN)
 
 
@@ -51,39 +53,74 @@ def abi_entry(item: Any, number: int, declared: bytes = b"", contract: Contract 
     if collection is None or not isinstance(name, str) or not name:
         return rejected_entry(item, number)
     try:
-        text = f"{name}({_types(item.get('inputs') or (), collection == EVENTS)})"
-    except (LookupError, TypeError, ValueError, AttributeError):
+        text = f"{name}({_list_of(item.get('inputs') or (), collection == EVENTS)})"
+    except _WRONG_SHAPE:
         return rejected_entry(item, number)
     if item.get("anonymous") is True:
         text += " anonymous"
     if not _NAME.fullmatch(name):
         return Entry(encoded(text), number, collection, declared, BAD_NAME)
-    spelled = declaration_of(item)
-    sighting = Sighting(spelled.kind, Witness.DECLARED, spelled.declaration, contract)
+    found = declaration_of(item)
+    sighting = Sighting(found.kind, Witness.DECLARED, found.declaration, contract)
     return Entry(encoded(text), number, collection, declared, OK, sighting)
 
 
-def _types(inputs: Any, with_indexed: bool) -> str:
-    """The parameter list of ``inputs``; raises TypeError or ValueError for a wrong shape.
+def declaration_of(item: dict[str, Any]) -> Spelled:
+    """The kind of an ABI entry and its declaration, which is empty if the entry has none of the specification's shape."""
+    word = item.get("type", "function")
+    kind = KINDS.get(word, Kind.UNKNOWN) if isinstance(word, str) else Kind.UNKNOWN
+    name = item.get("name")
+    if kind == Kind.UNKNOWN or not isinstance(name, str) or not _NAME.fullmatch(name):
+        return Spelled(kind, "")
+    try:
+        text = f"{word} {name}({_list_of(item.get('inputs') or (), kind == Kind.EVENT, with_names=True)})"
+    except _WRONG_SHAPE:
+        return Spelled(kind, "")
+    if kind == Kind.EVENT and item.get("anonymous") is True:
+        text += " anonymous"
+    elif kind == Kind.FUNCTION:
+        text += _mutability(item) + _returns(item.get("outputs"))
+    return spelled(text, kind)
+
+
+def _mutability(item: dict[str, Any]) -> str:
+    written = item.get("stateMutability")
+    if isinstance(written, str):
+        return f" {written}" if written in MUTABILITIES else ""
+    return " view" if item.get("constant") is True else " payable" if item.get("payable") is True else ""
+
+
+def _returns(outputs: Any) -> str:
+    """The list of returns, empty if it is of a wrong shape: the declaration says the rest."""
+    try:
+        return f" returns ({_list_of(outputs, False, with_names=True)})" if outputs else ""
+    except _WRONG_SHAPE:
+        return ""
+
+
+_WRONG_SHAPE = (LookupError, TypeError, ValueError, AttributeError)
+"""What ``_list_of`` raises for another shape than the specification's."""
+
+
+def _list_of(parameters: Any, with_indexed: bool, with_names: bool = False) -> str:
+    """Parameters in words.
 
     Tuples nest as deep as the JSON does, so they are walked with a stack.
     """
     parts: list[str] = []
-    open_lists = [iter(_list(inputs))]
+    open_lists = [iter(_checked(parameters))]
     suffixes = [""]
     while True:
         for item in open_lists[-1]:
-            kind = item["type"]
+            kind, words = item["type"], _words(item, with_indexed, with_names)
             if parts and parts[-1] != "(":
                 parts.append(",")
             if kind.startswith("tuple") and "components" in item:
                 parts.append("(")
-                open_lists.append(iter(_list(item["components"])))
-                suffixes.append(kind[5:] + (" indexed" if with_indexed and item.get("indexed") else ""))
+                open_lists.append(iter(_checked(item["components"])))
+                suffixes.append(kind[5:] + words)
                 break
-            parts.append(one_type(kind))
-            if with_indexed and item.get("indexed"):
-                parts.append(" indexed")
+            parts.append(one_type(kind) + words)
         else:
             open_lists.pop()
             if not open_lists:
@@ -91,7 +128,15 @@ def _types(inputs: Any, with_indexed: bool) -> str:
             parts.append(")" + suffixes.pop())
 
 
-def _list(value: Any) -> Any:
+def _words(parameter: dict[str, Any], with_indexed: bool, with_names: bool) -> str:
+    """What follows a parameter's type."""
+    words = " indexed" if with_indexed and parameter.get("indexed") else ""
+    if with_names and is_parameter_name(name := parameter.get("name")):
+        words += f" {name}"
+    return words
+
+
+def _checked(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         raise TypeError("not a list")
     return value

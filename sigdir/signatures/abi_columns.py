@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sigdir.signatures.abi_decoder import WORD_BYTES
 from sigdir.signatures.argument_shapes import is_dynamic
-from sigdir.signatures.decode_attempt import WORD_BYTES
 from sigdir.signatures.types import Type
 
 Matrix = npt.NDArray[np.uint8]

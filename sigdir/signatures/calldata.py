@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from sigdir.signatures.address import checksummed
+from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.types import Type
 
 MAX_BYTES = 128 << 10
@@ -55,3 +55,13 @@ _kept_form = lru_cache(maxsize=2048)(_form)
 
 def _itself(value: Any) -> Any:
     return value
+
+
+def checksummed(address: str) -> str:
+    """An address (0x and 40 hex digits, in any case) with the capitals of EIP-55.
+
+    A letter is a capital if the hash of the lower-case digits has a digit of 8 or more at its place.
+    """
+    digits = address[2:].lower()
+    marks = keccak256(digits.encode()).hex()[: len(digits)]
+    return "0x" + "".join(digit.upper() if mark >= "8" else digit for digit, mark in zip(digits, marks, strict=True))

@@ -27,7 +27,6 @@ from sigdir.signatures.abi_decoder import SPARE, Budget
 from sigdir.signatures.argument_shapes import Fit, fit_of
 from sigdir.signatures.bytecode import RuntimeCode, analyse, bytes_of_hex
 from sigdir.signatures.code_scan import scan_code
-from sigdir.signatures.declaration import BadDeclaration, Declaration, parse_declaration
 from sigdir.signatures.dispatcher import CodeFunction, functions_of, is_tron
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.interfaces import Implemented, Interface, implemented, interface_ids, standard_declarations
@@ -36,6 +35,7 @@ from sigdir.signatures.plural import counted
 from sigdir.signatures.proxies import ProxyPattern, proxy_patterns
 from sigdir.signatures.readings import Known
 from sigdir.signatures.reverts import BUILT_IN
+from sigdir.signatures.types import BadDeclaration, Declaration, canonical_declaration, parse_declaration
 
 _SPARE = SPARE // 2  # a page has each text in its table, its ABI and its source: eight times as much
 _SUPPORTS_INTERFACE = bytes.fromhex("01ffc9a7")
@@ -272,8 +272,10 @@ def _declaration(hash: bytes, known: Known, kind: Kind) -> Declaration | None:
 
 def _undeclared(text: str, kind: Kind) -> Declaration | None:
     """A canonical text as a declaration without names; None where it is too long or nested too deeply."""
-    found = _parsed(text.replace(",", ", "))
-    return None if found is None else replace(found, kind=kind)
+    try:
+        return canonical_declaration(text, kind)
+    except BadDeclaration:
+        return None
 
 
 def _parsed(text: str) -> Declaration | None:

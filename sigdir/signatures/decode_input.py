@@ -11,12 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from sigdir.signatures.abi_decoder import SELECTOR_BYTES, WORD_BYTES
 from sigdir.signatures.bytecode import BadBytecode, bytes_of_hex, other_machine
 from sigdir.signatures.calldata import MAX_BYTES
-from sigdir.signatures.decode_attempt import SELECTOR_BYTES, WORD_BYTES
+from sigdir.signatures.canonicalise import spelled
 from sigdir.signatures.dispatcher import is_library
 from sigdir.signatures.errors import SigdirError
-from sigdir.signatures.given_texts import is_anonymous
+from sigdir.signatures.evidence import Kind
 from sigdir.signatures.readings import Form, Input
 
 MAX_TOPICS = 4
@@ -71,7 +72,12 @@ def log_input(topics: list[bytes], data: bytes, *, anonymous: bool = False, text
     for number, topic in enumerate(topics):
         if len(topic) != WORD_BYTES:
             raise BadInput(f"topic {number} has {len(topic)} bytes, not {WORD_BYTES}", "topics")
-    return Input(Form.LOG, data, tuple(topics), anonymous or any(map(is_anonymous, texts)), texts)
+    return Input(Form.LOG, data, tuple(topics), anonymous or any(map(_is_anonymous, texts)), texts)
+
+
+def _is_anonymous(text: str) -> bool:
+    """Whether a declaration ends with ``anonymous``."""
+    return spelled(text, Kind.EVENT).declaration.endswith(" anonymous")
 
 
 def whole(alternatives: list[Input]) -> list[Input]:
@@ -123,7 +129,7 @@ def _without_texts(text: str) -> tuple[tuple[str, ...], bool, str]:
     lines = list(filter(None, map(str.strip, _LINES.split(joined))))
     texts = [line for line in lines if "(" in line]
     rest = [line for line in lines if "(" not in line and line.lower() != "anonymous"]
-    anonymous = any(line.lower() == "anonymous" or is_anonymous(line) for line in lines)
+    anonymous = any(line.lower() == "anonymous" or _is_anonymous(line) for line in lines)
     return texts_to_try(texts), anonymous, " ".join(rest)
 
 

@@ -15,6 +15,8 @@ import pyarrow as pa
 from sigdir.signatures import arrow
 
 MAX_NAME = 256
+MOST_CONTRACTS = (1 << 31) - 1
+"""A sighting counts at most so many contracts."""
 
 
 class Kind(IntEnum):

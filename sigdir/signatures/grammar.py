@@ -3,8 +3,9 @@
 Invariants
     One grammar: the functions below are the only place that knows it. They are plain Python over
     sequences of byte values, so ``normalise`` runs them as they stand on ``bytes`` and
-    ``bytearray`` for one text, and ``normalise_rows`` runs the same functions compiled by numba on
+    ``bytearray`` for one text, and ``grammar_rows.py`` runs the same functions compiled by numba on
     arrays for many. ``tests/signatures/test_grammar.py`` holds the two equal.
+    A text is read once: what a canonical text leaves out is noted on the way, and ``spelling.py`` needs no reader.
     Normalising a canonical text gives that text back.
     Nesting has no limit but the length of a text: depth is a counter, there is no recursion.
 
@@ -41,16 +42,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from numba.extending import register_jitable
 
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
-from sigdir.signatures.columns import as_readonly
 from sigdir.signatures.errors import SigdirError
-from sigdir.signatures.kernels import kernel, pointer
-
-Array = npt.NDArray[Any]
 
 MAX_TEXT_BYTES = 65_536
 """The longest text that is read, and the longest canonical text, in bytes."""
@@ -87,22 +82,34 @@ def packed(word: str) -> int:
     return int.from_bytes(word.encode(), "big")
 
 
-_FUNCTION, _EVENT, _ERROR = packed("function"), packed("event"), packed("error")
+FUNCTION_WORD, EVENT_WORD, ERROR_WORD = packed("function"), packed("event"), packed("error")
 _ADDRESS, _BOOL, _STRING, _TUPLE = (packed(w) for w in ("address", "bool", "string", "tuple"))
 _UINT, _INT, _BYTES, _BYTE = (packed(w) for w in ("uint", "int", "bytes", "byte"))
 _FIXED, _UFIXED, _MAPPING = (packed(w) for w in ("fixed", "ufixed", "mapping"))
-_INDEXED, _MEMORY, _CALLDATA = (packed(w) for w in ("indexed", "memory", "calldata"))
-_STORAGE, _PAYABLE, _RETURNS = (packed(w) for w in ("storage", "payable", "returns"))
+INDEXED, _MEMORY, _CALLDATA = (packed(w) for w in ("indexed", "memory", "calldata"))
+_STORAGE, _PAYABLE, RETURNS = (packed(w) for w in ("storage", "payable", "returns"))
 _EXTERNAL, _PUBLIC, _INTERNAL = (packed(w) for w in ("external", "public", "internal"))
-_PRIVATE, _PURE, _VIEW, _CONSTANT = (packed(w) for w in ("private", "pure", "view", "constant"))
+_PRIVATE, _PURE, VIEW, _CONSTANT = (packed(w) for w in ("private", "pure", "view", "constant"))
 _VIRTUAL, _OVERRIDE = packed("virtual"), packed("override")
 # The two words of more than eight letters are recognised by their first letters and the packed rest.
 _ANONYMOUS, _NONPAYABLE = packed("nonymous"), packed("npayable")
 
-_TAB, _CR, _SPACE = 0x09, 0x0D, 0x20
-_OPEN, _CLOSE, _COMMA, _SEMICOLON = 0x28, 0x29, 0x2C, 0x3B
+_TAB, _CR, SPACE = 0x09, 0x0D, 0x20
+OPEN, CLOSE, COMMA, _SEMICOLON = 0x28, 0x29, 0x2C, 0x3B
 _LEFT, _RIGHT, _DOT, _DOLLAR, _UNDERSCORE = 0x5B, 0x5D, 0x2E, 0x24, 0x5F
 _ZERO, _NINE, _LOWER_X = 0x30, 0x39, 0x78
+
+
+# What is noted of a text beside its canonical form, for the speller: numbers in an array, or in a dict. Places are those
+# of the text as read, but for the first number of a note.
+KEYWORD, MUTABILITY, ANONYMOUS, HAS_TAIL, RETURNS_AT, NOTED, FIRST_NOTE = range(7)
+"""The keyword and the mutability as packed words or 0, whether ``anonymous`` and whether words of a function follow the
+list, the place after the ``(`` of the returns or -1, the end of the notes, and the first note.
+"""
+NOTE_SIZE = 4
+"""A note is of a parameter with words: the place in the canonical text where its type ends, how often ``indexed`` stands
+there, and where its name begins and ends.
+"""
 
 
 @register_jitable
@@ -117,26 +124,31 @@ def is_name_start(byte: int) -> bool:
 
 
 @register_jitable
-def is_name_part(byte: int) -> bool:
+def _is_name_part(byte: int) -> bool:
     return is_name_start(byte) or _ZERO <= byte <= _NINE
 
 
 @register_jitable
-def skip_space(text: Any, at: int, end: int) -> int:
-    while at < end and (text[at] == _SPACE or _TAB <= text[at] <= _CR):
+def _skip_space(text: Any, at: int, end: int) -> int:
+    while at < end and (text[at] == SPACE or _TAB <= text[at] <= _CR):
         at += 1
     return at
 
 
 @register_jitable
-def skip_word(text: Any, at: int, end: int) -> int:
-    while at < end and is_name_part(text[at]):
-        at += 1
-    return at
+def _read_word(text: Any, at: int, end: int) -> tuple[int, int]:
+    """Where the word at ``at`` ends, and its letters as an integer, 0 where it has none or more than eight."""
+    stop = at
+    word = 0
+    while stop < end and _is_name_part(text[stop]):
+        if stop - at < 8:
+            word = word << 8 | int(text[stop])
+        stop += 1
+    return stop, word if stop - at <= 8 else 0
 
 
 @register_jitable
-def pack(text: Any, at: int, end: int) -> int:
+def _pack(text: Any, at: int, end: int) -> int:
     """The word ``text[at:end]`` as an integer, 0 where it is longer than eight bytes."""
     if end - at > 8:
         return 0
@@ -147,24 +159,24 @@ def pack(text: Any, at: int, end: int) -> int:
 
 
 @register_jitable
-def is_anonymous(text: Any, at: int, end: int) -> bool:
-    return end - at == 9 and text[at] == 0x61 and pack(text, at + 1, end) == _ANONYMOUS
+def _is_anonymous(text: Any, at: int, end: int) -> bool:
+    return end - at == 9 and text[at] == 0x61 and _pack(text, at + 1, end) == _ANONYMOUS
 
 
 @register_jitable
-def is_nonpayable(text: Any, at: int, end: int) -> bool:
+def _is_nonpayable(text: Any, at: int, end: int) -> bool:
     # The first two letters as a number: "no".
-    return end - at == 10 and pack(text, at, at + 2) == 0x6E6F and pack(text, at + 2, end) == _NONPAYABLE
+    return end - at == 10 and _pack(text, at, at + 2) == 0x6E6F and _pack(text, at + 2, end) == _NONPAYABLE
 
 
 @register_jitable
-def skip_balanced(text: Any, at: int, end: int) -> int:
+def _skip_balanced(text: Any, at: int, end: int) -> int:
     """The place after the parenthesis that closes the one at ``at``; -1 where none does."""
     depth = 0
     while at < end:
-        if text[at] == _OPEN:
+        if text[at] == OPEN:
             depth += 1
-        elif text[at] == _CLOSE:
+        elif text[at] == CLOSE:
             depth -= 1
             if depth == 0:
                 return at + 1
@@ -206,17 +218,17 @@ _SUFFIX_128X18 = packed("128x18")
 
 
 @register_jitable
-def elementary(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int]:
+def _elementary(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int]:
     """Append the type word ``text[at:end]`` in canonical spelling: (reason, new length)."""
     stem = at
     while stem < end and 0x61 <= text[stem] <= 0x7A:
         stem += 1
-    kind = pack(text, at, stem)
+    kind = _pack(text, at, stem)
     for k in range(at, end):
         out[length] = text[k]
         length += 1
     if stem == end:
-        if kind == _ADDRESS or kind == _BOOL or kind == _STRING or kind == _BYTES or kind == _FUNCTION:
+        if kind == _ADDRESS or kind == _BOOL or kind == _STRING or kind == _BYTES or kind == FUNCTION_WORD:
             return OK, length
         if kind == _UINT or kind == _INT:
             return OK, append(out, length, _SUFFIX_256)
@@ -254,32 +266,33 @@ def _is_library_type(text: Any, at: int, end: int) -> bool:
 
     The selectors of library functions are made from other texts, so these types have a reason of their own.
     """
-    stop = skip_word(text, at, end)
-    if pack(text, at, stop) == _MAPPING or (stop < end and text[stop] == _DOT):
+    stop, word = _read_word(text, at, end)
+    if word == _MAPPING or (stop < end and text[stop] == _DOT):
         return True
-    stop = skip_space(text, stop, end)
+    stop = _skip_space(text, stop, end)
     while stop < end and (text[stop] == _LEFT or text[stop] == _RIGHT or _is_digit(text[stop])):
-        stop = skip_space(text, stop + 1, end)
-    return pack(text, stop, skip_word(text, stop, end)) == _STORAGE
+        stop = _skip_space(text, stop + 1, end)
+    _, word = _read_word(text, stop, end)
+    return word == _STORAGE
 
 
 @register_jitable
-def arrays(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int, int]:
+def _arrays(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int, int]:
     """Append the array suffixes that begin at ``at``: (reason, place, new length)."""
     while True:
-        mark = skip_space(text, at, end)
+        mark = _skip_space(text, at, end)
         if mark == end or text[mark] != _LEFT:
             return OK, at, length
         out[length] = _LEFT
         length += 1
-        at = skip_space(text, mark + 1, end)
+        at = _skip_space(text, mark + 1, end)
         if at < end and text[at] == _ZERO:
             return BAD_ARRAY, mark, length
         while at < end and _is_digit(text[at]):
             out[length] = text[at]
             length += 1
             at += 1
-        at = skip_space(text, at, end)
+        at = _skip_space(text, at, end)
         if at == end or text[at] != _RIGHT:
             return BAD_ARRAY, mark, length
         out[length] = _RIGHT
@@ -288,142 +301,163 @@ def arrays(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, in
 
 
 @register_jitable
-def function_type_tail(text: Any, at: int, end: int) -> int:
+def _function_type_tail(text: Any, at: int, end: int) -> int:
     """Skip ``(...) external view returns (...)`` of a function type; -1 where it does not close."""
-    mark = skip_space(text, at, end)
-    if mark == end or text[mark] != _OPEN:
+    mark = _skip_space(text, at, end)
+    if mark == end or text[mark] != OPEN:
         return at
-    at = skip_balanced(text, mark, end)
+    at = _skip_balanced(text, mark, end)
     while at >= 0:
-        mark = skip_space(text, at, end)
-        stop = skip_word(text, mark, end)
-        word = pack(text, mark, stop)
-        if word == _RETURNS:
-            mark = skip_space(text, stop, end)
-            if mark == end or text[mark] != _OPEN:
+        mark = _skip_space(text, at, end)
+        stop, word = _read_word(text, mark, end)
+        if word == RETURNS:
+            mark = _skip_space(text, stop, end)
+            if mark == end or text[mark] != OPEN:
                 return -1
-            return skip_balanced(text, mark, end)
-        if not (word == _EXTERNAL or word == _VIEW or word == _PURE or word == _PAYABLE):
+            return _skip_balanced(text, mark, end)
+        if not (word == _EXTERNAL or word == VIEW or word == _PURE or word == _PAYABLE):
             return at
         at = stop
     return at
 
 
 @register_jitable
-def _parameter_words(text: Any, at: int, end: int) -> tuple[int, int, int]:
-    """Skip what follows a type up to the next mark: (reason, place, times ``indexed``)."""
+def _parameter_words(text: Any, at: int, end: int, out_at: int, notes: Any) -> tuple[int, int, int]:
+    """Read what follows a type up to the next mark, and note it: (reason, place, times ``indexed``).
+
+    ``out_at`` is where the type ends in the canonical text.
+    """
     indexed = 0
-    named = False
+    name = name_end = at
     while True:
-        at = skip_space(text, at, end)
-        if at == end or not is_name_part(text[at]):
-            return OK, at, indexed
-        stop = skip_word(text, at, end)
-        word = pack(text, at, stop)
+        at = _skip_space(text, at, end)
+        if at == end or not _is_name_part(text[at]):
+            break
+        stop, word = _read_word(text, at, end)
         if word == _STORAGE:
             return LIBRARY_TYPE, at, indexed
-        if word == _INDEXED:
+        if word == INDEXED:
             indexed += 1
         elif not (word == _MEMORY or word == _CALLDATA or word == _PAYABLE):
-            if named or not is_name_start(text[at]):
+            if name != name_end or not is_name_start(text[at]):
                 return BAD_NAME, at, indexed
-            named = True
+            name, name_end = at, stop
         at = stop
+    if indexed > 0 or name != name_end:
+        noted = notes[NOTED]
+        notes[noted] = out_at
+        notes[noted + 1] = indexed
+        notes[noted + 2] = name
+        notes[noted + 3] = name_end
+        notes[NOTED] = noted + NOTE_SIZE
+    return OK, at, indexed
 
 
 @register_jitable
-def _may_follow(text: Any, at: int, end: int, keyword: int) -> bool:
+def _may_follow(text: Any, at: int, end: int, word: int, keyword: int) -> bool:
     """Whether a word may follow a list: any in a `function`, none in an `event` or `error`, and in a
     bare signature those that belong to the language.
     """
     if keyword != 0:
-        return keyword == _FUNCTION
-    word = pack(text, at, end)
+        return keyword == FUNCTION_WORD
     return (
         word == _EXTERNAL or word == _PUBLIC or word == _INTERNAL or word == _PRIVATE
-        or word == _PURE or word == _VIEW or word == _PAYABLE or word == _CONSTANT
-        or word == _VIRTUAL or word == _OVERRIDE or word == _RETURNS
-        or is_nonpayable(text, at, end)
+        or word == _PURE or word == VIEW or word == _PAYABLE or word == _CONSTANT
+        or word == _VIRTUAL or word == _OVERRIDE or word == RETURNS
+        or _is_nonpayable(text, at, end)
     )  # fmt: skip
 
 
 @register_jitable
-def _tail(text: Any, at: int, end: int, keyword: int) -> tuple[int, int, bool]:
-    """Read what follows the parameter list: (reason, place, whether ``anonymous``)."""
-    anonymous = False
+def _note_word(word: int, notes: Any) -> None:
+    """Note a word of a function's tail; the last one that says a mutability decides."""
+    notes[HAS_TAIL] = 1
+    if word == VIEW or word == _PURE or word == _PAYABLE:
+        notes[MUTABILITY] = word
+    elif word == _CONSTANT:
+        notes[MUTABILITY] = VIEW
+
+
+@register_jitable
+def _tail(text: Any, at: int, end: int, keyword: int, notes: Any) -> tuple[int, int]:
+    """Read what follows the parameter list, and note it: (reason, place)."""
+    notes[MUTABILITY] = notes[ANONYMOUS] = notes[HAS_TAIL] = 0
+    notes[RETURNS_AT] = -1
     # After a bare signature a word must stand apart, so that `foo()x` is not one.
     apart = keyword != 0
     while True:
-        mark = skip_space(text, at, end)
+        mark = _skip_space(text, at, end)
         if mark == end:
-            return OK, mark, anonymous
+            return OK, mark
         if text[mark] == _SEMICOLON:
-            mark = skip_space(text, mark + 1, end)
-            return OK if mark == end else BAD_ENTRY, mark, anonymous
-        if text[mark] == _CLOSE:
-            return UNBALANCED, mark, anonymous
+            mark = _skip_space(text, mark + 1, end)
+            return OK if mark == end else BAD_ENTRY, mark
+        if text[mark] == CLOSE:
+            return UNBALANCED, mark
         if not is_name_start(text[mark]) or not (apart or mark > at):
-            return BAD_ENTRY, mark, anonymous
-        stop = skip_word(text, mark, end)
-        word = pack(text, mark, stop)
-        if is_anonymous(text, mark, stop) and keyword != _ERROR:
-            anonymous = True
+            return BAD_ENTRY, mark
+        stop, word = _read_word(text, mark, end)
+        if _is_anonymous(text, mark, stop) and keyword != ERROR_WORD:
+            notes[ANONYMOUS] = 1
             at = stop
             continue
-        if not _may_follow(text, mark, stop, keyword):
-            return BAD_ENTRY, mark, anonymous
+        if not _may_follow(text, mark, stop, word, keyword):
+            return BAD_ENTRY, mark
+        _note_word(word, notes)
         at = stop
-        mark = skip_space(text, at, end)
-        if mark < end and text[mark] == _OPEN:
-            at = skip_balanced(text, mark, end)
+        mark = _skip_space(text, at, end)
+        if mark < end and text[mark] == OPEN:
+            if word == RETURNS:
+                notes[RETURNS_AT] = mark + 1
+            at = _skip_balanced(text, mark, end)
             if at < 0:
-                return UNBALANCED, end, anonymous
+                return UNBALANCED, end
             apart = True
-        elif word == _RETURNS:
-            return BAD_ENTRY, mark, anonymous
+        elif word == RETURNS:
+            return BAD_ENTRY, mark
 
 
 @register_jitable
 def _type(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int, int, bool]:
     """Read a type word, or the opening of a tuple: (reason, place, new length, whether opened)."""
-    stop = skip_word(text, at, end)
-    word = pack(text, at, stop)
+    stop, word = _read_word(text, at, end)
     mark = at
     if word == _TUPLE:
-        mark = skip_space(text, stop, end)
-    if mark < end and text[mark] == _OPEN:
-        out[length] = _OPEN
+        mark = _skip_space(text, stop, end)
+    if mark < end and text[mark] == OPEN:
+        out[length] = OPEN
         return OK, mark + 1, length + 1, True
-    reason, length = elementary(text, at, stop, out, length)
+    reason, length = _elementary(text, at, stop, out, length)
     if reason != OK:
         if reason == UNKNOWN_TYPE and _is_library_type(text, at, end):
             reason = LIBRARY_TYPE
         return reason, at, length, False
     if word == _ADDRESS:  # `address payable[]`: the word belongs to the type, arrays may follow
-        mark = skip_space(text, stop, end)
-        after = skip_word(text, mark, end)
-        if pack(text, mark, after) == _PAYABLE:
+        mark = _skip_space(text, stop, end)
+        after, second = _read_word(text, mark, end)
+        if second == _PAYABLE:
             stop = after
-    elif word == _FUNCTION:
-        stop = function_type_tail(text, stop, end)
+    elif word == FUNCTION_WORD:
+        stop = _function_type_tail(text, stop, end)
         if stop < 0:
             return UNBALANCED, end, length, False
     return OK, stop, length, False
 
 
 @register_jitable
-def _list(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int, int, int]:
-    """Read the parameter list after its ``(``: (reason, place, new length, times ``indexed``)."""
+def parameter_list(text: Any, at: int, end: int, out: Any, length: int, notes: Any) -> tuple[int, int, int, int]:
+    """Read a parameter list after its ``(``: (reason, place, new length, times ``indexed``)."""
     depth = 1
     indexed = 0
     wants_type = True
     may_close = True  # directly after an opening parenthesis: the list may be empty
+    notes[NOTED] = FIRST_NOTE
     while True:
-        at = skip_space(text, at, end)
+        at = _skip_space(text, at, end)
         if at == end:
             return UNBALANCED, at, length, indexed
         byte = text[at]
-        if wants_type and not (may_close and byte == _CLOSE):
+        if wants_type and not (may_close and byte == CLOSE):
             reason, at, length, opened = _type(text, at, end, out, length)
             if reason != OK:
                 return reason, at, length, indexed
@@ -431,15 +465,15 @@ def _list(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int
             if opened:
                 depth += 1
                 continue
-        elif byte == _CLOSE:
-            out[length] = _CLOSE
+        elif byte == CLOSE:
+            out[length] = CLOSE
             length += 1
             at += 1
             depth -= 1
             if depth == 0:
                 return OK, at, length, indexed
-        elif byte == _COMMA:
-            out[length] = _COMMA
+        elif byte == COMMA:
+            out[length] = COMMA
             length += 1
             at += 1
             wants_type = True
@@ -448,43 +482,43 @@ def _list(text: Any, at: int, end: int, out: Any, length: int) -> tuple[int, int
         else:
             return BAD_ARRAY if byte == _LEFT or byte == _RIGHT else BAD_NAME, at, length, indexed
         wants_type = False
-        reason, at, length = arrays(text, at, end, out, length)
+        reason, at, length = _arrays(text, at, end, out, length)
         if reason != OK:
             return reason, at, length, indexed
-        reason, at, times = _parameter_words(text, at, end)
+        reason, at, times = _parameter_words(text, at, end, length, notes)
         if reason != OK:
             return reason, at, length, indexed
         indexed += times
 
 
 @register_jitable
-def _declaration(
-    text: Any, start: int, end: int, declared_kind: int, default_kind: int, out: Any, length: int
+def declaration(
+    text: Any, start: int, end: int, declared_kind: int, default_kind: int, out: Any, length: int, notes: Any
 ) -> tuple[int, int, int, int]:
     """Append the canonical form of ``text[start:end]`` to ``out[:length]``: (reason, place, length, collection).
 
     The collection is that of the declaration's own keyword, else ``declared_kind`` (what the input states beside
     the text, or UNKNOWN), else events where there is ``indexed`` or ``anonymous``, else ``default_kind``.
-    ``place`` is where a reject was noticed, counted like ``start``.
+    ``place`` is where a reject was noticed, counted like ``start``. ``notes`` gets what else an accepted text says.
     """
-    at = skip_space(text, start, end)
+    at = _skip_space(text, start, end)
     if at == end:
         return EMPTY, at, length, declared_kind
     if end - start > MAX_TEXT_BYTES:
         return TOO_LONG, start + MAX_TEXT_BYTES, length, declared_kind
     first = length
     name = at
-    stop = skip_word(text, at, end)
+    stop, word = _read_word(text, at, end)
     keyword = 0
-    mark = skip_space(text, stop, end)
+    mark = _skip_space(text, stop, end)
     if mark > stop and mark < end and is_name_start(text[mark]):
-        keyword = pack(text, at, stop)
-        if not (keyword == _FUNCTION or keyword == _EVENT or keyword == _ERROR):
+        keyword = word
+        if not (keyword == FUNCTION_WORD or keyword == EVENT_WORD or keyword == ERROR_WORD):
             return BAD_NAME, mark, length, declared_kind
         name = mark
-        stop = skip_word(text, name, end)
-        mark = skip_space(text, stop, end)
-    if keyword == _EVENT:
+        stop, word = _read_word(text, name, end)
+        mark = _skip_space(text, stop, end)
+    if keyword == EVENT_WORD:
         collection = EVENTS
     elif keyword != 0:
         collection = FUNCTIONS
@@ -492,172 +526,31 @@ def _declaration(
         collection = declared_kind
     if name == stop or not is_name_start(text[name]):
         return BAD_NAME, name, length, collection
-    if mark == end or text[mark] != _OPEN:
+    if mark == end or text[mark] != OPEN:
         if mark == end:
             return BAD_ENTRY, mark, length, collection
-        return UNBALANCED if text[mark] == _CLOSE else BAD_NAME, mark, length, collection
+        return UNBALANCED if text[mark] == CLOSE else BAD_NAME, mark, length, collection
     for k in range(name, stop):
         out[length] = text[k]
         length += 1
-    out[length] = _OPEN
-    reason, at, length, indexed = _list(text, mark + 1, end, out, length + 1)
+    out[length] = OPEN
+    reason, at, length, indexed = parameter_list(text, mark + 1, end, out, length + 1, notes)
     if reason != OK:
         return reason, at, first, collection
-    reason, at, anonymous = _tail(text, at, end, keyword)
+    reason, at = _tail(text, at, end, keyword, notes)
     if reason != OK:
         return reason, at, first, collection
+    notes[KEYWORD] = keyword
+    anonymous = notes[ANONYMOUS] != 0
     if collection == UNKNOWN:
         collection = EVENTS if indexed > 0 or anonymous else default_kind
-    word = pack(text, name, stop)
-    if word == (_EVENT if collection == EVENTS else _FUNCTION):
+    if word == (EVENT_WORD if collection == EVENTS else FUNCTION_WORD):
         return BAD_NAME, name, first, collection
     if collection == EVENTS and indexed > (4 if anonymous else 3):
         return TOO_MANY_INDEXED, name, first, collection
     if length - first > MAX_TEXT_BYTES:
         return TOO_LONG, start + MAX_TEXT_BYTES, first, collection
     return OK, at, length, collection
-
-
-_DEAD, _BEGIN, _NAME, _AFTER_OPEN, _AFTER_COMMA, _AFTER_TYPE, _BRACKET, _LENGTH = range(8)
-
-
-def _canonical_automaton() -> Array:
-    """The transitions of an automaton that walks canonical texts: uint8, state * 256 + byte.
-
-    It knows every type word but the fixed-point ones (no real text has them) and counts no
-    parentheses; the caller does. The names `function` and `event` die at their parenthesis, because
-    whether they are refused depends on the collection.
-    """
-    words = ["address", "bool", "string", "bytes", "function"]
-    words += [f"bytes{n}" for n in range(1, 33)]
-    words += [f"{sign}int{n}" for sign in ("u", "") for n in range(8, 257, 8)]
-    rows: list[dict[int, int]] = [{} for _ in range(8)]
-
-    def walk(state: int, word: str, otherwise: dict[int, int]) -> int:
-        """The state after ``word``; new states on the way continue like ``otherwise``."""
-        for byte in word.encode():
-            if rows[state].get(byte, _DEAD) < 8:
-                rows.append(dict(otherwise))
-                rows[state][byte] = len(rows) - 1
-            state = rows[state][byte]
-        return state
-
-    digits = range(_ZERO, _NINE + 1)
-    starts = [byte for byte in range(128) if is_name_start(byte)]
-    rows[_BEGIN] = dict.fromkeys(starts, _NAME)
-    rows[_NAME] = dict.fromkeys([*starts, *digits], _NAME) | {_OPEN: _AFTER_OPEN}
-    for word in ("function", "event"):
-        rows[walk(_BEGIN, word, rows[_NAME])].pop(_OPEN)
-    after_type = {_COMMA: _AFTER_COMMA, _CLOSE: _AFTER_TYPE, _LEFT: _BRACKET}
-    for word in words:
-        rows[walk(_AFTER_COMMA, word, {})].update(after_type)
-    rows[_AFTER_COMMA][_OPEN] = _AFTER_OPEN
-    rows[_AFTER_OPEN] = rows[_AFTER_COMMA] | {_CLOSE: _AFTER_TYPE}
-    rows[_AFTER_TYPE] = after_type
-    rows[_BRACKET] = dict.fromkeys(digits[1:], _LENGTH) | {_RIGHT: _AFTER_TYPE}
-    rows[_LENGTH] = dict.fromkeys(digits, _LENGTH) | {_RIGHT: _AFTER_TYPE}
-    table = np.zeros((len(rows), 256), np.uint8)
-    for state, row in enumerate(rows):
-        for byte, following in row.items():
-            table[state, byte] = following
-    return table.ravel()
-
-
-_AUTOMATON = _canonical_automaton()
-
-
-@kernel(nogil=True)
-def _is_canonical(data: Array, start: Any, end: Any) -> bool:
-    """Whether ``data[start:end]`` is canonical; False may also mean that the grammar must decide.
-
-    98.8 % of real candidates are, and one table look-up a byte is nearly three times faster than parsing
-    the text (``benchmarks/bench_hash.py``).
-    """
-    state = np.uint32(_BEGIN)
-    depth = 0
-    for at in range(np.uint64(start), np.uint64(end)):
-        byte = data[at]
-        state = np.uint32(_AUTOMATON[(state << np.uint32(8)) | np.uint32(byte)])
-        if byte == _OPEN:
-            depth += 1
-        elif byte == _CLOSE:
-            depth -= 1
-            if depth <= 0:
-                return bool(state == _AFTER_TYPE and at + np.uint64(1) == np.uint64(end))
-        if state == _DEAD:
-            return False
-    return False
-
-
-@kernel(nogil=True)
-def declarations(
-    data: Array, starts: Array, ends: Array, declared_kinds: Array, default_kind: int,
-    out: Array, offsets: Array, reasons: Array, columns: Array, collections: Array, as_written: Array,
-) -> None:  # fmt: skip
-    length = 0
-    offsets[0] = 0
-    for row in range(len(starts)):
-        start, end = starts[row], ends[row]
-        if end - start <= MAX_TEXT_BYTES and _is_canonical(data, start, end):
-            to = np.uint64(length)
-            for at in range(np.uint64(start), np.uint64(end)):
-                out[to] = data[at]
-                to += np.uint64(1)
-            length += end - start
-            reasons[row] = OK
-            columns[row] = 0
-            as_written[row] = True
-            collections[row] = default_kind if declared_kinds[row] == UNKNOWN else declared_kinds[row]
-        else:
-            reason, place, length, collection = _declaration(
-                pointer(data), start, end, declared_kinds[row], default_kind, pointer(out), length
-            )
-            reasons[row] = reason
-            columns[row] = place - start + 1 if reason != OK else 0
-            as_written[row] = False
-            collections[row] = collection
-        offsets[row + 1] = length
-
-
-@dataclass(frozen=True, slots=True)
-class Normalised:
-    """The result on a batch, one row each candidate.
-
-    Row ``i`` has the canonical text ``data[offsets[i]:offsets[i + 1]]`` (empty for a reject), the
-    reason ``reasons[i]`` (an index into REASONS, 0 for none), the column where a reject was noticed
-    (from 1, in bytes of the text as read) and its collection (FUNCTIONS or EVENTS; UNKNOWN for a reject
-    whose input states none). ``as_written`` is set if the text was read as canonical; the text of another row may be
-    canonical too (of fixed-point types).
-    """
-
-    data: Array  # uint8
-    offsets: Array  # int32, rows + 1
-    reasons: Array  # uint8
-    columns: Array  # int32
-    collections: Array  # uint8
-    as_written: Array  # bool
-
-
-def normalise_rows(
-    data: Array, starts: Array, ends: Array, declared_kinds: Array, default_kind: int = FUNCTIONS
-) -> Normalised:
-    """Normalise the candidates ``data[starts[i]:ends[i]]``.
-
-    ``data`` is uint8; ``starts`` and ``ends`` are int32; ``declared_kinds`` is uint8 of the same length, the
-    collection that the input states for each row, or UNKNOWN. Texts must be UTF-8: ``canonicalise`` checks that.
-    """
-    rows = len(starts)
-    # An alias at most doubles a text: `int,` becomes `int256,`, `fixed,` becomes `fixed128x18,`.
-    room = 2 * int((ends.astype(np.int64) - starts).clip(max=MAX_TEXT_BYTES).sum()) + 16
-    result = Normalised(
-        np.empty(room, np.uint8), np.empty(rows + 1, np.int32), np.empty(rows, np.uint8),
-        np.empty(rows, np.int32), np.empty(rows, np.uint8), np.empty(rows, np.bool_),
-    )  # fmt: skip
-    declarations(
-        as_readonly(data), as_readonly(starts), as_readonly(ends), as_readonly(declared_kinds), default_kind,
-        result.data, result.offsets, result.reasons, result.columns, result.collections, result.as_written,
-    )  # fmt: skip
-    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -689,17 +582,25 @@ _FRAGMENT = re.compile(r"[A-Za-z0-9_$]{1,40}")
 def normalise(text: str | bytes, declared_kind: int = UNKNOWN, default_kind: int = FUNCTIONS) -> Signature:
     """Normalise one text; raises GrammarError. The same grammar as ``normalise_rows``."""
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    shown = raw[:MAX_TEXT_BYTES].decode(errors="backslashreplace")
-    if len(raw) <= MAX_TEXT_BYTES:
-        try:
-            raw.decode()
-        except UnicodeDecodeError as error:
-            raise GrammarError("encoding", error.start + 1, shown) from None
+    check_encoding(raw)
     out = bytearray(2 * min(len(raw), MAX_TEXT_BYTES) + 16)
-    reason, place, length, collection = _declaration(raw, 0, len(raw), declared_kind, default_kind, out, 0)
+    reason, place, length, collection = declaration(raw, 0, len(raw), declared_kind, default_kind, out, 0, {})
     if reason != OK:
-        raise GrammarError(REASONS[reason], place + 1, shown)
+        raise GrammarError(REASONS[reason], place + 1, _shown(raw))
     return Signature(out[:length].decode("ascii"), collection)
+
+
+def check_encoding(text: bytes) -> None:
+    """Raise GrammarError for a text that is not UTF-8; one that is too long is not looked at."""
+    if len(text) <= MAX_TEXT_BYTES:
+        try:
+            text.decode()
+        except UnicodeDecodeError as error:
+            raise GrammarError("encoding", error.start + 1, _shown(text)) from None
+
+
+def _shown(text: bytes) -> str:
+    return text[:MAX_TEXT_BYTES].decode(errors="backslashreplace")
 
 
 def is_signature(text: str | bytes) -> bool:

@@ -6,7 +6,7 @@ Every ``bytes`` value may be calldata. Four forms need knowledge of what is arou
   ``bytes`` after it, or a ``string[]`` and the ``bytes[]`` after it.
 * Safe's ``multiSend(bytes)``, ERC-7579's ``execute(bytes32,bytes)`` and ERC-4337's operations pack addresses and
   calls without padding. Their layouts are a table here, by text or by the tuple's types.
-* Uniswap's routers keep a byte for each command, and its arguments in a list beside them (``router_commands.py``). Where
+* Uniswap's routers keep a byte for each command, and its arguments in a list beside them (``router_commands.txt``). Where
   no input fits its command, the call is another contract's.
 * An error in ``Error(string)``: contracts copy revert data into the message (``readings.py`` turns it to bytes).
 
@@ -17,14 +17,14 @@ is ours and belongs to no contract. It names the fields.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
-from sigdir.signatures.abi_decoder import Budget, attempt
-from sigdir.signatures.decode_attempt import SELECTOR_BYTES, WORD_BYTES, DecodeAttempt
+from sigdir.signatures.abi_decoder import SELECTOR_BYTES, WORD_BYTES, Budget, DecodeAttempt, attempt
 from sigdir.signatures.plural import counted
-from sigdir.signatures.router_commands import MAY_FAIL, Commands, commands_by_text
-from sigdir.signatures.types import Type, parameter_types
+from sigdir.signatures.types import Type, parameter_types, parse_declaration
 
 Path = tuple[int, ...]
 """A value's place: the parameter's number, then positions in tuples and arrays."""
@@ -242,8 +242,8 @@ def _commands(router: Commands, commands: bytes, inputs: Sequence[bytes], budget
 
 
 def _input_of(router: Commands, byte: int, data: bytes, budget: Budget) -> Inner:
-    shapes = router.shapes.get(byte & ~MAY_FAIL, ())
-    may_fail = "If it fails, the others go on." if byte & MAY_FAIL else ""
+    shapes = router.shapes.get(byte & ~_MAY_FAIL, ())
+    may_fail = "If it fails, the others go on." if byte & _MAY_FAIL else ""
     why = ""
     for text, names, is_call in shapes:
         if is_call:
@@ -253,3 +253,45 @@ def _input_of(router: Commands, byte: int, data: bytes, budget: Budget) -> Inner
             return Inner((), data, found, "packed", names, may_fail)
         why = why or f"Its input does not fit {text}: {found.detail or 'other bytes are left or stand between'}."
     return Inner((), data, kind="packed", note=why or f"0x{byte:02x} is no known command of {router.of}.")
+
+
+# Commands of routers that are bytes: Uniswap's Universal Router and v4 actions. A command's byte has its number in seven
+# bits. Older routers ignored bit 6; a byte that has it is here the command of the newer ones, or none.
+
+_MAY_FAIL = 0x80
+"""The eighth bit says that the call goes on if the command fails."""
+
+
+class Command(NamedTuple):
+    """A shape of a command: its canonical text, ``names`` as declared, and whether its input is calldata."""
+
+    text: str
+    names: tuple[Any, ...]
+    is_call: bool
+
+
+class Commands(NamedTuple):
+    """The commands of one kind of contract, by their numbers, each in its shapes. ``of`` is whose they are."""
+
+    of: str
+    shapes: Mapping[int, tuple[Command, ...]]
+
+
+@lru_cache(maxsize=1)
+def commands_by_text() -> Mapping[str, Commands]:
+    """The commands that the arguments of a call with this text have: bytes first, a list of inputs behind them."""
+    text = FilePath(__file__).with_name("router_commands.txt").read_text()
+    found: dict[str, Commands] = {}
+    for block in text.split("\n\n")[1:]:
+        texts, source, *lines = block.strip().splitlines()
+        shapes: dict[int, tuple[Command, ...]] = {}
+        for line in lines:
+            number, command = line.split(maxsplit=1)
+            shapes[int(number, 16)] = (*shapes.get(int(number, 16), ()), _command(command))
+        found |= dict.fromkeys(texts.split(" "), Commands(source.split("  ")[0], shapes))
+    return found
+
+
+def _command(line: str) -> Command:
+    declaration = parse_declaration(line.removeprefix("call "))
+    return Command(declaration.text, declaration.nested_names, line.startswith("call "))

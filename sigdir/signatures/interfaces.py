@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from sigdir.signatures.declaration import Declaration, parse_declaration
 from sigdir.signatures.evidence import Kind
 from sigdir.signatures.keccak import keccak256
+from sigdir.signatures.types import Declaration, parse_declaration
 
 
 @dataclass(frozen=True, slots=True)

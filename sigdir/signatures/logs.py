@@ -18,8 +18,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sigdir.signatures.abi_decoder import Budget, Layout, attempt, attempt_of, layout_of
-from sigdir.signatures.decode_attempt import TOPICS, DecodeAttempt
+from sigdir.signatures.abi_decoder import TOPICS, Budget, DecodeAttempt, Layout, attempt, attempt_of, layout_of
 from sigdir.signatures.types import BadTypeList, Type
 
 _MAX_DECODED = 64

@@ -6,10 +6,6 @@ Invariants
     Each reason is a fact of a summary, so a query can count it again.
 
 Theory
-    A rank is one uint64, from the high bit down: the text is the standard's (1 bit), it does not look mined (1),
-    witness (2), contracts (24), sources (16). Higher is better. Below ``FACT_BITS`` stand facts that do not rank: the
-    kinds, and whether a source that compiles contracts vouches for the text. Equal ranks are ordered by id.
-
     Whoever mines a text for a selector tries 2^32 names, so the name has a part that counts up or is drawn at random:
     a number, a tag of letters and digits, words of a dictionary. Honest names have such parts too, less than one in a
     hundred, and a collision proves nothing: of 1.08 M texts 34 selectors have several. So a text looks mined only
@@ -24,24 +20,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final
-
-import numpy as np
-import numpy.typing as npt
+from typing import Final
 
 from sigdir.signatures.evidence import Kind, Witness
 from sigdir.signatures.plural import counted
 from sigdir.signatures.standards import canonical, sources
-
-Array = npt.NDArray[Any]
-
-MOST_CONTRACTS: Final = (1 << 24) - 1
-MOST_SOURCES: Final = (1 << 16) - 1
-"""Counts above these rank as these."""
-
-FACT_BITS: Final = 20
-_VERIFIED, _KIND = 0, 0  # the bit of verified, and the bit that the kinds count from: Kind.FUNCTION is 1
-_SOURCES, _CONTRACTS, _WITNESS, _PLAIN, _STANDARD = 20, 36, 60, 62, 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +54,35 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A text in its place, from 1. ``mined`` says why it looks mined, "" if it does not."""
+    """A text in its place, from 1.
+
+    ``standard`` is the standard whose text it is, "" for none. ``mined`` says why it looks mined, "" if it does not.
+    """
 
     summary: Summary
     position: int
-    reasons: tuple[str, ...]
+    standard: str = ""
     mined: str = ""
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What the place rests on: short phrases, the weightiest first."""
+        return (*noted_reasons(self.standard, self.mined), *plain_reasons(self.summary))
 
 
 def ranked(hash: bytes, summaries: Iterable[Summary], is_shared: Callable[[str], bool]) -> list[Ranked]:
     """The texts of one hash, the best first. ``is_shared`` says whether several texts have a name."""
-    texts = sorted(summaries, key=lambda summary: summary.id)
+    texts = list(summaries)
     mined = {text.id: looks_mined(hash, text, texts, is_shared) for text in texts}
-    keys = {
-        text.id: key_of(text, is_standard=is_standard(hash, text.text), mined=bool(mined[text.id])) for text in texts
-    }
-    texts.sort(key=lambda text: rank_of(keys[text.id]), reverse=True)  # stable: equal ranks stay in the order of ids
+    texts.sort(key=lambda text: (bool(mined[text.id]), *_weight(hash, text)))
     return [
-        Ranked(text, position, reasons(hash, text, mined[text.id]), mined[text.id])
-        for position, text in enumerate(texts, 1)
+        Ranked(text, position, standard_of(hash, text.text), mined[text.id]) for position, text in enumerate(texts, 1)
     ]
+
+
+def _weight(hash: bytes, text: Summary) -> tuple[int, ...]:
+    """What orders texts that do not look mined: lower is better."""
+    return not is_standard(hash, text.text), -text.witness, -text.contracts, -text.sources, text.id
 
 
 def is_standard(hash: bytes, text: str) -> bool:
@@ -98,10 +90,9 @@ def is_standard(hash: bytes, text: str) -> bool:
     return canonical().get(hash) == text
 
 
-def reasons(hash: bytes, text: Summary, mined: str = "") -> tuple[str, ...]:
-    """What a text's place rests on: short phrases, the weightiest first. ``mined`` is as ``looks_mined`` gives it."""
-    standard = sources()[hash] if is_standard(hash, text.text) else ""
-    return (*noted_reasons(standard, mined), *plain_reasons(text))
+def standard_of(hash: bytes, text: str) -> str:
+    """The standard that gives this text to the hash; "" for none."""
+    return sources()[hash] if is_standard(hash, text) else ""
 
 
 def noted_reasons(standard: str, mined: str) -> tuple[str, ...]:
@@ -164,12 +155,8 @@ def looks_mined(hash: bytes, text: Summary, texts: Sequence[Summary], is_shared:
     rivals = [rival for rival in texts if rival.id != text.id and _is_better_known(hash, rival, text)]
     if not rivals or is_shared(text.name):
         return ""
-    best = max(rivals, key=lambda rival: (_rank(hash, rival), -rival.id))
+    best = min(rivals, key=lambda rival: _weight(hash, rival))
     return f"{part} in its name looks made up, no other text has this name, and {best.text} has the same selector"
-
-
-def _rank(hash: bytes, text: Summary) -> int:
-    return rank_of(key_of(text, is_standard=is_standard(hash, text.text)))
 
 
 def _is_better_known(hash: bytes, rival: Summary, text: Summary) -> bool:
@@ -177,75 +164,3 @@ def _is_better_known(hash: bytes, rival: Summary, text: Summary) -> bool:
         return is_standard(hash, rival.text) or rival.witness > text.witness
     is_as_common = rival.contracts >= text.contracts and rival.sources >= text.sources
     return text.witness == Witness.LISTED and is_as_common and not made_up_part(rival.name)
-
-
-# The rank as one number.
-
-
-def key_of(summary: Summary, *, is_standard: bool = False, mined: bool = False) -> int:
-    """The rank and the facts of a text as one uint64."""
-    kinds = sum(1 << _KIND + kind for kind in summary.kinds)
-    return (
-        is_standard << _STANDARD
-        | (not mined) << _PLAIN
-        | summary.witness << _WITNESS
-        | min(summary.contracts, MOST_CONTRACTS) << _CONTRACTS
-        | min(summary.sources, MOST_SOURCES) << _SOURCES
-        | kinds
-        | summary.verified << _VERIFIED
-    )
-
-
-def keys_of(witness: Array, contracts: Array, sources: Array, kinds: Array, verified: Array) -> Array:
-    """The same for rows as columns: neither standard nor mined. ``kinds`` has bit ``kind`` set for each known kind."""
-    keys: Array = (
-        np.uint64(1 << _PLAIN)
-        | witness.astype(np.uint64) << np.uint64(_WITNESS)
-        | np.minimum(contracts, MOST_CONTRACTS).astype(np.uint64) << np.uint64(_CONTRACTS)
-        | np.minimum(sources, MOST_SOURCES).astype(np.uint64) << np.uint64(_SOURCES)
-        | kinds.astype(np.uint64)
-        | verified.astype(np.uint64)
-    )
-    return keys
-
-
-def rank_of(key: int) -> int:
-    """The part of a key that ranks: higher is better, equal ones are ordered by id."""
-    return key >> FACT_BITS
-
-
-def as_standard(key: int) -> int:
-    """The key of a text that a standard gives to its hash."""
-    return key | 1 << _STANDARD
-
-
-def as_mined(key: int) -> int:
-    """The key of a text that looks mined."""
-    return key & ~(1 << _PLAIN)
-
-
-def witness_of(key: int) -> Witness:
-    return Witness(key >> _WITNESS & 3)
-
-
-def contracts_of(key: int) -> int:
-    """The number of contracts, at most ``MOST_CONTRACTS``."""
-    return key >> _CONTRACTS & MOST_CONTRACTS
-
-
-def sources_of(key: int) -> int:
-    """The number of sources, at most ``MOST_SOURCES``."""
-    return key >> _SOURCES & MOST_SOURCES
-
-
-def kinds_of(key: int) -> tuple[Kind, ...]:
-    """The known kinds, rising."""
-    return tuple(kind for kind in Kind if kind and key >> _KIND + kind & 1)
-
-
-def is_verified(key: int) -> bool:
-    return bool(key >> _VERIFIED & 1)
-
-
-def is_mined(key: int) -> bool:
-    return not key >> _PLAIN & 1

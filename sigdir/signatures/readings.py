@@ -26,11 +26,11 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sigdir.signatures.abi_decoder import SPARE, Budget, attempt, layout_of
-from sigdir.signatures.declaration import BadDeclaration, parse_declaration
-from sigdir.signatures.decode_attempt import SELECTOR_BYTES, UTF8, DecodeAttempt
+from sigdir.signatures.abi_decoder import SELECTOR_BYTES, SPARE, UTF8, Budget, DecodeAttempt, attempt, layout_of
+from sigdir.signatures.canonicalise import canonicalise_one
+from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.evidence import Kind, Witness
-from sigdir.signatures.given_texts import canonical_and_declared
+from sigdir.signatures.grammar import GrammarError
 from sigdir.signatures.inner_calls import Inner, Path, inner_calls
 from sigdir.signatures.interfaces import event_declaration
 from sigdir.signatures.logs import Split, log_attempt
@@ -38,7 +38,7 @@ from sigdir.signatures.plural import counted
 from sigdir.signatures.rank import Summary
 from sigdir.signatures.reverts import BUILT_IN, EMPTY, ERROR, PANIC, panic
 from sigdir.signatures.standards import canonical, sources
-from sigdir.signatures.types import MAX_TEXT
+from sigdir.signatures.types import MAX_TEXT, BadDeclaration, parse_declaration
 
 MAX_LEVELS = 16
 """Calls inside calls."""
@@ -382,8 +382,12 @@ def _with_given(input: Input, hash: bytes, known: Sequence[Known]) -> Sequence[K
 
 
 def _given(text: str, *, is_event: bool) -> Known:
-    canonical, declaration = canonical_and_declared(text, is_event=is_event)
-    return Known(canonical).declared_as(declaration) if declaration else Known(canonical)
+    """A text that somebody gives with the bytes. One that the grammar refuses stays as it is: to try it gives the reason."""
+    try:
+        found = canonicalise_one(text, EVENTS if is_event else FUNCTIONS, Kind.EVENT if is_event else Kind.UNKNOWN)
+    except GrammarError:
+        return Known(text)
+    return Known(found.text).declared_as(found.declaration) if found.declaration else Known(found.text)
 
 
 def _candidate(arguments: bytes, known: Known, budget: Budget) -> Candidate:

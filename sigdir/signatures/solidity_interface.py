@@ -12,8 +12,8 @@ from math import prod
 from typing import Any
 
 from sigdir.signatures.contract import ContractInterface, Member
-from sigdir.signatures.declaration import Declaration, Parameter
 from sigdir.signatures.evidence import Kind
+from sigdir.signatures.types import Declaration, Parameter
 
 _KEYWORDS = frozenset(
     [

@@ -1,33 +1,52 @@
-"""Nested type lists: the one parser of the parameters of a signature.
+"""Declarations and canonical texts as trees: the reader for one text, where ``grammar.py`` has checked it.
 
 ::
 
-    list      = [ type *( "," type ) ]
-    type      = ( word / "(" list ")" ) *( "[" *digit "]" )
+    declaration = [ keyword ] name "(" list ")" [ mutability ] [ "returns (" list ")" ] [ "anonymous" ]
+    list        = [ parameter *( "," parameter ) ]
+    parameter   = ( word / "(" list ")" ) *( "[" *digit "]" ) [ "indexed" ] [ name ]
 
-``split_types`` cuts a list into the texts of its types, however deep they nest. ``parameter_types`` gives the
-types of a canonical text as a tree, bounded in depth and length because it is walked by recursion. Each of its
-values takes at least a word of data: tuples and arrays of no elements are refused. Which words and widths exist is the
-grammar's subject (``grammar.py``).
+``parse_declaration`` reads a spelled declaration (``spelling.py`` has its form), ``canonical_declaration`` and
+``parameter_types`` read a canonical text, which has no words beside its types. Which words and widths exist is the
+grammar's subject.
+
+``Type`` is for decoding: it is bounded in depth and length because it is walked by recursion, and each of its values
+takes at least a word of data: tuples and arrays of no elements are refused. ``split_types`` cuts a list into the texts
+of its types, however deep they nest.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from sigdir.signatures.errors import SigdirError
+from sigdir.signatures.evidence import Kind
 
+MAX_DECLARATION_BYTES = 16_384
+MAX_NAME_BYTES = 128
+MAX_TUPLES = 32
+"""Tuples within each other in a declaration, with its own list."""
 MAX_DEPTH = 16
-"""Tuples and arrays within each other."""
+"""Tuples and arrays within each other in a type that is decoded."""
 MAX_TEXT = 8192
-"""Characters of a text."""
+"""Characters of a text that is decoded."""
 _MAX_DIGITS = 18  # of an array's length
 
+RESERVED = frozenset(["calldata", "indexed", "memory", "payable", "storage"])
+"""Words that cannot be a parameter's name, because they mean something where a name stands."""
+MUTABILITIES = frozenset(["view", "pure", "payable"])
+KINDS = {"function": Kind.FUNCTION, "event": Kind.EVENT, "error": Kind.ERROR}
+"""The kinds by their keywords."""
 
-class BadTypeList(SigdirError, ValueError):
+
+class BadDeclaration(SigdirError, ValueError):
+    """A text that is no spelled declaration."""
+
+
+class BadTypeList(BadDeclaration):
     """A type list that cannot be read: ``problem`` is a phrase, ``column`` counts from 1, 0 for the whole text."""
 
     def __init__(self, problem: str, text: str, column: int = 0) -> None:
@@ -49,6 +68,103 @@ class Type:
     element: Type | None = None
     length: int | None = None
     depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter, a value that is returned, or a component of a tuple."""
+
+    type: str
+    """As in an ABI: `uint256[]`, and `tuple[]` where there are components."""
+    name: str = ""
+    indexed: bool = False
+    components: tuple[Parameter, ...] | None = None
+    """Those of a tuple; None for any other type."""
+
+    @property
+    def canonical_type(self) -> str:
+        """The type in a canonical text: `(address,uint256)[]`."""
+        if self.components is None:
+            return self.type
+        inner = ",".join(component.canonical_type for component in self.components)
+        return f"({inner}){self.type.removeprefix('tuple')}"
+
+    @property
+    def nested_name(self) -> Any:
+        """The name; a tuple's as (name, those of its members)."""
+        if self.components is None:
+            return self.name
+        return self.name, tuple(component.nested_name for component in self.components)
+
+    def __str__(self) -> str:
+        """As spelled in a declaration."""
+        written = self.type
+        if self.components is not None:
+            written = f"({', '.join(map(str, self.components))}){self.type.removeprefix('tuple')}"
+        return written + (" indexed" if self.indexed else "") + (f" {self.name}" if self.name else "")
+
+    def abi(self, of_event: bool = False) -> dict[str, Any]:
+        """As in an ABI entry. The parameters of an event have ``indexed``."""
+        entry: dict[str, Any] = {"name": self.name, "type": self.type}
+        if self.components is not None:
+            entry["components"] = [component.abi() for component in self.components]
+        return entry | {"indexed": self.indexed} if of_event else entry
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A parsed declaration."""
+
+    kind: Kind
+    """UNKNOWN for a text without a keyword."""
+    name: str
+    inputs: tuple[Parameter, ...] = ()
+    outputs: tuple[Parameter, ...] = ()
+    """What a function returns."""
+    mutability: str = "nonpayable"
+    """Of a function: view, pure, payable or nonpayable."""
+    anonymous: bool = False
+
+    @property
+    def text(self) -> str:
+        """The canonical text: `transfer(address,uint256)`."""
+        return f"{self.name}({','.join(one.canonical_type for one in self.inputs)})"
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """One for each parameter, empty where it has none."""
+        return tuple(one.name for one in self.inputs)
+
+    @property
+    def nested_names(self) -> tuple[Any, ...]:
+        """The same; a tuple's is (name, those of its members)."""
+        return tuple(one.nested_name for one in self.inputs)
+
+    @property
+    def indexed(self) -> tuple[bool, ...]:
+        """For each parameter whether it is a topic of its event."""
+        return tuple(one.indexed for one in self.inputs)
+
+    def __str__(self) -> str:
+        """As spelled: the text that was parsed."""
+        keyword = f"{self.kind.name.lower()} " if self.kind != Kind.UNKNOWN else ""
+        text = f"{keyword}{self.name}({', '.join(map(str, self.inputs))})"
+        if self.mutability != "nonpayable":
+            text += f" {self.mutability}"
+        if self.outputs:
+            text += f" returns ({', '.join(map(str, self.outputs))})"
+        return text + (" anonymous" if self.anonymous else "")
+
+    def abi_entry(self) -> dict[str, Any]:
+        """The entry of an ABI, as JSON has it. A declaration without a keyword becomes a function."""
+        inputs = [one.abi(self.kind == Kind.EVENT) for one in self.inputs]
+        entry = {"type": self.kind.name.lower(), "name": self.name, "inputs": inputs}
+        if self.kind == Kind.EVENT:
+            return entry | {"anonymous": self.anonymous}
+        if self.kind == Kind.ERROR:
+            return entry
+        outputs = [one.abi() for one in self.outputs]
+        return entry | {"type": "function", "outputs": outputs, "stateMutability": self.mutability}
 
 
 _MARKS = re.compile("[(),]")
@@ -80,58 +196,159 @@ def one_type(kind: str) -> str:
     return kind
 
 
-_TOKENS = re.compile(r"[(),]|[A-Za-z0-9_$]+|\[\d*\]|.", re.DOTALL)
-_WORD = re.compile(r"[a-z]+(?:\d+(?:x\d+)?)?")
+def parse_declaration(text: str) -> Declaration:
+    """A declaration in the form of ``spelling.py``; raises BadDeclaration."""
+    found = _Reader(text, with_words=True).declaration()
+    if str(found) != text:
+        raise BadDeclaration(f"not a spelled declaration: {text[:200]!r}")
+    return found
+
+
+def canonical_declaration(text: str, kind: Kind) -> Declaration:
+    """A canonical text as a declaration without names; raises BadDeclaration if it is too long or nested too deeply."""
+    found = _Reader(text, with_words=False).declaration()
+    return Declaration(kind, found.name, found.inputs)
 
 
 def parameter_types(text: str) -> tuple[Type, ...]:
     """The types of a canonical text's parameters; raises BadTypeList."""
     if len(text) > MAX_TEXT:
         raise BadTypeList(f"a text of {len(text)} characters; at most {MAX_TEXT} are decoded", text)
-    tokens = _TOKENS.finditer(text, text.find("(") + 1)
-    return _members(tokens, text, 1)
+    reader = _Reader(text, with_words=False, at=text.find("(") + 1)
+    parameters, _ = reader.parameters(1)
+    if reader.undecodable is not None:
+        raise reader.undecodable
+    return tuple(map(_type, parameters))
 
 
-def _members(tokens: Iterator[re.Match[str]], text: str, depth: int) -> tuple[Type, ...]:
-    """The types up to the parenthesis that closes their list; the one that opened it was read."""
-    found: list[Type] = []
-    for token in tokens:
-        word, column = token[0], token.start() + 1
-        if word == ")":
-            return tuple(found)
-        if word == "(":
-            _check_depth(depth, text, column)
-            found.append(_tuple_type(_members(tokens, text, depth + 1), text, column))
-        elif word[0] == "[" and word[-1] == "]" and found:
-            found[-1] = _array_type(found[-1], word, text, column)
-        elif _WORD.fullmatch(word):
-            found.append(_word_type(word))
-        elif word != ",":
-            raise BadTypeList(f"unknown type {word!r}", text, column)
-    raise BadTypeList("a parenthesis that is not closed", text, len(text))
+def _type(parameter: Parameter) -> Type:
+    word, *lengths = parameter.type.split("[")
+    if parameter.components is None:
+        found = _word_type(word)
+    else:
+        members = tuple(map(_type, parameter.components))
+        text = "(" + ",".join(member.text for member in members) + ")"
+        found = Type(text, members, depth=1 + max(member.depth for member in members))
+    for each in lengths:
+        length = int(each[:-1]) if len(each) > 1 else None
+        found = Type(f"{found.text}[{each}", element=found, length=length, depth=found.depth + 1)
+    return found
 
 
 _word_type = lru_cache(maxsize=1024)(Type)  # a long text has the same few words again and again
 
-
-def _tuple_type(members: tuple[Type, ...], text: str, column: int) -> Type:
-    if not members:
-        raise BadTypeList("a tuple without members, which no contract takes", text, column)
-    depth = 1 + max(member.depth for member in members)
-    _check_depth(depth, text, column)
-    return Type("(" + ",".join(member.text for member in members) + ")", members, depth=depth)
+NAME_PATTERN = r"[A-Za-z_$][A-Za-z0-9_$]*"
+_NAME = re.compile(NAME_PATTERN)
+_TOKENS = re.compile(r"[(),]|[A-Za-z0-9_$]+|\[\d*\]|.", re.DOTALL)
+_SPELLED_TOKENS = re.compile(r" *([(),]|[A-Za-z0-9_$]+|\[\d*\]|[^ ])")
+_WORD = re.compile(r"[a-z]+(?:\d+(?:x\d+)?)?")
 
 
-def _array_type(element: Type, brackets: str, text: str, column: int) -> Type:
-    length, depth = brackets[1:-1], element.depth + 1
-    if len(length) > _MAX_DIGITS:
-        raise BadTypeList(f"an array whose length has {len(length)} digits", text, column)
-    if length and not int(length):
-        raise BadTypeList("an array without elements, which no contract takes", text, column)
-    _check_depth(depth, text, column)
-    return Type(element.text + brackets, element=element, length=int(length) if length else None, depth=depth)
+class _Reader:
+    """Reads the tokens of one text from left to right; raises BadTypeList where it cannot go on.
+
+    ``undecodable`` is the first reason why no contract takes the parameters, or why they are not decoded.
+    """
+
+    def __init__(self, text: str, *, with_words: bool, at: int = 0) -> None:
+        if with_words and len(text) > MAX_DECLARATION_BYTES:
+            raise BadDeclaration(f"a declaration of over {MAX_DECLARATION_BYTES:,} characters")
+        self._text, self._with_words = text, with_words
+        self._tokens = (_SPELLED_TOKENS if with_words else _TOKENS).finditer(text, at)
+        self.undecodable: BadTypeList | None = None
+        self._column, self._next = 0, ""
+        self._take()
+
+    def _take(self) -> str:
+        """The next token; the one after it is ``_next``, which is empty at the end."""
+        taken, token = self._next, next(self._tokens, None)
+        self._next, self._column = (
+            (token[token.lastindex or 0], token.start(token.lastindex or 0) + 1) if token else ("", len(self._text))
+        )
+        return taken
+
+    def _bad(self, problem: str) -> BadTypeList:
+        return self.undecodable or BadTypeList(problem, self._text, self._column)
+
+    def _expect(self, token: str) -> None:
+        if self._next != token:
+            raise self._bad("a parenthesis that is not closed" if not self._next else f"unknown type {self._next!r}")
+        self._take()
+
+    def _takes(self, word: str) -> bool:
+        return self._next == word and bool(self._take())
+
+    def declaration(self) -> Declaration:
+        kind, name = Kind.UNKNOWN, self._take()
+        if self._with_words and self._next != "(":
+            kind, name = KINDS.get(name, Kind.UNKNOWN), self._take()
+        if not _NAME.fullmatch(name):
+            raise self._bad("no name")
+        self._expect("(")
+        inputs, _ = self.parameters(1)
+        mutability = self._take() if self._next in MUTABILITIES else "nonpayable"
+        outputs: tuple[Parameter, ...] = ()
+        if self._takes("returns"):
+            self._expect("(")
+            outputs, _ = self.parameters(1)
+        anonymous = self._takes("anonymous")
+        if self._next:
+            raise self._bad(f"{self._next!r} after the list")
+        return Declaration(kind, name, inputs, outputs, mutability, anonymous)
+
+    def parameters(self, level: int) -> tuple[tuple[Parameter, ...], int]:
+        """The parameters up to the parenthesis that closes their list, and how deep their types nest."""
+        found: list[Parameter] = []
+        depth = 0
+        if self._next != ")":
+            while not found or self._takes(","):
+                parameter, nested = self._parameter(level)
+                found.append(parameter)
+                depth = max(depth, nested)
+        self._expect(")")
+        return tuple(found), depth
+
+    def _parameter(self, level: int) -> tuple[Parameter, int]:
+        components, depth, column = None, 0, self._column
+        if self._next == "(":
+            self._check_depth(level, column)
+            if level == MAX_TUPLES:
+                raise self._bad(f"tuples nested more than {MAX_TUPLES} deep")
+            self._take()
+            components, depth = self.parameters(level + 1)
+            if not components:
+                self._note("a tuple without members, which no contract takes", column)
+            word, depth = "tuple", depth + 1
+            self._check_depth(depth, column)
+        elif _WORD.fullmatch(self._next):
+            word = self._take()
+        else:
+            raise self._bad(f"unknown type {self._next!r}" if self._next else "a parenthesis that is not closed")
+        while self._next[:1] == "[" and self._next != "[":
+            self._check_length(self._next[1:-1])
+            depth += 1
+            self._check_depth(depth, self._column)
+            word += self._take()
+        indexed = self._with_words and self._takes("indexed")
+        name = self._take() if self._with_words and _NAME.fullmatch(self._next) else ""
+        return Parameter(word, name, indexed, components), depth
+
+    def _check_length(self, digits: str) -> None:
+        if len(digits) > _MAX_DIGITS:
+            self._note(f"an array whose length has {len(digits)} digits", self._column)
+        elif digits and not int(digits):
+            self._note("an array without elements, which no contract takes", self._column)
+
+    def _check_depth(self, depth: int, column: int) -> None:
+        if depth > MAX_DEPTH:
+            self._note(f"nested more than {MAX_DEPTH} deep", column)
+
+    def _note(self, problem: str, column: int) -> None:
+        self.undecodable = self.undecodable or BadTypeList(problem, self._text, column)
 
 
-def _check_depth(depth: int, text: str, column: int) -> None:
-    if depth > MAX_DEPTH:
-        raise BadTypeList(f"nested more than {MAX_DEPTH} deep", text, column)
+def is_parameter_name(name: Any) -> bool:
+    """Whether a JSON value is a name that a declaration can have."""
+    if not isinstance(name, str) or name in RESERVED or len(name) > MAX_NAME_BYTES:
+        return False
+    return _NAME.fullmatch(name) is not None

@@ -38,7 +38,6 @@ LONG = {
     "export": ["export", "csv", "{folder}/rows.csv"],
     "report": ["report", "{folder}/page.html"],
     "compact": ["compact", "--all"],
-    "repair": ["repair"],
     "backup": ["backup", "{folder}/backup"],
     "vacuum": ["vacuum"],
     "suppress": ["suppress", "f1(uint256)"],

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from prompt_toolkit.completion import CompleteEvent
-from prompt_toolkit.document import Document
 
 import sigdir
-from sigdir.cli.shell import SqlCompleter, is_whole, words_of
+from sigdir.cli.shell import Words, is_sent, words_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.sql.views import VIEWS
 from tests.conftest import ROOT, SAFETY_SECONDS, environment
@@ -30,15 +28,21 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     return paths
 
 
-@pytest.fixture
-def terminal(paths: Paths, tmp_path: Path) -> Iterator[pexpect.spawn]:
-    """The shell in a terminal, with its history in the test's folder."""
+def shell_at_a_terminal(paths: Paths, state: Path) -> pexpect.spawn:
+    """The shell in a terminal, with its history in a folder."""
     shell = pexpect.spawn(
         sys.executable, ["-m", "sigdir", "sql"], cwd=ROOT, timeout=SAFETY_SECONDS, encoding="utf-8",
         dimensions=(40, 140),
-        env={**environment(paths.root), "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"},
+        env={**environment(paths.root), "XDG_STATE_HOME": str(state), "TERM": "xterm"},
     )  # fmt: skip
     shell.expect(PROMPT)
+    return shell
+
+
+@pytest.fixture
+def terminal(paths: Paths, tmp_path: Path) -> Iterator[pexpect.spawn]:
+    """A shell that is killed at the end of the test."""
+    shell = shell_at_a_terminal(paths, tmp_path)
     yield shell
     shell.close(force=True)
 
@@ -64,7 +68,7 @@ def test_statements_are_answered_with_their_time(terminal: pexpect.spawn, tmp_pa
     terminal.close()
     assert terminal.exitstatus == 0
     history = tmp_path / "sigdir" / "sql_history"
-    assert "+SELECT 40 +\n+2 AS answer;\n" in history.read_text()
+    assert "SELECT 40 +\n2 AS answer;\n" in history.read_text()
     assert history.stat().st_mode & 0o777 == 0o600
 
 
@@ -103,6 +107,33 @@ def test_commands_start_with_a_dot(terminal: pexpect.spawn, paths: Paths) -> Non
     terminal.expect(pexpect.EOF)
 
 
+def test_tab_completes_at_the_terminal(terminal: pexpect.spawn) -> None:
+    """Whatever the case, also in the second line of a statement; a single completion is put in."""
+    terminal.send("SELECT count(*) AS n\r")
+    terminal.expect(r"\.\.\.>")
+    terminal.send("from event_s\t WHERE text_signature LIKE 'E%';\r")
+    terminal.expect("event_signatures")
+    terminal.expect("│ +3 │")
+    terminal.expect(PROMPT)
+
+
+def test_the_history_of_another_session_is_there(terminal: pexpect.spawn, tmp_path: Path, paths: Paths) -> None:
+    """The key up brings its last line back; Ctrl-C forgets a statement that is not finished."""
+    terminal.send("SELECT 12345 AS\r")
+    terminal.expect(r"\.\.\.>")
+    terminal.sendintr()
+    terminal.expect(PROMPT)
+    terminal.send("SELECT 54321 AS n;\r")
+    terminal.expect("│ 54321 │")
+    terminal.expect(PROMPT)
+    terminal.sendeof()
+    terminal.expect(pexpect.EOF)
+    with_shell = shell_at_a_terminal(paths, tmp_path)
+    with_shell.send("\x1b[A\r")
+    with_shell.expect("│ 54321 │")
+    with_shell.close(force=True)
+
+
 @pytest.mark.parametrize(
     ("text", "whole"),
     [
@@ -119,21 +150,20 @@ def test_commands_start_with_a_dot(terminal: pexpect.spawn, paths: Paths) -> Non
 )
 def test_enter_sends_a_finished_statement(text: str, whole: bool) -> None:
     """Or a command, or an empty line; otherwise it starts a new line."""
-    assert is_whole(text) == whole
+    assert is_sent(text) == whole
 
 
 @pytest.fixture(scope="module")
-def completer(paths: Paths) -> SqlCompleter:
-    return SqlCompleter(words_of(sigdir.open(paths.root)))
+def completer(paths: Paths) -> Words:
+    return words_of(sigdir.open(paths.root))
 
 
-def completed(completer: SqlCompleter, text: str, after: str = "") -> list[str]:
+def completed(completer: Words, text: str, after: str = "") -> list[str]:
     """The completions at the end of ``text``, with ``after`` after the cursor."""
-    found = completer.get_completions(Document(text + after, len(text)), CompleteEvent())
-    return [completion.text for completion in found]
+    return completer.completions(text, after)
 
 
-def test_tables_follow_from_and_join(completer: SqlCompleter) -> None:
+def test_tables_follow_from_and_join(completer: Words) -> None:
     """Completion offers all of them and search, and nothing else."""
     for begun in VIEWS:
         assert begun in completed(completer, f"select * from {begun[:3]}")
@@ -141,7 +171,7 @@ def test_tables_follow_from_and_join(completer: SqlCompleter) -> None:
     assert completed(completer, "FROM se") == ["search"]
 
 
-def test_columns_of_the_named_tables_come_first(completer: SqlCompleter) -> None:
+def test_columns_of_the_named_tables_come_first(completer: Words) -> None:
     """Keywords and functions follow. If the statement names a table, columns of other tables are left out."""
     assert completed(completer, "SELECT te", " FROM collisions")[:2] == ["texts", "text_signatures"]
     assert completed(completer, "FROM imports WHERE com")[0] == "committed_at"
@@ -149,7 +179,7 @@ def test_columns_of_the_named_tables_come_first(completer: SqlCompleter) -> None
     assert "text_signature" in completed(completer, "SELECT text_si")
 
 
-def test_keywords_functions_and_macros_are_offered(completer: SqlCompleter) -> None:
+def test_keywords_functions_and_macros_are_offered(completer: Words) -> None:
     """Our macros as well as the engine's functions; nothing if no word was started."""
     for macro in ("signature_name", "parameter_list", "parameter_types", "hex_of"):
         assert macro in completed(completer, f"SELECT {macro[:-2]}")

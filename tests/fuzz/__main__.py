@@ -17,16 +17,14 @@ CORPUS = Path(".fuzz")
 # numba cannot compile a function that Atheris has instrumented. So the grammar runs uncompiled, and for the
 # other targets modules with kernels are not instrumented.
 WITH_KERNELS = [
-    "sigdir.signatures.grammar",
-    "sigdir.signatures.keccak",
-    "sigdir.signatures.canonicalise",
-    "sigdir.signatures.code_scan",
-    "sigdir.signatures.push_constants",
-    "sigdir.signatures.spelling",
-    "sigdir.pipeline.formats.text",
     "sigdir.pipeline.formats.solidity.outline",
+    "sigdir.pipeline.formats.text",
     "sigdir.serve.bulk.resolve",
     "sigdir.serve.http.forms",
+    "sigdir.signatures.canonicalise",
+    "sigdir.signatures.code_scan",
+    "sigdir.signatures.grammar_rows",
+    "sigdir.signatures.keccak",
 ]
 INSTRUMENTED = {
     "grammar": ["sigdir.signatures.grammar"],

@@ -223,10 +223,8 @@ def _read(format: str, ending: str, data: bytes) -> tuple[int, int]:
         read(path, format or None)
         for source in open_each(find([str(path)]), lambda _: None, format or None, _unread()):
             chosen = by_name(format) if format else detect(source)
-            if chosen and chosen.references:
-                chosen.references(source)
-            if chosen and chosen.pieces:
-                chosen.pieces(source)
+            if chosen and chosen.is_by_line:
+                chosen.is_by_line(source)
     except BadInput:
         pass
     return 0, 0

@@ -34,7 +34,8 @@ from sigdir.serve.writer import Writer
 from sigdir.signatures.candidates import Candidates
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
-from sigdir.signatures.grammar import GrammarError, normalise, normalise_rows
+from sigdir.signatures.grammar import GrammarError, normalise
+from sigdir.signatures.grammar_rows import normalise_rows
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.log.entry import read_entries

@@ -31,6 +31,7 @@ FOUND: list[tuple[str, tuple[bytes, ...]]] = [
     ("POST /api/v1/import-solidity/ source_code form", (b"contract C { function f(uint[", b"a.", b"a] x) public {} }")),
     ("POST /api/v1/import-solidity/ source_file multipart", (b"", b"contract C { function f(")),
     ("POST /api/v1/import-solidity/ source_code json", (b"function f() {event [", b"|---|\n", b"", b"constant(")),
+    ("POST /api/v1/import-solidity/ source_file multipart", (b'[0]boundary="error E();', b"HashMap[.", b"{")),
     ("read solidity", (b"contract C { function f(uint[", b"a.", b"a] x) public {} }")),
     ("read solidity", (b"function f(uint a) public view returns (uint) {event [", b"|---|---|\n\xe2\x94\x82", b"", b"constant(")),
     ("read solidity", (b"", b"import ")),

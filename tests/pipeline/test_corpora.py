@@ -20,7 +20,8 @@ from sigdir.pipeline.formats import panoramix
 from sigdir.signatures.candidates import Entry, pack
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
-from sigdir.signatures.grammar import REASONS, GrammarError, normalise, normalise_rows
+from sigdir.signatures.grammar import REASONS, GrammarError, normalise
+from sigdir.signatures.grammar_rows import normalise_rows
 from sigdir.signatures.keccak import keccak256_rows
 from tests.pipeline.support import CORPORA, keccak256
 

@@ -33,7 +33,6 @@ from sigdir.signatures.readings import Form, Input, Known, Readings
 from sigdir.signatures.types import Type, parameter_types
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.index.known import read_alternatives
-from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from tests.conftest import Sigdir, import_files
@@ -110,9 +109,7 @@ def test_each_row_is_decoded_as_it_would_be_alone(warehouse: Path, tmp_path: Pat
     ]  # fmt: skip
     reader = Reader(Paths(warehouse))
     for row, source in zip(found[:8], given[:8], strict=True):
-        [reading] = read_alternatives(
-            reader.current(), [Input(Form.CALLDATA, bytes.fromhex(source["input"][2:]))], Names()
-        )
+        [reading] = read_alternatives(reader.current(), [Input(Form.CALLDATA, bytes.fromhex(source["input"][2:]))])
         best = reading.best
         assert row["confidence"] == (best.confidence.value if best else "none")
         assert row["exact"] == (best.attempt.exact if best else None)

@@ -11,6 +11,7 @@ import pytest
 from falcon.testing import TestClient
 
 import sigdir
+from sigdir.cli.spark_session import open_session
 from sigdir.pipeline.engines import spark
 from sigdir.pipeline.run import Options
 from sigdir.serve.app import create_app
@@ -62,7 +63,7 @@ def said(warehouse: Path, as_of: int | None = None) -> set[tuple[Any, ...]]:
 
 def by_tasks(warehouse: Path, *files: Path, **options: Any) -> None:
     pytest.importorskip("pysail")
-    with spark.open_session(None) as session:
+    with open_session(None) as session:
         for file in files:
             spark.run(session, Options([str(file)], warehouse, source="daily", **options))
 

@@ -28,7 +28,13 @@ import pyarrow.parquet as pq
 import pytest
 from backports import zstd
 
-from sigdir.pipeline.formats.solidity import MAX_TOKENS, declarations, has_too_many_tokens
+from sigdir.pipeline.formats.solidity import (
+    MAX_POSTED_TOKENS,
+    MAX_TOKENS,
+    declarations,
+    has_too_many_tokens,
+    is_too_long_to_post,
+)
 from sigdir.signatures.grammar import OK
 from tests.conftest import ROOT, SAFETY_SECONDS, command_line, environment
 from tests.pipeline.support import invoke, peak_mib
@@ -313,6 +319,15 @@ def test_a_source_of_very_many_tokens_is_refused() -> None:
     assert not has_too_many_tokens(b"word " * (most - 8))
     assert not has_too_many_tokens(b"a" * 16 * most)
     assert not has_too_many_tokens(b"w\xc3\xb6rd\t\r\n" * (most - 8))
+
+
+def test_a_posted_source_has_few_tokens_outside_of_bodies() -> None:
+    """The parser does not see bodies and comments, so they count for nothing."""
+    most = MAX_POSTED_TOKENS
+    assert is_too_long_to_post(b"contract " * (most + 1))
+    assert not is_too_long_to_post(b"contract " * (most - 8))
+    assert not is_too_long_to_post(b"function f() public { x = 1; } // one two three\n" * (most // 8))
+    assert is_too_long_to_post(b"function f() public { x = 1; } // one two three\n" * most)
 
 
 # Odd JSON.

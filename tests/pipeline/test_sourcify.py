@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sigdir.pipeline.formats.parquet import ParquetFiles
+from sigdir.pipeline.formats.sourcify import SourcifyTables
 from sigdir.pipeline.inputs import find
 from sigdir.signatures.canonicalise import canonicalise
 from sigdir.signatures.evidence import Kind, Sighting, Witness
@@ -69,13 +69,12 @@ def said(folder: Path, memory_limit: str = "256MB") -> tuple[list[tuple[int, str
     def tables() -> ScratchTables:
         return ScratchTables(connect(Paths(folder / "warehouse"), memory_limit, 1, spill))
 
-    with ParquetFiles(tables) as reader:
-        batches = []
+    with SourcifyTables(tables) as reader:
         for number, source in enumerate(sources):
             source.number = number
             with source.open(lambda _: None):
-                batches += list(reader.add(source))
-        for batch in [*batches, *reader.read()]:
+                reader.add(source)
+        for batch in reader.read():
             result = canonicalise(batch)
             for collection, rows in result.accepted.items():
                 for row, text in enumerate(rows.text.to_pylist()):

@@ -204,7 +204,15 @@ class Server:
 
     def workers(self) -> list[int]:
         """The process ids of the workers, the oldest first."""
-        return [pid for pid, command in children_of(self.process.pid) if "sigdir.serve.servers.worker" in command]
+        children = children_of(self.process.pid)
+        for pid, command in children:
+            if "granian_server" in command:
+                return [worker for worker, name in children_of(pid) if "granian_server" in name]
+        return [pid for pid, command in children if "waitress_worker" in command]
+
+    def is_on_waitress(self) -> bool:
+        """Whether its workers share a socket, so that any of them can answer a connection."""
+        return any("waitress_worker" in command for _, command in children_of(self.process.pid))
 
     def kill(self) -> None:
         """Kill -9 of the parent and everything it started."""

@@ -26,8 +26,6 @@ from sigdir.serve.http.routing import Route
 from sigdir.serve.lists import paging, resources
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.pages.page import ViewPage
-from sigdir.serve.servers import probe
-from sigdir.serve.servers.measured import MeasuredApp
 from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from tests.conftest import ROOT, SAFETY_SECONDS
@@ -1237,7 +1235,7 @@ def make_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
     """The application over a warehouse of its own, with settings."""
     root = tmp_path_factory.mktemp("memory") / "warehouse"
     with opened(root) as storage:
-        yield lambda **more: create_app(Settings(root, **more), *storage)
+        yield lambda counts=None, **more: create_app(Settings(root, **more), *storage, counts)
 
 
 @pytest.fixture(scope="module")
@@ -1329,11 +1327,8 @@ def test_the_limits_are_settings(make_app: Callable[..., Any]) -> None:
 def test_each_request_is_a_line_of_the_log(
     make_app: Callable[..., Any], capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """Method, path, status, bytes and milliseconds as JSON; no query, no body, no probe of the supervisor."""
-    counts = Counts()
-    counts.lay_out([])
-    client = falcon.testing.TestClient(MeasuredApp(make_app(), counts, log=True))
-    client.simulate_get(probe.PATH, headers=probe.HEADERS)  # the supervisor's are left out
+    """Method, path, status, bytes and milliseconds as JSON; no query, no body."""
+    client = falcon.testing.TestClient(make_app(counts=Counts()))
     got = client.simulate_get(SIGNATURES_PATH, query_string="text_signature=secretQuery")
     client.simulate_post(SIGNATURES_PATH, json={"text_signature": "secretBody"})
     client.simulate_head("/nope\u20ac/")

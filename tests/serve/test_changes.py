@@ -156,7 +156,7 @@ def held_back(paths: Paths) -> dict[Collection, int]:
         reader.close()
 
 
-@pytest.mark.parametrize("point", ["reserved", "written"])
+@pytest.mark.parametrize("point", ["begun", "written"])
 def test_what_a_dead_import_reserved_holds_the_feed_back_until_the_next_publisher(warehouse: Path, point: str) -> None:
     paths = Paths(warehouse)
     import_lines(warehouse, ["old()", "event Old()"])
@@ -289,7 +289,7 @@ def test_a_mirror_has_every_row_once_whatever_is_posted_imported_and_killed(tmp_
     with serving(tmp_path / "warehouse", workers=2) as server:
         paths = Paths(server.folder)
         with Traffic(server.port) as traffic:
-            for turn, point in enumerate(("reserved", "written", "committed")):
+            for turn, point in enumerate(("begun", "written", "committed")):
                 lines = [f"{kind}turn{turn}_{n}(uint256)" for n in range(50) for kind in ("", "event ")]
                 traffic.await_posts()
                 assert import_process(server.folder, lines, SIGDIR_FAILPOINT=point).wait() < 0

@@ -26,7 +26,6 @@ from sigdir.serve.http.streams import StreamLimit
 from sigdir.serve.settings import Settings
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.warehouse.index.view import tidy
-from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
 from sigdir.warehouse.snapshot import read_snapshot
@@ -42,7 +41,7 @@ from tests.serve.support import (
     serving,
     whole,
 )
-from tests.warehouse.support import remove_digests
+from tests.warehouse.support import log_actions, remove_digests
 
 
 @pytest.fixture(scope="module")
@@ -328,7 +327,8 @@ def test_digests_are_those_of_the_commits(server: Server) -> None:
     """Digests come from the commits: no data file is read for them."""
     paths = Paths(server.folder)
     document = {"collection=" + one["url"].removeprefix("/dumps/2/"): one["sha256"] for one in listed(server)["files"]}
-    assert document == {name: digest for entry in history(paths) for name, digest in entry["sha256"].items()}
+    added = [action["add"] for version in (1, 2) for action in log_actions(paths, version) if "add" in action]
+    assert document == {add["path"]: add["tags"]["sha256"] for add in added}
     assert list(paths.cache.glob("*.sha256")) == []
 
 
@@ -341,8 +341,8 @@ def test_digests_missing_in_the_commits_are_computed_and_kept(tmp_path: Path) ->
     import_files([lines], paths.root)
     remove_digests(paths)
     entry = paths.log_entry(1)
-    entry.write_text(entry.read_text().replace('\\"sha256\\": {\\"collection', '\\"before\\": {\\"collection'))
-    assert "sha256" not in history(paths)[-1]
+    entry.write_text(entry.read_text().replace('"tags":', '"before":'))
+    assert [file.sha256 for file in read_snapshot(paths).all_files()] == [None, None]
     with serving(paths.root, workers=1) as server:
         for _ in range(2):
             for one in listed(server)["files"]:
@@ -357,34 +357,21 @@ def test_digests_missing_in_the_commits_are_computed_and_kept(tmp_path: Path) ->
 def test_only_so_many_stream_at_once() -> None:
     """Half of the threads; a stream returns its permit once, at its end or when it is closed."""
     limit = StreamLimit(threads=4)
-    first, second = (limit.stream("", iter([b"a", b"b"])) for _ in range(2))
+    first, second = (limit.stream(iter([b"a", b"b"])) for _ in range(2))
     with pytest.raises(HttpError) as refused:
-        limit.stream("", iter([]))
+        limit.stream(iter([]))
     assert (refused.value.status, "Retry-After" in refused.value.headers) == (503, True)
     assert list(first) == [b"a", b"b"]  # its end returns the permit
-    third = limit.stream("", iter([b"c"]))
+    third = limit.stream(iter([b"c"]))
     second.close()
     second.close()  # once is enough
-    fourth = limit.stream("", iter([]))
+    fourth = limit.stream(iter([]))
     with pytest.raises(HttpError):
-        limit.stream("", iter([]))
+        limit.stream(iter([]))
     third.close()
     fourth.close()
     with pytest.raises(ValueError, match="released too many"):
         limit._permits.release()
-
-
-def test_an_address_has_half_of_the_permits() -> None:
-    """Where addresses are limited; a stream that is refused for want of a permit takes nothing of the address."""
-    limit = StreamLimit(threads=8, limits_addresses=True)
-    streams = [limit.stream(address, iter([])) for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.3")]
-    for address in ("192.0.2.1", "192.0.2.2"):
-        with pytest.raises(HttpError) as refused:
-            limit.stream(address, iter([]))
-        assert ("your address" in refused.value.body["detail"]) == (address == "192.0.2.1")
-    for stream in streams:
-        stream.close()
-    assert [limit.stream("192.0.2.2", iter([])) for _ in range(2)]
 
 
 def test_dumps_and_exports_share_one_limit(warehouse: Path) -> None:

@@ -22,8 +22,6 @@ from urllib.parse import urlencode
 
 import pytest
 
-from sigdir.serve.metrics.counts import new_memory
-from sigdir.serve.servers.waitress_channel import create, run_once
 from tests.conftest import (
     ROOT,
     SAFETY_SECONDS,
@@ -79,7 +77,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         open_all(server)
         before, workers = _peaks(server), server.workers()
         yield server
-        grown = sum(peak - before[pid] for pid, peak in _peaks(server).items() if pid in before)
+        grown = _grown(server, before)
         assert grown < GROWTH_MIB * MIB, f"{grown / MIB:.0f} MiB"
         assert server.workers() == workers, "a worker was replaced"
 
@@ -93,16 +91,26 @@ def server(served: Server) -> Iterator[Server]:
 
 
 @pytest.fixture
-def is_granian(served: Server) -> bool:
-    return "granian" in str(served.folder)
+def patient(server: Server) -> Server:
+    """A server that waits for slow clients itself."""
+    if not server.is_on_waitress():
+        pytest.skip("a slow client holds a thread of granian: a proxy stands in front of it")
+    return server
 
 
-def _peaks(server: Server) -> dict[int, int]:
-    """The peak resident bytes of each process of the server."""
+def _grown(server: Server, before: Mapping[int, int]) -> int:
+    """The bytes that the peaks of the processes have grown by, all together."""
+    return sum(peak - before[pid] for pid, peak in _peaks(server).items() if pid in before)
+
+
+def _peaks(server: Server, reset: bool = False) -> dict[int, int]:
+    """The peak resident bytes of each process of the server; with ``reset`` they begin anew."""
     below, peaks = {server.process.pid}, {}
     for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         try:
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if reset and parent in below:
+                (folder / "clear_refs").write_text("5")
             status = (folder / "status").read_text()
         except OSError:
             continue
@@ -148,7 +156,7 @@ def head(method: str, path: str, *lines: str) -> bytes:
 
 
 @pytest.mark.long
-def test_clients_that_send_a_byte_at_a_time_hold_nobody_up(server: Server) -> None:
+def test_clients_that_send_a_byte_at_a_time_hold_nobody_up(patient: Server) -> None:
     """Four times as many slow clients as threads, in the middle of the headers and of the body; each gets
     its answer in the end."""
     body = b'{"text_signature": "slow%d(uint256)"}'
@@ -159,17 +167,17 @@ def test_clients_that_send_a_byte_at_a_time_hold_nobody_up(server: Server) -> No
             message = head("POST", SIGNATURES_PATH, "Content-Type: application/json", f"Content-Length: {len(content)}")
             message += content
             sent = 20 if number % 2 else len(message) - 10
-            waiting.append((stack.enter_context(connected(server.port, message[:sent])), message[sent:]))
+            waiting.append((stack.enter_context(connected(patient.port, message[:sent])), message[sent:]))
         for _ in range(3):
             waiting = [(connection, rest[1:]) for connection, rest in waiting if connection.send(rest[:1])]
-            assert_served(server)
+            assert_served(patient)
         for connection, rest in waiting:
             connection.sendall(rest)
         for connection, _ in waiting:
             assert answer_on(connection)[0] == 201
 
 
-def test_far_more_slow_bodies_than_threads(server: Server) -> None:
+def test_far_more_slow_bodies_than_threads(patient: Server) -> None:
     """Twenty times as many as threads never finish their bodies while others read and write; a few finish theirs later
     and are answered."""
     with ExitStack() as stack:
@@ -177,31 +185,31 @@ def test_far_more_slow_bodies_than_threads(server: Server) -> None:
         for _ in range(20 * THREADS * WORKERS):
             body = b'{"text_signature": "patient%d()"}' % next(numbers)
             message = head("POST", SIGNATURES_PATH, "Content-Type: application/json", f"Content-Length: {len(body)}")
-            waiting.append((stack.enter_context(connected(server.port, message + body[:5])), body[5:]))
+            waiting.append((stack.enter_context(connected(patient.port, message + body[:5])), body[5:]))
         for _ in range(5):
-            assert_served(server)
+            assert_served(patient)
         for connection, rest in waiting[::10]:
             connection.sendall(rest)
         for connection, _ in waiting[::10]:
             assert answer_on(connection)[0] == 201
 
 
-def test_slow_bodies_right_after_a_flood_of_lists(server: Server) -> None:
+def test_slow_bodies_right_after_a_flood_of_lists(patient: Server) -> None:
     """Threads are free for bodies right after a flood, and lists are answered meanwhile."""
     flood = head("GET", f"{SIGNATURES_PATH}?page_size=1") * 100
     for _ in range(3):
         with ExitStack() as stack:
             for _ in range(16):
-                stack.enter_context(connected(server.port, flood))
+                stack.enter_context(connected(patient.port, flood))
             waiting = []
             for _ in range(4 * THREADS):
                 body = b'{"text_signature": "behind%d()"}' % next(numbers)
                 message = head(
                     "POST", SIGNATURES_PATH, "Content-Type: application/json", f"Content-Length: {len(body)}"
                 )
-                waiting.append((stack.enter_context(connected(server.port, message + body[:5])), body[5:]))
+                waiting.append((stack.enter_context(connected(patient.port, message + body[:5])), body[5:]))
             for _ in range(10):
-                assert get(server.port, f"{SIGNATURES_PATH}?page_size=1").status == 200
+                assert get(patient.port, f"{SIGNATURES_PATH}?page_size=1").status == 200
             for connection, rest in waiting:
                 connection.sendall(rest)
             for connection, _ in waiting:
@@ -209,15 +217,15 @@ def test_slow_bodies_right_after_a_flood_of_lists(server: Server) -> None:
 
 
 @pytest.mark.long
-def test_clients_that_read_nothing_hold_nobody_up(server: Server) -> None:
+def test_clients_that_read_nothing_hold_nobody_up(patient: Server) -> None:
     """More clients than threads, each with hundreds of pipelined requests, read no answer at all
     while others are served; then each gets all of them, in order."""
     paths = [f"{SIGNATURES_PATH}?page_size={1000 if number % 10 else 1}" for number in range(200)]
     message = b"".join(head("GET", path) for path in paths)
     with ExitStack() as stack:
-        hungry = [stack.enter_context(connected(server.port, message)) for _ in range(3 * THREADS * WORKERS)]
+        hungry = [stack.enter_context(connected(patient.port, message)) for _ in range(3 * THREADS * WORKERS)]
         for _ in range(10):
-            assert_served(server)
+            assert_served(patient)
         for connection in hungry[:2]:
             with connection.makefile("rb") as answers:
                 for path in paths:
@@ -236,19 +244,19 @@ def _next_answer(stream: Any) -> Any:
     return json.loads(stream.read(length))
 
 
-def test_large_downloads_that_nobody_reads_hold_nobody_up(server: Server) -> None:
+def test_large_downloads_that_nobody_reads_hold_nobody_up(patient: Server) -> None:
     """Twenty answers of 19 MB, for sixteen threads, are not read while others are served; each worker sends some and
     refuses the others. Then one is read whole, and a client of another hangs up."""
-    hashes = found(server.port, "function7(")[0]["hex_signature"][2:].encode() + b"\n"
+    hashes = found(patient.port, "function7(")[0]["hex_signature"][2:].encode() + b"\n"
     lines = ["Content-Type: text/plain", f"Content-Length: {50_000 * len(hashes)}"]
     message = head("POST", "/api/v1/resolve/", *lines) + hashes * 50_000
-    pipes = {pid: _pipes(pid) for pid in server.workers()}
+    pipes = {pid: _pipes(pid) for pid in patient.workers()}
     with ExitStack() as stack:
-        unread = [stack.enter_context(connected(server.port, message)) for _ in range(20)]
+        unread = [stack.enter_context(connected(patient.port, message)) for _ in range(20)]
         begun = [each for each in unread if each.recv(13) == b"HTTP/1.1 200 "]
         assert 4 <= len(begun) <= 8
         for _ in range(10):
-            assert_served(server)
+            assert_served(patient)
         begun[1].close()
         with begun[0].makefile("rb") as answer:
             while answer.readline() != b"\r\n":
@@ -302,91 +310,34 @@ def test_half_closed_connections_are_answered(server: Server) -> None:
 
 
 @contextmanager
-def worker_with(tmp_path: Path, server: str, module: str, limit: str = "REQUEST_SECONDS") -> Iterator[int]:
-    """The port of a worker by itself, with one second for a request or what else ``limit`` names."""
-    with worker_alone(tmp_path, server, f"import sigdir.serve.servers.{module} as m; m.{limit} = 1; ") as (
-        worker,
-        port,
-        _,
-    ):
-        assert until(lambda: worker.poll() is not None or _answers(port), "the worker")
-        assert worker.poll() is None
-        yield port
-
-
-@contextmanager
-def worker_alone(
-    tmp_path: Path, server: str, code: str = ""
-) -> Iterator[tuple[subprocess.Popen[bytes], int, BinaryIO]]:
+def worker_alone(tmp_path: Path, code: str = "") -> Iterator[tuple[subprocess.Popen[bytes], int, BinaryIO]]:
     """A worker that is starting, after ``code``; its port, and the end of its pipe that a supervisor would hold."""
     empty_warehouse(tmp_path / "warehouse")
     with socket.socket() as bound:
-        if server == "granian":  # it listens on a socket of its own; this one reserves the port
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind((HOST, 0))
-        if server == "waitress":
-            bound.listen()
-        port, descriptor, counts = bound.getsockname()[1], bound.fileno(), new_memory(1)
-        life, ours = os.pipe()
-        code += "import sigdir.serve.servers.worker as w; "
+        port, descriptor = bound.getsockname()[1], bound.fileno()
+        ours, theirs = os.pipe()
+        code += "import sigdir.serve.servers.waitress_worker as w; "
         with subprocess.Popen(
-            [sys.executable, "-c", f"{code} w.main('{server}:{descriptor}:{counts}:0:{life}')"], cwd=ROOT,
-            env=environment(tmp_path / "warehouse") | {"SIGDIR_PORT": str(port)},
-            pass_fds=[descriptor, counts, life],
+            [sys.executable, "-c", f"{code} w.main({descriptor}, {theirs})"], cwd=ROOT,
+            env=environment(tmp_path / "warehouse") | {"SIGDIR_PORT": str(port)}, pass_fds=[descriptor, theirs],
         ) as worker:  # fmt: skip
+            os.close(theirs)
             try:
-                with os.fdopen(life, "rb"), os.fdopen(ours, "wb") as held:
+                with os.fdopen(ours, "rb") as held:
                     yield worker, port, held
             finally:
-                os.close(counts)
                 worker.terminate()
                 worker.wait(SAFETY_SECONDS)
 
 
-@pytest.mark.parametrize("server", ["waitress", pytest.param("granian", marks=pytest.mark.long)])
-def test_a_worker_ends_with_its_supervisor(tmp_path: Path, server: str) -> None:
-    """By the end of a pipe, which every system has: one that answers, and one that is still loading."""
-    with worker_alone(tmp_path, server) as (worker, port, held), socket.socket() as idle:
+def test_a_worker_ends_with_its_supervisor(tmp_path: Path) -> None:
+    """By the end of a pipe, which every system has; a connection that is idle does not keep it."""
+    with worker_alone(tmp_path) as (worker, port, held), socket.socket() as idle:
         assert until(lambda: worker.poll() is not None or _answers(port), "the worker")
         idle.connect((HOST, port))
         held.close()
-        worker.wait(SAFETY_SECONDS)
-    with worker_alone(tmp_path, server) as (worker, _, held):
-        held.close()
-        assert worker.wait(SAFETY_SECONDS) != 0
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("server", ["waitress", "granian"])
-def test_idle_connections_make_room(tmp_path: Path, server: str) -> None:
-    """Close to the limit the connections that are idle for longest are closed, before their 60 or 30 seconds."""
-    limited = f"import sigdir.serve.servers.{server}_worker as m; m._CONNECTIONS = 40; "
-    with worker_alone(tmp_path, server, limited) as (worker, port, _), ExitStack() as stack:
-        assert until(lambda: worker.poll() is not None or _answers(port), "the worker")
-        for _ in range(60):
-            stack.enter_context(connected(port))
-        polite = stack.enter_context(connected(port, head("GET", "/healthz")))
-        polite.settimeout(20)
-        assert answer_on(polite)[0] == 200
-
-
-def test_a_queue_of_connections_is_accepted_at_once() -> None:
-    """waitress: one connection a round took 10 seconds for the 500 behind 2,000 idle ones."""
-    with socket.socket() as listening, ExitStack() as stack:
-        listening.bind((HOST, 0))
-        listening.listen(1024)
-        server = create(lambda *_: [], 1, limits_addresses=False, sockets=[listening], connection_limit=1_000)
-        for _ in range(600):
-            stack.enter_context(connected(listening.getsockname()[1]))
-        rounds = 0
-        while len(server.active_channels) < 600:
-            run_once(server, 0)
-            rounds += 1
-        assert rounds < 300
-        for channel in list(server.active_channels.values()):
-            channel.handle_close()
-        server.task_dispatcher.shutdown()
-        server.close()
+        assert worker.wait(SAFETY_SECONDS) == 0
 
 
 @pytest.mark.parametrize("other", long_except({"granian"}, ["granian", "waitress"]))
@@ -424,50 +375,18 @@ def _answers(port: int) -> bool:
 
 
 @pytest.mark.long
-def test_a_request_that_never_ends_is_hung_up_on(tmp_path: Path) -> None:
-    """waitress: a request has a time to arrive in, however often another byte of it comes."""
-    with (
-        worker_with(tmp_path, "waitress", "waitress_channel") as port,
-        connected(port, b"GET / HTTP/1.1\r\nX: ") as connection,
-    ):
-        connection.settimeout(0.2)
-        assert until(lambda: _is_hung_up_on(connection), "the server to hang up")
-
-
-def test_a_body_that_never_ends_is_refused(tmp_path: Path) -> None:
-    """granian: a body has a time to arrive in; the client gets 408 as JSON and the connection is closed."""
-    message = head("POST", SIGNATURES_PATH, "Content-Type: application/json", "Content-Length: 100")
-    with worker_with(tmp_path, "granian", "rsgi") as port, connected(port, message + b"{") as connection:
-        response = HTTPResponse(connection)
-        response.begin()
-        assert (response.status, response.getheader("Connection")) == (408, "close")
-        assert json.loads(response.read()) == {"detail": "Request body took longer than 1 seconds."}
-        assert until(lambda: _is_hung_up_on(connection), "the server to hang up")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("server", "module"), [("waitress", "waitress_channel"), ("granian", "rsgi")])
-def test_a_stream_that_nobody_reads_gives_its_permit_back(tmp_path: Path, server: str, module: str) -> None:
-    """A client has a time to take a piece of an answer in. On granian it stays connected and never sees an end; waitress
-    hangs up. Either way its thread and permit are free."""
+def test_a_stream_that_nobody_reads_gives_its_permit_back(tmp_path: Path) -> None:
+    """A client has a time to take a piece of an answer in; then waitress hangs up, and thread and permit are free."""
     folder = tmp_path / "warehouse"
     (tmp_path / "texts.txt").write_text("".join(f"{'a' * 60_000}{number}()\n" for number in range(200)))
     import_files([tmp_path / "texts.txt"], folder)
     message = head("GET", f"{SIGNATURES_PATH}?page_size=200")
-    with worker_with(tmp_path, server, module, "WRITE_SECONDS") as port, ExitStack() as stack:
+    code = "import sigdir.serve.servers.waitress_worker as w; w.WRITE_SECONDS = 1; "
+    with worker_alone(tmp_path, code) as (worker, port, _), ExitStack() as stack:
+        assert until(lambda: worker.poll() is not None or _answers(port), "the worker")
         unread = [stack.enter_context(connected(port, message)) for _ in range(4)]
         assert [each.recv(13) for each in unread] == [b"HTTP/1.1 200 "] * 4
         assert until(lambda: get(port, f"{SIGNATURES_PATH}?page_size=200").status == 200, "a permit")
-
-
-def _is_hung_up_on(connection: socket.socket) -> bool:
-    try:
-        connection.send(b"x")
-        return connection.recv(1) == b""
-    except TimeoutError:
-        return False
-    except OSError:
-        return True
 
 
 # Floods and lies.
@@ -597,22 +516,18 @@ def test_an_origin_that_is_no_address_is_refused(server: Server) -> None:
         assert answer.status == 403
 
 
-def test_waitress_s_own_refusals_are_json(server: Server, is_granian: bool) -> None:
-    """What is refused before the application sees it has the shape of the application's refusals."""
-    if is_granian:
-        pytest.skip("granian's own refusals have no body")
+def test_what_waitress_refuses_has_a_status(patient: Server) -> None:
+    """What is refused before the application sees it, with a sentence as text, and the connection is closed."""
     for data, status in (
         (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400),
-        (b"GET http://[::1 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         (head("GET", "/", "X: " + "y" * 100_000), 431),
         (head("POST", "/", "Content-Length: 99999999999"), 413),
         (head("POST", "/", "Transfer-Encoding: gzip"), 501),
     ):
-        answer = send(server.port, data)
+        answer = send(patient.port, data)
         assert answer is not None
         assert answer.status == status
-        assert answer.header("Content-Type") == "application/json"
-        assert list(answer.json()) == ["detail"]
+        assert answer.header("Content-Type").startswith("text/plain")
         assert answer.header("Connection") == "close"
 
 
@@ -650,16 +565,18 @@ def test_odd_json_is_refused(server: Server, path: str) -> None:
 
 
 def test_bodies_over_every_limit_are_refused(server: Server) -> None:
-    """Announced or in chunks, with 413 as JSON; what is announced is refused before it is sent."""
+    """Announced or in chunks, with 413; as JSON up to twice the limit, beyond that the server refuses by itself. What is
+    announced is refused before it is sent. On granian no body comes in chunks."""
     form = f"Content-Type: {FORM['Content-Type']}"
     answer = send(server.port, head("POST", ABI_PATH, form, f"Content-Length: {1 << 40}"))
     assert answer is not None
-    assert (answer.status, list(answer.json())) == (413, ["detail"])
+    assert answer.status == 413
     chunk = b"100000\r\n" + b"x" * MIB + b"\r\n"
-    for path, size in ((SIGNATURES_PATH, 2), (ABI_PATH, 33)):
+    for path, size in ((SIGNATURES_PATH, 2), (ABI_PATH, 17), (ABI_PATH, 33)):
         message = head("POST", path, form, "Transfer-Encoding: chunked")
         answer = send(server.port, message + chunk * size + b"0\r\n\r\n")
-        assert answer is None or (answer.status, list(answer.json())) == (413, ["detail"])
+        assert answer is None or answer.status == (413 if server.is_on_waitress() else 411)
+        assert answer is None or size > 32 or list(answer.json()) == ["detail"]
 
 
 def test_a_body_that_is_cut_short_stores_nothing(server: Server) -> None:
@@ -667,13 +584,14 @@ def test_a_body_that_is_cut_short_stores_nothing(server: Server) -> None:
     text = b"text_signature=cutShort(uint256)"
     form = f"Content-Type: {FORM['Content-Type']}"
     chunked = head("POST", SIGNATURES_PATH, form, "Transfer-Encoding: chunked")
-    for message in (
-        head("POST", SIGNATURES_PATH, form, f"Content-Length: {len(text) + 5}") + text,
-        chunked + b"%x\r\n" % (len(text) + 5) + text,
-        chunked + b"%x\r\n" % len(text) + text + b"\r\n",
+    in_chunks = 400 if server.is_on_waitress() else 411  # granian does not tell that one is cut short
+    for message, status in (
+        (head("POST", SIGNATURES_PATH, form, f"Content-Length: {len(text) + 5}") + text, 400),
+        (chunked + b"%x\r\n" % (len(text) + 5) + text, in_chunks),
+        (chunked + b"%x\r\n" % len(text) + text + b"\r\n", in_chunks),
     ):
         answer = send(server.port, message, half_close=True)
-        assert answer is None or answer.status == 400
+        assert answer is None or answer.status == status
     assert found(server.port, "cutShort") == []
 
 
@@ -710,7 +628,7 @@ GARBAGE = {
 @pytest.mark.parametrize("name", long_except({"braces", "strings", "comments", "calls"}, GARBAGE))
 def test_solidity_that_is_none_is_read_or_refused(server: Server, name: str) -> None:
     """16 MiB of it are too many words and marks; of what the parser takes, none holds the others up."""
-    for size in (100_000, 16 * MIB - 1000):
+    for size in (60_000, 16 * MIB - 1000):
         unit = GARBAGE[name]
         body, headers = multipart({}, {"source_file": unit * (size // len(unit))})
         lines = [f"Content-Type: {headers['Content-Type']}", f"Content-Length: {len(body)}"]
@@ -762,6 +680,8 @@ DEAR: dict[str, tuple[str, str, bytes, Mapping[str, str]]] = {
 
 MOST_SECONDS, MOST_SECONDS_PER_MIB = 2.0, 0.5
 """The budget of ``docs/http.md``, and a second for what reads code and for the worker."""
+MOST_BYTES = 64 * MIB
+"""Of memory, of all processes together."""
 MOST_BYTES_A_BYTE, FRAME_BYTES = 64, 64 << 10
 """Of an answer for each byte of its request, and those of a page without any."""
 
@@ -772,10 +692,12 @@ def test_dear_requests_are_cheap_or_refused(server: Server, name: str) -> None:
     method, path, body, headers = DEAR[name]
     open_all(server)
     before = _seconds(server.process.pid)
+    memory = _peaks(server, reset=True)
     answer = request(server.port, method, path, body, headers)
     after = _seconds(server.process.pid)
     spent = sum(after.values()) - sum(before.values())
     spent -= sum(after[new] for new in after.keys() - before.keys() if "budget_process" in new)  # it starts meanwhile
+    assert _grown(server, memory) <= MOST_BYTES
     assert answer.status < 500, answer.body[:200]
     assert len(answer.body) <= MOST_BYTES_A_BYTE * (len(path) + len(body)) + FRAME_BYTES
     assert spent < MOST_SECONDS + MOST_SECONDS_PER_MIB * len(body) / MIB

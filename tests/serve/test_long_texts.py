@@ -11,8 +11,8 @@ from tests.conftest import import_files
 from tests.serve.support import SIGNATURES_PATH, Server, by, get, request, selector, serving, until
 from tests.serve.test_hostile import connected, head
 
-TEXTS = [f"{'a' * 65_000}{number}()" for number in range(160)]
-LIST = f"{SIGNATURES_PATH}?page_size=200"
+TEXTS = [f"{'a' * 65_000}{number}()" for number in range(320)]
+LIST = f"{SIGNATURES_PATH}?page_size=320"
 RESOLVE_PATH = "/api/v1/resolve/"
 PERMITS = 4
 """Streams of the one worker: half of its threads."""
@@ -20,7 +20,7 @@ PERMITS = 4
 
 @pytest.fixture(scope="module", params=["waitress", pytest.param("granian", marks=pytest.mark.long)])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One worker over 160 texts, of 10 MB together, in two files."""
+    """One worker over 320 texts, of 20 MB together, in two files."""
     folder = tmp_path_factory.mktemp(request.param)
     for part in (TEXTS[:100], TEXTS[100:]):
         (folder / "texts.txt").write_text("\n".join(part))
@@ -34,8 +34,8 @@ def test_a_long_page_is_streamed_whole(server: Server) -> None:
     """Its rows are those of short pages, in order; it has an ETag, and none of it is lost."""
     answer = get(server.port, LIST)
     page = answer.json()
-    assert (answer.status, page["count"], page["next"]) == (200, 160, None)
-    short = [get(server.port, f"{SIGNATURES_PATH}?page_size=80&page={number}") for number in (1, 2)]
+    assert (answer.status, page["count"], page["next"]) == (200, 320, None)
+    short = [get(server.port, f"{SIGNATURES_PATH}?page_size=80&page={number}") for number in range(1, 5)]
     assert page["results"] == [row for each in short for row in each.json()["results"]]
     assert [row["text_signature"] for row in page["results"]] == TEXTS[::-1]
     assert get(server.port, LIST, {"If-None-Match": answer.header("ETag")}).status == 304
@@ -62,7 +62,7 @@ def test_an_answer_of_the_feed_is_bounded_in_bytes(server: Server) -> None:
         *rows, last = map(json.loads, answer.body.splitlines())
         texts += [row["text_signature"] for row in rows]
         cursor, more, answers = last["next"], last["more"], answers + 1
-    assert (texts, answers) == (TEXTS, 2)
+    assert (texts, answers) == (TEXTS, 3)
 
 
 def test_many_hashes_of_long_texts_are_refused(server: Server) -> None:
@@ -70,6 +70,8 @@ def test_many_hashes_of_long_texts_are_refused(server: Server) -> None:
     hashes = list(map(selector, TEXTS))
     body = "\n".join(hashes * 100).encode()
     assert request(server.port, "POST", RESOLVE_PATH, body).status == 413
+    assert request(server.port, "POST", f"{RESOLVE_PATH}?full=1", "\n".join(hashes[:1] * 200).encode()).status == 413
+    assert request(server.port, "POST", f"{RESOLVE_PATH}?full=1", "\n".join(hashes[:9]).encode()).status == 200
     lookup = "/signature-database/v1/lookup?function="
     answer = get(server.port, lookup + ",".join(hashes))
     assert (answer.status, answer.json()["ok"]) == (413, False)
@@ -89,7 +91,9 @@ def test_dumps_are_whole(server: Server) -> None:
 def test_streams_that_nobody_reads_use_up_one_number_of_permits(server: Server) -> None:
     """Pages, resolved hashes, dumps and exports share it; all else is answered. A refusal counts as 503, and a permit is
     free again when its client hangs up."""
-    body = "\n".join(map(selector, TEXTS * 3)).encode()
+    if "granian" in str(server.folder):
+        pytest.skip("a slow client holds a thread of granian: a proxy stands in front of it")
+    body = "\n".join(map(selector, TEXTS)).encode()
     resolve = head("POST", RESOLVE_PATH, "Content-Type: text/plain", f"Content-Length: {len(body)}") + body
     asked = [
         head("GET", LIST), resolve, head("GET", "/dumps/1/signatures.ndjson"), head("GET", "/signature-database/v1/export"),

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sigdir.serve.metrics.counts import OTHER, Counts, new_memory
-from sigdir.serve.metrics.exposition import _totals
+from sigdir.serve.metrics.counts import OTHER
 from sigdir.warehouse.fold_mark import mark_fold
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
@@ -22,7 +21,6 @@ from tests.serve.support import (
     SIGNATURES_PATH,
     Server,
     by,
-    children_of,
     get,
     only,
     post_text,
@@ -38,8 +36,7 @@ LOOKUP = f"{SIGNATURES_PATH}?hex_signature={selector('counted()')}"
 @contextmanager
 def answered_by(server: Server, worker: int) -> Iterator[None]:
     """Only this worker answers; on granian either does, because each has a socket of its own."""
-    command = dict(children_of(server.process.pid))[worker]
-    with only(server, worker) if "waitress" in command else nullcontext():
+    with only(server, worker) if server.is_on_waitress() else nullcontext():
         yield
 
 
@@ -113,8 +110,7 @@ def test_the_counts_of_a_killed_worker_stay(server: Server) -> None:
     before = scraped(server.port)
     victim, other = server.workers()
     os.kill(victim, signal.SIGKILL)
-    until(lambda: len(server.workers()) == 2 and victim not in server.workers(), "the next worker")
-    (newest,) = set(server.workers()) - {other}
+    (newest,) = until(lambda: set(server.workers()) - {victim, other}, "the next worker")
     with answered_by(server, newest):
         assert get(server.port, LOOKUP).status == 200
         assert requests(scraped(server.port)) == requests(before) + 1
@@ -153,21 +149,3 @@ def test_the_state_of_the_warehouse_is_shown(warehouse: Path) -> None:
         mark_fold(Paths(warehouse))  # as a server does that folds by itself
         assert value(scraped(server.port), "last_fold_timestamp_seconds") >= int(posted)
         assert server.errors() == []
-
-
-def test_counts_of_other_code_are_dropped() -> None:
-    """A worker that starts after an update has other routes: its slot begins at zero, and it adds no other slot up."""
-    memory = new_memory(2)
-    old, new = Counts(memory, 0), Counts(memory, 1)
-    old.lay_out(["/a/", "/b/"])
-    old.count_request("GET", "/b/", 200, 5, 7)
-    new.lay_out(["/a/", "/b/"])
-    assert _totals(new)[1:].any()
-    new.lay_out(["/b/"])
-    assert not _totals(new)[1:].any()
-    os.close(memory)
-
-
-def test_more_routes_than_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="do not fit"):
-        Counts().lay_out([str(number) for number in range(1000)])

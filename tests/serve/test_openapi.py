@@ -33,10 +33,10 @@ from sigdir.serve.dialects import openchain
 from sigdir.serve.lists import resources
 from sigdir.serve.lists.query import DEFAULT_PAGE_SIZE, FILTERS, MAX_PAGE_SIZE
 from sigdir.serve.settings import Settings
+from sigdir.signatures.abi_decoder import REASONS
 from sigdir.signatures.argument_shapes import Fit
 from sigdir.signatures.calldata import MAX_BYTES
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
-from sigdir.signatures.decode_attempt import REASONS
 from sigdir.signatures.decode_input import FORMS
 from sigdir.signatures.grammar import MAX_TEXT_BYTES
 from tests.conftest import ROOT, import_files

@@ -10,9 +10,9 @@ from threading import Event, Thread
 
 import pytest
 
-from sigdir.warehouse.home import working_copy
+from sigdir.warehouse.backup import push
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.push import push
+from sigdir.warehouse.places import working_copy
 from sigdir.warehouse.working_copy import pull
 from tests.conftest import import_files
 from tests.faulty_store import BUCKET, SECRET, s3_server

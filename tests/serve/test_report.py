@@ -112,30 +112,14 @@ def test_every_figure_has_a_chart_a_sentence_and_a_table(made: bytes) -> None:
     """The table has the numbers of the chart; ids are unique."""
     page = Page(made)
     assert list(page.tables) == FIGURES
-    assert len(page.all("svg")) == len(page.all("figcaption")) == len(page.all("details")) == len(FIGURES)
+    charts = [attributes for attributes in page.all("svg") if attributes.get("role") == "img"]
+    assert len(charts) == len(page.all("figcaption")) == len(page.all("details")) == len(FIGURES)
+    assert len(page.all("title")) - 1 == len(page.all("desc")) == len(FIGURES)
     for name, rows in page.tables.items():
         assert len(rows) > 1, name
         assert {len(row) for row in rows} == {len(rows[0])}, name
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
-
-
-def test_without_matplotlib_the_page_has_the_tables_and_says_what_is_missing(samples: Path, made: bytes) -> None:
-    """Plots are an extra. The tables are open, and equal to those under the plots."""
-    code = "import sys; sys.modules['matplotlib'] = None; from sigdir.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "report", "-", "--warehouse", str(samples)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert (
-        b"no plots: a plot needs matplotlib: pip install 'signature-directory[plots]'" in done.stderr.splitlines()[-1]
-    )
-    page = Page(done.stdout)
-    assert page.tables == Page(made).tables
-    assert not page.all("svg")
-    assert all("open" in details for details in page.all("details"))
-    assert "Plots need matplotlib, which is not installed: pip install 'signature-directory[plots]'." in "".join(
-        page.texts
-    )
 
 
 def test_the_tables_have_the_numbers_of_the_warehouse(samples: Path, made: bytes) -> None:
@@ -228,9 +212,3 @@ def test_a_failure_is_one_line_and_changes_no_file(samples: Path, tmp_path: Path
         assert message in done.stderr.splitlines()[-1]
     assert kept.read_text() == "before"
     assert [file.name for file in tmp_path.iterdir()] == [kept.name]
-
-
-def test_matplotlib_is_loaded_only_to_draw() -> None:
-    """Importing the command or the server does not load it."""
-    code = "import sys, sigdir.serve.statistics.report, sigdir.serve.app; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -11,7 +11,6 @@ from sigdir.serve.http.page_cache import PageCache
 from sigdir.serve.lists.short_requests import ShortRequests
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.index.known import known_texts
-from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
@@ -73,14 +72,14 @@ def test_a_hash_with_several_texts_is_quick_once_their_order_is_known(reader: Re
     """The names of all texts may be needed for it. The order that is kept is the one that was found."""
     view, transfer = reader.refreshed(), bytes.fromhex("a9059cbb")
     is_short = ShortRequests(reader, NO_PAGES)
-    ordered = ranked_rows(view, SIGNATURES, transfer, Names())
+    ordered = ranked_rows(view, SIGNATURES, transfer)
     assert [row.segment.text_at(row.row) for row in ordered] == [
         "transfer(address,uint256)",
         "many_msg_babbage(bytes1)",
     ]
     assert is_short("GET", LOOKUP_PATH, "function=0xd0e30db0,0xa9059cbb", "", "")
     assert is_short("GET", RESOLVE_PATH, "hash=0xa9059cbb", "", "")
-    assert ranked_rows(view, SIGNATURES, transfer, Names()) == ordered
+    assert ranked_rows(view, SIGNATURES, transfer) == ordered
 
 
 @pytest.mark.parametrize(
@@ -124,10 +123,10 @@ def test_a_short_call_is_quick_once_its_texts_are_kept(reader: Reader) -> None:
         return ShortRequests(reader, NO_PAGES)(method, "/api/v1/decode/", query, "", "")
 
     view = reader.refreshed()
-    known_texts(view, bytes.fromhex("01ffc9a7"), Names())  # of this view; what others left is forgotten
+    known_texts(view, bytes.fromhex("01ffc9a7"))  # of this view; what others left is forgotten
     assert not is_quick(CALL)
     for selector in ("a9059cbb", "60806040"):
-        known_texts(view, bytes.fromhex(selector), Names())
+        known_texts(view, bytes.fromhex(selector))
     assert is_quick(CALL)
     assert is_quick("data=0xa9059cbb", "HEAD")
     assert not is_quick(CALL, "POST")

@@ -10,13 +10,13 @@ import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sigdir.serve.servers.registry import SERVERS, HttpServer
-from sigdir.serve.servers.supervisor import StartError, check, require_package, why_it_ended
+from sigdir.serve.servers.start import EXTRAS, StartError, require_package, why_it_ended
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.files import FileLock
@@ -30,7 +30,6 @@ from tests.serve.support import (
     SIGNATURES_PATH,
     Answer,
     Server,
-    by,
     children_of,
     found,
     get,
@@ -40,7 +39,7 @@ from tests.serve.support import (
     until,
     whole,
 )
-from tests.warehouse.support import Disk, small_disk
+from tests.warehouse.support import Disk, publish, small_disk
 
 
 def lines_file(folder: Path, name: str, rows: int) -> Path:
@@ -100,21 +99,22 @@ def test_a_full_disk_refuses_posts_and_no_more(tmp_path: Path) -> None:
             assert_no_traceback(server)
 
 
-@pytest.mark.parametrize("kind", SERVERS)
-def test_a_full_temporary_folder_refuses_large_bodies_and_no_more(tmp_path: Path, kind: str) -> None:
-    """A body from 64 KiB on waits there until it has arrived."""
+def test_a_full_temporary_folder_takes_no_large_body_and_no_more(tmp_path: Path) -> None:
+    """On waitress a body from 64 KiB on waits there until it has arrived. Without room it gets no answer; others do."""
     large = json.dumps({"contract_abi": "[]" + " " * 300_000}).encode()
     with small_disk(tmp_path / "disk") as disk:
         variables = {"TMPDIR": str(disk.path)}
-        with serving(tmp_path / "warehouse", *by(kind), workers=1, variables=variables) as server:
+        with serving(tmp_path / "warehouse", workers=1, variables=variables) as server:
+            [worker] = server.workers()
             disk.resize(max(disk.used(), 1))
-            assert_says_when_to_come_again(request(server.port, "POST", ABI_PATH, large, JSON))
+            with pytest.raises((OSError, HTTPException)):
+                request(server.port, "POST", ABI_PATH, large, JSON)
             assert post_text(server.port, "small()").status == 201
             assert get(server.port, SIGNATURES_PATH).json()["count"] == 1
             disk.resize(64 * 1024)
             assert request(server.port, "POST", ABI_PATH, large, JSON).status == 201
-            assert f"error: {disk.path}: no room for a body" in server.stderr()
-            assert_no_traceback(server)
+            assert "No space left on device" in server.stderr()
+            assert server.workers() == [worker]
 
 
 @pytest.mark.long
@@ -179,23 +179,32 @@ def test_what_keeps_a_worker_from_starting_is_named(tmp_path: Path, damage: Call
     assert "\n" not in str(caught.value)
 
 
-def test_a_first_check_that_dies_is_named(capfd: pytest.CaptureFixture[str]) -> None:
-    """A real process that cannot start: the error has its status, and what it printed is there."""
-    with pytest.raises(StartError, match="ended with status 1, and what it printed stands above"):
-        check(dict(os.environ, PYTHONHOME="/nowhere"))
-    assert "Python" in capfd.readouterr().err
+@pytest.mark.parametrize("kind", EXTRAS)
+def test_a_server_that_cannot_start_says_why(tmp_path: Path, kind: str) -> None:
+    """A real worker that finds a damaged warehouse: its own line, the server's, and status 2."""
+    paths = Paths(tmp_path / "warehouse")
+    import_files([lines_file(tmp_path, "one", 50)], paths.root)
+    missing_data_file(paths)
+    done = subprocess.run(
+        [*command_line(), "serve", "--port", "0", "--server", kind], cwd=ROOT, env=environment(paths.root),
+        capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert f"Error: {paths.root}" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("Error: the warehouse cannot be served: ")
+    assert "Traceback" not in done.stderr
 
 
 def test_ctrl_c_while_a_server_starts_ends_it_without_a_traceback(tmp_path: Path) -> None:
-    """Also during the first check, which a terminal's Ctrl-C must not reach: it goes to the whole process group."""
+    """It goes to the whole process group of a terminal, and must not reach the workers."""
     paths = Paths(empty_warehouse(tmp_path / "warehouse"))
     paths.cache.mkdir()
-    with FileLock(paths.compile_lock):  # workers and the check wait for it
+    with FileLock(paths.compile_lock):  # workers wait for it
         process = subprocess.Popen(
             [*command_line(), "serve", "--port", "0", "--fold-every", "0"], cwd=ROOT, env=environment(paths.root), start_new_session=True,
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        until(lambda: any(" check" in command for _, command in children_of(process.pid)), "the first check")
+        until(lambda: any("worker" in command for _, command in children_of(process.pid)), "a worker")
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=SAFETY_SECONDS)
     assert (process.returncode, errors) == (0, "")
@@ -204,24 +213,25 @@ def test_ctrl_c_while_a_server_starts_ends_it_without_a_traceback(tmp_path: Path
 @pytest.mark.parametrize(
     ("status", "why"),
     [
+        (1, "ended with status 1, and what it printed stands above"),
         (2, "the line above has the reason"),
         (-signal.SIGSEGV, "killed by SIGSEGV; run `sigdir verify`"),
         (-signal.SIGKILL, "killed by SIGKILL; the system does so when memory runs out"),
         (-signal.SIGBUS, "killed by SIGBUS; a file was cut short"),
-        (-signal.SIGTERM, "ended by SIGTERM during its first check"),
+        (-signal.SIGTERM, "ended by SIGTERM while it started"),
         (-250, "killed by signal 250"),
     ],
 )
-def test_the_status_of_a_check_has_a_reason(status: int, why: str) -> None:
-    """Of a check that a signal killed nothing was printed."""
+def test_the_status_of_a_process_has_a_reason(status: int, why: str) -> None:
+    """Of one that a signal killed nothing was printed."""
     assert why in why_it_ended(status)
 
 
 def test_a_server_whose_package_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line that says what to install, instead of workers that fail one after the other."""
-    monkeypatch.setitem(SERVERS, "absent", HttpServer("absent", True, "no_such_package", "fast"))
-    with pytest.raises(StartError, match=r"--server absent needs no_such_package: pip install '.*\[fast\]'"):
-        require_package("absent")
+    monkeypatch.setitem(EXTRAS, "no_such_package", "fast")
+    with pytest.raises(StartError, match=r"--server no_such_package needs no_such_package: pip install '.*\[fast\]'"):
+        require_package("no_such_package")
 
 
 def fold_state(server: Server) -> str | None:
@@ -296,9 +306,15 @@ def _is_ready(server: Server) -> bool:
 
 
 def test_another_warehouse_in_its_place_is_not_taken_for_it(tmp_path: Path) -> None:
-    """/readyz says that the one which is served is gone."""
-    folder = tmp_path / "warehouse"
+    """/readyz says that the one which is served is gone; its rows are served on, however new the other one is."""
+    folder, other = tmp_path / "warehouse", tmp_path / "other"
+    for number in range(3):
+        publish(Paths(other), [f"other{number}()"])
     with serving(folder, workers=1) as server:
+        assert post_text(server.port, "ours()").status == 201
         folder.rename(tmp_path / "away")
-        empty_warehouse(folder)
-        assert get(server.port, "/readyz").json()["status"] == "gone"
+        other.rename(folder)
+        until(lambda: get(server.port, "/readyz").json()["status"] == "gone", "/readyz to say that it is gone")
+        assert found(server.port, "other0()") == []
+        assert found(server.port, "ours()") != []
+        assert post_text(server.port, "more()").status == 503

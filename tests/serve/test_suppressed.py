@@ -299,7 +299,7 @@ def test_a_server_that_sees_the_new_list_writes_nothing(served: Served) -> None:
     """Whoever changes the list has built what servers map, the order of each selector's texts too."""
     change_list(served.paths, add=entries_of(RUDE))
     written = sorted(served.paths.visible.rglob("*"))
-    assert any(entry.suffix == ".ranks" for entry in written)
+    assert any(entry.suffix == ".summaries" for entry in written)
     served.reader.refreshed()
     assert sorted(served.paths.visible.rglob("*")) == written
 

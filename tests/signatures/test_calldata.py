@@ -10,10 +10,7 @@ from eth_abi.abi import encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sigdir.signatures.abi_decoder import Budget, attempt
-from sigdir.signatures.address import checksummed
-from sigdir.signatures.calldata import as_json
-from sigdir.signatures.decode_attempt import (
+from sigdir.signatures.abi_decoder import (
     OFFSET,
     PADDING,
     REASONS,
@@ -22,8 +19,11 @@ from sigdir.signatures.decode_attempt import (
     TYPE,
     UTF8,
     WORK,
+    Budget,
     DecodeAttempt,
+    attempt,
 )
+from sigdir.signatures.calldata import as_json, checksummed
 from sigdir.signatures.types import MAX_DEPTH, Type, parameter_types
 from tests.signatures.strategies import types
 

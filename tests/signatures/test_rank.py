@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime
-from itertools import pairwise
 
-import numpy as np
 import pytest
 
 from benchmarks.mined import false_alarms, mined_texts, misses
 from sigdir.signatures import rank
-from sigdir.signatures.evidence import Kind, Witness
+from sigdir.signatures.evidence import Witness
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.rank import Summary, ranked
 from sigdir.signatures.standards import NO_TEXT, canonical
@@ -150,37 +148,3 @@ def test_honest_names_are_not_mined() -> None:
     """The texts of the standards, each beside an invented better rival, do not look mined."""
     texts = [text for text in canonical().values() if text != NO_TEXT]
     assert false_alarms(texts, len(texts)) <= len(texts) // 100
-
-
-def test_key_of_columns() -> None:
-    """A batch of keys equals its rows one by one, and what a key holds can be read."""
-    rows = [
-        Summary(1, "a()"),
-        Summary(2, "b()", Witness.DECLARED, (Kind.FUNCTION, Kind.ERROR), 3, 12, verified=True),
-        Summary(3, "c()", Witness.COMPILED, (Kind.EVENT,), 1 << 20, 1 << 40),
-    ]
-    keys = rank.keys_of(
-        np.array([row.witness for row in rows], np.int8),
-        np.array([row.contracts for row in rows], np.int64),
-        np.array([row.sources for row in rows], np.int32),
-        np.array([sum(1 << kind for kind in row.kinds) for row in rows], np.uint8),
-        np.array([row.verified for row in rows]),
-    )
-    assert keys.dtype == np.uint64
-    assert keys.tolist() == [rank.key_of(row) for row in rows]
-    for key, row in zip(keys.tolist(), rows, strict=True):
-        assert rank.witness_of(key) == row.witness
-        assert rank.contracts_of(key) == min(row.contracts, rank.MOST_CONTRACTS)
-        assert rank.sources_of(key) == min(row.sources, rank.MOST_SOURCES)
-        assert rank.kinds_of(key) == row.kinds
-        assert rank.is_verified(key) == row.verified
-        assert not rank.is_mined(key)
-        assert rank.is_mined(rank.as_mined(key))
-
-
-def test_key_ranks() -> None:
-    """Keys sort as the order says; equal ranks are left to the id."""
-    keys = [rank.key_of(text, is_standard=text.id == 9, mined=text.id == 1) for text in BEST_FIRST if text.id != 4]
-    assert all(rank.rank_of(better) > rank.rank_of(worse) for better, worse in pairwise(keys))
-    assert rank.as_standard(rank.key_of(BEST_FIRST[0])) == keys[0]
-    assert rank.rank_of(rank.key_of(Summary(1, "a()"))) == rank.rank_of(rank.key_of(Summary(2, "b()", verified=True)))

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sigdir.signatures.abi_decoder import layout_of
+from sigdir.signatures.inner_calls import commands_by_text
 from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.readings import MAX_READINGS, Form, Input, Known, Reading, Readings
-from sigdir.signatures.router_commands import commands_by_text
 from sigdir.signatures.types import Type
 from tests.signatures.test_calldata import for_eth_abi, values_of
 

@@ -19,9 +19,7 @@ from sigdir.warehouse.files import FileLock
 from sigdir.warehouse.paths import Paths, index_name, index_of_entry
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging.writer import Staging
-from sigdir.warehouse.verify.evidence import check_evidence
-from sigdir.warehouse.verify.leftovers import note_leftovers
-from sigdir.warehouse.verify.report import Findings
+from sigdir.warehouse.verify import verify
 from tests.torture.clients import Client, client_of, look_up, rows_above
 from tests.torture.ledger import Finding, Ledger, Row, Rows, check_acknowledged, check_order
 from tests.torture.processes import Server, until
@@ -124,13 +122,11 @@ def _by_files(paths: Paths) -> None:
 
 def by_evidence(paths: Paths) -> None:
     """Check that versions name all files of the evidence, and that each folded POST has its sighting. Raises Finding."""
-    findings = Findings(paths)
-    snapshot = read_snapshot(paths)
-    check_evidence(findings, snapshot)
-    note_leftovers(findings)
-    for found in [*findings.report.findings, *findings.report.notes]:
+    report = verify(paths, 1, "128MB", lambda *_: None, lambda _: None)
+    for found in [*report.findings, *report.notes]:
         if found.where.startswith("evidence"):
             raise Finding(str(found))
+    snapshot = read_snapshot(paths)
     for collection in COLLECTIONS:
         posted, seen = set(), set()
         for file in snapshot.files[collection]:

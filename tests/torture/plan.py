@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
-from tests.torture.points import IMPORT_POINTS, PUBLISH_POINTS, STORE_POINTS, TASK_POINTS
+from tests.torture.points import COMMIT_POINTS, IMPORT_POINTS, STORE_POINTS, TASK_POINTS
 
 CLIENTS = 4
 ROUNDS_PER_WAREHOUSE = 25
@@ -25,10 +25,10 @@ _STORE_CHANCE = 0.1
 """Of a round to have the part of ``stores``, which takes as long as ten others."""
 POINTS = {
     "import": IMPORT_POINTS,
-    "fold": PUBLISH_POINTS,
-    "compact": ("compact_begun", "compact_written", "compact_committed"),
+    "fold": COMMIT_POINTS,
+    "compact": COMMIT_POINTS,
     "vacuum": ("vacuum_removing",),
-    "backup": ("brought", "logged", "replaced"),
+    "backup": ("copied", "logged", "replaced"),
 }
 """The failpoints of each command: see ``sigdir.warehouse.failpoints``."""
 

@@ -1,10 +1,15 @@
-"""The failpoints of an import that the torture run chooses from: see ``sigdir.warehouse.failpoints``."""
+"""The failpoints that tests choose from: see ``sigdir.warehouse.failpoints``."""
 
 from __future__ import annotations
 
-PUBLISH_POINTS = ("reserved", "evidence_written", "written", "manifest_written", "committed", "published")
-IMPORT_POINTS = ("read", "locked", "deduped", *PUBLISH_POINTS)
-STORE_POINTS = ("uploading", "uploaded", "created", "pulled")
+BEFORE_THE_ENTRY = ("begun", "data_written", "written", "indexed")
+AFTER_THE_ENTRY = ("committed", "checkpointed")
+COMMIT_POINTS = (*BEFORE_THE_ENTRY, *AFTER_THE_ENTRY)
+"""Of every commit, whatever the version changes, in the order in which it reaches them."""
+PLACE_POINTS = ("uploading", "uploaded", "created")
+"""Of every commit to a store, after the files are indexed; the entry is there at the last one."""
+IMPORT_POINTS = ("read", "locked", "deduped", *COMMIT_POINTS)
+STORE_POINTS = (*PLACE_POINTS, "copied", "logged")
 """Of a commit to a store, and of a pull."""
 TASK_POINTS = ("task_begun", "task_written", "deduplicating")
 """Of an engine's tasks, in the process that runs them."""

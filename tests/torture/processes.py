@@ -20,7 +20,7 @@ HOST = "127.0.0.1"
 HANGS_SECONDS = 120.0
 """An action that takes longer hangs, which is a finding. It is not a bound on speed."""
 
-_PARTS = {"worker": "sigdir.serve.servers.worker", "folder": " fold ", "follower": "follower"}
+_PARTS = {"worker": "sigdir.serve.servers.waitress_worker", "folder": " fold ", "follower": "follower"}
 """What the command lines of a server's children contain."""
 
 Found = TypeVar("Found")

@@ -21,9 +21,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
-from sigdir.warehouse.home import working_copy
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.places import working_copy
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.stores import open_store
 from sigdir.warehouse.working_copy import pull

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal
 
@@ -343,11 +344,12 @@ def _load(root: Path) -> Folder:
 
 
 def _real(tree: Folder, path: str) -> bytes:
-    """The real bytes of a file, also if its folder was renamed from a name with a leading dot."""
+    """The real bytes of a file, also if its folder was renamed: from a leading dot, and from ``new`` to a digest."""
     node: File | Folder = tree
     for name in path.split("/"):
         assert isinstance(node, Folder)
-        node = node.names.get(name) or node.names[name.removeprefix(".")]
+        final = name.removeprefix(".").replace(".new.", ".*.")
+        node = node.names.get(name) or next(found for key, found in node.names.items() if fnmatch(key, final))
     assert isinstance(node, File)
     return bytes(node.data)
 

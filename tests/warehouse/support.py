@@ -41,8 +41,9 @@ from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
 from sigdir.warehouse.files import RunFolder, make_folder
 from sigdir.warehouse.index.view import View
-from sigdir.warehouse.log.chain import FIELD
+from sigdir.warehouse.log.digest import FIELD
 from sigdir.warehouse.log.history import history
+from sigdir.warehouse.parquet import NewRows, rows_table
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import Published, Publisher
 from sigdir.warehouse.rejects import RejectsWriter, rows_and_digest
@@ -52,14 +53,12 @@ from sigdir.warehouse.spill import Spill
 from sigdir.warehouse.staging.rows import HighWaterMark, NewText, StagedRow
 from sigdir.warehouse.staging.transaction import Transaction
 from sigdir.warehouse.staging.writer import Staging
-from sigdir.warehouse.verify.evidence import check_evidence
-from sigdir.warehouse.verify.leftovers import note_leftovers
-from sigdir.warehouse.verify.report import Findings
+from sigdir.warehouse.verify import verify
 from tests.conftest import SAFETY_SECONDS
 
 REPOSITORY = Path(__file__).parents[2]
 
-BACKUP_POINTS = ("brought", "logged", "replaced", "mirrored")
+BACKUP_POINTS = ("copied", "logged", "replaced", "mirrored")
 """The failpoints of a backup, in the order in which it reaches them."""
 
 Batches = Sequence[Sequence[str]]
@@ -190,7 +189,7 @@ def log_actions(paths: Paths, version: int) -> list[dict[str, Any]]:
 
 
 def remove_digests(paths: Paths) -> None:
-    """Make all log entries those of another program, which have no digests; they may then be edited."""
+    """Make all log entries those of another program, which have no digest; they may then be edited."""
     for entry in paths.log_entries():
         actions = [json.loads(line) for line in entry.read_bytes().splitlines()]
         for action in actions:
@@ -198,7 +197,7 @@ def remove_digests(paths: Paths) -> None:
                 action.get("commitInfo", {}).pop(field, None)
         entry.write_text("".join(json.dumps(action) + "\n" for action in actions))
     with closing(sqlite3.connect(paths.staging)) as connection, connection:
-        connection.execute("DELETE FROM newest_entry")
+        connection.execute("UPDATE about SET version = -1")
 
 
 def seal_staged(connection: sqlite3.Connection) -> None:
@@ -266,17 +265,9 @@ def served_texts(view: View, collection: Collection) -> list[str]:
 
 
 def staged_table(collection: Collection, rows: Sequence[StagedRow]) -> pa.Table:
-    width = collection.hash_bytes
-    return pa.table(
-        [
-            pa.array([row.id for row in rows], pa.int64()),
-            pa.array([row.created_at for row in rows], pa.int64()).cast(pa.timestamp("us", tz="UTC")),
-            pa.array([row.text for row in rows], pa.string()),
-            pa.array([row.digest[:width] for row in rows], pa.binary()),
-            pa.array([0] * len(rows), pa.int64()),
-        ],
-        schema=FILE_SCHEMA,
-    )
+    hashes = pa.array([row.digest[: collection.hash_bytes] for row in rows], pa.binary())
+    ids, times = (np.array(column, np.int64) for column in ([row.id for row in rows], [row.created_at for row in rows]))
+    return rows_table(NewRows(pa.array([row.text for row in rows], pa.string()), hashes), ids, times, import_id=0)
 
 
 def visible(paths: Paths, staging: Staging | None = None) -> dict[Collection, pa.Table]:
@@ -371,12 +362,9 @@ def assert_evidence_is_whole(paths: Paths, with_strays: bool = False) -> None:
     ``with_strays`` allows files that no version names.
     """
     snapshot = read_snapshot(paths)
-    findings = Findings(paths)
-    check_evidence(findings, snapshot)
-    assert findings.report.findings == [], findings.report.findings
-    if not with_strays:
-        note_leftovers(findings)
-    assert [note for note in findings.report.notes if note.where.startswith("evidence")] == []
+    report = verify(paths, 1, "128MB", lambda *_: None, lambda _: None)
+    assert report.findings == [], report.findings
+    assert with_strays or [note for note in report.notes if note.where.startswith("evidence")] == []
     for collection in COLLECTIONS:
         seen = {row["id"] for row in sightings(snapshot, collection)}
         assert set(table_of(snapshot, collection)["id"].to_pylist()) <= seen

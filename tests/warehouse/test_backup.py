@@ -25,13 +25,14 @@ from sigdir.signatures.collections import (
     EVENT_SIGNATURES,
     SIGNATURES,
 )
-from sigdir.warehouse.backup import Report, backup
+from sigdir.warehouse.backup import backup
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, make_folder
 from sigdir.warehouse.identity import read_identity
 from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
+from sigdir.warehouse.transfer import TransferReport
 from sigdir.warehouse.verify import verify
 from tests.conftest import empty_warehouse, import_files
 from tests.examples import long_except
@@ -254,7 +255,7 @@ def test_rows_that_arrive_during_a_backup_are_in_the_next_one(paths: Paths, copy
     before = visible(paths)
     done: list[int] = []
 
-    def meanwhile(report: Report) -> None:
+    def meanwhile(report: TransferReport) -> None:
         if not done:
             done.append(report.copied)
             add_more(paths, "meanwhile")
@@ -349,7 +350,7 @@ def test_a_backup_of_a_server_under_load_has_every_acknowledged_row(tmp_path: Pa
 # Interrupted backups.
 
 
-@pytest.mark.parametrize("point", ["brought", "replaced"])
+@pytest.mark.parametrize("point", ["copied", "replaced"])
 def test_an_interrupted_first_backup_is_refused(paths: Paths, copy: Paths, point: str) -> None:
     """No command opens an unfinished backup; the next backup into the folder finishes it."""
     killed = run_command("backup", copy.root, "--warehouse", paths.root, SIGDIR_FAILPOINT=point)
@@ -363,7 +364,7 @@ def test_an_interrupted_first_backup_is_refused(paths: Paths, copy: Paths, point
     assert_same(paths, copy)
 
 
-@pytest.mark.parametrize("point", long_except({"brought", "replaced"}, BACKUP_POINTS))
+@pytest.mark.parametrize("point", long_except({"copied", "replaced"}, BACKUP_POINTS))
 def test_an_interrupted_later_backup_opens(paths: Paths, copy: Paths, point: str) -> None:
     """It has the earlier or a later state, with no row missing or doubled."""
     backup(paths, copy)
@@ -379,7 +380,7 @@ def test_an_interrupted_later_backup_opens(paths: Paths, copy: Paths, point: str
         assert_sound(held[collection])
         assert places(before[collection]).items() <= places(held[collection]).items()
         assert places(held[collection]).items() <= places(now[collection]).items()
-    assert (read_snapshot(Paths(kept)).version == 3) == (point == "brought")
+    assert (read_snapshot(Paths(kept)).version == 3) == (point == "copied")
     found = verify(Paths(kept), 1, "64MB", lambda *_: None, lambda _: None).findings
     # Verify may find one thing only: a log that is newer than staging.
     assert {finding.what for finding in found} == ({"sequence"} if point == "logged" else set())
@@ -492,6 +493,23 @@ def test_a_full_disk_of_the_source_is_named(disk: Disk, tmp_path: Path) -> None:
     for command in (["backup", tmp_path / "copy"], ["decode", "0xa9059cbb"], ["fold"]):
         assert_fails_in_one_line(result := call_command(*command, "--warehouse", warehouse))
         assert "source/staging.sqlite: disk I/O error; the disk is full" in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["data", "evidence"])
+def test_a_damaged_file_is_named(paths: Paths, copy: Paths, kind: str) -> None:
+    """A backup takes no damaged file along, and the older one stays good."""
+    backup(paths, copy)
+    add_more(paths, "more")
+    snapshot = read_snapshot(paths)
+    file = snapshot.files[SIGNATURES][-1] if kind == "data" else snapshot.evidence.files[SIGNATURES][-1]
+    whole = file.path.read_bytes()
+    file.path.write_bytes(whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:])
+    assert_fails_in_one_line(result := call_command("backup", copy.root, "--warehouse", paths.root))
+    assert f"{file.path}: damaged: not what was written" in result.stderr
+    assert read_snapshot(copy).version == 3
+    file.path.write_bytes(whole)
+    backup(paths, copy)
+    assert_same(paths, copy)
 
 
 def test_a_lost_data_file_is_named(paths: Paths, copy: Paths) -> None:

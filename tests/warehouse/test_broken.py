@@ -255,7 +255,7 @@ def test_a_damaged_index_is_built_again(paths: Paths, column: str, damage: Calla
     """An index with a truncated, empty or missing file is rebuilt, so readers get the right rows."""
     Reader(paths).close()
     for folder in paths.cache.iterdir():
-        if (folder / column).exists():  # a folder of ranks has other files
+        if (folder / column).exists():  # a folder of summaries has other files
             damage(folder / column)
     reader = Reader(paths)
     view = reader.current()
@@ -288,12 +288,12 @@ def test_a_flipped_bit_in_an_index_is_noticed_when_it_is_mapped(paths: Paths, co
 def test_an_index_without_checksums_is_built_again(paths: Paths) -> None:
     """Nothing says that it is whole; to verify it is damage."""
     Reader(paths).close()
-    for file in paths.cache.glob("*/checksums.json"):
+    for file in paths.cache.glob("*-????/checksums.json"):
         file.unlink()
     assert call_command("verify", "--quiet", "--warehouse", paths.root).exit_code == 1
     Reader(paths).close()
     assert call_command("verify", "--quiet", "--warehouse", paths.root).exit_code == 0
-    assert len(list(paths.cache.glob("*/checksums.json"))) == len(read_snapshot(paths).all_files())
+    assert len(list(paths.cache.glob("*-????/checksums.json"))) == len(read_snapshot(paths).all_files())
 
 
 @pytest.mark.parametrize("damage", [truncated, emptied, removed])

@@ -32,6 +32,7 @@ from sigdir.signatures.collections import (
     Collection,
 )
 from sigdir.warehouse.batch import FILE_ROWS
+from sigdir.warehouse.commit import append
 from sigdir.warehouse.compact import (
     GATHER,
     SMALL_ROWS,
@@ -47,9 +48,9 @@ from sigdir.warehouse.files import make_folder
 from sigdir.warehouse.index.view import Reader, tidy, unused_indexes
 from sigdir.warehouse.log import checkpoint
 from sigdir.warehouse.log.actions import DataFile
-from sigdir.warehouse.log.commit import append
 from sigdir.warehouse.log.entry import read_actions
 from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.places import Folder
 from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.snapshot import (
     LogTailer,
@@ -59,6 +60,7 @@ from sigdir.warehouse.snapshot import (
 from sigdir.warehouse.staging.writer import Staging
 from tests.conftest import SAFETY_SECONDS, empty_warehouse
 from tests.examples import long_except
+from tests.torture.points import AFTER_THE_ENTRY, COMMIT_POINTS
 from tests.warehouse.support import (
     REPOSITORY,
     Content,
@@ -82,9 +84,6 @@ from tests.warehouse.support import (
     texts,
     visible,
 )
-
-POINTS = ("compact_begun", "compact_written", "compact_committed")
-"""The failpoints of a compaction; the new version exists at the last one only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,7 +431,7 @@ def test_indexes_are_built_before_the_commit(base: Base, tmp_path: Path, monkeyp
     seen: list[Path] = []
 
     def check(name: str) -> None:
-        if name == "compact_committed":
+        if name == "committed":
             snapshot = read_snapshot(paths)
             seen.extend(paths.index(c, file.path) for c in COLLECTIONS for file in snapshot.files[c])
             assert all(folder.is_dir() for folder in seen)
@@ -515,7 +514,7 @@ def test_a_server_removes_unused_indexes_whoever_merged(paths: Paths) -> None:
 # Crashes.
 
 
-@pytest.mark.parametrize("point", long_except({"compact_written"}, POINTS))
+@pytest.mark.parametrize("point", long_except({"data_written", "committed"}, COMMIT_POINTS))
 def test_a_kill_at_a_point_changes_no_row(base: Base, tmp_path: Path, point: str) -> None:
     """The version exists or not, staging is unchanged, and the next publisher removes the leftovers."""
     paths = base.copy(tmp_path)
@@ -523,7 +522,7 @@ def test_a_kill_at_a_point_changes_no_row(base: Base, tmp_path: Path, point: str
     before = visible(paths)
     killed = run_command("compact", "--warehouse", paths.root, SIGDIR_FAILPOINT=point)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    published = point == "compact_committed"
+    published = point in AFTER_THE_ENTRY
     assert read_snapshot(paths).version == base.version + published
     assert content_of(paths) == base.content
     assert visible(paths) == before
@@ -597,7 +596,7 @@ def test_a_compactor_with_a_stale_snapshot_is_refused(base: Base, tmp_path: Path
     newest = read_snapshot(paths)
     marks = {collection: stale.high_water[collection].id for collection in COLLECTIONS}
     with pytest.raises(CommitConflict):
-        append(paths, stale.version, [], marks, {"run": "stale"}, stale.all_files(), chain=stale.chain)
+        append(Folder(paths), stale.version, [], marks, {"run": "stale"}, stale.all_files())
     assert read_snapshot(paths) == newest
 
 
@@ -615,7 +614,7 @@ def test_one_of_two_compactions_at_once_is_refused(base: Base, tmp_path: Path) -
         def work(run: str) -> None:
             barrier.wait()  # noqa: B023 - joined within the round
             try:
-                append(paths, snapshot.version, [], marks, {"run": run}, replaced, chain=snapshot.chain)  # noqa: B023
+                append(Folder(paths), snapshot.version, [], marks, {"run": run}, replaced)  # noqa: B023
                 won.append(run)  # noqa: B023
             except CommitConflict:
                 pass

@@ -104,7 +104,7 @@ def test_deltalake_begins_at_our_checkpoint(checkpointed: Paths, version: int) -
 def test_a_checkpoint_in_parts_is_read(checkpointed: Paths, is_complete: bool) -> None:
     """As Spark writes it for a large table; one that lacks a part is passed over for the one before it."""
     expected = read_snapshot(checkpointed)
-    table = pq.ParquetFile(checkpointed.checkpoint(8)).read()
+    table = pq.ParquetFile(checkpointed.checkpoint(8)).read().replace_schema_metadata(None)  # our digest is not Spark's
     for part, rows in enumerate((table.slice(0, 5), table.slice(5)), 1):
         if part == 1 or is_complete:
             pq.write_table(rows, checkpointed.log / f"{8:020d}.checkpoint.{part:010d}.{2:010d}.parquet")

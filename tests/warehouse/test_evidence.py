@@ -27,10 +27,8 @@ from sigdir.warehouse.compact import compact, everything
 from sigdir.warehouse.dedupe import new_rows
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence import POST, read_manifest
-from sigdir.warehouse.evidence.compact import merge
 from sigdir.warehouse.evidence.files import sightings_table, write_sightings
-from sigdir.warehouse.evidence.lookup import Text, texts_evidence
-from sigdir.warehouse.evidence.manifest import manifest_of
+from sigdir.warehouse.evidence.lookup import text_evidence
 from sigdir.warehouse.evidence.renewal import Withdrawn
 from sigdir.warehouse.evidence.spill import Input, Statement, TextIds
 from sigdir.warehouse.files import make_folder, run_name
@@ -104,7 +102,7 @@ def test_a_lists_sightings_are_read_once(paths: Paths, tmp_path: Path) -> None:
     bring(paths, write_list(tmp_path, "some.txt", texts[::3]))
     bring(paths, write_list(tmp_path, "declared.txt", ["function f50(uint256 a)", "function f51(uint256 b)"]))
     manifest = read_snapshot(paths).evidence
-    found = [one for id in range(1, 43) for one in texts_evidence(manifest, SIGNATURES, [Text(id, "")])]
+    found = [text_evidence(manifest, SIGNATURES, id) for id in range(1, 43)]
     says = [{said.source: (said.witness, said.declaration) for said in one.sightings(0, 9)} for one in found]
     listed = (Witness.LISTED, "")
     of_lists = [{"list.txt": listed} | ({"some.txt": listed} if row % 3 == 0 else {}) for row in range(40)]
@@ -112,11 +110,11 @@ def test_a_lists_sightings_are_read_once(paths: Paths, tmp_path: Path) -> None:
     assert [one["declared.txt"][1] for one in says[40:]] == ["function f50(uint256 a)", "function f51(uint256 b)"]
     of_list, *others = sorted(manifest.files[SIGNATURES], key=lambda file: -file.rows)
     of_list.path.unlink()
-    assert texts_evidence(manifest, SIGNATURES, [Text(2, "")])[0].count == 1
+    assert text_evidence(manifest, SIGNATURES, 2).count == 1
     for file in others:
         file.path.unlink()
     with pytest.raises(UnreadableWarehouse):
-        texts_evidence(manifest, SIGNATURES, [Text(1, "")])
+        text_evidence(manifest, SIGNATURES, 1)
 
 
 def test_the_evidence_of_an_older_version_is_what_it_was(paths: Paths, tmp_path: Path) -> None:
@@ -279,7 +277,7 @@ def test_a_broken_file_does_not_replace_what_its_source_said(paths: Paths, tmp_p
     assert ("ours", "a(uint256)") in who_says(paths)
 
 
-@pytest.mark.parametrize("point", ["", "reserved", "manifest_written"])
+@pytest.mark.parametrize("point", ["", "begun", "indexed"])
 def test_a_late_post_takes_the_sightings_of_its_text(paths: Paths, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     """A text that is POSTed while its import is published keeps the POST's id, and so does what the import says of it.
 
@@ -376,7 +374,7 @@ def test_posts_of_a_known_text_are_one_sighting(paths: Paths, tmp_path: Path) ->
     assert posts == ["function a(uint256 x)"]
 
 
-# Compaction, vacuum, verify, repair.
+# Compaction, vacuum, verify.
 
 
 def test_compaction_sorts_and_drops_what_no_longer_counts(paths: Paths, tmp_path: Path) -> None:
@@ -449,14 +447,3 @@ def test_verify_finds_damaged_evidence(paths: Paths, tmp_path: Path) -> None:
     written = write_sightings(file.path, SIGNATURES, [sightings_table(np.array([1, 3], np.int64), 1, 1, None)])
     assert written is not None
     assert "sighting of a text that is not there" in damaged(paths)
-
-
-def test_repair_gives_the_sightings_of_a_removed_row_to_the_row_that_stays(paths: Paths, tmp_path: Path) -> None:
-    """A text that is stored twice keeps what was said of both rows."""
-    bring(paths, write_list(tmp_path, "one.txt", ["a(uint256)"]))
-    merge_into = {SIGNATURES: [[file] for file in read_snapshot(paths).evidence.files[SIGNATURES]]}
-    base = read_snapshot(paths).evidence
-    found = manifest_of(merge(paths, run_name(), base, merge_into, 1, {SIGNATURES: {1: 9}}))
-    (file,) = found.files[SIGNATURES]
-    assert pq.read_table(file.path)["id"].to_pylist() == [9]
-    assert (file.first_id, file.last_id, file.rows) == (9, 9, 1)

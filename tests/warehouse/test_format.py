@@ -57,7 +57,7 @@ def test_a_warehouse_is_given_an_id_once(paths: Paths) -> None:
     fold(paths)
     assert read_identity(paths) == before
     with closing(sqlite3.connect(paths.staging)) as connection:
-        assert connection.execute("SELECT * FROM about").fetchall() == [(FORMAT, before.id, 3)]
+        assert connection.execute("SELECT format, warehouse, version FROM about").fetchall() == [(FORMAT, before.id, 3)]
 
 
 def test_two_warehouses_have_different_ids(paths: Paths, tmp_path: Path) -> None:

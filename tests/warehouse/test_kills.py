@@ -32,7 +32,7 @@ from sigdir.warehouse.staging.rows import StagedRow
 from sigdir.warehouse.staging.writer import Staging
 from tests.conftest import SAFETY_SECONDS, import_files
 from tests.examples import examples, long_except
-from tests.torture.points import TASK_POINTS
+from tests.torture.points import AFTER_THE_ENTRY, IMPORT_POINTS, TASK_POINTS
 from tests.warehouse.support import (
     BACKUP_POINTS,
     REPOSITORY,
@@ -53,12 +53,7 @@ from tests.warehouse.support import (
     texts,
     visible,
 )
-from tests.warehouse.test_compact import POINTS as COMPACT_POINTS
-from tests.warehouse.test_repair import POINTS as REPAIR_POINTS
 from tests.warehouse.test_working_copy import POINTS as STORE_POINTS
-
-BEFORE_THE_COMMIT = ("read", "locked", "deduped", "reserved", "evidence_written", "written", "manifest_written")
-AFTER_THE_COMMIT = ("committed", "published")
 
 LARGE_ROWS = examples(300_000)
 RANDOM_KILLS = 8
@@ -164,25 +159,23 @@ MIRROR_POINTS = ("spooled", "imported")
 
 
 def test_every_failpoint_of_the_source_is_tested() -> None:
-    """The tests know exactly the failpoints of the source; test_backup, test_repair and test_working_copy try theirs."""
+    """The tests know exactly the failpoints of the source; test_backup and test_working_copy try theirs."""
     found = []
     for layer in ("warehouse", "pipeline", "serve"):
         for path in (REPOSITORY / layer).rglob("*.py"):
             found += re.findall(r'failpoints\.reach\("?([^")]*)"?\)', path.read_text())
-    upkeep = [*COMPACT_POINTS, *BACKUP_POINTS, "vacuum_removing", *REPAIR_POINTS, *STORE_POINTS]
-    named = [*BEFORE_THE_COMMIT, *AFTER_THE_COMMIT, *upkeep, *MIRROR_POINTS, *TASK_POINTS]
+    upkeep = [*BACKUP_POINTS, "vacuum_removing", *STORE_POINTS]
+    named = [*IMPORT_POINTS, *upkeep, *MIRROR_POINTS, *TASK_POINTS]
     assert sorted(found) == sorted(named)
 
 
-@pytest.mark.parametrize(
-    "point", long_except({"reserved", "manifest_written", "committed"}, [*BEFORE_THE_COMMIT, *AFTER_THE_COMMIT])
-)
+@pytest.mark.parametrize("point", long_except({"begun", "indexed", "committed"}, IMPORT_POINTS))
 def test_a_kill_at_a_point_loses_and_doubles_nothing(base: Base, tmp_path: Path, point: str) -> None:
     """All or nothing of the import is visible, and running it again completes it."""
     paths = base.copy(tmp_path)
     killed = run_command("import", base.lines, "--warehouse", paths.root, SIGDIR_FAILPOINT=point)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    published = point in AFTER_THE_COMMIT
+    published = point in AFTER_THE_ENTRY
     assert read_snapshot(paths).version == base.version + published
     assert_past_is_kept(base, paths)
     assert_texts(paths, base.expected if published else base.present)
@@ -205,7 +198,7 @@ def test_a_kill_at_a_point_loses_and_doubles_nothing(base: Base, tmp_path: Path,
     assert len(set(imports)) == len(imports) == 3
 
 
-@pytest.mark.parametrize("point", long_except({"manifest_written"}, ["reserved", "manifest_written", "committed"]))
+@pytest.mark.parametrize("point", long_except({"indexed"}, ["begun", "indexed", "committed"]))
 def test_a_kill_of_the_first_import_leaves_a_usable_folder(base: Base, tmp_path: Path, point: str) -> None:
     """The import can be run again in a folder that had no log before."""
     paths = Paths(tmp_path / "deep" / "warehouse")
@@ -223,7 +216,7 @@ def test_a_kill_of_the_first_import_leaves_a_usable_folder(base: Base, tmp_path:
 def test_an_import_removes_the_leftovers_of_several_kills(base: Base, tmp_path: Path) -> None:
     """After several killed imports the next one succeeds and removes all their files."""
     paths = base.copy(tmp_path)
-    for point in ("reserved", "evidence_written", "manifest_written"):
+    for point in ("begun", "data_written", "indexed"):
         assert run_command("import", base.lines, "--warehouse", paths.root, SIGDIR_FAILPOINT=point).returncode < 0
     assert_past_is_kept(base, paths)
     import_files([base.lines], paths.root)

@@ -10,7 +10,6 @@ from sigdir.signatures.keccak import keccak256
 from sigdir.signatures.reading_json import reading_document
 from sigdir.signatures.readings import Form, Input
 from sigdir.warehouse.index.known import known_texts, read_inputs
-from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 from tests.conftest import import_files
@@ -37,7 +36,7 @@ ONE, TWO = (1).to_bytes(32, "big"), (2).to_bytes(32, "big")
 def read(warehouse: Path, input: Input) -> dict[str, Any]:
     reader = Reader(Paths(warehouse))
     try:
-        [[found]] = read_inputs(reader.current(), [input], Names())
+        [[found]] = read_inputs(reader.current(), [input])
     finally:
         reader.close()
     [candidate] = reading_document(found)["candidates"]
@@ -66,7 +65,7 @@ def test_a_newer_word_is_seen(warehouse: Path, tmp_path: Path) -> None:
         for name in ("first", "second"):
             path.write_text(f"function buy(uint256 {name}) external\n")
             import_files([path], warehouse)
-            [known] = known_texts(reader.current(), keccak256(b"buy(uint256)")[:4], Names())
+            [known] = known_texts(reader.current(), keccak256(b"buy(uint256)")[:4])
             assert known.parsed().names == (name,)
     finally:
         reader.close()

@@ -12,9 +12,8 @@ import pytest
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.compact import compact
-from sigdir.warehouse.index import names
-from sigdir.warehouse.index.names import Names, name_order
-from sigdir.warehouse.index.segment import Segment
+from sigdir.warehouse.index import names, segment
+from sigdir.warehouse.index.names import name_order
 from sigdir.warehouse.index.view import Reader, View
 from sigdir.warehouse.origins import POSTED, Origin, Origins
 from sigdir.warehouse.paths import Paths
@@ -44,13 +43,13 @@ def reader(warehouse: Path, tmp_path: Path) -> Iterator[Reader]:
 
 
 def by_name(view: View, name: str, limit: int = 10) -> list[str]:
-    return [segment.text_at(row) for segment, row in Names().rows(view, SIGNATURES, name, limit)]
+    return [segment.text_at(row) for segment, row in view.with_name(SIGNATURES, name, limit)]
 
 
 @pytest.mark.parametrize("few", [0, 1 << 14])
 def test_only_the_whole_name_is_found(reader: Reader, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
     """The name order and the scan find the exact name, in one collection, oldest first."""
-    monkeypatch.setattr(names, "_FEW_ROWS", few)
+    monkeypatch.setattr(segment, "_FEW_ROWS", few)
     view = reader.current()
     assert by_name(view, "transfer") == ["transfer(address)", "transfer()", "transfer(bytes)", "transfer(uint8)"]
     assert by_name(view, "transfer", 2) == ["transfer(address)", "transfer()"]
@@ -60,12 +59,13 @@ def test_only_the_whole_name_is_found(reader: Reader, monkeypatch: pytest.Monkey
 
 def test_names_that_share_a_hash_are_distinguished(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of another name with the same hash are left out."""
-    monkeypatch.setattr(names, "_FEW_ROWS", 0)
+    monkeypatch.setattr(segment, "_FEW_ROWS", 0)
     whole = name_order
-    key = int(whole(segment_of([Row(1, 1, "transfer()", bytes(4))]))[0]) >> 32
+    one = segment_of([Row(1, 1, "transfer()", bytes(4))])
+    key = int(whole(one.text, one.offsets, 1)[0]) >> 32
 
-    def colliding(segment: Segment) -> Any:
-        return np.arange(segment.rows, dtype=np.uint64) | np.uint64(key << 32)
+    def colliding(text: Any, offsets: Any, rows: int) -> Any:
+        return np.arange(rows, dtype=np.uint64) | np.uint64(key << 32)
 
     monkeypatch.setattr(names, "name_order", colliding)
     assert by_name(reader.current(), "transfer") == [

@@ -30,12 +30,13 @@ from sigdir.signatures.collections import (
 )
 from sigdir.warehouse import batch, failpoints
 from sigdir.warehouse.batch import Batch
+from sigdir.warehouse.commit import append
 from sigdir.warehouse.compact import compact, everything
 from sigdir.warehouse.errors import Busy, CommitConflict
 from sigdir.warehouse.files import RunFolder
 from sigdir.warehouse.index.view import Reader
-from sigdir.warehouse.log.commit import append
 from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.places import Folder
 from sigdir.warehouse.publish import Publisher
 from sigdir.warehouse.schema import FILE_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
@@ -408,12 +409,12 @@ def test_a_reader_sees_every_text_once_at_each_point(paths: Paths, monkeypatch: 
         run.publish()
     reader.close()
     assert seen == {
-        "reserved": old,
-        "evidence_written": old,
+        "begun": old,
+        "data_written": old,
         "written": old,
-        "manifest_written": old,
+        "indexed": old,
         "committed": [*old, *new],
-        "published": [*old, *new],
+        "checkpointed": [*old, *new],
     }
 
 
@@ -543,7 +544,7 @@ def test_one_of_two_commits_at_once_is_refused(paths: Paths) -> None:
         def work(run: str, base: Snapshot, marks: dict[Collection, int], start: threading.Barrier) -> str | None:
             start.wait()
             try:
-                append(paths, base.version, [], marks, {"run": run}, chain=base.chain)
+                append(Folder(paths), base.version, [], marks, {"run": run})
             except CommitConflict:
                 return None
             return run
@@ -700,7 +701,7 @@ def test_other_readers_see_the_same_rows(tmp_path: Path, folder: str) -> None:
         assert len(own) > 10
         theirs = delta.filter(pc.equal(delta["collection"], collection)).sort_by("id").drop_columns(["collection"])
         assert theirs.to_pylist() == own
-        viewed = warehouse.sql(f"SELECT id, created_at, text_signature, hash, import_id FROM {view} ORDER BY id")
+        viewed = warehouse.sql(f"SELECT {', '.join(FILE_SCHEMA.names)} FROM {view} ORDER BY id")
         assert viewed.arrow().to_pylist() == own
     assert warehouse.count(SIGNATURES) == 166
 

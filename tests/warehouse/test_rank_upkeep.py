@@ -1,4 +1,4 @@
-"""The rank columns of a warehouse that changes: who builds which, and what a reader sees."""
+"""The summaries of a warehouse that changes: who builds which, and what a reader sees."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from sigdir.signatures import rank
 from sigdir.signatures.collections import SIGNATURES
 from sigdir.signatures.evidence import Witness
 from sigdir.signatures.keccak import keccak256
 from sigdir.warehouse.compact import compact, everything
 from sigdir.warehouse.evidence.manifest import EvidenceFile
-from sigdir.warehouse.index.names import Names
+from sigdir.warehouse.evidence.summaries import Counts
 from sigdir.warehouse.index.ranked import ranked_rows
 from sigdir.warehouse.index.view import Reader, View, tidy
 from sigdir.warehouse.paths import Paths
@@ -37,18 +36,18 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 def columns(reader: Reader) -> dict[str, int]:
-    """The rank columns in the cache; a column that is built again has another number."""
-    return {folder.name: folder.stat().st_ino for folder in reader.paths.cache.glob("*.ranks")}
+    """The summaries in the cache; a column that is built again has another number."""
+    return {folder.name: folder.stat().st_ino for folder in reader.paths.cache.glob("*.summaries")}
 
 
-def key_of(view: View, text: str) -> int:
-    [row] = ranked_rows(view, SIGNATURES, keccak256(text.encode())[:4], Names())
-    return row.key
+def counts_of(view: View, text: str) -> Counts:
+    [row] = ranked_rows(view, SIGNATURES, keccak256(text.encode())[:4])
+    return row.counts
 
 
 def test_import_of_known_texts(reader: Reader, tmp_path: Path) -> None:
     """A publish builds the columns of its version, so servers do not; the older file's counts the new source."""
-    assert rank.sources_of(key_of(reader.current(), "f()")) == 1
+    assert counts_of(reader.current(), "f()").sources == 1
     (tmp_path / "two.txt").write_text("f()\nh()\n")
     (tmp_path / "abi.json").write_text(ABI)
     import_files([tmp_path / "two.txt", tmp_path / "abi.json"], tmp_path / "warehouse")
@@ -56,20 +55,20 @@ def test_import_of_known_texts(reader: Reader, tmp_path: Path) -> None:
     view = reader.refreshed()
     assert columns(reader) == built
     assert len(built) == 2
-    assert [rank.sources_of(key_of(view, text)) for text in ("f()", "g()", "h()")] == [2, 1, 1]
-    assert rank.sources_of(key_of(view, "transfer(address,uint256)")) == 2
+    assert [counts_of(view, text).sources for text in ("f()", "g()", "h()")] == [2, 1, 1]
+    assert counts_of(view, "transfer(address,uint256)").sources == 2
 
 
 def test_fold_builds_its_own_rows(reader: Reader) -> None:
     """A fold adds the column of its own file and leaves the others as they are."""
     before = columns(reader)
     stage(reader.paths, SIGNATURES, "posted()")
-    assert rank.witness_of(key_of(reader.refreshed(), "posted()")) == Witness.LISTED
+    assert counts_of(reader.refreshed(), "posted()").witness == Witness.LISTED
     fold(reader.paths)
     after = columns(reader)
     assert {name: after.get(name) for name in before} == before
     assert len(after) == len(before) + 1
-    assert rank.sources_of(key_of(reader.refreshed(), "posted()")) == 1
+    assert counts_of(reader.refreshed(), "posted()").sources == 1
     assert columns(reader) == after
 
 
@@ -106,13 +105,13 @@ def evidence_alone(files: Sequence[Any]) -> list[Sequence[Any]]:
 
 def test_readers_build_what_is_missing(reader: Reader) -> None:
     """Without the publisher's columns, a reader builds them and sees the same."""
-    key = key_of(reader.current(), "f()")
-    for folder in reader.paths.cache.glob("*.ranks"):
+    counts = counts_of(reader.current(), "f()")
+    for folder in reader.paths.cache.glob("*.summaries"):
         for file in folder.iterdir():
             file.unlink()
         folder.rmdir()
     with closing(Reader(reader.paths)) as second:
-        assert key_of(second.current(), "f()") == key
+        assert counts_of(second.current(), "f()") == counts
         assert columns(second)
 
 
@@ -134,5 +133,5 @@ def test_sql_agrees(reader: Reader, tmp_path: Path) -> None:
         "h()": 1,
     }
     for text, *known in found:
-        key = key_of(view, text)
-        assert [rank.witness_of(key).name.lower(), rank.sources_of(key), rank.contracts_of(key)] == known
+        counts = counts_of(view, text)
+        assert [Witness(counts.witness).name.lower(), counts.sources, counts.contracts] == known

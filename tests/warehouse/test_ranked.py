@@ -16,17 +16,19 @@ from sigdir.signatures import rank
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.rank import Ranked
 from sigdir.signatures.standards import NO_TEXT, canonical, sources
-from sigdir.warehouse.evidence.lookup import Text, commonest_between, commonest_declarations, texts_evidence
-from sigdir.warehouse.evidence.summaries import Summaries
+from sigdir.warehouse.evidence.lookup import text_evidence
+from sigdir.warehouse.evidence.summaries import KINDS, Counts, Summaries
+from sigdir.warehouse.evidence.sums import summed
 from sigdir.warehouse.index.build import segment_of
-from sigdir.warehouse.index.names import Names
 from sigdir.warehouse.index.ranked import ranked_rows
-from sigdir.warehouse.index.ranks import ranks_of
+from sigdir.warehouse.index.summaries import summaries_of
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot
 from sigdir.warehouse.sql.engine import Database
-from sigdir.warehouse.sql.repeated import repeated
+from sigdir.warehouse.sql.evidence import summaries_with_reasons
+from sigdir.warehouse.sql.ranking import repeated
+from sigdir.warehouse.sql.summaries import SummaryReader
 from tests.conftest import SAFETY_SECONDS
 from tests.warehouse.ranking import Known, make_known
 
@@ -80,11 +82,13 @@ def test_ranked(database: Database, expected: Expected) -> None:
 def test_reasons_of_scattered_texts(tmp_path: Path) -> None:
     """Texts of several windows and days get their own summaries and reasons, in the order in which they are asked for."""
     known = make_known(tmp_path)
-    summaries = Summaries(known.manifest, SIGNATURES)
+    reader = SummaryReader(known.paths, known.snapshot, SIGNATURES)
     ids = np.array([70, 1 << 18, 3, 4, 5, 3])  # the second is nobody's: one list names it
     times = np.array([0, 86_400_000_000, 0, 86_400_000_000, 5, 7])
     mined = pa.chunked_array([pa.array([None, "odd", None, None, None, None], pa.string())])
-    found = summaries.ranked(ids, times, pa.chunked_array([pa.nulls(6, pa.string())]), mined).to_pylist()
+    standards = pa.chunked_array([pa.nulls(6, pa.string())])
+    given_ids, given_times = (pa.chunked_array([pa.array(column)]) for column in (ids, times))
+    found = summaries_with_reasons(reader, given_ids, given_times, standards, mined).to_pylist()
     for row, id, time, why in zip(found, ids.tolist(), times.tolist(), mined.to_pylist(), strict=True):
         day = datetime.fromtimestamp(time / 1e6, UTC)
         text = known.summary(SIGNATURES, id, "", day)
@@ -155,14 +159,25 @@ def test_standards(database: Database) -> None:
     assert any(row[1] is None for row in found)
 
 
-def test_commonest_declarations(known: Known, expected: Expected) -> None:
-    """The commonest declaration of single texts and of ranges is the first of those that plain Python counts."""
+def said_of(summaries: Summaries, row: int) -> tuple[object, ...]:
+    counts = summaries.at(row)
+    return counts._replace(kinds=0), KINDS[counts.kinds], summaries.declaration_at(row)
+
+
+def test_sums(known: Known, expected: Expected) -> None:
+    """The sums of single texts, of some and of all are those of plain Python, with the commonest declaration."""
     for collection in COLLECTIONS:
-        ids = [id for of, id in expected if of == collection]
-        counts = {id: known.declarations(collection, id) for id in ids}
-        wanted = {id: declarations[0][0] for id, declarations in counts.items() if declarations}
-        assert commonest_declarations(known.manifest, collection, ids) == wanted
-        assert commonest_between(known.manifest, collection, 1, max(ids)) == wanted
+        ids = np.array(sorted(id for of, id in expected if of == collection), np.int64)
+        every, few = summed(known.manifest, collection, ids), summed(known.manifest, collection, ids[::5])
+        for row, id in enumerate(ids.tolist()):
+            text = expected[collection, id].summary
+            counts = Counts(text.sources, text.contracts, text.compiled, text.witness, 0, text.verified)
+            wanted = (counts, text.kinds, text.declaration)
+            assert said_of(every, row) == said_of(summed(known.manifest, collection, np.array([id])), 0) == wanted
+            if row % 5 == 0:
+                assert said_of(few, row // 5) == wanted
+        rows = np.arange(len(ids))
+        assert every.declarations(slice(0, len(ids))).to_pylist() == every.declarations(rows).to_pylist()
 
 
 def test_parameter_names(tmp_path: Path) -> None:
@@ -202,7 +217,7 @@ def view_of(known: Known) -> View:
     for collection, files in known.snapshot.files.items():
         mapped = [segment_of(cache, collection, file.path, file.rows) for file in files]
         segments[collection] = tuple(
-            replace(segment, ranks=ranks_of(cache, file, segment, known.manifest))
+            replace(segment, summaries=summaries_of(cache, file, segment.ids, known.manifest))
             for file, segment in zip(files, mapped, strict=True)
         )
     return View(known.snapshot, segments, "", b"")
@@ -210,35 +225,52 @@ def view_of(known: Known) -> View:
 
 def test_columns_agree_with_sql(known: Known, database: Database) -> None:
     """A ranked lookup gives a hash's texts in the order of SQL, with what SQL says of each."""
-    view, names = view_of(known), Names()
-    query = """SELECT collection, hash, list((text_signature, witness, contracts, sources, verified, looks_mined)
-                                             ORDER BY position) FROM ranked GROUP BY ALL"""
+    view = view_of(known)
+    query = """SELECT collection, hash, list((text_signature, witness, contracts, sources, verified, looks_mined, reasons,
+                                              declaration) ORDER BY position) FROM ranked GROUP BY ALL"""
     for collection, hash, wanted in database.sql(query).rows():
+        ranked = [row.ranked for row in ranked_rows(view, Collection.of_name(collection), hash)]
         found = [
             (
-                row.segment.text_at(row.row), rank.witness_of(row.key).name.lower(), rank.contracts_of(row.key),
-                rank.sources_of(row.key), rank.is_verified(row.key), rank.is_mined(row.key),
+                one.summary.text, one.summary.witness.name.lower(), one.summary.contracts, one.summary.sources,
+                one.summary.verified, bool(one.mined), list(one.reasons), one.summary.declaration or None,
             )
-            for row in ranked_rows(view, Collection.of_name(collection), hash, names)
+            for one in ranked
         ]  # fmt: skip
         assert found == [tuple(row.values()) for row in wanted]
+
+
+def test_sql_reads_the_columns(known: Known, database: Database) -> None:
+    """Where the columns are at rest SQL has the same of every text; where one is broken it sums the sightings."""
+    view_of(known)
+    query = "FROM evidence ORDER BY collection, id"
+    wanted = database.sql(query).rows()
+    assert Database(known.paths, known.snapshot).sql(query).rows() == wanted
+    files = [file for files in known.snapshot.files.values() for file in files]
+    folders = list(known.paths.cache.glob("*.summaries"))
+    assert len(folders) == len(files)
+    for folder in folders:
+        raw = bytearray((folder / "counts.npy").read_bytes())
+        raw[-1] ^= 1
+        (folder / "counts.npy").write_bytes(raw)
+    assert Database(known.paths, known.snapshot).sql(query).rows() == wanted
 
 
 def test_columns_are_kept(known: Known) -> None:
     """A column is built once for its data file and evidence; a broken one is built again."""
     [file, *_] = known.snapshot.files[SIGNATURES]
     segment = segment_of(known.paths.cache, SIGNATURES, file.path, file.rows)
-    first = ranks_of(known.paths.cache, file, segment, known.manifest)
-    [folder] = known.paths.cache.glob(f"{SIGNATURES}-{file.path.stem}.*.ranks")
+    first = summaries_of(known.paths.cache, file, segment.ids, known.manifest)
+    [folder] = known.paths.cache.glob(f"{SIGNATURES}-{file.path.stem}.*.summaries")
     made = folder.stat().st_ino
-    assert (ranks_of(known.paths.cache, file, segment, known.manifest) == first).all()
+    assert (summaries_of(known.paths.cache, file, segment.ids, known.manifest).counts == first.counts).all()
     assert folder.stat().st_ino == made
-    column = folder / "ranks.npy"
+    column = folder / "counts.npy"
     raw = bytearray(column.read_bytes())
     raw[-1] ^= 1
     column.unlink()
     column.write_bytes(raw)
-    assert (ranks_of(known.paths.cache, file, segment, known.manifest) == first).all()
+    assert (summaries_of(known.paths.cache, file, segment.ids, known.manifest).counts == first.counts).all()
     assert folder.stat().st_ino != made
 
 
@@ -253,11 +285,9 @@ def test_without_evidence(known: Known) -> None:
 
 def test_text_evidence(known: Known, expected: Expected) -> None:
     """The evidence of one text, read by its id, is what SQL has; its sightings come in pages."""
-    for (collection, id), text in expected.items():
-        summary = text.summary
-        [found] = texts_evidence(known.manifest, collection, [Text(id, summary.text, summary.first_seen)])
+    for collection, id in expected:
+        found = text_evidence(known.manifest, collection, id)
         live = known.live(collection, id)
-        assert found.summary == summary
         assert list(found.declarations) == known.declarations(collection, id)
         assert found.count == len(live)
         pages = [said for start in range(0, len(live) + 1, 3) for said in found.sightings(start, 3)]

@@ -39,6 +39,7 @@ from tests.warehouse import support
 from tests.warehouse.support import (
     Disk,
     add_row,
+    assert_fails_in_one_line,
     call_command,
     digest_of,
     other_process,
@@ -549,25 +550,32 @@ def test_rows_that_a_damaged_write_ahead_log_lost_are_noticed(killed: Paths, tmp
         if isinstance(found, str):
             refused += 1
             assert "are lost" in found
-            assert "sigdir repair" in found
+            assert "sigdir fold --accept-losses" in found
             with pytest.raises(UnreadableWarehouse, match="are lost"), Publisher(paths):
                 pass
             assert "are lost" in call_command("verify", "--quiet", "--warehouse", paths.root).stdout
     assert refused > 10
 
 
-def test_repair_goes_on_without_lost_rows(killed: Paths) -> None:
-    """The ids of lost rows stay unused, and verify is content."""
+def test_a_fold_goes_on_without_lost_rows_where_it_may(killed: Paths) -> None:
+    """It counts them, their ids stay unused, and verify is content."""
     data = bytearray(killed.staging_wal.read_bytes())
     data[len(data) // 2] ^= 1
     killed.staging_wal.write_bytes(data)
     before = opened_texts(killed)
     assert isinstance(before, str)
-    result = call_command("repair", "--dry-run", "--warehouse", killed.root)
-    assert "to 41 are lost" in result.stdout
+    refused = call_command("fold", "--warehouse", killed.root)
+    assert_fails_in_one_line(refused)
+    assert "to 41 are lost" in refused.stderr
+    assert "`sigdir fold --accept-losses`" in refused.stderr
     assert opened_texts(killed) == before
-    assert "to 41 are lost" in call_command("repair", "--warehouse", killed.root).stdout
-    assert isinstance(opened_texts(killed), list)
+    accepted = call_command("fold", "--accept-losses", "--warehouse", killed.root)
+    assert accepted.exit_code == 0
+    [warning] = accepted.stderr.splitlines()
+    assert "to 41 are lost" in warning
+    left = opened_texts(killed)
+    assert isinstance(left, list)
+    assert f"up to {41 - len(left)} rows" in warning
     assert call_command("verify", "--quiet", "--warehouse", killed.root).exit_code == 0
     new = support.stage(killed, SIGNATURES, "new()")[0]
     assert new.id == 42

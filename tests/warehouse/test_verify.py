@@ -134,6 +134,13 @@ def test_the_command_reports_clean(paths: Paths) -> None:
     assert result.stdout.splitlines()[-1].endswith("clean")
 
 
+def test_a_folder_may_have_any_name(base: Path, tmp_path: Path) -> None:
+    """Its name is neither a pattern nor the value of a column."""
+    folder = tmp_path / "import_id=7" / "a[b]*"
+    shutil.copytree(base, folder)
+    assert run_verify(Paths(folder))[0] == 0
+
+
 def test_a_warehouse_with_only_staged_rows_is_clean(tmp_path: Path) -> None:
     """Before the first version, staged rows are checked and counted."""
     own = Paths(tmp_path / "new")

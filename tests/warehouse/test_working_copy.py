@@ -8,7 +8,6 @@ import random
 import shutil
 import subprocess
 import time
-from contextlib import closing
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -16,27 +15,28 @@ from typing import Any
 import pytest
 
 import sigdir
-from sigdir.pipeline.engines import spark
+from sigdir.cli.spark_session import open_session
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.run import Options, run_import
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES
 from sigdir.warehouse import working_copy as copies
+from sigdir.warehouse.backup import push
 from sigdir.warehouse.compact import compact
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence.manifest import sources_paths
-from sigdir.warehouse.home import SWEEP_AGE, working_copy
 from sigdir.warehouse.identity import FORMAT
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.push import push
+from sigdir.warehouse.places import SWEEP_AGE, WorkingCopy, working_copy
 from sigdir.warehouse.snapshot import read_snapshot
-from sigdir.warehouse.staging.rows import NewText
-from sigdir.warehouse.staging.writer import Staging, make_warehouse
+from sigdir.warehouse.staging.writer import make_warehouse
 from sigdir.warehouse.stores import StoreError, open_store
+from sigdir.warehouse.suppressed import sealed_version, unsealed
 from sigdir.warehouse.working_copy import pull
 from tests.conftest import import_files
 from tests.examples import long_except
 from tests.faulty_store import BUCKET, KEY, S3, SECRET, Fault
+from tests.torture.points import PLACE_POINTS
 from tests.warehouse.support import (
     REPOSITORY,
     assert_clean,
@@ -45,9 +45,7 @@ from tests.warehouse.support import (
     call_command,
     command,
     content_of,
-    digest_of,
     environment,
-    fold,
     names,
     publish,
     run_command,
@@ -57,8 +55,8 @@ from tests.warehouse.support import (
     texts,
 )
 
-POINTS = ("uploading", "uploaded", "created", "pulled", "pushed")
-"""The failpoints of commits to a store, of pulls and of pushes."""
+POINTS = PLACE_POINTS
+"""The failpoints of commits to a store."""
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +126,7 @@ def test_every_command_reads_a_store(tmp_path: Path, url: str) -> None:
         ["stats"], ["history"], ["rejects"], ["verify", "-q"], ["sql", "FROM signatures"],
         ["export", "4byte.json", str(tmp_path / "out.json"), "-q"], ["report", str(tmp_path / "out.html"), "-q"],
         ["suppress", "function n0x1(uint256)"], ["suppress"], ["backup", str(tmp_path / "backup"), "-q"],
-        ["vacuum", "--dry-run"], ["repair"], ["fold"],
+        ["vacuum", "--dry-run"], ["fold"],
     ):  # fmt: skip
         result = call_command(*arguments, "--warehouse", url)
         assert result.exit_code == 0, (arguments, result.output, result.exception)
@@ -248,7 +246,7 @@ def test_two_make_a_warehouse_at_once(tmp_path: Path, url: str) -> None:
     assert len(identities) == 1
 
 
-@pytest.mark.parametrize("point", long_except({"uploaded", "created"}, ["uploading", "uploaded", "created"]))
+@pytest.mark.parametrize("point", long_except({"uploaded", "created"}, PLACE_POINTS))
 def test_an_import_is_killed(
     tmp_path: Path, folder: Path, url: str, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,25 +284,43 @@ def test_an_import_is_killed(
     assert_clean(copy_in(url, tmp_path / "fresh"))
 
 
-def test_a_repair_uploads_before_it_commits(tmp_path: Path, url: str) -> None:
-    """POST waits during the commit: the files are in the store by then, as a repair that is killed shows."""
+@pytest.mark.parametrize("point", long_except({"created"}, PLACE_POINTS))
+def test_a_compaction_is_killed(tmp_path: Path, url: str, point: str) -> None:
+    """Its rows stay as they are, and the next one, here, removes what was left and completes it."""
     cache = str(tmp_path / "cache")
-    copy = copy_in(url, working_copy(url).root)
-    publish(copy, ["a()"])
-    with closing(Staging(copy.staging)) as staging, staging.exclusive() as transaction:
-        row = NewText(SIGNATURES, "a()", digest_of("a()"))
-        transaction.stage_all([row], read_snapshot(copy).high_water)
-        row = NewText(SIGNATURES, "b()", digest_of("b()"))
-        transaction.stage_all([row], read_snapshot(copy).high_water)
-    fold(copy)
-    before = data_files(url)
-    killed = run_command("repair", "--warehouse", url, SIGDIR_FAILPOINT="repair_written", SIGDIR_STORE_CACHE=cache)
+    for number in range(2):
+        publish(copy_in(url, tmp_path / "one"), [f"f{number}(uint256)"])
+    arguments = ("compact", "--warehouse", url)
+    killed = run_command(*arguments, SIGDIR_FAILPOINT=point, SIGDIR_STORE_CACHE=cache)
     assert killed.returncode == -9, killed.stderr
-    assert len(data_files(url) - before) == 1
-    again = run_command("repair", "--warehouse", url, SIGDIR_STORE_CACHE=cache)
+    assert rows_of(url)[SIGNATURES] == ["f0(uint256)", "f1(uint256)"]
+    again = run_command(*arguments, SIGDIR_STORE_CACHE=cache)
     assert again.returncode == 0, again.stderr
-    assert rows_of(url)[SIGNATURES] == ["a()", "b()"]
-    assert_clean(copy_in(url, tmp_path / "fresh"))
+    assert ("nothing to compact" in again.stdout) == (point == "created")
+    assert rows_of(url)[SIGNATURES] == ["f0(uint256)", "f1(uint256)"]
+    assert len(named_files(copy_in(url, tmp_path / "fresh"))) == 1
+    assert len(data_files(url)) == 3, "the two that were merged, and the one of the newest version"
+
+
+def test_documents_that_a_late_row_changes_are_uploaded_again(
+    tmp_path: Path, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its text is staged in the copy after the first upload. The document of sources has other bytes then, and the same
+    size; it was not uploaded again, and nobody could read the version."""
+    copy = copy_in(url, tmp_path / "one")
+    (folder / "in.txt").write_text("".join(f"f{number}(uint256)\n" for number in range(50)))
+    upload, uploads = WorkingCopy.upload, []
+
+    def upload_and_post(self: WorkingCopy, run: str) -> None:
+        upload(self, run)
+        uploads.append(run)
+        if len(uploads) == 1:
+            stage(copy, SIGNATURES, "f3(uint256)")
+
+    monkeypatch.setattr(WorkingCopy, "upload", upload_and_post)
+    run_import(Options([str(folder / "in.txt")], copy.root), Reporter())
+    assert len(uploads) > 1
+    assert rows_of(url)[SIGNATURES] == [f"f{number}(uint256)" for number in range(50) if number != 3]
 
 
 def test_a_second_kill_forgets_no_dead_run(tmp_path: Path, url: str) -> None:
@@ -313,7 +329,7 @@ def test_a_second_kill_forgets_no_dead_run(tmp_path: Path, url: str) -> None:
     (tmp_path / "in.txt").write_text("a(uint)\nb(uint)\n")
     arguments = ("import", tmp_path / "in.txt", "--warehouse", url, "-q")
     cache = str(tmp_path / "cache")
-    for point in ("uploaded", "reserved"):
+    for point in ("uploaded", "begun"):
         killed = run_command(*arguments, SIGDIR_FAILPOINT=point, SIGDIR_STORE_CACHE=cache)
         assert killed.returncode == -9, killed.stderr
     again = run_command(*arguments, SIGDIR_STORE_CACHE=cache)
@@ -393,14 +409,14 @@ def test_a_pull_is_killed(tmp_path: Path, url: str) -> None:
     """The copy opens at the version before, or is marked as unfinished; the next pull completes it."""
     publish(copy_in(url, tmp_path / "one"), ["a()"])
     cache = str(tmp_path / "cache")
-    killed = run_command("stats", "--warehouse", url, SIGDIR_FAILPOINT="pulled", SIGDIR_STORE_CACHE=cache)
+    killed = run_command("stats", "--warehouse", url, SIGDIR_FAILPOINT="copied", SIGDIR_STORE_CACHE=cache)
     assert killed.returncode == -9
     copy = working_copy(url)
     with pytest.raises(UnreadableWarehouse):
         read_snapshot(copy)
     assert call_command("stats", "--warehouse", url).exit_code == 0
     publish(copy_in(url, tmp_path / "one"), ["b()"])
-    killed = run_command("stats", "--warehouse", url, SIGDIR_FAILPOINT="pulled", SIGDIR_STORE_CACHE=cache)
+    killed = run_command("stats", "--warehouse", url, SIGDIR_FAILPOINT="copied", SIGDIR_STORE_CACHE=cache)
     assert killed.returncode == -9
     assert texts(table_of(read_snapshot(copy), SIGNATURES)) == ["a()"]
     pull(copy)
@@ -565,7 +581,7 @@ def test_a_push_is_killed(tmp_path: Path, url: str) -> None:
     push(Paths(local), url)
     publish(Paths(local), ["b()"])
     arguments = ("backup", url, "--warehouse", local, "-q")
-    assert run_command(*arguments, SIGDIR_FAILPOINT="pushed").returncode == -9
+    assert run_command(*arguments, SIGDIR_FAILPOINT="copied").returncode == -9
     assert rows_of(url)[SIGNATURES] == ["a()"]
     assert run_command(*arguments).returncode == 0
     assert rows_of(url)[SIGNATURES] == ["a()", "b()"]
@@ -581,6 +597,83 @@ def test_a_copy_stays_apart(tmp_path: Path, url: str) -> None:
         working_copy(f"{url}-other", tmp_path / "copy")
     with pytest.raises(UnreadableWarehouse, match="push the warehouse itself"):
         push(copy, f"{url}-other")
+
+
+def test_a_push_of_a_damaged_file_is_refused(tmp_path: Path, url: str) -> None:
+    """It is named, and the store stays at the version that it has."""
+    local = Paths(tmp_path / "local")
+    publish(local, ["a()"])
+    push(local, url)
+    publish(local, ["b()"])
+    file = read_snapshot(local).files[SIGNATURES][-1].path
+    whole = file.read_bytes()
+    _damaged(file, "flipped")
+    with pytest.raises(StoreError, match=f"{file}: damaged: not what was written"):
+        push(local, url)
+    assert rows_of(url)[SIGNATURES] == ["a()"]
+    file.write_bytes(whole)
+    push(local, url)
+    assert rows_of(url)[SIGNATURES] == ["a()", "b()"]
+
+
+# The suppress list.
+
+
+def _listed(copy: Paths) -> list[str]:
+    """The lines of a copy's suppress list without its seal."""
+    return unsealed(copy.suppressed.read_bytes()).decode().splitlines()
+
+
+def test_the_suppress_list_in_s3(tmp_path: Path, s3: S3) -> None:
+    """Each copy has the newest list, whoever changed it; what S3 gives in its place while it fails is refused."""
+    url = f"s3://{BUCKET}/{tmp_path.name}"
+    store, name = open_store(url), "suppressed.txt"
+    local = Paths(tmp_path / "local")
+    publish(local, ["a()", "b()"])
+    push(local, url)
+    copy = copy_in(url, tmp_path / "one")
+    assert store.find(name) is None
+    assert not copy.suppressed.exists()
+    local.suppressed.write_text("function a()\n")
+    push(local, url)
+    first = store.read(name)
+    assert sealed_version(first) > 0
+    pull(copy)
+    assert copy.suppressed.read_bytes() == first
+    assert _listed(copy) == ["function a()"]
+    push(local, url)
+    assert store.read(name) == first, "the same list keeps its version"
+    assert call_command("suppress", "function b()", "--warehouse", url).exit_code == 0
+    pull(copy)
+    assert _listed(copy) == ["function a()", "function b()"]
+    assert sealed_version(store.read(name)) > sealed_version(first)
+
+    fresh = working_copy(url, tmp_path / "fresh")
+    newest = store.read(name)
+    for damaged, problem in ((None, "lost or damaged"), (newest[:-3], "lost or damaged"), (first, "older than that")):
+        if damaged is None:
+            store.delete([name])
+        else:
+            store.put(name, damaged)
+        with pytest.raises(UnreadableWarehouse, match=f"{url}/{name}: .*{problem}"):
+            pull(copy)
+        assert copy.suppressed.read_bytes() == newest
+        if damaged != first:
+            with pytest.raises(UnreadableWarehouse, match=f"{url}/{name}: lost or damaged"):
+                pull(fresh)
+    store.put(name, newest)
+    s3.faults.append(Fault("500", "GET", name))
+    with pytest.raises(StoreError, match=f"{url}/{name}: "):
+        pull(copy)
+    s3.faults.clear()
+    assert copy.suppressed.read_bytes() == newest
+
+    local.suppressed.unlink()
+    push(local, url)
+    for paths in (copy, fresh):
+        pull(paths)
+        assert _listed(paths) == []
+    assert sealed_version(store.read(name)) > sealed_version(newest)
 
 
 # A store that fails.
@@ -701,7 +794,7 @@ def test_sail_reads_the_table(tmp_path: Path, s3: S3, monkeypatch: pytest.Monkey
     copy = copy_in(url, tmp_path / "one")
     publish(copy, names("a", 3))
     publish(copy, names("b", 3), ["E(uint256)"])
-    with spark.open_session(None) as session:
+    with open_session(None) as session:
         found = session.read.format("delta").load(f"{url}/table").select("text_signature").toArrow()
     assert sorted(found["text_signature"].to_pylist()) == sorted([*names("a", 3), *names("b", 3), "E(uint256)"])
 
@@ -804,7 +897,7 @@ def test_what_is_damaged_in_a_copy_is_fetched_again(tmp_path: Path, url: str, ki
         _damaged(file, kind)
         pull(copy, check="bytes")
         assert file.read_bytes() == before, file
-        assert pull(copy, check="bytes").files == 0
+        assert pull(copy, check="bytes").bytes == 0
     assert content_of(copy) == wanted
     assert_clean(copy)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def opened(browser: Browser, report: Path, events: list[str]) -> Iterator[Page]:
 
 def test_charts_appear_on_their_own(drawn: Page) -> None:
     """Each figure has a chart as wide as its card; the totals are shown."""
-    for svg in drawn.locator("figure svg").all():
+    for svg in drawn.locator("figure svg.chart").all():
         box, card = svg.bounding_box(), svg.locator("xpath=ancestor::figure").bounding_box()
         assert box is not None
         assert card is not None
@@ -72,13 +73,33 @@ def test_figures_stand_out_in_light_and_dark(drawn: Page, scheme: str) -> None:
 
 def test_no_label_of_a_chart_is_cut_off(drawn: Page) -> None:
     """Every label lies inside its chart, in the browser's own font."""
-    outside = drawn.locator("figure svg text").evaluate_all(
+    assert cut_off(drawn) == []
+
+
+def test_no_label_of_large_numbers_is_cut_off(opened: Page, server: Server, tmp_path: Path) -> None:
+    """Nor are those of a thousand million rows and of long names, on a phone."""
+    found = statistics(sigdir.open(server.folder))
+    large = replace(
+        found,
+        growth=tuple(replace(held, signatures=held.signatures + 10**9) for held in found.growth),
+        sources=tuple(replace(source, path="W" * 60, read=1_234_567_890) for source in found.sources),
+        zeros=tuple(replace(chance, found=1_234_567_890) for chance in found.zeros),
+        reasons=(("a" * 60, 1_234_567_890),),
+    )
+    (tmp_path / "large.html").write_bytes(report_page(large))
+    opened.goto((tmp_path / "large.html").as_uri())
+    assert opened.locator("figure svg.chart").count() == FIGURES + 1
+    assert cut_off(opened) == []
+
+
+def cut_off(page: Page) -> list[str]:
+    texts: list[str] = page.locator("figure svg.chart text").evaluate_all(
         """texts => texts.filter(text => {
             const [a, b] = [text.getBoundingClientRect(), text.ownerSVGElement.getBoundingClientRect()];
             return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1;
         }).map(text => text.textContent)"""
     )
-    assert outside == []
+    return texts
 
 
 def test_the_table_opens_by_key(drawn: Page) -> None:
@@ -94,7 +115,7 @@ def test_the_table_opens_by_key(drawn: Page) -> None:
 def test_the_report_makes_no_requests(opened: Page, report: Path, events: list[str]) -> None:
     """From a file, without scripts: styled, not wider than a phone, and without a request or an error."""
     assert opened.locator("figure").count() == FIGURES
-    for figure in opened.locator("figure svg").all():
+    for figure in opened.locator("figure svg.chart").all():
         box = figure.bounding_box()
         assert box is not None
         assert 300 < box["width"] <= 390 - box["x"]

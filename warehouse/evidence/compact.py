@@ -54,20 +54,11 @@ def with_replaced_sightings(manifest: Manifest, merges: Merges) -> Merges:
     return {collection: files for collection, files in found.items() if files}
 
 
-def merge(
-    paths: Paths, run: str, base: Manifest, merges: Merges, threads: int,
-    renamed: Mapping[Collection, Mapping[int, int]] | None = None,
-) -> ManifestFile:  # fmt: skip
-    """Write and sync each list of files as one, and a manifest that names them; raises UnreadableWarehouse.
-
-    ``renamed`` has new ids of texts by their old ones.
-    """
+def merge(paths: Paths, run: str, base: Manifest, merges: Merges, threads: int) -> ManifestFile:
+    """Write and sync each list of files as one, and a manifest that names them; raises UnreadableWarehouse."""
     numbered = [(c, n, files) for c, lists in merges.items() for n, files in enumerate(lists, 1)]
     with ThreadPoolExecutor(threads) as pool:
-        work = [
-            pool.submit(_Merge(base, files, (renamed or {}).get(c, {})).write, paths, run, c, n)
-            for c, n, files in numbered
-        ]
+        work = [pool.submit(_Merge(base, files).write, paths, run, c, n) for c, n, files in numbered]
         done = [result_of(one) for one in work]
     dropped: Counter[int] = Counter()
     named = {collection: list(base.files[collection]) for collection in COLLECTIONS}
@@ -89,12 +80,11 @@ def merge(
 class _Merge:
     """The merge of some files into one."""
 
-    def __init__(self, manifest: Manifest, files: Files, renamed: Mapping[int, int]) -> None:
+    def __init__(self, manifest: Manifest, files: Files) -> None:
         self._files = files
         self._since = np.zeros(max(manifest.sources, default=0) + 1, np.int64)
         for number, source in manifest.sources.items():
             self._since[number] = source.import_id
-        self._renamed = renamed
         self._repeated: Counter[int] = Counter()
 
     def write(
@@ -131,14 +121,7 @@ class _Merge:
         with naming(file.path):
             table = pq.read_table(file.path, filters=is_inside, page_checksum_verification=True)
         counts = table["import_id"].to_numpy() >= self._since[table["source"].to_numpy()]
-        table = (table if counts.all() else table.filter(pa.array(counts))).cast(SIGHTING_SCHEMA)
-        yield self._with_new_ids(table)
-
-    def _with_new_ids(self, table: pa.Table) -> pa.Table:
-        if not self._renamed:
-            return table
-        ids = [self._renamed.get(id, id) for id in table["id"].to_pylist()]
-        return table.set_column(0, SIGHTING_SCHEMA.field("id"), pa.array(ids, pa.int64()))
+        yield (table if counts.all() else table.filter(pa.array(counts))).cast(SIGHTING_SCHEMA)
 
     def _distinct(self, table: pa.Table) -> pa.Table:
         """The sightings that differ in more than their import, in the order of ids, of sources, and as they were."""

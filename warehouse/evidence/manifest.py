@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -34,6 +35,8 @@ _POST_LABEL = "POST"
 
 SourceImports = tuple[tuple[int, int], ...]
 """Pairs of a source and an import."""
+
+_SOURCES_NAME = re.compile(r"\w[\w.-]*")
 
 MAX_LISTED = 64
 """A file whose sightings are of more source imports than this does not list them."""
@@ -136,13 +139,31 @@ def sources_paths(paths: Paths, manifest: Manifest) -> list[Path]:
     return [] if manifest.sources_file is None else [paths.evidence / manifest.sources_file[0]]
 
 
+def sources_of(file: ManifestFile) -> tuple[str, str]:
+    """The name and the digest of the file that has a manifest's sources; raises UnreadableWarehouse.
+
+    Nothing else of the manifest is read, and nothing is kept.
+    """
+    return _sources(file, _document(file.path, file.sha256))
+
+
+def _sources(file: ManifestFile, document: Any) -> tuple[str, str]:
+    try:
+        name, sha256 = str(document["sources"]["name"]), str(document["sources"]["sha256"])
+    except (KeyError, TypeError) as error:
+        raise _damaged(file.path) from error
+    if not _SOURCES_NAME.fullmatch(name):
+        raise _damaged(file.path)
+    return name, sha256
+
+
 @lru_cache(maxsize=8)
 def _read(file: ManifestFile) -> Manifest:
     """Read a manifest and its sources. Neither ever changes, so the last ones are kept."""
     folder = file.path.parent
     document = _document(file.path, file.sha256)
+    name, sha256 = _sources(file, document)
     try:
-        name, sha256 = str(document["sources"]["name"]), str(document["sources"]["sha256"])
         files: dict[Collection, list[EvidenceFile]] = {collection: [] for collection in COLLECTIONS}
         for entry in document["files"]:
             found = _file(folder, entry)

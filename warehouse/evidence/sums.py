@@ -1,11 +1,12 @@
-"""Sums over the sightings of texts, as columns. The rank columns of servers and the views of SQL use them.
+"""Sums over the sightings of texts: the one place that makes summaries of them.
 
 Theory. Distinct sources and contracts are counted by sorting numbers: a row and a source in one int64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,15 @@ import pyarrow.parquet as pq
 from sigdir.signatures.arrow import numbers, values
 from sigdir.signatures.collections import Collection
 from sigdir.signatures.evidence import Witness
-from sigdir.warehouse.evidence.declarations import differs
-from sigdir.warehouse.evidence.files import footer_of
+from sigdir.warehouse.evidence.declarations import DECLARING, commonest, differs
+from sigdir.warehouse.evidence.files import footer_of, id_ranges
 from sigdir.warehouse.evidence.manifest import Manifest
+from sigdir.warehouse.evidence.summaries import COUNTS, Summaries
 from sigdir.warehouse.parquet import naming
 
 Array = npt.NDArray[Any]
 
-SUMMED = ("id", "source", "import_id", "kind", "witness", "contracts", "verified", "contract_key")
-"""The columns of sightings that ``Sums`` adds up."""
+_SUMMED = ("id", "source", "import_id", "kind", "witness", "contracts", "verified", "contract_key", "declaration")
 
 _READ_ROWS = 1 << 17
 _SHIFT = 32
@@ -32,13 +33,27 @@ _NO_NUMBERS = np.empty(0, np.int64)
 _NEVER = np.iinfo(np.int64).max
 
 
-def sightings_between(
-    manifest: Manifest, collection: Collection, first: int, last: int, columns: Sequence[str]
-) -> Iterator[pa.Table]:
-    """The sightings that count of the texts with these ids, both inclusive, in tables of about _READ_ROWS.
+def summed(manifest: Manifest, collection: Collection, ids: Array) -> Summaries:
+    """The summaries of the texts with these ids, which rise; raises UnreadableWarehouse."""
+    sums, declared = _Sums(ids), []
+    for sightings in _sightings_of(manifest, collection, ids):
+        sums.add(sightings)
+        if sightings["declaration"].null_count < sightings.num_rows:
+            declared.append(sightings.select(DECLARING))
+    if not declared:
+        return Summaries(sums.counts(), _NO_NUMBERS, pa.nulls(0, pa.string()))
+    table = pa.concat_tables(declared)
+    found, best = commonest(table)
+    rows, mine = sums.rows_of(found)
+    return Summaries(sums.counts(), rows, table["declaration"].combine_chunks().take(numbers(best[mine])))
 
-    ``columns`` begin with id, source and import_id. Raises UnreadableWarehouse where a file is damaged or gone.
+
+def _sightings_of(manifest: Manifest, collection: Collection, ids: Array) -> Iterator[pa.Table]:
+    """The sightings that count, of these texts and of others between them, in tables of about _READ_ROWS.
+
+    Raises UnreadableWarehouse where a file is damaged or gone.
     """
+    first, last = (int(ids[0]), int(ids[-1])) if len(ids) else (0, -1)
     # By the number of a source, the first import of which its sightings count.
     since = np.full(max(manifest.sources, default=0) + 2, _NEVER)
     for source in manifest.sources.values():
@@ -50,21 +65,19 @@ def sightings_between(
         with naming(file.path):
             footer = footer_of(file.path)
             with pq.ParquetFile(file.path, metadata=footer, page_checksum_verification=True) as parquet:
-                for groups in _row_groups(footer, first, last):
-                    table = parquet.read_row_groups(groups, columns=list(columns))
+                for groups in _row_groups(file.path, ids):
+                    table = parquet.read_row_groups(groups, columns=list(_SUMMED))
                     yield table if is_whole else _counting(table, first, last, since)
 
 
-def _row_groups(footer: pq.FileMetaData, first: int, last: int) -> Iterator[list[int]]:
+def _row_groups(file: Path, ids: Array) -> Iterator[list[int]]:
     """The row groups that may have one of these ids, in runs of at least _READ_ROWS: reading a group alone takes 1 ms."""
+    firsts, lasts = id_ranges(file)
     groups: list[int] = []
     rows = 0
-    for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        ids = group.column(0).statistics
-        if ids is None or (ids.min <= last and ids.max >= first):
-            groups.append(number)
-            rows += group.num_rows
+    for number in np.flatnonzero(ids.searchsorted(firsts) < ids.searchsorted(lasts, side="right")).tolist():
+        groups.append(number)
+        rows += footer_of(file).row_group(number).num_rows
         if rows >= _READ_ROWS:
             yield groups
             groups, rows = [], 0
@@ -78,65 +91,64 @@ def _counting(table: pa.Table, first: int, last: int, since: Array) -> pa.Table:
     return table if counts.all() else table.filter(numbers(counts))
 
 
-class Sums:
+class _Sums:
     """Adds up the sightings of the texts with these ids, which rise. Row ``i`` of each column is the text ``ids[i]``."""
 
     def __init__(self, ids: Array) -> None:
         self._ids, rows = ids, len(ids)
         self._is_dense = rows > 0 and int(ids[-1]) - int(ids[0]) == rows - 1
-        self.witness = np.full(rows, Witness.LISTED, np.uint8)
-        """The best one; LISTED, the least, for a text without sightings."""
-        self.kinds = np.zeros(rows, np.uint8)
-        """Bit ``kind`` is set for each known kind."""
-        self.verified = np.zeros(rows, np.bool_)
+        self._witness = np.full(rows, Witness.LISTED, np.uint8)  # the least, for a text without sightings
+        self._kinds = np.zeros(rows, np.uint8)
+        self._verified = np.zeros(rows, np.bool_)
         self._own = np.zeros(rows, np.int32)
         self._sources = [_NO_NUMBERS]
         # Rows and keys of contracts that sources name, and whether the contract's bytecode has the text.
         self._contracts = [(_NO_NUMBERS, _NO_NUMBERS, np.empty(0, np.bool_))]
 
     def add(self, sightings: pa.Table) -> None:
-        """Add sightings that count, with the columns SUMMED; those of other texts are left out."""
-        if not len(self._ids):
-            return
-        rows, mine = self._rows(values(sightings["id"]))
+        """Add sightings that count, with the columns _SUMMED; those of other texts are left out."""
+        rows, mine = self.rows_of(values(sightings["id"]))
         source, witness, kind, own, verified = (
             values(sightings[name])[mine] for name in ("source", "witness", "kind", "contracts", "verified")
         )
         self._sources.append(rows << _SHIFT | source)
         if (witness > Witness.LISTED).any():
-            np.maximum.at(self.witness, rows, witness.astype(np.uint8))
+            np.maximum.at(self._witness, rows, witness.astype(np.uint8))
         if kind.any():
-            np.bitwise_or.at(self.kinds, rows[kind > 0], np.left_shift(1, kind[kind > 0]).astype(np.uint8))
+            np.bitwise_or.at(self._kinds, rows[kind > 0], np.left_shift(1, kind[kind > 0]).astype(np.uint8))
         if own.any():
             np.maximum.at(self._own, rows, own)
-        self.verified[rows[verified]] = True
-        contracts = sightings[SUMMED[-1]]
+        self._verified[rows[verified]] = True
+        contracts = sightings["contract_key"]
         if contracts.null_count < len(contracts):
             named = values(contracts.is_valid())[mine]
             keys = values(contracts)[mine][named]
             self._contracts.append((rows[named], keys, witness[named] == Witness.COMPILED))
 
-    def _rows(self, ids: Array) -> tuple[Array, Any]:
-        """The rows of those of these texts that are added up, and which of the sightings are theirs."""
-        if self._is_dense and len(ids) and self._ids[0] <= ids.min() and ids.max() <= self._ids[-1]:
-            return ids - self._ids[0], slice(None)
+    def rows_of(self, ids: Array) -> tuple[Array, Any]:
+        """The rows of those of these texts that are added up, and which of the ids are theirs."""
+        if self._is_dense:
+            rows = ids - self._ids[0]
+            mine = (rows >= 0) & (rows < len(self._ids))
+            return (rows, slice(None)) if mine.all() else (rows[mine], mine)
         rows = np.minimum(self._ids.searchsorted(ids), len(self._ids) - 1)
         mine = self._ids[rows] == ids
         return rows[mine], mine
 
-    def sources(self) -> Array:
-        """How many sources name each text: int64."""
-        return self._count(np.concatenate(self._sources))
-
-    def contracts(self) -> tuple[Array, Array]:
-        """How many contracts have each text, and how many of those that are named by their bytecode: int64.
+    def counts(self) -> Array:
+        """The sums, of type COUNTS.
 
         Contracts that several sources name are one. A source that counts its contracts without naming them counts
         the same contracts of the same chains as others do, so the greatest of these numbers counts.
         """
         rows, keys, is_compiled = (np.concatenate(parts) for parts in zip(*self._contracts, strict=True))
         pairs = rows << _SHIFT | np.unique(keys, return_inverse=True)[1]
-        return np.maximum(self._count(pairs), self._own), self._count(pairs[is_compiled])
+        counts = np.empty(len(self._ids), COUNTS)
+        counts["sources"] = self._count(np.concatenate(self._sources))
+        counts["contracts"] = np.maximum(self._count(pairs), self._own)
+        counts["compiled"] = self._count(pairs[is_compiled])
+        counts["witness"], counts["kinds"], counts["verified"] = self._witness, self._kinds, self._verified
+        return counts
 
     def _count(self, pairs: Array) -> Array:
         """By row, the number of distinct pairs of the row and something else."""

@@ -22,10 +22,10 @@ from sigdir.signatures.columns import as_readonly, bytes_of
 from sigdir.signatures.interruption import each
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import FileLock, make_folder
-from sigdir.warehouse.index.checks import is_in_bounds
-from sigdir.warehouse.index.derived import allocate, building, map_column, require_written, write_checksums
-from sigdir.warehouse.index.hash_order import sort_hashes
-from sigdir.warehouse.index.scan import hashes_of
+from sigdir.warehouse.index.derived import building, map_column, new_column, require_written, write_checksums
+from sigdir.warehouse.index.hash_order import is_in_bounds, sort_hashes
+from sigdir.warehouse.index.names import NameOrder
+from sigdir.warehouse.index.scan import SEGMENT_COLUMNS, hashes_of
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.trigram_file import TrigramFile, write_trigrams
 from sigdir.warehouse.parquet import naming
@@ -83,7 +83,7 @@ def build_trigrams(cache: Path, collection: Collection, file: Path, rows: int) -
 def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
     """Map the folder of a data file with this many rows; raises OSError, ValueError or EOFError.
 
-    Every byte is read and compared with its checksum: see ``checks.py`` for what that costs.
+    Every byte is read and compared with its checksum: see ``checksums.py`` for what that costs.
     """
     require_written(folder, _FILES)
     ids, created_at, offsets, hash, hashes = mapped = [map_column(folder / f"{name}.npy") for name in _COLUMNS]
@@ -95,7 +95,7 @@ def open_index(folder: Path, rows: int, preload: bool = False) -> Segment:
         _populate(array)
     # Plain arrays over the mapping: numpy's memmap class costs a microsecond a slice.
     ids, created_at, offsets, text, hash, hashes = map(np.asarray, (ids, created_at, offsets, text, hash, hashes))
-    return Segment.of(rows, ids, created_at, offsets, text, hash, hashes, TrigramFile(folder, rows))
+    return Segment.of(rows, ids, created_at, offsets, text, hash, hashes, TrigramFile(folder, rows), NameOrder())
 
 
 def unused(cache: Path, used: set[str]) -> list[Path]:
@@ -123,34 +123,27 @@ def _populate(array: Array) -> None:
 
 def _write_columns(folder: Path, collection: Collection, file: Path, rows: int, tick: Callable[[int], None]) -> None:
     width = collection.hash_bytes
-    ids = _new_column(folder, "ids", np.int64, rows)
-    created_at = _new_column(folder, "created_at", np.int64, rows)
-    offsets = _new_column(folder, "offsets", np.int64, rows + 1)
-    hash = _new_column(folder, "hash", np.uint8, rows, width)
+    ids = new_column(folder, "ids", np.int64, rows)
+    created_at = new_column(folder, "created_at", np.int64, rows)
+    offsets = new_column(folder, "offsets", np.int64, rows + 1)
+    hash = new_column(folder, "hash", np.uint8, rows, width)
     at = written = 0
     offsets[0] = 0
     with (folder / "text").open("wb") as text:
         for batch in _batches(file, rows):
             here = slice(at, at + batch.num_rows)
-            ids[here] = batch.column(0).to_numpy()
-            created_at[here] = batch.column(1).view(pa.int64()).to_numpy()
-            bounds, data = bytes_of(batch.column(2))
+            ids[here] = batch["id"].to_numpy()
+            created_at[here] = batch["created_at"].view(pa.int64()).to_numpy()
+            bounds, data = bytes_of(batch["text_signature"])
             offsets[at + 1 : at + batch.num_rows + 1] = bounds[1:].astype(np.int64) + (written - int(bounds[0]))
             piece = data[bounds[0] : bounds[-1]]
             text.write(piece.data)
             written += len(piece)
             with naming(file):
-                hash[here] = hashes_of(batch.column(3), width)
+                hash[here] = hashes_of(batch["hash"], width)
             at += batch.num_rows
             tick(batch.num_rows)
-    sort_hashes(hash, _new_column(folder, "hashes", np.uint64, rows))
-
-
-def _new_column(folder: Path, name: str, kind: Any, *shape: int) -> Array:
-    path = folder / f"{name}.npy"
-    array = np.lib.format.open_memmap(path, "w+", kind, shape)
-    allocate(path, path.stat().st_size)
-    return array
+    sort_hashes(hash, new_column(folder, "hashes", np.uint64, rows))
 
 
 def _batches(file: Path, rows: int) -> Iterator[pa.RecordBatch]:
@@ -159,7 +152,7 @@ def _batches(file: Path, rows: int) -> Iterator[pa.RecordBatch]:
     with naming(file), pq.ParquetFile(file, page_checksum_verification=True) as parquet:
         if not parquet.schema_arrow.equals(FILE_SCHEMA):
             raise UnreadableWarehouse(f"{file}: other columns than {', '.join(FILE_SCHEMA.names)}")
-        for batch in each(parquet.iter_batches(_BATCH_ROWS, columns=["id", "created_at", "text_signature", "hash"])):
+        for batch in each(parquet.iter_batches(_BATCH_ROWS, columns=[*SEGMENT_COLUMNS])):
             found += batch.num_rows
             if found <= rows:
                 yield batch

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from sigdir.signatures.python_parser import PARSER_LOCK
 from sigdir.warehouse.files import sync
-from sigdir.warehouse.index.checks import checksum_of
+from sigdir.warehouse.index.checksums import checksum_of
 
 CHECKSUMS = "checksums.json"
 
@@ -48,8 +48,16 @@ def allocate(path: Path, size: int) -> None:
         os.posix_fallocate(file.fileno(), 0, size)
 
 
+def new_column(folder: Path, name: str, kind: Any, *shape: int) -> npt.NDArray[Any]:
+    """An array to fill, as a new file that ``map_column`` reads."""
+    path = folder / f"{name}.npy"
+    array = np.lib.format.open_memmap(path, "w+", kind, shape)
+    allocate(path, path.stat().st_size)
+    return array
+
+
 def map_column(path: Path) -> npt.NDArray[Any]:
-    """Map an array that ``np.save`` has written; raises OSError, ValueError or EOFError. Safe for threads."""
+    """Map an array that ``new_column`` or ``np.save`` has written; raises OSError, ValueError or EOFError. Safe for threads."""
     with PARSER_LOCK:
         column: npt.NDArray[Any] = np.load(path, mmap_mode="r")
     return column

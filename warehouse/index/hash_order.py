@@ -101,3 +101,17 @@ def _range_between(order: Array, key: Any, low: int, high: int) -> tuple[int, in
     while last < len(order) and order[last] ^ key <= ROW_MASK:
         last += 1
     return low, last
+
+
+@kernel(nogil=True)
+def is_in_bounds(offsets: Array, order: Array, size: int) -> bool:
+    """Whether offsets begin at 0, rise, and end at ``size``, and an order of hashes has these rows' numbers only."""
+    if offsets[0] != 0 or offsets[-1] != size:
+        return False
+    for at in range(1, len(offsets)):
+        if offsets[at] < offsets[at - 1]:
+            return False
+    after = np.uint64(0)
+    for at in range(len(order)):
+        after = max(after, (order[at] & ROW_MASK) + np.uint64(1))
+    return bool(after <= np.uint64(len(offsets) - 1))

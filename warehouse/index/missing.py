@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sigdir.warehouse.evidence import Manifest
 from sigdir.warehouse.index.build import build_index, build_trigrams, segment_of
-from sigdir.warehouse.index.ranks import has_ranks, ranks_of
+from sigdir.warehouse.index.summaries import has_summaries, summaries_of
 from sigdir.warehouse.log.actions import DataFile
 
 
@@ -16,7 +16,8 @@ def build_missing_index(cache: Path, file: DataFile) -> None:
     build_trigrams(cache, file.collection, file.path, file.rows)
 
 
-def build_missing_ranks(cache: Path, file: DataFile, evidence: Manifest) -> None:
-    """Build the rank column for this evidence. The file's index is there; raises UnreadableWarehouse, OSError."""
-    if not has_ranks(cache, file, evidence):
-        ranks_of(cache, file, segment_of(cache, file.collection, file.path, file.rows), evidence)
+def build_missing_summaries(cache: Path, file: DataFile, evidence: Manifest) -> None:
+    """Build the summaries for this evidence. The file's index is there; raises UnreadableWarehouse, OSError."""
+    if not has_summaries(cache, file, evidence):
+        segment = segment_of(cache, file.collection, file.path, file.rows)
+        summaries_of(cache, file, segment.ids[: segment.rows], evidence)

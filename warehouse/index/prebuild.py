@@ -1,4 +1,4 @@
-"""Indexes and rank columns that are built before a version is visible, so that no request waits for them.
+"""Indexes and summaries that are built before a version is visible, so that no request waits for them.
 
 Nothing is done unless a server has made the cache folder. What fails here is built by the servers: a version is
 complete without it.
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from sigdir.warehouse import suppressed
 from sigdir.warehouse.errors import WarehouseError
 from sigdir.warehouse.evidence.manifest import manifest_of
-from sigdir.warehouse.index.missing import build_missing_index, build_missing_ranks
+from sigdir.warehouse.index.missing import build_missing_index, build_missing_summaries
 from sigdir.warehouse.index.visible import Visible
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.evidence import ManifestFile
@@ -37,7 +37,7 @@ def build_indexes(paths: Paths, files: Iterable[DataFile], threads: int) -> None
 
 
 def build_ranks(paths: Paths, files: Iterable[DataFile], manifest: ManifestFile | None, threads: int) -> None:
-    """Build the rank columns of a version's files, those that are not there yet."""
+    """Build the summaries by which texts are ranked, of those of a version's files that have none yet."""
     if manifest is None or not paths.cache.is_dir():
         return
     evidence, visible = manifest_of(manifest), Visible(paths, _suppressed(paths))
@@ -45,7 +45,7 @@ def build_ranks(paths: Paths, files: Iterable[DataFile], manifest: ManifestFile 
     def build(file: DataFile) -> None:
         shown = visible.file(file)
         if shown is not None:
-            build_missing_ranks(paths.index_cache(shown.path), shown, evidence)
+            build_missing_summaries(paths.index_cache(shown.path), shown, evidence)
 
     with ThreadPoolExecutor(threads) as pool:
         for file in files:

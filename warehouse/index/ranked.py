@@ -1,118 +1,106 @@
-"""A hash's rows in the order of their rank, from the mapped columns.
-
-The order of several texts may need the names of all texts, which takes 60 ms for a million rows once, and 40 us later.
-So it is kept as long as its view is used.
-"""
+"""A hash's rows in the order of their rank, from the mapped columns."""
 
 from __future__ import annotations
 
-import threading
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from sigdir.signatures import rank
+from sigdir.signatures import rank, standards
 from sigdir.signatures.collections import Collection
-from sigdir.signatures.rank import Summary, as_standard
-from sigdir.signatures.standards import canonical
-from sigdir.warehouse.index.names import Names
+from sigdir.signatures.evidence import Witness
+from sigdir.signatures.rank import Ranked
+from sigdir.warehouse.evidence.summaries import Counts
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
 
-LISTED_KEY = rank.key_of(Summary(0, ""))
-"""The key of a text that one list names, which is all that is known of a staged one."""
-
 
 class RankedRow(NamedTuple):
-    """A row of a hash. ``sigdir.signatures.rank`` reads its ``key``: ``witness_of``, ``is_verified``, ``is_mined``, ..."""
+    """A row of a hash in its place, from 1. ``mined`` says why its text looks mined, "" if it does not."""
 
     segment: Segment
     row: int
-    key: int
+    counts: Counts
+    position: int = 1
+    mined: str = ""
+
+    @property
+    def id(self) -> int:
+        return int(self.segment.ids[self.row])
+
+    @property
+    def text(self) -> str:
+        return self.segment.text_at(self.row)
+
+    @property
+    def digest(self) -> bytes:
+        digest: bytes = self.segment.hash[self.row].tobytes()
+        return digest
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether another text is meant: the standard's, or one that this text was mined to collide with."""
+        return bool(self.mined) or standards.is_filtered(self.digest, self.text)
+
+    @property
+    def has_verified_contract(self) -> bool:
+        """Whether bytecode proves that a contract has it, or a source that compiles contracts vouches for it."""
+        return self.counts.witness == Witness.COMPILED or self.counts.verified
+
+    @property
+    def ranked(self) -> Ranked:
+        """The text with its reasons and all that is known of it in short."""
+        summary = self.segment.summary_at(self.row)
+        return Ranked(summary, self.position, rank.standard_of(self.digest, summary.text), self.mined)
 
 
-def ranked_rows(view: View, collection: Collection, digest: bytes, names: Names) -> list[RankedRow]:
-    """The rows with exactly this hash, the best first. ``names`` are the server's."""
+def ranked_rows(view: View, collection: Collection, digest: bytes) -> list[RankedRow]:
+    """The rows with exactly this hash, the best first."""
     found = view.with_hash(collection, digest)
     if _is_one_row(found):  # all but one in ten thousand; a loop would take twice as long
         segment, row = found[0][0], int(found[0][1][0])
-        return [RankedRow(segment, row, row_key(segment, row, digest))]
+        return [RankedRow(segment, row, segment.counts_at(row))]
     if not found:
         return []
-    kept = _kept_orders.of(view).get((collection, digest))
+    kept: list[RankedRow] | None = view.orders.get((collection, digest))
     if kept is not None:
         return list(kept)
-    rows = [RankedRow(segment, row, row_key(segment, row, digest)) for segment, rows in found for row in rows.tolist()]
-    ordered = _ordered(view, collection, digest, rows, names)
-    _kept_orders.keep(view, collection, digest, ordered)
-    return ordered
+    ordered = _ordered(view, collection, digest, found)
+    if sum(len(one.text) + _ROW_CHARACTERS for one in ordered) <= _KEPT_CHARACTERS:
+        if len(view.orders) >= _KEPT_HASHES:
+            view.orders.clear()
+        view.orders[collection, digest] = ordered
+    return list(ordered)
+
+
+_KEPT_HASHES, _KEPT_CHARACTERS, _ROW_CHARACTERS = 4096, 4096, 100
+"""To order two texts takes 40 us, four times a lookup, and 60 ms for a million rows where the first needs their names."""
 
 
 def is_order_known(view: View, collection: Collection, digest: bytes) -> bool:
     """Whether ``ranked_rows`` takes microseconds: the hash has at most one text, or its order is kept."""
     found = view.with_hash(collection, digest)
-    return not found or _is_one_row(found) or (collection, digest) in _kept_orders.of(view)
+    return not found or _is_one_row(found) or (collection, digest) in view.orders
+
+
+Found = list[tuple[Segment, npt.NDArray[np.int64]]]
 
 
 def _is_one_row(found: Found) -> bool:
     return len(found) == 1 and len(found[0][1]) == 1
 
 
-Found = list[tuple[Segment, npt.NDArray[np.int64]]]
-Order = tuple[RankedRow, ...]
-
-
-class _KeptOrders:
-    """The orders of hashes with several texts, of each view that is in use. Safe for threads."""
-
-    def __init__(self) -> None:
-        self._orders: WeakKeyDictionary[View, dict[tuple[Collection, bytes], Order]] = WeakKeyDictionary()
-        self._lock = threading.Lock()
-
-    def of(self, view: View) -> dict[tuple[Collection, bytes], Order]:
-        with self._lock:
-            return self._orders.setdefault(view, {})
-
-    def keep(self, view: View, collection: Collection, digest: bytes, order: list[RankedRow]) -> None:
-        if sum(len(row.segment.text_at(row.row)) + _ROW_CHARACTERS for row in order) <= _KEPT_CHARACTERS:
-            orders = self.of(view)
-            if len(orders) >= _KEPT_HASHES:
-                orders.clear()
-            orders[collection, digest] = tuple(order)
-
-
-_KEPT_HASHES, _KEPT_CHARACTERS, _ROW_CHARACTERS = 4096, 4096, 100
-_kept_orders = _KeptOrders()
-
-
-def row_key(segment: Segment, row: int, digest: bytes) -> int:
-    """The key of a row with this hash, without regard to the other texts of the hash."""
-    if segment.ranks is not None:
-        return int(segment.ranks[row])
-    is_standard = digest in canonical() and canonical()[digest] == segment.text_at(row)
-    return as_standard(LISTED_KEY) if is_standard else LISTED_KEY
-
-
-def _ordered(view: View, collection: Collection, digest: bytes, rows: list[RankedRow], names: Names) -> list[RankedRow]:
-    texts = [_summary(row) for row in rows]
+def _ordered(view: View, collection: Collection, digest: bytes, found: Found) -> list[RankedRow]:
+    places = [(segment, row) for segment, rows in found for row in rows.tolist()]
+    of_id = {int(segment.ids[row]): (segment, row) for segment, row in places}
 
     def is_shared(name: str) -> bool:
-        return len(names.rows(view, collection, name, 2)) > 1
+        return len(view.with_name(collection, name, 2)) > 1
 
-    marked = [
-        row._replace(key=rank.as_mined(row.key)) if rank.looks_mined(digest, text, texts, is_shared) else row
-        for row, text in zip(rows, texts, strict=True)
-    ]
-    marked.sort(key=lambda row: rank.rank_of(row.key), reverse=True)  # stable: equal ones stay oldest first
-    return marked
+    ordered = rank.ranked(digest, (segment.summary_at(row) for segment, row in places), is_shared)
+    return [_ranked_row(*of_id[one.summary.id], one) for one in ordered]
 
 
-def _summary(row: RankedRow) -> Summary:
-    """What ranks, of a row."""
-    segment, number, key = row
-    return Summary(
-        int(segment.ids[number]), segment.text_at(number), rank.witness_of(key), rank.kinds_of(key),
-        rank.sources_of(key), rank.contracts_of(key), verified=rank.is_verified(key),
-    )  # fmt: skip
+def _ranked_row(segment: Segment, row: int, ranked: Ranked) -> RankedRow:
+    return RankedRow(segment, row, segment.counts_at(row), ranked.position, ranked.mined)

@@ -18,7 +18,9 @@ from sigdir.warehouse.parquet import naming
 _PIECE_ROWS = 1 << 14
 _ORDINARY_GROUP_BYTES = 16 << 20
 _PIECE_ROWS_OF_LONG_TEXTS = 1 << 8  # 16 MB, where each text has 64 KiB
-_COLUMNS = ("id", "created_at", "text_signature", "hash")
+
+SEGMENT_COLUMNS = ("id", "created_at", "text_signature", "hash")
+"""The columns of data files that a segment has."""
 
 
 def batches(file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -33,7 +35,7 @@ def batches(file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 def pieces(collection: Collection, file: Path) -> Iterator[Segment]:
     """A data file's rows, oldest first, as segments that cannot be searched by hash; raises UnreadableWarehouse."""
-    for batch in batches(file, _COLUMNS):
+    for batch in batches(file, SEGMENT_COLUMNS):
         bounds, text = bytes_of(batch["text_signature"])
         first = int(bounds[0])
         with naming(file):

@@ -9,19 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sigdir.signatures.columns import as_readonly
+from sigdir.signatures.evidence import Witness
+from sigdir.signatures.rank import Summary
+from sigdir.warehouse.evidence.summaries import KINDS, LISTED, Counts, Summaries
 from sigdir.warehouse.index.hash_order import ROW_MASK, prefix_range, prefix_ranges
+from sigdir.warehouse.index.names import NameOrder
 from sigdir.warehouse.index.search import fixed_pieces, rows_among, rows_like, rows_with_hex, rows_with_text
 from sigdir.warehouse.index.trigram_file import TrigramFile
 
 Array = npt.NDArray[Any]
 
 NO_ROWS = np.empty(0, np.int64)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FEW_ROWS = 1 << 14
+"""A scan of so many rows for a name is as fast as an order of their names, which has to be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +48,44 @@ class Segment:
     For staged rows it is a dict of rising rows, which can grow; it may know rows that were added after this
     segment was made.
     """
-    ranks: Array | None = None
-    """The keys of the rows by which texts of one hash are ordered, uint64; None where nothing is known of them."""
+    summaries: Summaries | None = None
+    """What the sources say of the rows; None for staged rows, of which one list is known."""
     trigrams: TrigramFile | None = None
     """Finds rows by a piece of their name; without it every byte is scanned."""
+    names: NameOrder | None = None
+    """Finds rows by their whole name; without it every byte is scanned."""
 
     @classmethod
     def of(
         cls, rows: int, ids: Array, created_at: Array, offsets: Array, text: Array, hash: Array,
-        hashes: Array | Mapping[bytes, list[int]], trigrams: TrigramFile | None = None,
+        hashes: Array | Mapping[bytes, list[int]], trigrams: TrigramFile | None = None, names: NameOrder | None = None,
     ) -> Segment:  # fmt: skip
         """A segment over read-only views of these arrays."""
         if isinstance(hashes, np.ndarray):
             hashes = as_readonly(hashes)
         return cls(
             rows, as_readonly(ids), as_readonly(created_at), as_readonly(offsets), as_readonly(text),
-            as_readonly(hash), hashes, trigrams=trigrams,
+            as_readonly(hash), hashes, trigrams=trigrams, names=names,
         )  # fmt: skip
 
     def text_at(self, row: int) -> str:
         return self.text[self.offsets[row] : self.offsets[row + 1]].tobytes().decode()
+
+    def summary_at(self, row: int) -> Summary:
+        """What the sources say of a row's text."""
+        counts = self.counts_at(row)
+        return Summary(
+            int(self.ids[row]), self.text_at(row), Witness(counts.witness), KINDS[counts.kinds], counts.sources,
+            counts.contracts, counts.compiled, counts.verified, _EPOCH + timedelta(microseconds=int(self.created_at[row])),
+            self.declaration_at(row),
+        )  # fmt: skip
+
+    def counts_at(self, row: int) -> Counts:
+        return LISTED if self.summaries is None else self.summaries.at(row)
+
+    def declaration_at(self, row: int) -> str:
+        """The commonest declaration of a row's text; "" for none."""
+        return "" if self.summaries is None else self.summaries.declaration_at(row)
 
     def spans(self, first: int, last: int, most_rows: int, most_bytes: int) -> Iterator[tuple[int, int]]:
         """The rows ``first`` up to ``last`` in half-open ranges of at most so many rows and bytes of text.
@@ -132,6 +158,13 @@ class Segment:
         In a pattern ``*`` is any run of characters, ``?`` is one.
         """
         return rows_like(self.text, self.offsets, self.rows, pattern, limit, self._candidates(*fixed_pieces(pattern)))
+
+    def with_name(self, name: str, limit: int) -> list[int]:
+        """The first ``limit`` rows, rising, whose text is this name and a parameter list."""
+        if self.names is None or self.rows < _FEW_ROWS:
+            rows: list[int] = self.like(f"{name}(*", limit).tolist()
+            return rows
+        return self.names.rows(self.text, self.offsets, self.rows, name, limit)
 
     def _candidates(self, *fragments: str) -> Array | None:
         """The rows among which are all that have the fragments; None where they must be scanned."""

@@ -32,10 +32,21 @@ import pyarrow as pa
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.evidence import Manifest
-from sigdir.warehouse.files import FileLock, has_locks, is_read_only, is_there, make_folder, may_be_replacing, remove
+from sigdir.warehouse.evidence.summaries import Summaries
+from sigdir.warehouse.files import (
+    FileLock,
+    file_state,
+    has_locks,
+    is_read_only,
+    is_there,
+    make_folder,
+    may_be_replacing,
+    remove,
+)
+from sigdir.warehouse.identity import read_identity
 from sigdir.warehouse.index.build import open_index, segment_of, unused
-from sigdir.warehouse.index.ranks import column_name, open_ranks, ranks_of
 from sigdir.warehouse.index.segment import Segment, rows_with_hash
+from sigdir.warehouse.index.summaries import folder_name, open_summaries, summaries_of
 from sigdir.warehouse.index.visible import Visible, unused_visible
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parallel import ordered_map
@@ -59,7 +70,7 @@ _ROW_BYTES = 80
 _PRELOADED_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class View:
     """The rows of both collections at one moment, in segments from the oldest to the newest.
 
@@ -75,6 +86,10 @@ class View:
     """No row at or below this id can still appear. Above it a running publish may add rows in between."""
     suppressed: Suppressed = NONE
     """The texts that this view does not have, whatever is stored."""
+    orders: dict[tuple[Collection, bytes], Any] = field(default_factory=dict)
+    """The orders of hashes with several texts that ``ranked.py`` has found."""
+    known: dict[bytes, Any] = field(default_factory=dict)
+    """The texts of hashes that ``known.py`` has looked up."""
 
     def has_newer_version(self) -> bool:
         return is_there(self.next_log_entry)
@@ -85,6 +100,15 @@ class View:
     def with_hash(self, collection: Collection, digest: bytes) -> list[tuple[Segment, Array]]:
         """The rows with exactly this hash, rising, of each segment that has any, oldest first."""
         return rows_with_hash(self.segments[collection], digest)
+
+    def with_name(self, collection: Collection, name: str, limit: int) -> list[tuple[Segment, int]]:
+        """The first ``limit`` rows, oldest first, whose text is this name and a parameter list."""
+        found: list[tuple[Segment, int]] = []
+        for segment in self.segments[collection]:
+            found += [(segment, row) for row in segment.with_name(name, limit - len(found))]
+            if len(found) == limit:
+                break
+        return found
 
     def has_text(self, collection: Collection, text: str, hash: bytes) -> bool:
         """Whether the snapshot has this text, whose stored hash is given.
@@ -180,7 +204,7 @@ class Reader:
         self._suppress_list = SuppressList(paths)
         self._visible = Visible(paths, self._suppress_list.newest())
         self._mapped: dict[Path, Segment] = {}
-        self._ranked: dict[Path, str] = {}  # the name of each mapped segment's rank column
+        self._summarised: dict[Path, str] = {}  # the name of each mapped segment's summaries
         self._segments: dict[Collection, tuple[Segment, ...]] = {}
         self._tails: dict[Collection, _Tail] = {}
         self._data_version = -1
@@ -188,7 +212,21 @@ class Reader:
         self._load()
         require_newest(paths, self._snapshot, self._staging)
         self._staging.require_whole()
+        self._id, self._identity_state = read_identity(paths).id, file_state(os.fsencode(paths.identity))
         self._view = self._read()
+
+    def is_replaced(self) -> bool:
+        """Whether the folder holds another warehouse by now, or none."""
+        state = file_state(os.fsencode(self._paths.identity))
+        if state == self._identity_state:
+            return False
+        try:
+            if read_identity(self._paths).id != self._id:
+                return True
+        except UnreadableWarehouse:
+            return True
+        self._identity_state = state
+        return False
 
     def current(self) -> View:
         """The newest view. Takes half a microsecond while nothing has changed."""
@@ -219,8 +257,9 @@ class Reader:
         return self._visible.snapshot(snapshot)
 
     def _refresh(self) -> None:
+        is_replaced = self.is_replaced()  # then what is mapped answers on: the rows of the other one are not ours
         suppressed = self._suppress_list.newest()
-        if suppressed.id != self._visible.suppressed.id:
+        if suppressed.id != self._visible.suppressed.id and not is_replaced:
             previous, self._visible = self._visible, Visible(self._paths, suppressed)
             try:
                 self._load()
@@ -228,7 +267,7 @@ class Reader:
                 self._visible = previous  # the next request tries again
                 raise
             self._data_version = -1
-        elif self._view.has_newer_version():
+        elif self._view.has_newer_version() and not is_replaced:
             self._load()
             self._data_version = -1
         if self._staging.data_version() != self._data_version:
@@ -264,7 +303,7 @@ class Reader:
 
         def mapped(file: DataFile) -> Segment:
             # A file never changes, so its mapping is kept: mapping one takes 0.6 ms, and each fold adds one.
-            return self._with_ranks(file, self._mapped.get(file.path) or self._opened(file, preload), evidence)
+            return self._with_summaries(file, self._mapped.get(file.path) or self._opened(file, preload), evidence)
 
         # Every byte of a file is read when it is opened: those of 100 M rows take 3.2 s on one core.
         threads = os.cpu_count() or 1
@@ -274,22 +313,23 @@ class Reader:
         self._segments = {c: tuple(self._mapped[file.path] for file in files[c]) for c in COLLECTIONS}
         self._tails = {collection: _Tail(collection) for collection in COLLECTIONS}
 
-    def _with_ranks(self, file: DataFile, segment: Segment, evidence: Manifest) -> Segment:
-        """A segment with the ranks that this evidence gives to its rows."""
-        name = column_name(file, evidence)
-        if segment.ranks is not None and self._ranked.get(file.path) == name:
+    def _with_summaries(self, file: DataFile, segment: Segment, evidence: Manifest) -> Segment:
+        """A segment with what this evidence says of its rows."""
+        name = folder_name(file, evidence)
+        if segment.summaries is not None and self._summarised.get(file.path) == name:
             return segment
-        ranks = self._kept_ranks(file, evidence)
-        if ranks is None:
-            ranks = ranks_of(self._paths.index_cache(file.path), file, segment, evidence)
-        self._ranked[file.path] = name
-        return replace(segment, ranks=ranks)
+        found = self._kept_summaries(file, evidence)
+        if found is None:
+            cache, ids = self._paths.index_cache(file.path), segment.ids[: segment.rows]
+            found = summaries_of(cache, file, ids, evidence)
+        self._summarised[file.path] = name
+        return replace(segment, summaries=found)
 
-    def _kept_ranks(self, file: DataFile, evidence: Manifest) -> Array | None:
-        """The rank column inside a read-only warehouse, if it is there and whole."""
+    def _kept_summaries(self, file: DataFile, evidence: Manifest) -> Summaries | None:
+        """The summaries inside a read-only warehouse, if they are there and whole."""
         if self.is_read_only:
             with suppress(OSError, ValueError, EOFError):
-                return open_ranks(self._paths.kept_cache, file, evidence)
+                return open_summaries(self._paths.kept_cache, file, evidence)
         return None
 
     def _opened(self, file: DataFile, preload: bool) -> Segment:
@@ -311,7 +351,7 @@ class Reader:
                     above = max(tail.last_id, self._snapshot.high_water[collection].id)
                     tail.extend(staging.rows(collection, above), self._visible.suppressed)
                 held = {c: staging.first_reserved(c, self._snapshot.high_water[c]) for c in COLLECTIONS}
-            if not is_there(self._next_log_entry):
+            if not is_there(self._next_log_entry) or self.is_replaced():
                 break
             self._load()
         self._data_version = data_version

@@ -23,13 +23,13 @@ import pyarrow.parquet as pq
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import FileLock, make_folder, sync, write_file
-from sigdir.warehouse.home import put_suppressed, store_of
-from sigdir.warehouse.index.missing import build_missing_index, build_missing_ranks
+from sigdir.warehouse.files import FileLock, make_folder, sync
+from sigdir.warehouse.index.missing import build_missing_index, build_missing_summaries
 from sigdir.warehouse.index.scan import batches
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.parquet import naming, write_data_file
 from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.places import place_of
 from sigdir.warehouse.schema import FILE_SCHEMA
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
 from sigdir.warehouse.suppressed import Entry, Suppressed, changed, parse, read, read_text
@@ -145,7 +145,7 @@ def _build_missing(paths: Paths, visible: Snapshot) -> None:
         cache = paths.index_cache(file.path)
         build_missing_index(cache, file)
         with suppress(UnreadableWarehouse):  # damaged evidence must not keep an operator from suppressing a text
-            build_missing_ranks(cache, file, visible.evidence)
+            build_missing_summaries(cache, file, visible.evidence)
 
 
 def change_list(
@@ -165,8 +165,7 @@ def change_list(
         snapshot = Visible(paths, suppressed).snapshot(read_snapshot(paths))
         if paths.cache.is_dir():
             _build_missing(paths, snapshot)
-        raw, store = text.encode(), store_of(paths)
-        write_file(paths.suppressed, raw if store is None else put_suppressed(paths, store, raw))
+        place_of(paths).write_suppressed(text.encode())
     finally:
         lock.release()
     return suppressed

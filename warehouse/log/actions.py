@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.fields import PARTITION, STORED
 from sigdir.warehouse.paths import Paths
-from sigdir.warehouse.schema import TABLE_SCHEMA
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -24,9 +24,10 @@ READER_VERSION = 1
 WRITER_VERSION = 2
 """Delta's protocol for writers. From 3 on a writer may have to check or compute values that it does not know."""
 
-_DELTA_TYPES = {"int64": "long", "timestamp[us, tz=UTC]": "timestamp"}
+SHA256 = "sha256"
+"""The tag of an ``add`` that holds the digest of the data file."""
 
-COLUMN_TYPES: Final = {c.name: _DELTA_TYPES.get(str(c.type), str(c.type)) for c in TABLE_SCHEMA}
+COLUMN_TYPES: Final = {field.name: field.type.delta for field in (PARTITION, *STORED)}
 """The table's columns and their types as Delta names them."""
 
 
@@ -34,8 +35,8 @@ COLUMN_TYPES: Final = {c.name: _DELTA_TYPES.get(str(c.type), str(c.type)) for c 
 class DataFile:
     """A Parquet file of the table. Ids are inclusive; they rise inside it but may have gaps.
 
-    ``size`` is in bytes, ``last_created_at`` in microseconds since 1970, UTC. Raises TypeError if a number is none,
-    as in a damaged entry.
+    ``size`` is in bytes, ``last_created_at`` in microseconds since 1970, UTC. ``sha256`` is in hex, None for a file of
+    another program. Raises TypeError if a number is none, as in a damaged entry.
     """
 
     path: Path
@@ -45,6 +46,7 @@ class DataFile:
     first_id: int
     last_id: int
     last_created_at: int
+    sha256: str | None = None
 
     def __post_init__(self) -> None:
         for number in (self.rows, self.size, self.first_id, self.last_id):
@@ -53,12 +55,11 @@ class DataFile:
 
 @dataclass(slots=True)
 class Changes:
-    """What actions add, remove and record. ``commit`` is the ``commitInfo``, ``writer_version`` that of ``protocol``."""
+    """What actions add, remove and record. ``writer_version`` is that of ``protocol``."""
 
     added: list[DataFile] = field(default_factory=list)
     removed: list[Path] = field(default_factory=list)
     watermarks: dict[Collection, int] = field(default_factory=dict)
-    commit: Mapping[str, Any] | None = None
     writer_version: int | None = None
 
 
@@ -77,8 +78,6 @@ def changes_of(paths: Paths, actions: Iterable[Mapping[str, Any]]) -> Changes:
             changes.removed.append(paths.table / unquote(values["path"]))
         elif kind == "txn":
             changes.watermarks |= _watermark(values)
-        elif kind == "commitInfo":
-            changes.commit = values
         elif kind == "protocol":
             changes.writer_version = _writer_version(paths, values)
         elif kind == "metaData":
@@ -104,6 +103,7 @@ def _added_file(paths: Paths, add: Mapping[str, Any]) -> DataFile:
         first_id=stats["minValues"]["id"],
         last_id=stats["maxValues"]["id"],
         last_created_at=_microseconds(datetime.fromisoformat(stats["maxValues"]["created_at"])),
+        sha256=(add.get("tags") or {}).get(SHA256),
     )
 
 

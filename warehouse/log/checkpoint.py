@@ -1,11 +1,13 @@
 """Checkpoints: the state of the table as a Parquet file, which is read instead of the entries up to it.
 
-One row an action, in the column of its kind. A checkpoint of ours is one file; of other programs those in several
-parts are read too. Version 1 of Delta's protocol for readers has these kinds alone.
+One row an action, in the column of its kind. A checkpoint of ours is one file, with a digest of its bytes in the
+footer; of other programs those in several parts are read too. Version 1 of Delta's protocol for readers has these kinds
+alone.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import time
@@ -20,8 +22,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.files import replacing, write_file
+from sigdir.warehouse.files import write_file
 from sigdir.warehouse.log.damage import DAMAGED, damaged_checkpoint
+from sigdir.warehouse.log.digest import FIELD, is_whole, new_mark, with_digest
 from sigdir.warehouse.log.entry import read_actions
 from sigdir.warehouse.paths import Paths
 
@@ -83,12 +86,20 @@ def newest_complete(paths: Paths, last: int) -> Checkpoint | None:
 
 
 def read_checkpoint(paths: Paths, checkpoint: Checkpoint, kinds: Sequence[str] = _STATE) -> Iterator[dict[str, Any]]:
-    """The actions of a checkpoint, as an entry's JSON has them; raises UnreadableWarehouse."""
+    """The actions of a checkpoint, as an entry's JSON has them.
+
+    The file's bytes are compared with its digest. Raises UnreadableWarehouse.
+    """
     import pyarrow.parquet as pq  # 11 ms, which a log without a checkpoint is read without
 
     for file in checkpoint.files:
         try:
-            table = pq.ParquetFile(file).read(columns=list(kinds))
+            raw = file.read_bytes()
+            parquet = pq.ParquetFile(pa.BufferReader(raw))
+            digest = (parquet.metadata.metadata or {}).get(FIELD.encode())
+            if digest is not None and not is_whole(raw, digest.decode()):
+                raise ValueError("not the bytes that were written")
+            table = parquet.read(columns=list(kinds))
             for kind in table.column_names:
                 rows = table[kind].to_pylist(maps_as_pydicts="strict")
                 yield from ({kind: row} for row in rows if row is not None)
@@ -133,13 +144,16 @@ def write_checkpoint(paths: Paths, version: int) -> None:
 
     with suppress(OSError, pa.ArrowException, UnreadableWarehouse, *DAMAGED):
         actions = _reconciled(paths, version)
-        file = paths.checkpoint(version)
-        with replacing(file) as opened:
-            pq.write_table(pa.Table.from_pylist(actions, _SCHEMA), opened, compression="zstd")
+        mark, written = new_mark(), io.BytesIO()
+        with pq.ParquetWriter(written, _SCHEMA, compression="zstd") as writer:
+            writer.write_table(pa.Table.from_pylist(actions, _SCHEMA))
+            writer.add_key_value_metadata({FIELD: mark})
+        raw = with_digest(written.getvalue(), mark)
+        write_file(paths.checkpoint(version), raw)
         pointer = {
             "version": version,
             "size": len(actions),
-            "sizeInBytes": file.stat().st_size,
+            "sizeInBytes": len(raw),
             "numOfAddFiles": sum("add" in action for action in actions),
         }
         write_file(paths.last_checkpoint, json.dumps(pointer).encode())

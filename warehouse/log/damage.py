@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.log.chain import Broken
 from sigdir.warehouse.paths import Paths
 
 DAMAGED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
@@ -21,25 +20,18 @@ def reason_of(error: Exception) -> str:
     return " ".join(str(error).partition("\n")[0].split())
 
 
+def damaged_entry(path: Path, why: str) -> UnreadableWarehouse:
+    """The error for an entry that cannot be used."""
+    return UnreadableWarehouse(f"{path}: damaged: {why}; {RESTORE}")
+
+
 @contextmanager
 def naming_damaged(path: Path) -> Iterator[None]:
-    """Raise UnreadableWarehouse for what a file's JSON lacks, with the file."""
+    """Raise UnreadableWarehouse for what an entry's JSON lacks, with the entry's file."""
     try:
         yield
     except DAMAGED as error:
-        raise UnreadableWarehouse(f"{path}: damaged: {type(error).__name__}: {reason_of(error)}; {RESTORE}") from error
-
-
-@contextmanager
-def naming_broken(paths: Paths) -> Iterator[None]:
-    """Raise UnreadableWarehouse for what is not as it was written, with its file."""
-    try:
-        yield
-    except Broken as broken:
-        if broken.is_checkpoint:
-            [file, *_] = paths.checkpoint_files(broken.version)
-            raise damaged_checkpoint(paths, file, broken) from broken
-        raise UnreadableWarehouse(f"{paths.log_entry(broken.version)}: damaged: {broken}; {RESTORE}") from broken
+        raise damaged_entry(path, f"{type(error).__name__}: {reason_of(error)}") from error
 
 
 def damaged_checkpoint(paths: Paths, file: Path, error: Exception) -> UnreadableWarehouse:

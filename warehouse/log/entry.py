@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -16,12 +17,15 @@ from sigdir.signatures.collections import Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.identity import usable_identity
 from sigdir.warehouse.log.actions import EPOCH, DataFile, changes_of
-from sigdir.warehouse.log.chain import Broken, Chain, Vouched, read_vouched, require_same, sha256_of_entry
-from sigdir.warehouse.log.damage import DAMAGED, RESTORE, naming_broken, naming_damaged, reason_of
+from sigdir.warehouse.log.damage import RESTORE, damaged_entry, naming_damaged
+from sigdir.warehouse.log.digest import FIELD, is_whole
 from sigdir.warehouse.paths import Paths
 
 SUMMARY = "sigdir"
 """The field of ``commitInfo`` that holds our summary."""
+
+ENGINE = "signature-directory"
+"""The ``engineInfo`` of our entries, which all have a digest."""
 
 _ENTRY = re.compile(r"(\d{20})\.json")
 
@@ -31,7 +35,7 @@ class LogEntry:
     """One version's entry: what its commit added, removed and recorded.
 
     ``summary`` is None if the commit is not one of ours, and in entry 0. ``writer_version`` is None where the commit
-    does not change it. ``sha256`` is the digest of the entry's file.
+    does not change it.
     """
 
     version: int
@@ -41,8 +45,6 @@ class LogEntry:
     watermarks: Mapping[Collection, int]
     writer_version: int | None
     summary: dict[str, Any] | None
-    sha256: str
-    vouched: Vouched | None
 
 
 def existing_version(paths: Paths, version: int | None = None) -> int | None:
@@ -61,29 +63,18 @@ def existing_version(paths: Paths, version: int | None = None) -> int | None:
 
 def read_entry(paths: Paths, version: int) -> LogEntry:
     """Parse a version's entry; raises UnreadableWarehouse, naming the file."""
-    path = paths.log_entry(version)
-    read = _read(paths, version)
-    with naming_damaged(path):
-        changes = changes_of(paths, read.actions)
-        if changes.commit is None:
-            raise UnreadableWarehouse(f"{path}: holds no commit; {RESTORE}")
+    actions, commit = _read(paths, version)
+    with naming_damaged(paths.log_entry(version)):
+        changes = changes_of(paths, actions)
         return LogEntry(
-            version, _committed_at(changes.commit), tuple(changes.added), tuple(changes.removed), changes.watermarks,
-            changes.writer_version, _summary(version, changes.commit), read.sha256, read.vouched,
+            version, _committed_at(commit), tuple(changes.added), tuple(changes.removed), changes.watermarks,
+            changes.writer_version, _summary(version, commit),
         )  # fmt: skip
 
 
 def read_entries(paths: Paths, last: int) -> Iterator[LogEntry]:
-    """The entries from the oldest up to version ``last``, each checked against those before it.
-
-    Raises UnreadableWarehouse.
-    """
-    chain = Chain()
-    for version in range(last + 1):
-        entry = read_entry(paths, version)
-        with naming_broken(paths):
-            chain = chain.after(version, entry.sha256, entry.vouched)
-        yield entry
+    """The entries from the oldest up to version ``last``; raises UnreadableWarehouse."""
+    return (read_entry(paths, version) for version in range(last + 1))
 
 
 def read_summary(paths: Paths, version: int) -> dict[str, Any] | None:
@@ -91,77 +82,49 @@ def read_summary(paths: Paths, version: int) -> dict[str, Any] | None:
 
     ``version`` and ``committed_at`` (a UTC datetime) are added. Raises UnreadableWarehouse.
     """
-    commits = _read(paths, version, containing=b"commitInfo").commits()
+    _, commit = _read(paths, version, containing=b"commitInfo")
     with naming_damaged(paths.log_entry(version)):
-        return _summary(version, commits[0]) if commits else None
+        return _summary(version, commit)
 
 
 def read_actions(paths: Paths, version: int) -> list[dict[str, Any]]:
     """An entry's actions as its JSON has them; raises UnreadableWarehouse."""
-    return _read(paths, version).actions
+    return _read(paths, version)[0]
 
 
-def read_digests(paths: Paths, version: int) -> tuple[str, Vouched | None]:
-    """The digest of an entry's file, and what it says of those before it; raises UnreadableWarehouse."""
-    entry = _read(paths, version, containing=b"commitInfo")
-    return entry.sha256, entry.vouched
+def sha256_of_entry(paths: Paths, version: int) -> str:
+    """The digest of an entry's file, in hex; raises UnreadableWarehouse."""
+    return hashlib.sha256(_bytes_of(paths.log_entry(version))).hexdigest()
 
 
-def require_digest(paths: Paths, version: int, sha256: str) -> None:
-    """Raise UnreadableWarehouse if an entry is not the one with this digest, which is kept outside of the log."""
-    found, _ = read_digests(paths, version)
-    with naming_broken(paths):
-        require_same({version: sha256}, {version: found}, "another entry was published")
+def _read(paths: Paths, version: int, containing: bytes = b"") -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The actions of an entry, those whose lines contain some bytes, and its ``commitInfo``.
 
-
-def vouched_by(paths: Paths, version: int) -> Vouched | None:
-    """What an entry says of those before it; None where it is another program's, damaged, or not there."""
-    with suppress(OSError, Broken):
-        return _parsed(version, paths.log_entry(version).read_bytes(), b"commitInfo").vouched
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """An entry's actions as JSON, the digest of its file, and what it says of the entries before it."""
-
-    actions: list[dict[str, Any]]
-    sha256: str
-    vouched: Vouched | None
-
-    def commits(self) -> list[dict[str, Any]]:
-        return [action["commitInfo"] for action in self.actions if "commitInfo" in action]
-
-
-def _read(paths: Paths, version: int, containing: bytes = b"") -> _Read:
-    """Read an entry, and parse the lines that contain some bytes; raises UnreadableWarehouse.
-
-    The entry's bytes are compared with its own digest, those of another program with the digest in the next entry.
+    The entry's bytes are compared with its digest. Raises UnreadableWarehouse.
     """
     path = paths.log_entry(version)
+    raw = _bytes_of(path)
+    with naming_damaged(path):
+        actions = [json.loads(line) for line in raw.splitlines() if containing in line]
+        commits: list[dict[str, Any]] = [action["commitInfo"] for action in actions if "commitInfo" in action]
+        if not commits:
+            raise damaged_entry(path, "it holds no commit")
+        digest = commits[0].get(FIELD)
+        if digest is None and commits[0].get("engineInfo") == ENGINE:
+            raise damaged_entry(path, "it has no digest")
+        if digest is not None and not is_whole(raw, digest):
+            raise damaged_entry(path, "not the bytes that were written")
+    return actions, commits[0]
+
+
+def _bytes_of(path: Path) -> bytes:
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise UnreadableWarehouse(f"{path}: {error.strerror}; {RESTORE}") from error
     if not raw:
         raise UnreadableWarehouse(f"{path} is empty; {RESTORE}")
-    with naming_broken(paths):
-        read = _parsed(version, raw, containing)
-        after = vouched_by(paths, version + 1) if read.vouched is None else None
-        if after is not None:
-            require_same(after.entries, {version: read.sha256}, f"version {version + 1} has another digest of it")
-    return read
-
-
-def _parsed(version: int, raw: bytes, containing: bytes) -> _Read:
-    """The parts of an entry; raises Broken."""
-    try:
-        actions = [json.loads(line) for line in raw.splitlines() if containing in line]
-        commits = [action["commitInfo"] for action in actions if "commitInfo" in action]
-        vouched = read_vouched(version, raw, commits[0]) if commits else None
-    except DAMAGED as error:
-        raise Broken(version, reason_of(error)) from error
-    return _Read(actions, sha256_of_entry(raw), vouched)
+    return raw
 
 
 def _summary(version: int, commit: Mapping[str, Any]) -> dict[str, Any] | None:

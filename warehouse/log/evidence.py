@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sigdir.warehouse.errors import UnreadableWarehouse
-from sigdir.warehouse.log.damage import DAMAGED, RESTORE, reason_of
+from sigdir.warehouse.log.damage import DAMAGED, damaged_entry, reason_of
 from sigdir.warehouse.log.entry import LogEntry, read_summary
 from sigdir.warehouse.paths import Paths
 
@@ -56,6 +55,5 @@ def _manifest_of_summary(paths: Paths, version: int, summary: Mapping[str, Any])
         if not _MANIFEST_NAME.fullmatch(name) or not isinstance(sha256, str):
             raise ValueError("not the name and the digest of a manifest")
     except DAMAGED as error:
-        path = paths.log_entry(version)
-        raise UnreadableWarehouse(f"{path}: damaged: its evidence: {reason_of(error)}; {RESTORE}") from error
+        raise damaged_entry(paths.log_entry(version), f"its evidence: {reason_of(error)}") from error
     return ManifestFile(paths.evidence / name, sha256)

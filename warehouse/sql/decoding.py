@@ -17,12 +17,13 @@ import orjson
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.evidence import Manifest
+from sigdir.signatures.collections import COLLECTIONS
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import Snapshot
 
 if TYPE_CHECKING:  # readings load numba, 0.5 s, and most queries decode nothing
-    from sigdir.signatures.rank import Summary
     from sigdir.signatures.readings import Input, Known
+    from sigdir.warehouse.sql.ranking import Ranking
 
 _REMEMBERED = 100_000
 
@@ -36,9 +37,9 @@ CREATE MACRO decode_log(topics, data) AS
 """
 
 
-def register(connection: duckdb.DuckDBPyConnection, evidence: Manifest) -> None:
-    """Add both functions to a connection that has the views; ``evidence`` is that of its version."""
-    texts = _Texts(weakref.ref(connection), evidence)
+def register(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
+    """Add both functions to a connection that has the views of this version."""
+    texts = _Texts(weakref.ref(connection), paths, snapshot)
     of_call: list[Any] = ["VARCHAR"]
     of_log: list[Any] = ["VARCHAR[]", "VARCHAR"]
 
@@ -80,8 +81,9 @@ def _bytes(text: str) -> bytes:
 class _Texts:
     """The texts of the hashes that were looked up; the connection outlives a call of a function."""
 
-    def __init__(self, connection: weakref.ref[duckdb.DuckDBPyConnection], evidence: Manifest) -> None:
-        self._connection, self._evidence = connection, evidence
+    def __init__(self, connection: weakref.ref[duckdb.DuckDBPyConnection], paths: Paths, snapshot: Snapshot) -> None:
+        self._connection, self._paths, self._snapshot = connection, paths, snapshot
+        self._ranking: Ranking | None = None
         self._known: dict[bytes, list[Known]] = {}
 
     def documents(self, inputs: Sequence[Input | None]) -> pa.StringArray:
@@ -96,6 +98,10 @@ class _Texts:
         return pa.array(texts, pa.string())
 
     def _of(self, wanted: Iterable[bytes]) -> dict[bytes, list[Known]]:
+        from sigdir.signatures.readings import known_of
+        from sigdir.warehouse.sql.ranking import Ranking
+
+        self._ranking = self._ranking or Ranking.of(self._connection, self._paths, self._snapshot)
         if len(self._known) > _REMEMBERED:
             self._known.clear()
         known, missing = self._known, [hash for hash in wanted if hash not in self._known]
@@ -103,37 +109,6 @@ class _Texts:
         for collection in COLLECTIONS:
             hashes = [hash for hash in missing if len(hash) == collection.hash_bytes]
             if hashes:
-                known.update(self._ranked(collection, hashes))
+                ranked = self._ranking.ranked(collection, hashes)
+                known.update((hash, [known_of(one.summary) for one in texts]) for hash, texts in ranked.items())
         return {hash: known[hash] for hash in wanted}
-
-    def _ranked(self, collection: Collection, hashes: list[bytes]) -> dict[bytes, list[Known]]:
-        """The texts of those hashes that have any, in rank order."""
-        from sigdir.signatures.rank import ranked
-        from sigdir.signatures.readings import known_of
-        from sigdir.warehouse.evidence.lookup import Text, texts_evidence
-
-        query = (
-            f"SELECT hash, id, text_signature FROM {collection.view_name} WHERE hash IN (SELECT unnest($1::BLOB[]))"
-            " ORDER BY id"
-        )
-        rows = [(bytes(hash), Text(id, text)) for hash, id, text in self._rows(query, hashes)]
-        found: dict[bytes, list[Summary]] = {}
-        evidence = texts_evidence(self._evidence, collection, [text for _, text in rows])
-        for (hash, _), one in zip(rows, evidence, strict=True):
-            found.setdefault(hash, []).append(one.summary)
-        return {
-            hash: [known_of(one.summary) for one in ranked(hash, texts, self._is_shared)]
-            for hash, texts in found.items()
-        }
-
-    def _is_shared(self, name: str) -> bool:
-        """Whether several functions have a name."""
-        query = "SELECT count(*) FROM (FROM signatures WHERE starts_with(text_signature, $1) LIMIT 2)"
-        return any(count > 1 for (count,) in self._rows(query, f"{name}("))
-
-    def _rows(self, query: str, value: Any) -> list[tuple[Any, ...]]:
-        connection = self._connection()
-        if connection is None:
-            return []
-        with connection.cursor() as cursor:
-            return cursor.execute(query, [value]).fetchall()

@@ -22,9 +22,7 @@ import duckdb
 import pyarrow as pa
 
 from sigdir.signatures.interruption import each, waiting
-from sigdir.warehouse.digests import written_digests
 from sigdir.warehouse.errors import QueryError, UnreadableWarehouse
-from sigdir.warehouse.evidence import Manifest
 from sigdir.warehouse.files import RunFolder, own_temporary_folder
 from sigdir.warehouse.parquet import sha256_of
 from sigdir.warehouse.paths import Paths
@@ -70,14 +68,13 @@ def _temporary_folder(connection: duckdb.DuckDBPyConnection) -> Path:
     return run.path
 
 
-def _require_intact(paths: Paths, snapshot: Snapshot) -> None:
+def _require_intact(snapshot: Snapshot) -> None:
     """Raise UnreadableWarehouse where a data file or an evidence file is not as it was written.
 
     DuckDB 2.0 checks no page's checksum, and one flipped byte in four would change an answer unnoticed. It takes
     0.1 s for 10 M rows, once for each opened warehouse.
     """
-    written = written_digests(paths, snapshot)
-    recorded = {file.path: written.get(paths.in_table(file.path)) for file in snapshot.all_files()}
+    recorded = {file.path: file.sha256 for file in snapshot.all_files()}
     recorded |= {file.path: file.sha256 for file in snapshot.evidence.all_files()}
     with ThreadPoolExecutor() as pool:
         for path, digest in zip(recorded, pool.map(sha256_of, recorded), strict=True):
@@ -208,15 +205,15 @@ class Database:
         # The engine prints a complaint at exit about functions that are still registered.
         weakref.finalize(self, self._connection.close)
         try:
-            _require_intact(paths, snapshot)
+            _require_intact(snapshot)
             create_views(self._connection, paths, snapshot, self._log)
         except (duckdb.Error, OSError) as error:
             reason = str(error).partition("\n")[0]
             raise UnreadableWarehouse(f"{paths.root}: {reason}") from error
         self._not_created: list[Callable[[], None]] = [
-            partial(_create_functions, self._connection, snapshot.evidence),
+            partial(_create_functions, self._connection, paths, snapshot),
             partial(create_derived_views, self._connection),
-            partial(_create_evidence_views, self._connection, snapshot),
+            partial(_create_evidence_views, self._connection, paths, snapshot),
         ]
         """What few queries use, created at the first query that does: functions, then views that call them."""
         read = [file for name, given in (files or {}).items() if (file := self._add_table(name, given))]
@@ -327,20 +324,20 @@ def _message(error: Exception) -> str:
     return f"{text}; {_HOW_TO_GIVE_FILES}" if "disabled by configuration" in text else text
 
 
-def _create_functions(connection: duckdb.DuckDBPyConnection, evidence: Manifest) -> None:
+def _create_functions(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
     """Add the functions that hash, canonicalise and decode: 12 ms."""
     from sigdir.warehouse.sql.decoding import register
     from sigdir.warehouse.sql.functions import create_functions
 
     create_functions(connection)
-    register(connection, evidence)
+    register(connection, paths, snapshot)
 
 
-def _create_evidence_views(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
+def _create_evidence_views(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
     """Create the views over the evidence: 0.14 s."""
     from sigdir.warehouse.sql.evidence import create_evidence_views  # and pyarrow.parquet, 65 ms
 
-    create_evidence_views(connection, snapshot)
+    create_evidence_views(connection, paths, snapshot)
 
 
 _LISTS_VIEWS = re.compile(

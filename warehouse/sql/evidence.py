@@ -1,29 +1,37 @@
 """The views over the evidence: who says so, what a text's sources say together, and the order of a selector's texts.
 
-``sigdir.signatures.rank`` owns the order and the reasons; tests compare these views with it. Few selectors have several
-texts, so ``ranked`` finds those first, compares their texts, and gives the first place to every other text.
+``sigdir.signatures.rank`` owns the order and the reasons. Few selectors have several texts, so ``ranked`` finds those first
+and gives the first place to every other text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache, partial
 from typing import Any
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures import standards
-from sigdir.signatures.arrow import string_lists, strings, values
+from sigdir.signatures.arrow import numbers, string_lists, values
 from sigdir.signatures.collections import COLLECTIONS, SIGNATURES, Collection
 from sigdir.signatures.evidence import Kind, Witness
-from sigdir.signatures.rank import MOST_CONTRACTS, MOST_SOURCES, made_up_part
+from sigdir.signatures.rank import Summary, noted_reasons, plain_reasons
 from sigdir.warehouse.evidence import Manifest
-from sigdir.warehouse.evidence.summaries import RANKED_SQL_TYPE, SQL_TYPE, Summaries
+from sigdir.warehouse.fields import sql_of
+from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.snapshot import Snapshot
-from sigdir.warehouse.sql.repeated import RepeatedSelectors
+from sigdir.warehouse.sql.ranking import Ranking, Rivals
+from sigdir.warehouse.sql.summaries import SummaryReader
 from sigdir.warehouse.sql.views import read_parquet
+
+Array = npt.NDArray[Any]
 
 _KIND_MASKS = {
     mask: [kind.name.lower() for kind in Kind if kind and mask >> kind & 1]
@@ -31,28 +39,27 @@ _KIND_MASKS = {
 }  # fmt: skip
 
 
-def create_evidence_views(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
+def create_evidence_views(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
     """Create the views over the evidence of a version, after those of the rows and the imports.
 
     What they share is in the schema ``parts``, which SHOW TABLES does not list.
     """
     manifest = snapshot.evidence
+    readers = {collection: SummaryReader(paths, snapshot, collection) for collection in COLLECTIONS}
+    rivals = Rivals(Ranking(weakref.ref(connection), readers), snapshot.files[SIGNATURES])
     # As a volatile function it is not called while a query is planned.
     connection.create_function(
-        "repeated_selectors", RepeatedSelectors(snapshot.files[SIGNATURES]).lists, ["INTEGER"], "BLOB[]",
-        type=PythonUDFType.ARROW, side_effects=True,
-    )  # fmt: skip
-    connection.create_function("made_up_part", _made_up_parts, ["VARCHAR"], "VARCHAR", type=PythonUDFType.ARROW)
+        "rivals", rivals.lists, ["INTEGER"], Rivals.SQL_TYPE, type=PythonUDFType.ARROW, side_effects=True
+    )
     connection.create_function(
         "deep_parameter_names", _parameter_names, ["VARCHAR"], "VARCHAR[]", type=PythonUDFType.ARROW
     )
-    for collection in COLLECTIONS:
-        summaries = Summaries(manifest, collection)
+    for collection, reader in readers.items():
         connection.create_function(
-            _summary(collection), partial(_summaries, summaries), ["BIGINT"], SQL_TYPE, type=PythonUDFType.ARROW
+            _summary(collection), partial(_summaries, reader), ["BIGINT"], SQL_TYPE, type=PythonUDFType.ARROW
         )
         connection.create_function(
-            f"{_summary(collection)}_with_reasons", partial(_summaries_with_reasons, summaries),
+            f"{_summary(collection)}_with_reasons", partial(summaries_with_reasons, reader),
             ["BIGINT", "BIGINT", "VARCHAR", "VARCHAR"], RANKED_SQL_TYPE, type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )  # fmt: skip
@@ -97,26 +104,83 @@ def _standards() -> dict[str, tuple[str, list[Any]]]:
     }
 
 
-def _made_up_parts(names: pa.ChunkedArray) -> pa.Array:
-    """The part of each name that looks made up, "" for none."""
-    return strings([made_up_part(name) for name in names.to_pylist()])
-
-
 def _parameter_names(declarations: pa.ChunkedArray) -> pa.Array:
     """The names of each declaration's parameters, "" for one without; those with tuples, which a pattern cannot read."""
-    from sigdir.signatures.declaration import parse_declaration  # numba takes 0.5 s to load
+    from sigdir.signatures.types import parse_declaration  # numba takes 0.5 s to load
 
     return string_lists([parse_declaration(text).parameter_names for text in declarations.to_pylist()])
 
 
-def _summaries(summaries: Summaries, ids: pa.ChunkedArray) -> pa.StructArray:
-    return summaries.of(values(ids))
+SQL_TYPE = (
+    "STRUCT(witness UTINYINT, kinds UTINYINT, sources UINTEGER, contracts UINTEGER, compiled UINTEGER, verified BOOLEAN,"
+    " declaration VARCHAR)"
+)
+"""The type of a summary."""
+RANKED_SQL_TYPE = "STRUCT(witness UTINYINT, sources UINTEGER, contracts UINTEGER, verified BOOLEAN, declaration VARCHAR, reasons VARCHAR[])"
+"""The type of a summary with reasons."""
 
 
-def _summaries_with_reasons(
-    summaries: Summaries, ids: pa.ChunkedArray, times: pa.ChunkedArray, standards: pa.ChunkedArray, mined: pa.ChunkedArray
+def _summaries(reader: SummaryReader, ids: pa.ChunkedArray) -> pa.StructArray:
+    counts, declarations = reader.of(values(ids))
+    names = ["witness", "kinds", "sources", "contracts", "compiled", "verified"]
+    return pa.StructArray.from_arrays(
+        [*(numbers(counts[name]) for name in names), declarations], [*names, "declaration"]
+    )
+
+
+def summaries_with_reasons(
+    reader: SummaryReader, ids: pa.ChunkedArray, times: pa.ChunkedArray, standards: pa.ChunkedArray, mined: pa.ChunkedArray
 ) -> pa.StructArray:  # fmt: skip
-    return summaries.ranked(values(ids), values(times), standards, mined)
+    """The summaries of these texts with the reasons for their places, as a struct of RANKED_SQL_TYPE."""
+    counts, declarations = reader.of(values(ids))
+    names = ["witness", "sources", "contracts", "verified"]
+    columns = [numbers(counts[name]) for name in names]
+    reasons = _reasons(counts, values(times) // _DAY, standards, mined)
+    return pa.StructArray.from_arrays([*columns, declarations, reasons], [*names, "declaration", "reasons"])
+
+
+# Reasons. 2,048 texts have some ten different lists, so these are a dictionary.
+
+_DAY = 86_400_000_000
+_FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC)
+_REASONED = ("sources", "contracts", "compiled", "verified")
+
+
+def _reasons(counts: Array, days: Array, standards: pa.ChunkedArray, mined: pa.ChunkedArray) -> pa.DictionaryArray:
+    """The reasons of texts with these counts, first seen on these days since 1970, as ``rank.Ranked`` gives them."""
+    columns = [*(counts[name] for name in _REASONED), days]
+    of_row, firsts = _distinct(columns)
+    lists = [list(_plain_reasons(*one)) for one in zip(*(column[firsts].tolist() for column in columns), strict=True)]
+    if standards.null_count < len(days) or mined.null_count < len(days):
+        for row in np.flatnonzero(values(standards.is_valid()) | values(mined.is_valid())).tolist():
+            noted = noted_reasons(standards[row].as_py() or "", mined[row].as_py() or "")
+            lists.append([*noted, *lists[of_row[row]]])
+            of_row[row] = len(lists) - 1
+    return pa.DictionaryArray.from_arrays(numbers(of_row.astype(np.int32)), string_lists(lists))
+
+
+@lru_cache(maxsize=4096)
+def _plain_reasons(sources: int, contracts: int, compiled: int, verified: bool, day: int) -> tuple[str, ...]:
+    """To word them for each 2,048 texts anew would take as long as all else that is done for these."""
+    first_seen = _FIRST_DAY + timedelta(days=day)
+    return plain_reasons(
+        Summary(
+            0, "", sources=sources, contracts=contracts, compiled=compiled, verified=verified, first_seen=first_seen
+        )
+    )
+
+
+def _distinct(columns: Sequence[Array]) -> tuple[Array, Array]:
+    """For each row the number of its combination of values, and a row of each combination."""
+    codes = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        if len(column) and (column != column[0]).any():  # most columns have one value
+            encoded = numbers(column).dictionary_encode()
+            joined = numbers(codes * len(encoded.dictionary) + values(encoded.indices)).dictionary_encode()
+            codes = values(joined.indices).astype(np.int64)
+    rows = np.empty(int(codes.max(initial=-1)) + 1, np.int64)
+    rows[codes[::-1]] = np.arange(len(codes))[::-1]
+    return codes, rows
 
 
 def _of_both(query: Callable[[Collection], str]) -> str:
@@ -201,42 +265,7 @@ FROM (SELECT *, {_summary(collection)}(id) AS said FROM {collection.view_name})
 
 
 # The texts of selectors that have several. ``mined`` is NULL for a text that does not look mined.
-_RIVALS = f"""
-CREATE VIEW parts.rivals AS
-WITH alike AS MATERIALIZED (
-    SELECT id, text_signature, hash FROM signatures
-    SEMI JOIN (SELECT unnest(repeated_selectors(0)) AS hash) USING (hash)
-), said AS MATERIALIZED (
-    SELECT id, source, witness, contracts, contract_key FROM {_live(SIGNATURES)} SEMI JOIN alike USING (id)
-), texts AS MATERIALIZED (
-    SELECT t.id, t.text_signature, t.hash, bool_or(k.standard IS NOT NULL) AS is_standard,
-           coalesce(max(s.witness), {Witness.LISTED:d}) AS witness,
-           least(greatest(coalesce(max(s.contracts), 0), count(DISTINCT s.contract_key)), {MOST_CONTRACTS}) AS contracts,
-           least(count(DISTINCT s.source), {MOST_SOURCES}) AS sources,
-           signature_name(t.text_signature) AS name, made_up_part(signature_name(t.text_signature)) AS part
-    FROM alike AS t LEFT JOIN said AS s ON s.id = t.id
-         LEFT JOIN parts.standards AS k ON k.hash = t.hash AND k.text_signature = t.text_signature
-    GROUP BY t.id, t.text_signature, t.hash
-), made_up AS MATERIALIZED (
-    FROM texts WHERE part <> '' AND NOT is_standard
-), shared AS (
-    SELECT name FROM (SELECT signature_name(text_signature) AS name FROM signatures)
-    SEMI JOIN made_up USING (name) GROUP BY name HAVING count(*) > 1
-), mined AS (
-    SELECT m.id, any_value(m.part) || ' in its name looks made up, no other text has this name, and '
-           || arg_max(r.text_signature, (r.is_standard, r.witness, r.contracts, r.sources, -r.id))
-           || ' has the same selector' AS mined
-    FROM made_up AS m ANTI JOIN shared AS n ON n.name = m.name JOIN texts AS r ON r.hash = m.hash AND r.id <> m.id
-    WHERE r.is_standard OR r.witness > m.witness
-          OR (m.witness = r.witness AND m.witness = {Witness.LISTED:d} AND r.part = ''
-              AND r.contracts >= m.contracts AND r.sources >= m.sources)
-    GROUP BY m.id
-)
-SELECT t.id, t.text_signature, t.hash, m.mined,
-       row_number() OVER (PARTITION BY t.hash ORDER BY t.is_standard DESC, m.mined IS NOT NULL, t.witness DESC,
-                          t.contracts DESC, t.sources DESC, t.id) AS position
-FROM texts AS t LEFT JOIN mined AS m ON m.id = t.id;
-"""
+_RIVALS = "CREATE VIEW parts.rivals AS SELECT unnest(rival) FROM (SELECT unnest(rivals(0)) AS rival);"
 
 # What few texts of a collection have: a place behind another text, and a standard.
 _NOTED = f"""
@@ -249,10 +278,10 @@ CREATE VIEW parts.event_signatures_noted AS
 SELECT hash, text_signature, NULL AS position, NULL::VARCHAR AS mined, standard FROM parts.standards;
 CREATE VIEW standards AS
 SELECT CASE octet_length(hash) WHEN 4 THEN 'signatures' ELSE 'event-signatures' END AS collection,
-       nullif(text_signature, '{standards.NO_TEXT}') AS text_signature, '0x' || lower(hex(hash)) AS hex_signature, standard, hash
+       nullif(text_signature, '{standards.NO_TEXT}') AS text_signature, {sql_of("hex_signature")}, standard, hash
 FROM parts.standards;
 CREATE VIEW collisions AS
-SELECT '0x' || lower(hex(hash)) AS hex_signature, count(*) AS texts,
+SELECT {sql_of("hex_signature")}, count(*) AS texts,
        list(text_signature ORDER BY position) AS text_signatures, hash
 FROM parts.rivals GROUP BY hash;
 """

@@ -22,7 +22,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 from sigdir.signatures.columns import bytes_of
 
 if TYPE_CHECKING:
-    from sigdir.signatures.grammar import Normalised
+    from sigdir.signatures.grammar_rows import Normalised
 
 Array = npt.NDArray[Any]
 
@@ -43,9 +43,7 @@ def canonical(texts: pa.ChunkedArray) -> pa.StringArray:
     from sigdir.signatures.grammar import OK
 
     found = _normalised(texts, FUNCTIONS)
-    rows = len(found.reasons)
-    text = pa.StringArray.from_buffers(rows, pa.py_buffer(found.offsets), pa.py_buffer(found.data))
-    return _where((found.reasons == OK) & _is_valid(texts), text)
+    return _where((found.reasons == OK) & _is_valid(texts), found.texts())
 
 
 def selector(texts: pa.ChunkedArray) -> pa.StringArray:
@@ -84,7 +82,7 @@ def _hashed(texts: pa.ChunkedArray, collection: int, width: int) -> pa.StringArr
 
 def _normalised(texts: pa.ChunkedArray, default: int) -> Normalised:
     from sigdir.signatures.collections import UNKNOWN
-    from sigdir.signatures.grammar import normalise_rows
+    from sigdir.signatures.grammar_rows import normalise_rows
 
     bounds, data = _bytes(texts)
     return normalise_rows(data, bounds[:-1], bounds[1:], np.full(len(bounds) - 1, UNKNOWN, np.uint8), default)

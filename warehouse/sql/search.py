@@ -27,6 +27,7 @@ import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.fields import fields, sql_of
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.paths import Paths, index_name
 from sigdir.warehouse.snapshot import Snapshot
@@ -40,8 +41,8 @@ Array = npt.NDArray[Any]
 NAME = "search"
 
 _COLUMNS = {
-    "collection": "VARCHAR", "id": "BIGINT", "text_signature": "VARCHAR", "created_at": "TIMESTAMPTZ", "hash": "BLOB",
-}  # fmt: skip
+    field.name: field.type.sql for field in fields(("collection", "id", "text_signature", "created_at", "hash"))
+}
 
 
 def create_search(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot: Snapshot) -> None:
@@ -63,7 +64,7 @@ def create_search(connection: duckdb.DuckDBPyConnection, paths: Paths, snapshot:
     parts.append(f"SELECT {columns} FROM (SELECT unnest(_search_rows(fragment::VARCHAR)) AS place)")
     connection.execute(
         f"CREATE MACRO {NAME}(fragment) AS TABLE"
-        " SELECT collection, id, text_signature, '0x' || lower(hex(hash)) AS hex_signature, created_at, hash"
+        f" SELECT collection, id, text_signature, {sql_of('hex_signature')}, created_at, hash"
         f" FROM ({' UNION ALL '.join(parts)})"
     )
 

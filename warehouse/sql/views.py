@@ -17,6 +17,7 @@ from duckdb.func import PythonUDFType
 from sigdir.signatures.collections import COLLECTIONS, EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.types import BadTypeList, split_types
 from sigdir.warehouse.errors import WarehouseError
+from sigdir.warehouse.fields import FIELDS, STORED, fields, sql_of
 from sigdir.warehouse.log.history import history
 from sigdir.warehouse.parquet import naming
 from sigdir.warehouse.paths import Paths
@@ -58,15 +59,12 @@ IMPORTS_SCHEMA = pa.schema(
 
 REJECTS_SCHEMA = pa.schema([("import_id", pa.int64()), *REJECT_SCHEMA])
 
-# One character a byte with the byte's code, as the wire format writes a hash.
-_BYTES_SIGNATURE = (
-    "array_to_string(list_transform(range(0, octet_length(hash)),"
-    " lambda i: chr(('0x' || substr(hex(hash), 2 * i + 1, 2))::INTEGER)), '')"
-)
+_NO_ROWS = f"(SELECT {', '.join(f'NULL::{field.type.sql} AS {field.name}' for field in STORED)} LIMIT 0)"
 
-_NO_ROWS = (
-    "(SELECT NULL::BIGINT AS id, NULL::TIMESTAMPTZ AS created_at, NULL::VARCHAR AS text_signature,"
-    " NULL::BLOB AS hash, NULL::BIGINT AS import_id LIMIT 0)"
+_SHOWN_FIRST = ("id", "text_signature", "hex_signature", "created_at", "import_id")
+_ROW = ", ".join(
+    sql_of(field.name) if field.sql else field.name
+    for field in (*fields(_SHOWN_FIRST), *(field for field in FIELDS if field.name not in _SHOWN_FIRST))
 )
 
 # Nested tuples that the pattern of a parameter matches, because RE2 cannot count. The real corpora have up to eight.
@@ -149,9 +147,7 @@ def create_derived_views(connection: duckdb.DuckDBPyConnection) -> None:
 def _create_rows_view(connection: duckdb.DuckDBPyConnection, collection: Collection, snapshot: Snapshot) -> None:
     files = snapshot.parquet_files(collection)
     connection.execute(
-        f"CREATE VIEW {collection.view_name} AS SELECT id, text_signature,"
-        f" '0x' || lower(hex(hash)) AS hex_signature, created_at, import_id, hash, {_BYTES_SIGNATURE} AS bytes_signature"
-        f" FROM {read_parquet(files) if files else _NO_ROWS}"
+        f"CREATE VIEW {collection.view_name} AS SELECT {_ROW} FROM {read_parquet(files) if files else _NO_ROWS}"
     )
 
 

@@ -14,9 +14,10 @@ from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import has_locks, is_disk_full
 from sigdir.warehouse.identity import usable_identity
 from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.staging.rows import Loss
 from sigdir.warehouse.staging.schema import create
 from sigdir.warehouse.staging.stamp import given_out, readable_stamp
-from sigdir.warehouse.staging.transaction import RESTORE, Transaction
+from sigdir.warehouse.staging.transaction import ACCEPT, RESTORE, Transaction
 
 WAIT_SECONDS = 60.0
 """SQLite's limit for another's transaction. Writers wait before that in a queue without a limit.
@@ -145,17 +146,18 @@ class StagingReader:
 
         For the start of a server or publisher: SQLite reads the whole file, 10 ms for 10,000 rows.
         """
-        given = given_out(Paths(self._path.parent))  # before the transaction, after which others give out more
         with self.reading() as transaction:
             problems = transaction.integrity_problems()
-            lost = transaction.lost(given) if not problems else {}
         if problems:
             raise UnreadableWarehouse(f"{self._path}: damaged: {' '.join(problems[0].split())}; {RESTORE}")
-        for collection, (first, last) in lost.items():
-            raise UnreadableWarehouse(
-                f"{self._path}: the rows of {collection} with the ids {first} to {last} are lost, because it or its"
-                f" write-ahead log is damaged; {RESTORE}, or go on without them: `sigdir repair`"
-            )
+        for loss in self.losses():
+            raise UnreadableWarehouse(f"{self._path}: {loss}; {ACCEPT}")
+
+    def losses(self) -> list[Loss]:
+        """The rows that were POSTed and are lost, because the file or its write-ahead log is damaged."""
+        given = given_out(Paths(self._path.parent))  # before the transaction, after which others give out more
+        with self.reading() as transaction:
+            return transaction.losses(given)
 
     def _undo(self) -> None:
         if self._connection.in_transaction:  # SQLite may have rolled back by itself

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.signatures.plural import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,22 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
+class Loss:
+    """Ids, inclusive, whose rows the staging file has lost. Not every id need have had a row."""
+
+    collection: Collection
+    first_id: int
+    last_id: int
+
+    def __str__(self) -> str:
+        rows = counted(self.last_id - self.first_id + 1, "row")
+        return (
+            f"the rows of {self.collection} with the ids {self.first_id} to {self.last_id} are lost, up to {rows},"
+            " because the file or its write-ahead log is damaged"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class HighWaterMark:
     """The highest id and time of a collection. A sequence never falls below the snapshot's.
 
@@ -67,6 +84,14 @@ class HighWaterMark:
 
     id: int = 0
     created_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NotedEntry:
+    """The newest version whose publish was noted, -1 for none, and the sha256 of its log entry in hex."""
+
+    version: int = -1
+    sha256: str = ""
 
 
 NO_HIGH_WATER: Mapping[Collection, HighWaterMark] = MappingProxyType({c: HighWaterMark() for c in COLLECTIONS})

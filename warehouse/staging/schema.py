@@ -5,12 +5,17 @@ from __future__ import annotations
 import sqlite3
 
 from sigdir.signatures.collections import COLLECTIONS
+from sigdir.warehouse.fields import FIELDS, PARTITION
 from sigdir.warehouse.identity import FORMAT
 
+_STAGED = {field.name: field.type.sqlite for field in (PARTITION, *FIELDS) if field.is_staged} | {"digest": "BLOB"}
+
+STAGED_COLUMNS = tuple(_STAGED)
+"""The columns of a staged row. ``digest`` is all of the text's keccak-256, and a checksum of the row."""
+
 _TABLES = (
-    "CREATE TABLE about (format INTEGER NOT NULL, warehouse TEXT NOT NULL, version INTEGER NOT NULL)",
-    # The digest of the log's newest entry, which no other entry has: see ``log/chain.py``.
-    "CREATE TABLE newest_entry (version INTEGER NOT NULL, sha256 TEXT NOT NULL)",
+    # version and entry are those of ``NotedEntry``.
+    "CREATE TABLE about (format INTEGER NOT NULL, warehouse TEXT NOT NULL, version INTEGER NOT NULL, entry TEXT NOT NULL)",
     """
 CREATE TABLE sequence (
     collection TEXT PRIMARY KEY,
@@ -19,13 +24,9 @@ CREATE TABLE sequence (
 ) WITHOUT ROWID
 """,
     "CREATE TABLE imports (last_id INTEGER NOT NULL)",
-    """
+    f"""
 CREATE TABLE staged (
-    collection TEXT NOT NULL,
-    id INTEGER NOT NULL,
-    created_at INTEGER NOT NULL,
-    text_signature TEXT NOT NULL,
-    digest BLOB NOT NULL,
+    {", ".join(f"{name} {type} NOT NULL" for name, type in _STAGED.items())},
     PRIMARY KEY (collection, id)
 ) WITHOUT ROWID
 """,
@@ -61,7 +62,7 @@ def create(connection: sqlite3.Connection, id: str) -> None:
     """Make the tables of a new file."""
     for statement in _TABLES:
         connection.execute(statement)
-    connection.execute("INSERT INTO about VALUES (?, ?, -1)", (FORMAT, id))
+    connection.execute("INSERT INTO about VALUES (?, ?, -1, '')", (FORMAT, id))
     connection.execute("INSERT INTO imports VALUES (0)")
     for collection in COLLECTIONS:
         connection.execute("INSERT INTO sequence VALUES (?, 0, 0)", (collection,))

@@ -10,9 +10,11 @@ from itertools import islice
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.staging.rows import HighWaterMark, NewText, PostedSighting, Range, StagedRow
+from sigdir.warehouse.staging.rows import HighWaterMark, Loss, NewText, NotedEntry, PostedSighting, Range, StagedRow
+from sigdir.warehouse.staging.schema import STAGED_COLUMNS
 
 RESTORE = "put staging.sqlite and staging.sqlite-wal back from a backup"
+ACCEPT = f"{RESTORE}, or go on without these rows: `sigdir fold --accept-losses`"
 
 STAGED_TOGETHER = 64
 """Rows of one INSERT statement. A single statement is durable without a transaction around it."""
@@ -20,6 +22,7 @@ STAGED_TOGETHER = 64
 _DIGEST_BYTES = 32
 
 _STAGE = "INSERT INTO staged VALUES {} ON CONFLICT (collection, text_signature) DO NOTHING"
+_STAGED_VALUES = f"({','.join('?' * len(STAGED_COLUMNS))})"
 _NOTE_SIGHTING = """
 INSERT INTO sighted VALUES {} ON CONFLICT (collection, id)
 DO UPDATE SET kind = excluded.kind, declaration = excluded.declaration
@@ -115,7 +118,7 @@ class Transaction:
             staged.append(StagedRow(place.id, place.created_at, row.text, row.digest))
             checksum = _checksum(row.collection, place.id, place.created_at, row.text, row.digest)
             values += (row.collection, place.id, place.created_at, row.text, row.digest + checksum)
-        added = self._connection.execute(_STAGE.format(",".join(["(?,?,?,?,?)"] * len(rows))), values).rowcount
+        added = self._connection.execute(_STAGE.format(",".join([_STAGED_VALUES] * len(rows))), values).rowcount
         if added == len(rows):
             self.given |= {collection: place.id for collection, place in last.items()}
             return list(staged)
@@ -132,7 +135,7 @@ class Transaction:
         """The rows with ``above < id``, and ``id <= up_to`` where given, in id order; raises DatabaseError."""
         limit = 2**63 - 1 if up_to is None else up_to
         found = self._connection.execute(
-            "SELECT id, created_at, text_signature, digest FROM staged"
+            f"SELECT {', '.join(STAGED_COLUMNS[1:])} FROM staged"
             " WHERE collection = ? AND id > ? AND id <= ? ORDER BY id",
             (collection, above, limit),
         )
@@ -147,11 +150,6 @@ class Transaction:
     def forget(self, collection: Collection, up_to: int) -> None:
         """Delete the rows with ``id <= up_to``, which are in the snapshot."""
         self._connection.execute("DELETE FROM staged WHERE collection = ? AND id <= ?", (collection, up_to))
-
-    def remove(self, collection: Collection, ids: Sequence[int]) -> None:
-        """Delete the rows with these ids, whose texts the table has."""
-        rows = [(collection, id) for id in ids]
-        self._connection.executemany("DELETE FROM staged WHERE collection = ? AND id = ?", rows)
 
     def sequence(self, collection: Collection) -> HighWaterMark:
         """The highest id and time that were given out."""
@@ -170,28 +168,25 @@ class Transaction:
         return str(id)
 
     def version(self) -> int:
-        """The newest version whose publish was noted here; -1 for none.
+        """The newest version whose publish was noted here; -1 for none."""
+        return self.newest_entry().version
+
+    def newest_entry(self) -> NotedEntry:
+        """What was noted of the newest version.
 
         A log that ends at an earlier version has lost entries; nothing in the log itself shows that.
         """
-        (version,) = self._connection.execute("SELECT version FROM about").fetchone()
-        return int(version)
+        version, sha256 = self._connection.execute("SELECT version, entry FROM about").fetchone()
+        return NotedEntry(int(version), str(sha256))
 
-    def newest_entry(self) -> tuple[int, str] | None:
-        """The newest version whose log entry's digest was noted here, and the sha256 in hex; None for none."""
-        found = self._connection.execute("SELECT version, sha256 FROM newest_entry").fetchone()
-        return (int(found[0]), str(found[1])) if found else None
-
-    def note_version(self, version: int, sha256: str) -> None:
+    def note_version(self, noted: NotedEntry) -> None:
         """Note the newest version and the digest of its log entry."""
-        self._connection.execute("UPDATE about SET version = ?", (version,))
-        self._connection.execute("DELETE FROM newest_entry")
-        self._connection.execute("INSERT INTO newest_entry VALUES (?, ?)", (version, sha256))
+        self._connection.execute("UPDATE about SET version = ?, entry = ?", (noted.version, noted.sha256))
 
-    def lost(self, given: Mapping[Collection, int]) -> dict[Collection, tuple[int, int]]:
-        """The ids, first and last, that were given out and are not known here: their rows are lost."""
+    def losses(self, given: Mapping[Collection, int]) -> list[Loss]:
+        """The ids that were given out, by ``given`` the highest ones, and are not known here: their rows are lost."""
         known = {collection: self.sequence(collection).id for collection in COLLECTIONS}
-        return {c: (known[c] + 1, given[c]) for c in COLLECTIONS if given[c] > known[c]}
+        return [Loss(c, known[c] + 1, given[c]) for c in COLLECTIONS if given[c] > known[c]]
 
     def integrity_problems(self) -> list[str]:
         """The problems that SQLite finds in its pages and indexes."""

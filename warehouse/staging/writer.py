@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from sigdir.signatures.collections import Collection
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import file_identity, lock, make_folder, unlock
 from sigdir.warehouse.identity import FORMAT, Identity, require_format, usable_identity, write_identity
@@ -142,18 +141,10 @@ class Staging(StagingReader):
                     f"{os.fsdecode(file)} was removed or replaced while it was open; put it back and restart the servers"
                 )
 
-    def losses(self) -> dict[Collection, tuple[int, int]]:
-        """The ids, first and last, that were given out and whose rows are lost."""
-        given = given_out(Paths(self._path.parent))
-        with self.reading() as transaction:
-            return transaction.lost(given)
-
-    def accept_losses(self) -> dict[Collection, tuple[int, int]]:
-        """Go on without the rows that were lost: their ids are not given out again. Returns first and last ids."""
-        with self.exclusive() as transaction:
-            lost = transaction.lost(given_out(Paths(self._path.parent)))
+    def accept_losses(self) -> None:
+        """Go on without the rows that were lost: their ids are not given out again."""
+        with self.exclusive():
             self._raise_sequences()
-        return lost
 
     def _raise_sequences(self) -> None:
         """No id that was given out is given out again, also where the staging file is new."""

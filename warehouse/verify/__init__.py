@@ -14,18 +14,28 @@ import time
 from collections.abc import Callable
 
 from sigdir.signatures.collections import COLLECTIONS
-from sigdir.warehouse.identity import usable_identity
 from sigdir.warehouse.paths import Paths, existing
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.sql.engine import connect
+from sigdir.warehouse.verify.data_files import check_data_files
 from sigdir.warehouse.verify.evidence import check_evidence
-from sigdir.warehouse.verify.history import check_import_counts, check_log, check_rejects
+from sigdir.warehouse.verify.files import Verification
+from sigdir.warehouse.verify.history import check_log, check_rejects
 from sigdir.warehouse.verify.leftovers import note_leftovers
-from sigdir.warehouse.verify.report import Finding, Findings, Report
-from sigdir.warehouse.verify.rows import Pass, check_rows
-from sigdir.warehouse.verify.staged import check_against_snapshot, read_staged
+from sigdir.warehouse.verify.report import Finding, VerifyReport
+from sigdir.warehouse.verify.staged import check_staged, read_staged
 
-__all__ = ["Finding", "Report", "verify"]
+__all__ = ["Finding", "VerifyReport", "verify"]
+
+CHECKS: tuple[Callable[[Verification], None], ...] = (
+    check_staged,  # staging and the table's watermarks: staging, sequence, order, log
+    check_log,  # the log's entries: log, import, watermark
+    check_data_files,  # data files and indexes: file, sha256, index, order, text, hash, twice, fold, import
+    check_rejects,  # rejects files: rejects
+    check_evidence,  # the manifest and the files of sightings: evidence, sighting
+    note_leftovers,  # all folders: what no version names
+)
+"""What each reads, and what its findings are called. Later ones use what earlier ones have read."""
 
 
 def verify(
@@ -34,39 +44,23 @@ def verify(
     memory_limit: str,
     begin_stage: Callable[[str, int], None],
     progress: Callable[[int], None],
-) -> Report:
+) -> VerifyReport:
     """Check everything; raises UnreadableWarehouse where nothing can be checked.
 
     ``begin_stage`` is called with the name of each stage and its number of rows, ``progress`` with rows checked.
     """
     existing(paths.root)
     began = time.monotonic()
-    findings = Findings(paths)
-    report = findings.report
-    staged = read_staged(findings, usable_identity(paths).id)
+    report = VerifyReport(paths.root)
+    staged = read_staged(report, paths)
     snapshot = read_snapshot(paths)
-    report.version = snapshot.version
-    check_against_snapshot(findings, staged, snapshot)
-    begin_stage("log", 0)
-    history = check_log(findings, snapshot)
-    imports = {}
     with connect(paths, memory_limit, threads) as engine:
-        work = Pass(findings, snapshot, history, engine, threads, progress)
+        work = Verification(paths, report, snapshot, staged, engine, threads, begin_stage, progress)
+        report.version, report.files = snapshot.version, len(snapshot.all_files())
         for collection in COLLECTIONS:
-            report.files += len(snapshot.files[collection])
             report.rows[collection] = snapshot.count(collection)
-            report.staged[collection] = sum(
-                row.id > snapshot.high_water[collection].id for row in staged.rows[collection]
-            )
-            begin_stage(collection, report.rows[collection] + report.staged[collection])
-            imports[collection] = check_rows(work, collection, staged.rows[collection])
-    for collection, rows in imports.items():
-        if rows is not None:
-            check_import_counts(findings, history, collection, rows)
-    begin_stage("rejects", 0)
-    check_rejects(findings, history)
-    begin_stage("evidence", 0)
-    check_evidence(findings, snapshot)
-    note_leftovers(findings)
+            report.staged[collection] = len(work.waiting(collection))
+        for check in CHECKS:
+            check(work)
     report.seconds = time.monotonic() - began
     return report

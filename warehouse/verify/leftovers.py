@@ -12,12 +12,12 @@ from sigdir.warehouse.log.evidence import manifest_of_entry
 from sigdir.warehouse.paths import index_name, index_of_entry
 from sigdir.warehouse.snapshot import read_snapshot
 from sigdir.warehouse.staging.reader import open_read_only
-from sigdir.warehouse.verify.report import Findings
+from sigdir.warehouse.verify.files import Verification
 
 
-def note_leftovers(findings: Findings) -> None:
+def note_leftovers(work: Verification) -> None:
     """Note the files that nothing names. Lists them first and reads the log afterwards: others may publish."""
-    paths = findings.paths
+    paths, report = work.paths, work.report
     listed = [*paths.data_files(), *paths.rejects.glob("*"), *paths.evidence_files()]
     indexes = [path for path in paths.cache.glob("*") if path.is_dir()]
     unfinished: list[str] = []
@@ -37,10 +37,10 @@ def note_leftovers(findings: Findings) -> None:
             named |= {*sources_paths(paths, evidence), *(file.path for file in evidence.all_files())}
     for path in sorted(listed):
         if path not in named and not path.name.startswith(tuple(unfinished)) and path.exists():
-            findings.note(path, "no version names it")
+            report.note(path, "no version names it")
     used = {index_name(file.collection, file.path) for file in newest.all_files()}
     for path in sorted(indexes):
         if index_of_entry(path) not in used and path.exists():
-            findings.note(path, "an index of no data file of the newest version")
+            report.note(path, "an index of no data file of the newest version")
     for path in dead_runs(paths.tmp):
-        findings.note(path, "left by an import that was killed")
+        report.note(path, "left by an import that was killed")

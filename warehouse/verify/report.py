@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.paths import Paths
 
 SHOWN = 1000
 """At most so many findings are reported."""
@@ -32,9 +31,10 @@ class Finding:
 
 
 @dataclass
-class Report:
+class VerifyReport:
     """What was checked and what was found; ``rows`` of the table and ``staged`` ones, by collection."""
 
+    root: Path
     version: int = -1
     rows: dict[Collection, int] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, 0))
     staged: dict[Collection, int] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, 0))
@@ -42,6 +42,27 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
     seconds: float = 0.0
+    _first: dict[tuple[str, str, str], Finding] = field(default_factory=dict, repr=False)
+
+    def add(self, what: str, where: Path, why: str, row: str = "") -> None:
+        self.extend([Finding(what, self.name(where), row, why)])
+
+    def extend(self, findings: Iterable[Finding]) -> None:
+        """Add findings; a row with the same problem in the same file is only counted."""
+        for finding in findings:
+            same = "" if finding.row else finding.why
+            first = self._first.setdefault((finding.what, finding.where, same), finding)
+            if first is not finding:
+                first.more += 1 + finding.more if finding.row else 0
+            elif len(self.findings) < SHOWN:
+                self.findings.append(finding)
+
+    def note(self, where: Path, why: str) -> None:
+        self.notes.append(Finding("orphan", self.name(where), "", why))
+
+    def name(self, path: Path) -> str:
+        """A path as reports show it: relative to the warehouse."""
+        return path.relative_to(self.root).as_posix()
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -54,46 +75,6 @@ class Report:
             "notes": [asdict(note) for note in self.notes],
             "seconds": round(self.seconds, 3),
         }
-
-
-class Findings:
-    """Collects the findings of one run into a report. For one thread."""
-
-    def __init__(self, paths: Paths) -> None:
-        self.paths = paths
-        self.report = Report()
-        self._first: dict[tuple[str, str, str], Finding] = {}
-        self._indexes: set[str] = set()
-
-    def add(self, what: str, where: Path, why: str, row: str = "") -> None:
-        self.extend([Finding(what, self.name(where), row, why)])
-
-    def extend(self, findings: Iterable[Finding]) -> None:
-        """Add findings; a row with the same problem in the same file is only counted.
-
-        A finding of a whole file is added once, although a second pass over the file finds it again.
-        """
-        for finding in findings:
-            same = "" if finding.row else finding.why
-            first = self._first.setdefault((finding.what, finding.where, same), finding)
-            if first is not finding:
-                first.more += 1 + finding.more if finding.row else 0
-            elif len(self.report.findings) < SHOWN:
-                self.report.findings.append(finding)
-
-    def add_index(self, folder: Path, why: str) -> None:
-        """Add a finding of an index, once a folder: the cure is the same whatever is wrong with it."""
-        if self.name(folder) not in self._indexes:
-            self._indexes.add(self.name(folder))
-            cure = f"`rm -r {folder}` and restart the server, which builds it again"
-            self.add("index", folder, f"{why}: {cure}")
-
-    def note(self, where: Path, why: str) -> None:
-        self.report.notes.append(Finding("orphan", self.name(where), "", why))
-
-    def name(self, path: Path) -> str:
-        """A path as reports show it: relative to the warehouse."""
-        return path.relative_to(self.paths.root).as_posix()
 
 
 def reason_of(error: Exception, path: Path) -> str:

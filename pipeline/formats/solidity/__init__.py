@@ -5,7 +5,7 @@ Invariants
     grammar rejects the text.
     Time and memory grow in proportion to the size of a source, even of a hostile one: nothing recurses,
     a struct inside itself stays a name, and the expansion of structs is bounded (``types.py``). The
-    parser takes up to 430 bytes per token, so the number of tokens is bounded (``tokens.py``).
+    parser takes up to 830 bytes per token, so the number of tokens is bounded (``tokens.py``).
 
 Theory
     A source is parsed once. ``outline.py`` finds its statements and masks bodies and comments, tree-sitter parses
@@ -38,17 +38,20 @@ import posixpath
 from collections.abc import Iterator
 
 from sigdir.pipeline.formats.solidity.declarations import declarations
-from sigdir.pipeline.formats.solidity.groups import Group, References, groups, references
-from sigdir.pipeline.formats.solidity.imports import Targets
 from sigdir.pipeline.formats.solidity.project import Project, document_project
 from sigdir.pipeline.formats.solidity.remappings import FILES
-from sigdir.pipeline.formats.solidity.tokens import MAX_TOKENS, has_too_many_tokens
+from sigdir.pipeline.formats.solidity.tokens import (
+    MAX_POSTED_TOKENS,
+    MAX_TOKENS,
+    has_too_many_tokens,
+    is_too_long_to_post,
+)
 from sigdir.pipeline.source import Source
 from sigdir.signatures.candidates import ReadTask
 
 __all__ = [
-    "MAX_TOKENS", "Group", "Project", "References", "Targets", "declarations", "document_project", "groups",
-    "has_too_many_tokens", "looks_like", "read", "references",
+    "MAX_POSTED_TOKENS", "MAX_TOKENS", "Project", "declarations", "document_project", "has_too_many_tokens",
+    "is_too_long_to_post", "looks_like", "read",
 ]  # fmt: skip
 
 

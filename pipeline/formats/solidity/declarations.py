@@ -20,10 +20,10 @@ from sigdir.pipeline.formats.solidity.syntax import (
 )
 from sigdir.pipeline.formats.solidity.types import TypeResolver
 from sigdir.signatures.candidates import Entry
+from sigdir.signatures.canonicalise import spelled
 from sigdir.signatures.collections import EVENTS, FUNCTIONS, UNKNOWN
 from sigdir.signatures.evidence import LISTED, Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK
-from sigdir.signatures.spelling import spelled
 
 _COLLECTIONS = {Kind.UNKNOWN: UNKNOWN, Kind.FUNCTION: FUNCTIONS, Kind.ERROR: FUNCTIONS, Kind.EVENT: EVENTS}
 

@@ -45,30 +45,22 @@ class LinkedUnits:
     """By path: the imports of files that are not given."""
 
 
-Targets = Mapping[tuple[str, str], str | None]
-"""By the importing file and the path as written: the file that is meant, None if no file is, or several match."""
-
-
 def linked(
     units: Mapping[str, Unit],
     remappings: Mapping[str, Remappings] | None = None,
     roots: Iterable[str] = (),
     document: str | None = None,
-    targets: Targets | None = None,
 ) -> LinkedUnits:
     """Resolve the imports of all units. ``remappings`` are by the folder that they stand in; ``roots`` are the
     absolute paths that the import was given. ``document`` is the absolute path of a JSON document that holds all units.
-    ``targets`` are imports that were resolved among more files than these units.
     """
-    resolver = Resolver(units, remappings or {}, sorted(set(roots)), document)
-    resolved = targets or {}
+    resolver = _Resolver(units, remappings or {}, sorted(set(roots)), document)
     found: dict[str, Unit] = {}
     missing: dict[str, list[Import]] = {}
     for path, unit in units.items():
         imports = []
         for imported in unit.imports:
-            key = path, imported.path
-            target = resolved[key] if key in resolved else resolver.target(imported.path, path)
+            target = resolver.target(imported.path, path)
             if target is not None:
                 imports.append(replace(imported, path=target))
             else:
@@ -77,7 +69,7 @@ def linked(
     return LinkedUnits(found, missing)
 
 
-class Resolver:
+class _Resolver:
     """Finds the files that imports refer to, among the files ``paths``."""
 
     def __init__(

@@ -16,7 +16,7 @@ from sigdir.pipeline.errors import BadInput
 from sigdir.pipeline.formats.contracts import absolute_path, path_below
 from sigdir.pipeline.formats.solidity.declarations import Declaration, ParsedSource, entries, parsed
 from sigdir.pipeline.formats.solidity.definitions import Import, Unit
-from sigdir.pipeline.formats.solidity.imports import Targets, linked
+from sigdir.pipeline.formats.solidity.imports import linked
 from sigdir.pipeline.formats.solidity.remappings import FILES, Remapping, by_folder, parse_remapping, parsed_remappings
 from sigdir.pipeline.formats.solidity.syntax import ENCODING
 from sigdir.pipeline.formats.solidity.tokens import MAX_TOKENS, has_too_many_tokens
@@ -42,11 +42,10 @@ class Project(AbstractContextManager["Project"]):
     Memory holds the definitions. The declarations wait in a temporary file.
     """
 
-    def __init__(self, roots: Sequence[str] = (), document: str | None = None, targets: Targets | None = None) -> None:
+    def __init__(self, roots: Sequence[str] = (), document: str | None = None) -> None:
         """``roots`` are the paths that the import was given. ``document`` is the path of a JSON document whose sources
-        these are, by the names that the compiler knew. ``targets`` are imports that are resolved already.
+        these are, by the names that the compiler knew.
         """
-        self._targets = targets
         self._roots = [absolute_path(root) for root in roots]
         self._document = absolute_path(document) if document is not None else None
         self._units: dict[str, Unit] = {}
@@ -95,7 +94,7 @@ class Project(AbstractContextManager["Project"]):
 
     def read(self) -> Iterator[ReadTask]:
         """The candidates of all sources, in the order of ``add``."""
-        files = linked(self._units, by_folder(self._remappings), self._roots, self._document, self._targets)
+        files = linked(self._units, by_folder(self._remappings), self._roots, self._document)
         self._parsed.seek(0)
         for number, path, size in self._waiting:
             written, missing = self._parsed.read(size), files.missing.get(path, [])

@@ -15,6 +15,7 @@ from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+import numpy as np
 import tree_sitter_solidity
 from tree_sitter import Language, Node, Parser
 
@@ -48,6 +49,8 @@ _STEPS, _BYTES_A_STEP = 1000, 32
 operations of the parser, 20 us, or a piece that it reads, 70 us where it reads one again and again. Real sources have over
 100 bytes a step, but the parser's recovery from errors can take steps in proportion to the square of the bytes.
 """
+_DEEPEST = 256
+"""Parentheses and brackets inside each other. After an error a step takes time in proportion to how many are open."""
 _STEPS_ALONE = 2000
 """For statements that are parsed alone. Each takes a step and those of the parser, and 1 MiB can have 500,000."""
 
@@ -133,8 +136,18 @@ class _Work:
         return self.steps > self._most
 
 
+_NESTING = np.zeros(256, np.int8)
+_NESTING[list(b"([")] = 1
+_NESTING[list(b")]")] = -1
+
+
+def _depth(code: bytes) -> int:
+    """How many parentheses and brackets are open at most."""
+    return int(_NESTING[np.frombuffer(code, np.uint8)].cumsum(dtype=np.int32).max(initial=0))
+
+
 class SourceTree:
-    """A parsed source."""
+    """A parsed source. One that is too deep, or that took too many steps, is parsed a statement at a time."""
 
     def __init__(self, code: bytes) -> None:
         self._code = code
@@ -144,6 +157,8 @@ class SourceTree:
         self._work = _Work(masked)
         parser = Parser(_language())
         self._root: Node | None = None
+        if _depth(masked) > _DEEPEST:
+            return
         with suppress(ValueError):  # the steps are spent: each statement is parsed alone
             self._root = parser.parse(self._work.piece, progress_callback=self._work.is_last_step).root_node
 

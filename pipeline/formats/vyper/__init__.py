@@ -36,10 +36,10 @@ from sigdir.pipeline.formats.vyper.statements import MAX_BYTES
 from sigdir.pipeline.formats.vyper.types import TypeResolver
 from sigdir.pipeline.source import Source, without_packing
 from sigdir.signatures.candidates import Candidates, Entry, ReadTask, pack
+from sigdir.signatures.canonicalise import spelled
 from sigdir.signatures.collections import EVENTS, FUNCTIONS
 from sigdir.signatures.evidence import Contract, Kind, Sighting, Witness
 from sigdir.signatures.grammar import BAD_ENTRY, MAX_TEXT_BYTES
-from sigdir.signatures.spelling import spelled
 
 
 def looks_like(source: Source) -> bool:

@@ -1,0 +1,303 @@
+"""The inputs of an import as tasks: a file each, or splits of a large file of lines.
+
+A split is read alone, and checked afterwards: if it ends inside a comment or a quoted field, the split after it was not
+what it seemed. What a task cannot read by itself, the driver reads as a local import does: such a file, inputs that
+refer to others, inputs that end the import, and small files, for which a task would take longer than the reading.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow.compute as pc
+
+from sigdir.pipeline.engines.files import RunFiles
+from sigdir.pipeline.engines.rows import JoinedRows, SpilledBatch
+from sigdir.pipeline.engines.tasks import Task
+from sigdir.pipeline.errors import BadInput, PipelineError
+from sigdir.pipeline.formats.registry import Format, Import, MultiSourceReader, by_name, detect
+from sigdir.pipeline.hash_named import folder_source
+from sigdir.pipeline.progress import Reporter
+from sigdir.pipeline.report import FileReport, ImportReport, Unread
+from sigdir.pipeline.run import ImportRun, InputReader, Options
+from sigdir.pipeline.sections import Sections
+from sigdir.pipeline.source import BLOCK_BYTES, BYTE_ORDER_MARK, ENDS_INSIDE, HEAD_BYTES, STDIN, Source, count_lines
+from sigdir.pipeline.state import ImportState
+from sigdir.pipeline.store_inputs import open_object, store_folder, store_source
+from sigdir.pipeline.unread import UnreadInputs
+from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.rejects import rejects_in
+from sigdir.warehouse.spill import Spill
+from sigdir.warehouse.stores import is_url
+
+SPLIT_BLOCKS = 16
+"""The blocks of a split: 32 MiB, about a million texts."""
+SMALL_BYTES = HEAD_BYTES
+"""An input of at most so many bytes is read by the driver."""
+
+RunTasks = Callable[[str, Sequence[Task]], list[Any]]
+"""Runs the tasks of a stage, and gives their results in their order."""
+
+
+def read(
+    run: ImportRun, sources: list[Source], run_tasks: RunTasks, run_files: RunFiles
+) -> dict[Collection, JoinedRows]:
+    """Read all inputs into ``run.state``, by tasks where they can, and give the accepted rows."""
+    plan = [(source, _tasks(run, source)) for source in sources]
+    results = iter(run_tasks("read", [task for _, tasks in plan for task in tasks]))
+    with InputReader(run) as reader:
+        joined = _JoinedParts(run, run_files)
+        for source, tasks in plan:
+            found = [next(results) for _ in tasks]
+            if _are_sound(found):
+                joined.add(found)
+            else:
+                reader.read([source])
+                joined.add_own()
+        reader.read_kept()
+        joined.add_own()
+    return {collection: JoinedRows(collection, batches) for collection, batches in joined.batches.items()}
+
+
+def _tasks(run: ImportRun, source: Source) -> list[Task]:
+    """A task for each split and one for the sha256, or one for the whole input; none for what the driver reads."""
+    if source.size <= SMALL_BYTES and source.path != STDIN:
+        return []
+    ref, options = InputRef.of(source), replace(run.options, paths=[], threads=1, warehouse=run.paths.root)
+    splits = _splits(run, ref)
+    if not splits:
+        return [Task(partial(read_input, ref, options), ref.size)]
+    parts = [partial(read_input, replace(ref, blocks=blocks), options) for blocks in splits]
+    return [*(Task(part, ref.size // len(parts)) for part in parts), Task(partial(digest, ref), 0)]
+
+
+def _splits(run: ImportRun, ref: InputRef) -> list[range]:
+    """The splits of a large plain file of lines; none of another, whose reader also finds out what is wrong with it."""
+    blocks = -(-ref.size // BLOCK_BYTES)
+    if blocks <= SPLIT_BLOCKS or ref.names is not None:
+        return []
+    opened = Split(ref, range(0))
+    opened.columns = run.options.columns
+    try:
+        with opened.open(lambda _: None):
+            format = by_name(run.options.format) if run.options.format else detect(opened)
+            if opened.packed or format is None or format.is_by_line is None or not format.is_by_line(opened):
+                return []
+    except BadInput:
+        return []
+    return [range(first, min(first + SPLIT_BLOCKS, blocks)) for first in range(0, blocks, SPLIT_BLOCKS)]
+
+
+# What tasks get.
+
+
+@dataclass(frozen=True, slots=True)
+class InputRef:
+    """An input on disk or in a store, as ``find`` found it. It can be pickled."""
+
+    path: str
+    """Absolute, because tasks run in other folders."""
+    name: str
+    """What messages call it: the path as given."""
+    explicit: bool
+    size: int
+    below: str
+    names: tuple[str, ...] | None
+    """The files' names of a folder of hash-named files."""
+    blocks: range | None = None
+    """Those of a split; None for the whole input."""
+
+    @classmethod
+    def of(cls, source: Source) -> InputRef:
+        if source.path == STDIN:
+            raise BadInput(source.name, "the tasks of an engine cannot read it; write it to a file")
+        path = source.path if is_url(source.path) else os.path.join(os.getcwd(), source.path)
+        names = None if source.file_names is None else tuple(source.file_names)
+        return cls(path, source.name, source.explicit, source.size, source.below, names)
+
+    def source(self, unread: UnreadInputs) -> Source:
+        if self.blocks is not None:
+            return Split(self, self.blocks)
+        if self.names is not None:
+            if is_url(self.path):
+                return store_folder(self.path, self.names, self.size, unread, self.below)
+            return folder_source(self.path, self.names, self.size, unread, self.below, self.name)
+        if is_url(self.path):
+            return store_source(self.path, self.explicit, self.size, self.below)
+        return Source(self.path, self.explicit, self.name, self.size, below=self.below)
+
+    def open(self) -> BinaryIO:
+        """The stored bytes as a file that can seek; of an object only what is read is fetched."""
+        return open_object(self.path, self.size) if is_url(self.path) else Path(self.path).open("rb")
+
+
+class Split(Source):
+    """The lines of a plain file that begin in some of its blocks, in the blocks of the whole file.
+
+    Its head is the file's, by which its format is known.
+    """
+
+    def __init__(self, ref: InputRef, blocks: range) -> None:
+        super().__init__(ref.path, ref.explicit, ref.name, ref.size, ref.open, ref.below)
+        self._ref, self._blocks = ref, blocks
+        self.lines_from = 1 if blocks.start == 0 else 2  # what it is in the file the driver knows
+        self.line_breaks = 0
+        """The line breaks of ``chunks``."""
+
+    def finish(self) -> tuple[int, str]:
+        """Nothing: size and sha256 are those of the whole file, which another task reads."""
+        return 0, ""
+
+    @contextmanager
+    def seekable(self) -> Iterator[BinaryIO]:
+        with self._ref.open() as file:
+            yield file
+
+    def chunks(self) -> Iterator[bytes]:
+        try:
+            with self._ref.open() as file:
+                mark = len(BYTE_ORDER_MARK) if file.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK else 0
+                at, block = self._cut(file, mark, self._blocks.start)
+                end, _ = self._cut(file, mark, self._blocks.stop)
+                file.seek(at)
+                while at < end and (chunk := file.read(min(mark + (block + 1) * BLOCK_BYTES, end) - at)):
+                    at, block = at + len(chunk), block + 1
+                    self.line_breaks += count_lines(chunk)
+                    yield chunk
+        except OSError as error:
+            raise BadInput(self.name, error.strerror or str(error)) from error
+
+    def _cut(self, file: BinaryIO, mark: int, block: int) -> tuple[int, int]:
+        """Where the line begins that goes on into a block, and the block's number. In front of a block that is all one
+        line there is no cut; the next one counts.
+        """
+        while block and (at := mark + block * BLOCK_BYTES) < self.size:
+            file.seek(at - BLOCK_BYTES)
+            if found := file.read(BLOCK_BYTES).rfind(b"\n") + 1:
+                return at - BLOCK_BYTES + found, block
+            block += 1
+        return self.size if block else mark, block
+
+
+# What tasks do.
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPart:
+    """What one task read: files in its folder, and the counts of the inputs, numbered from 0. It can be pickled."""
+
+    files: list[FileReport]
+    spills: dict[Collection, Spill]
+    input_of_batch: dict[Collection, list[int]]
+    rejects: Path | None
+    skipped: list[Unread]
+    faults: list[Unread]
+    lines: int
+    """The line breaks of a split."""
+
+
+class _NeedsOthers(PipelineError):
+    """An input cannot be read without others."""
+
+
+class _AloneReader(InputReader):
+    def multi_source(self, format: Format, make: Callable[[Import], MultiSourceReader]) -> MultiSourceReader:
+        raise _NeedsOthers(format.name)
+
+
+def read_input(ref: InputRef, options: Options, folder: Path) -> ReadPart | None:
+    """Read an input or a split as the local import does; None for what the driver has to read."""
+    report = ImportReport()
+    unread = UnreadInputs(report, options.strict)
+    source = ref.source(unread)
+    with ImportState(folder, report) as state:
+        run = ImportRun(options, Paths(options.warehouse), Reporter(), report, state, unread, "")
+        try:
+            with _AloneReader(run) as reader:
+                reader.read([source])
+        except (_NeedsOthers, BadInput):
+            return None
+        state.finish_reading(state.own_rows)
+    for file in report.files:  # the places of rejects are resolved
+        file.file_names, file.sections = None, Sections()
+    return ReadPart(
+        report.files, state.own_rows, state.input_of_batch, state.rejects_path, report.skipped, report.faults,
+        source.line_breaks if isinstance(source, Split) else 0,
+    )  # fmt: skip
+
+
+def digest(ref: InputRef, _folder: Path) -> tuple[int, str]:
+    """Size and sha256 of a file whose splits are read."""
+    source = ref.source(UnreadInputs(ImportReport()))
+    with source.open(lambda _: None):
+        return source.finish()
+
+
+# From results to the state of the import.
+
+
+def _parts(results: list[Any]) -> list[ReadPart]:
+    """What was read, given the results of an input's tasks; the last one of several is the digest."""
+    return results[:-1] or results
+
+
+def _are_sound(results: list[Any]) -> bool:
+    """Whether tasks have read an input, and its splits are what they would be in a reading of the whole file."""
+    parts = _parts(results)
+    return bool(parts) and None not in parts and (len(parts) == 1 or all(map(_is_sound, parts)))
+
+
+def _is_sound(split: ReadPart) -> bool:
+    return len(split.files) == 1 and not split.faults and ENDS_INSIDE not in split.files[0].warnings
+
+
+class _JoinedParts:
+    """What tasks and this process have read, in the order of the inputs."""
+
+    def __init__(self, run: ImportRun, run_files: RunFiles) -> None:
+        self._run, self._run_files = run, run_files
+        self.batches: dict[Collection, list[SpilledBatch]] = {collection: [] for collection in COLLECTIONS}
+        self._own = dict.fromkeys(COLLECTIONS, 0)
+        """The batches of this process among them."""
+
+    def add_own(self) -> None:
+        """Add what this process has read since the last call."""
+        for collection, spill in self._run.state.own_rows.items():
+            self.batches[collection] += SpilledBatch.all_of(spill, self._own[collection])
+            self._own[collection] = spill.batches()
+
+    def add(self, results: list[Any]) -> None:
+        """Add an input, given the results of its tasks."""
+        parts, state = _parts(results), self._run.state
+        first = parts[0]
+        numbers = [state.add_file(file) for file in first.files]
+        lines = 0
+        for part in parts:
+            if part is not first:
+                first.files[0].add(part.files[0])
+            for collection, spill in part.spills.items():
+                self.batches[collection] += SpilledBatch.all_of(spill)
+                state.input_of_batch[collection] += [numbers[number] for number in part.input_of_batch[collection]]
+            self._add_rejects(part, lines - (part is not first))
+            self._run.report.skipped += part.skipped
+            self._run.report.faults += part.faults
+            self._run.progress.rows(sum(file.read for file in part.files))
+            lines += part.lines
+        if len(results) > 1:
+            first.files[0].bytes, first.files[0].sha256 = results[-1]
+
+    def _add_rejects(self, part: ReadPart, lines: int) -> None:
+        """Add the rejects of a part after so many lines; the files of its sightings are read later."""
+        of_sightings = [file for spill in part.spills.values() for file in spill.sightings.files()]
+        rejects = [part.rejects] if part.rejects is not None else []
+        self._run_files.fetch([*of_sightings, *rejects])
+        for table in (table for path in rejects for table in rejects_in(path)):
+            numbers = pc.add(table["line"], lines)
+            self._run.state.add_rejects(table.set_column(table.column_names.index("line"), "line", numbers))

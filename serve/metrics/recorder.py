@@ -1,0 +1,90 @@
+"""Counts each answer and writes its line of the log: middleware, so every server has both."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import falcon
+import orjson
+
+from sigdir.serve.http.routing import ROUTE
+from sigdir.serve.metrics.counts import OTHER, Counts
+
+_MAX_PATH = 200
+_WITHOUT_BODY = (204, 304)
+
+
+class AnswerRecorder:
+    """To be added before all other middleware: it then sees the answers as the others leave them.
+
+    The time of an answer ends where its body begins. The bytes of a streamed body are those that the server took.
+    """
+
+    def __init__(self, counts: Counts, *, log: bool) -> None:
+        self._counts, self._log = counts, log
+
+    def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
+        req.context.began = time.perf_counter()
+
+    def process_response(self, req: falcon.Request, resp: falcon.Response, resource: Any, req_succeeded: bool) -> None:
+        now = time.perf_counter()
+        end = partial(self._record, req, resp.status_code, now - getattr(req.context, "began", now))
+        if req.method == "HEAD" or resp.status_code in _WITHOUT_BODY:
+            end(0)
+        elif (body := resp.render_body()) is not None or resp.stream is None:
+            end(len(body or b""))
+        elif hasattr(resp.stream, "read"):  # a file, which the server may send by itself
+            end(int(resp.get_header("Content-Length") or 0))
+        else:
+            resp.stream = CountedParts(resp.stream, end)
+
+    def _record(self, req: falcon.Request, status: int, seconds: float, size: int) -> None:
+        self._counts.count_request(req.method, req.env.get(ROUTE, OTHER), status, seconds, size)
+        if self._log:
+            _write_line(req, status, seconds, size)
+
+
+def _write_line(req: falcon.Request, status: int, seconds: float, size: int) -> None:
+    """One JSON line on standard output; no query values, no bodies."""
+    entry = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "method": req.method,
+        "path": req.env.get("PATH_INFO", "")[:_MAX_PATH],
+        "status": status,
+        "bytes": size,
+        "ms": round(1000 * seconds, 2),
+    }
+    sys.stdout.buffer.write(orjson.dumps(entry) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+class CountedParts:
+    """A streamed body. When the server closes it, ``end`` gets the bytes that the server took."""
+
+    def __init__(self, parts: Iterable[bytes], end: Callable[[int], None]) -> None:
+        self._source, self._parts, self._end = parts, iter(parts), end
+        self._size = 0
+        self._is_open = True
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        part = next(self._parts)
+        self._size += len(part)
+        return part
+
+    def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            close = getattr(self._source, "close", None)
+            if close is not None:
+                close()
+        finally:
+            self._end(self._size)

@@ -1,0 +1,62 @@
+"""granian by its public class: ``python -P -m sigdir.serve.servers.granian_server``, with the settings in SIGDIR_ variables.
+
+It keeps its own workers, each with a thread that answers. Its command would import from the folder where it is started.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+
+from sigdir.serve.servers.child import end_with_parent
+from sigdir.serve.servers.start import START_ERROR, is_served
+from sigdir.serve.settings import Settings
+
+_STOP_SECONDS = 12
+"""Less than the supervisor gives: whoever is killed while it stops leaves its workers behind."""
+
+
+def main() -> None:
+    settings = Settings.from_environment()
+    Granian(
+        "sigdir",
+        address=settings.host,
+        port=settings.port,
+        interface=Interfaces.WSGI,
+        workers=settings.workers,
+        blocking_threads=settings.threads,
+        http=HTTPModes.http1,
+        http1_settings=HTTP1Settings(max_buffer_size=65_536),
+        websockets=False,
+        log_level=LogLevels.error,
+        respawn_failed_workers=True,
+        workers_kill_timeout=_STOP_SECONDS,
+    ).serve(target_loader=load)
+
+
+def load(target: str) -> Any:
+    """The application, in the worker that serves it."""
+    end_with_parent()
+    # Loading these takes a second, which the parent of all workers need not have.
+    from sigdir.serve.servers.startup import open_app
+    from sigdir.warehouse.errors import WarehouseError
+
+    settings = Settings.from_environment()
+    try:
+        return open_app(settings).app
+    except (WarehouseError, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr, flush=True)
+        if not is_served(settings.host, settings.port):
+            os.kill(os.getppid(), signal.SIGTERM)  # granian would start another one again and again
+        os._exit(START_ERROR)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""The grammar over many texts: a batch to canonical texts, kinds and declarations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from numba.extending import register_jitable
+
+from sigdir.signatures.arrow import validity
+from sigdir.signatures.collections import FUNCTIONS, UNKNOWN
+from sigdir.signatures.columns import as_readonly
+from sigdir.signatures.grammar import (
+    CLOSE,
+    COMMA,
+    FIRST_NOTE,
+    MAX_TEXT_BYTES,
+    NOTE_SIZE,
+    OK,
+    OPEN,
+    declaration,
+    is_name_start,
+)
+from sigdir.signatures.kernels import kernel, pointer
+from sigdir.signatures.spelling import spell
+
+Array = npt.NDArray[Any]
+
+_DEAD, _BEGIN, _NAME, _AFTER_OPEN, _AFTER_COMMA, _AFTER_TYPE, _BRACKET, _LENGTH = range(8)
+
+
+def _canonical_automaton() -> Array:
+    """The transitions of an automaton that walks canonical texts: uint8, state * 256 + byte.
+
+    It knows every type word but the fixed-point ones (no real text has them) and counts no
+    parentheses; the caller does. The names `function` and `event` die at their parenthesis, because
+    whether they are refused depends on the collection.
+    """
+    words = ["address", "bool", "string", "bytes", "function"]
+    words += [f"bytes{n}" for n in range(1, 33)]
+    words += [f"{sign}int{n}" for sign in ("u", "") for n in range(8, 257, 8)]
+    rows: list[dict[int, int]] = [{} for _ in range(8)]
+
+    def walk(state: int, word: str, otherwise: dict[int, int]) -> int:
+        """The state after ``word``; new states on the way continue like ``otherwise``."""
+        for byte in word.encode():
+            if rows[state].get(byte, _DEAD) < 8:
+                rows.append(dict(otherwise))
+                rows[state][byte] = len(rows) - 1
+            state = rows[state][byte]
+        return state
+
+    digits = b"0123456789"
+    starts = [byte for byte in range(128) if is_name_start(byte)]
+    rows[_BEGIN] = dict.fromkeys(starts, _NAME)
+    rows[_NAME] = dict.fromkeys([*starts, *digits], _NAME) | {OPEN: _AFTER_OPEN}
+    for word in ("function", "event"):
+        rows[walk(_BEGIN, word, rows[_NAME])].pop(OPEN)
+    after_type = {COMMA: _AFTER_COMMA, CLOSE: _AFTER_TYPE, ord("["): _BRACKET}
+    for word in words:
+        rows[walk(_AFTER_COMMA, word, {})].update(after_type)
+    rows[_AFTER_COMMA][OPEN] = _AFTER_OPEN
+    rows[_AFTER_OPEN] = rows[_AFTER_COMMA] | {CLOSE: _AFTER_TYPE}
+    rows[_AFTER_TYPE] = after_type
+    rows[_BRACKET] = dict.fromkeys(digits[1:], _LENGTH) | {ord("]"): _AFTER_TYPE}
+    rows[_LENGTH] = dict.fromkeys(digits, _LENGTH) | {ord("]"): _AFTER_TYPE}
+    table = np.zeros((len(rows), 256), np.uint8)
+    for state, row in enumerate(rows):
+        for byte, following in row.items():
+            table[state, byte] = following
+    return table.ravel()
+
+
+_AUTOMATON = _canonical_automaton()
+
+
+@kernel(nogil=True)
+def _is_canonical(data: Array, start: Any, end: Any) -> bool:
+    """Whether ``data[start:end]`` is canonical; False may also mean that the grammar must decide.
+
+    98.8 % of real candidates are, and one table look-up a byte is nearly three times faster than parsing
+    the text (``benchmarks/bench_hash.py``).
+    """
+    state = np.uint32(_BEGIN)
+    depth = 0
+    for at in range(np.uint64(start), np.uint64(end)):
+        byte = data[at]
+        state = np.uint32(_AUTOMATON[(state << np.uint32(8)) | np.uint32(byte)])
+        if byte == OPEN:
+            depth += 1
+        elif byte == CLOSE:
+            depth -= 1
+            if depth <= 0:
+                return bool(state == _AFTER_TYPE and at + np.uint64(1) == np.uint64(end))
+        if state == _DEAD:
+            return False
+    return False
+
+
+@kernel(nogil=True)
+def normalise_into(
+    data: Array, starts: Array, ends: Array, declared_kinds: Array, default_kind: int, notes: Array,
+    out: Array, offsets: Array, reasons: Array, columns: Array, collections: Array,
+    kinds: Array, spelled: Array, spelled_offsets: Array,
+) -> None:  # fmt: skip
+    """Fill the columns of ``Normalised``; ``kinds`` has the stated ones, and is empty if no declarations are wanted."""
+    length = spelled_length = 0
+    offsets[0] = 0
+    spells = len(kinds) > 0
+    if spells:
+        spelled_offsets[0] = 0
+    for row in range(len(starts)):
+        start, end = starts[row], ends[row]
+        if end - start <= MAX_TEXT_BYTES and _is_canonical(data, start, end):
+            to = np.uint64(length)
+            for at in range(np.uint64(start), np.uint64(end)):
+                out[to] = data[at]
+                to += np.uint64(1)
+            length += end - start
+            reasons[row] = OK
+            columns[row] = 0
+            collections[row] = default_kind if declared_kinds[row] == UNKNOWN else declared_kinds[row]
+        else:
+            first = length
+            reason, place, length, collection = declaration(
+                pointer(data), start, end, declared_kinds[row], default_kind, pointer(out), length, pointer(notes)
+            )
+            reasons[row] = reason
+            columns[row] = place - start + 1 if reason != OK else 0
+            collections[row] = collection
+            if spells and reason == OK:
+                kinds[row], spelled_length = spell(
+                    pointer(data), end, pointer(out), first, length, pointer(notes), int(kinds[row]), collection,
+                    pointer(spelled), spelled_length,
+                )  # fmt: skip
+        offsets[row + 1] = length
+        if spells:
+            spelled_offsets[row + 1] = spelled_length
+
+
+@dataclass(frozen=True, slots=True)
+class Normalised:
+    """The result on a batch, one row each candidate.
+
+    Row ``i`` has the canonical text ``data[offsets[i]:offsets[i + 1]]`` (empty for a reject), the
+    reason ``reasons[i]`` (an index into REASONS, 0 for none), the column where a reject was noticed
+    (from 1, in bytes of the text as read) and its collection (FUNCTIONS or EVENTS; UNKNOWN for a reject
+    whose input states none).
+
+    If declarations are wanted it has the kind ``kinds[i]`` and the declaration
+    ``spelled[spelled_offsets[i]:spelled_offsets[i + 1]]``, empty for none. A text that is written canonically keeps the
+    kind that its input states.
+    """
+
+    data: Array  # uint8
+    offsets: Array  # int32, rows + 1
+    reasons: Array  # uint8
+    columns: Array  # int32
+    collections: Array  # uint8
+    kinds: Array  # uint8, numbers of ``Kind``
+    spelled: Array  # uint8
+    spelled_offsets: Array  # int32, rows + 1
+
+    def texts(self) -> pa.StringArray:
+        """The canonical texts as a column."""
+        return pa.StringArray.from_buffers(len(self.reasons), pa.py_buffer(self.offsets), pa.py_buffer(self.data))
+
+    def declarations(self) -> pa.StringArray:
+        """The declarations as a column, null for none."""
+        buffers = pa.py_buffer(self.spelled_offsets), pa.py_buffer(self.spelled)
+        return pa.StringArray.from_buffers(len(self.kinds), *buffers, validity(np.diff(self.spelled_offsets) > 0))
+
+
+def normalise_rows(
+    data: Array,
+    starts: Array,
+    ends: Array,
+    declared_kinds: Array,
+    default_kind: int = FUNCTIONS,
+    stated: Array | None = None,
+) -> Normalised:
+    """Normalise the candidates ``data[starts[i]:ends[i]]``.
+
+    ``data`` is uint8; ``starts`` and ``ends`` are int32; ``declared_kinds`` is uint8 of the same length, the
+    collection that the input states for each row, or UNKNOWN. Texts must be UTF-8: ``canonicalise`` checks that.
+    With ``stated``, the number of the ``Kind`` that the input states for each row, there are kinds and declarations.
+    """
+    rows = len(starts)
+    sizes = int((ends.astype(np.int64) - starts).clip(max=MAX_TEXT_BYTES).sum())
+    kinds = stated.astype(np.uint8) if stated is not None else np.empty(0, np.uint8)
+    spelled = len(kinds)
+    result = Normalised(
+        np.empty(text_room(sizes), np.uint8), np.empty(rows + 1, np.int32), np.empty(rows, np.uint8),
+        np.empty(rows, np.int32), np.empty(rows, np.uint8),
+        kinds, np.empty(spelled_room(sizes, spelled), np.uint8), np.empty(spelled + 1, np.int32),
+    )  # fmt: skip
+    normalise_into(
+        as_readonly(data), as_readonly(starts), as_readonly(ends), as_readonly(declared_kinds), default_kind,
+        np.empty(notes_room(MAX_TEXT_BYTES), np.int64),
+        result.data, result.offsets, result.reasons, result.columns, result.collections,
+        result.kinds, result.spelled, result.spelled_offsets,
+    )  # fmt: skip
+    return result
+
+
+@register_jitable
+def text_room(size: int) -> int:
+    """The most bytes that texts of ``size`` bytes are normalised to: `int,` becomes `int256,`, `fixed,` `fixed128x18,`."""
+    return 2 * size + 16
+
+
+@register_jitable
+def spelled_room(size: int, rows: int) -> int:
+    """The most bytes that texts are spelled in: `fixed,` becomes `fixed128x18, `, and a keyword may be added."""
+    return 3 * size + 64 * rows
+
+
+@register_jitable
+def notes_room(size: int) -> int:
+    """The most numbers that are noted of a text: three bytes make a parameter with words of another one: `(...)a`."""
+    return FIRST_NOTE + NOTE_SIZE * (size // 3 + 1)

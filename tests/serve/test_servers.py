@@ -1,0 +1,156 @@
+"""Every server, started by its line in docs/operations.md: it answers the recorded cases, counts, and stops in good order.
+
+A server that is not installed is skipped; SIGDIR_TEST_SERVERS may name another folder with their commands.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.staging.writer import Staging
+from tests.conftest import ROOT, SAFETY_SECONDS, environment
+from tests.serve.support import HOST, JSON, children_of, get, post_text, request, until
+
+WIRE = ROOT.parent / "shared" / "wire"
+FOLDERS = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("SIGDIR_TEST_SERVERS", "")])
+LINES = {
+    line.partition(" --workers")[0] if line.startswith("sigdir") else line.split()[0]: line
+    for line in (ROOT / "docs" / "operations.md").read_text().replace("\\\n", "").splitlines()
+    if re.match("(sigdir serve --server|gunicorn|uwsgi|granian) ", line)
+}
+
+
+def command_of(line: str, port: int) -> list[str]:
+    """The line on a free port, with the server that is installed; skips the test where there is none."""
+    words = [
+        word.replace("8000", str(port)).replace("/opt/venv/bin/python", sys.executable) for word in shlex.split(line)
+    ]
+    if words[0] == "sigdir":
+        return [sys.executable, "-m", *words, "--port", str(port)]
+    found = shutil.which(words[0], path=FOLDERS)
+    if found is None:
+        pytest.skip(f"{words[0]} is not installed")
+    return [found, *words[1:]]
+
+
+@contextmanager
+def started(line: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The server over a new warehouse, when it is ready, and its port. What is left of it is killed."""
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        port = free.getsockname()[1]
+    command = command_of(line, port)
+    (counts := tmp_path / "counts").mkdir()
+    variables = environment(tmp_path / "warehouse") | {"PROMETHEUS_MULTIPROC_DIR": str(counts)}
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # the server may be another environment's
+    with (tmp_path / "output").open("wb") as output:
+        process = subprocess.Popen(command, cwd=tmp_path, env=variables, stdout=output, stderr=output)
+    try:
+        until(lambda: process.poll() is not None or _is_ready(port), "the server")
+        assert process.poll() is None, (tmp_path / "output").read_text()
+        yield process, port
+    finally:
+        for pid in [*family(process.pid), process.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait(SAFETY_SECONDS)
+
+
+def _is_ready(port: int) -> bool:
+    with suppress(OSError):
+        return get(port, "/readyz").status == 200
+    return False
+
+
+def family(pid: int) -> list[int]:
+    """All processes below this one."""
+    children = [child for child, _ in children_of(pid)]
+    return [*children, *(below for child in children for below in family(child))]
+
+
+def names(pids: list[int]) -> str:
+    found = []
+    for pid in pids:
+        with suppress(OSError):
+            found.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return "\n".join(found)
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def counted(port: int, route: str) -> float:
+    """How many requests of a route all workers have counted."""
+    text = get(port, "/metrics").body.decode()
+    return sum(
+        float(n) for n in re.findall(rf'^sigdir_http_requests_total{{.*route="{route}".*}} (.*)$', text, re.MULTILINE)
+    )
+
+
+def test_each_server_has_a_line() -> None:
+    """A line that no longer matches would leave a server untried."""
+    assert list(LINES) == [
+        "sigdir serve --server waitress", "sigdir serve --server granian", "granian", "gunicorn", "uwsgi",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_server_by_its_line(tmp_path: Path, name: str) -> None:
+    """The recorded cases; costly requests in a process of their own; one count for all workers; SIGTERM finishes a POST
+    that waits for the right to write, and leaves no process."""
+    with started(LINES[name], tmp_path) as (process, port):
+        before = counted(port, "/healthz")
+        for _ in range(20):
+            assert get(port, "/healthz").status == 200
+        assert counted(port, "/healthz") - before == 20
+        if (WIRE / "replay.py").exists():
+            command = [sys.executable, str(WIRE / "replay.py"), f"http://{HOST}:{port}", "--seed"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False)
+            assert done.stdout.splitlines()[-1].endswith(" 0 failed"), done.stdout + done.stderr
+        assert request(port, "POST", "/api/v1/decode/", b" " * 300, JSON).status == 400
+        below = family(process.pid)
+        assert "budget_process" in names(below)
+        staging = Staging(Paths(tmp_path / "warehouse").staging)
+        with ThreadPoolExecutor() as pool:
+            with staging.exclusive_statement():
+                waiting = pool.submit(post_text, port, "lastRow()")
+                until(lambda: _waits_for_a_lock(below), "the POST waits")
+                process.terminate()
+                stopped = time.monotonic() + 2  # gunicorn's port stays open until its workers have ended
+                until(lambda: _refuses(port) or time.monotonic() > stopped, "the signal to be taken")
+            assert waiting.result().status == 201
+        staging.close()
+        assert process.wait(SAFETY_SECONDS) == 0
+        until(lambda: all(map(has_ended, below)), "the end of all processes")
+
+
+def _waits_for_a_lock(pids: list[int]) -> bool:
+    waiting = (line.split() for line in Path("/proc/locks").read_text().splitlines() if "->" in line)
+    return bool({fields[5] for fields in waiting} & set(map(str, pids)))
+
+
+def _refuses(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return True
+    return False

@@ -1,0 +1,145 @@
+"""waitress with our dispatcher, in this process: short requests are answered at once, and nobody who reads slowly holds a thread."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPResponse
+from typing import Any
+
+from waitress import wasyncore
+from waitress.server import create_server
+
+from sigdir.serve.servers.waitress_dispatcher import ShortFirst
+from sigdir.serve.servers.waitress_worker import UNREAD_BYTES, close_stalled
+from tests.serve.support import HOST
+
+LARGE = b"x" * (7 << 20)
+"""More than the buffers of a connection hold, and as much as a page of the longest texts."""
+
+
+def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+    """Answers with the thread that answers, or with much."""
+    body = LARGE if environ["PATH_INFO"] == "/large" else str(threading.get_ident()).encode()
+    start_response("200 OK", [("Content-Length", str(len(body)))])
+    return [body]
+
+
+def is_short(method: str, path: str, *_: str) -> bool:
+    return path == "/short"
+
+
+class Running:
+    """A waitress server with one thread; the test's own thread runs its loop."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._port = listening.getsockname()[1]
+        self.sockets: dict[int, Any] = {}
+        server: Any = create_server(
+            app, map=self.sockets, sockets=[listening], threads=1, outbuf_high_watermark=UNREAD_BYTES
+        )
+        self._own = server.task_dispatcher
+        self._short = ShortFirst(server, is_short)
+
+    def connected(self, *paths: str) -> socket.socket:
+        """A connection with a GET for each path, sent at once."""
+        connection = socket.create_connection((HOST, self._port))
+        connection.sendall(b"".join(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode() for path in paths))
+        return connection
+
+    def rounds(self, is_done: Callable[[], bool]) -> None:
+        """Run the loop until it is so; or else pytest-timeout ends it."""
+        while not is_done():
+            wasyncore.loop(timeout=0.01, use_poll=True, map=self.sockets, count=1)
+            self._short.after_round()
+
+    def answer(self, path: str) -> bytes:
+        with self.connected(path) as connection:
+            self.rounds(lambda: is_readable(connection))
+            return body_on(connection)
+
+    def close(self) -> None:
+        for each in list(self.sockets.values()):
+            each.handle_close()
+        self._own.shutdown()
+
+
+@contextmanager
+def running() -> Iterator[Running]:
+    with socket.socket() as listening:
+        listening.bind((HOST, 0))
+        server = Running(listening)
+        try:
+            yield server
+        finally:
+            server.close()
+
+
+def is_readable(connection: socket.socket) -> bool:
+    return bool(select.select([connection], [], [], 0)[0])
+
+
+def body_on(connection: socket.socket) -> bytes:
+    response = HTTPResponse(connection)
+    response.begin()
+    return response.read()
+
+
+def test_a_short_request_is_answered_by_the_thread_that_reads() -> None:
+    """Any other is answered by a thread of waitress."""
+    loop = str(threading.get_ident()).encode()
+    with running() as server:
+        assert server.answer("/short") == loop
+        assert server.answer("/other") != loop
+
+
+def test_requests_that_are_sent_at_once_are_answered_in_order() -> None:
+    """By a thread, however short they are."""
+    with running() as server, server.connected("/short", "/other", "/short") as connection:
+        bodies: list[bytes] = []
+
+        def received() -> bool:
+            if is_readable(connection):
+                bodies.append(connection.recv(65_536))
+            return b"".join(bodies).count(b"HTTP/1.1 200") == 3
+
+        server.rounds(received)
+    assert str(threading.get_ident()).encode() not in b"".join(bodies)
+
+
+def test_clients_that_read_nothing_hold_no_thread() -> None:
+    """Three have sent three requests for large answers each, and the only thread answers another client."""
+    with running() as server, ExitStack() as stack:
+        unread = [stack.enter_context(server.connected("/large", "/large", "/large")) for _ in range(3)]
+        server.rounds(lambda: all(map(is_readable, unread)))
+        assert server.answer("/other")
+        assert server.answer("/short")
+
+
+def test_a_client_that_takes_nothing_is_hung_up_on() -> None:
+    """A minute after it took something; one that waits for no answer stays."""
+    with running() as server, server.connected("/large") as unread, server.connected() as idle:
+        server.rounds(lambda: is_readable(unread) and len(server.sockets) == 4)
+        connections = [each for each in server.sockets.values() if hasattr(each, "last_activity")]
+        server.rounds(lambda: not any(each.requests for each in connections))
+        now = max(each.last_activity for each in connections)
+        close_stalled(server.sockets, now + 59)
+        assert len(server.sockets) == 4
+        close_stalled(server.sockets, now + 61)
+        assert len(server.sockets) == 3
+        idle.sendall(b"GET /short HTTP/1.1\r\nHost: a\r\n\r\n")
+        server.rounds(lambda: is_readable(idle))
+
+
+def test_a_server_without_that_attribute_stays_as_it_is() -> None:
+    """Another waitress may name it differently; its own dispatcher then answers everything."""
+
+    class Other:
+        """A server that has no task_dispatcher."""
+
+    other = Other()
+    ShortFirst(other, is_short).after_round()
+    assert vars(other) == {}

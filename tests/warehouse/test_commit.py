@@ -1,0 +1,143 @@
+"""One protocol for every version: the same files in the log, and the same failpoints.
+
+``test_kills.py`` tries each failpoint for imports, ``test_compact.py`` for compactions, ``test_working_copy.py`` those of
+stores for both.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES
+from sigdir.warehouse import failpoints
+from sigdir.warehouse.compact import compact, everything
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.publish import fold
+from sigdir.warehouse.snapshot import read_snapshot
+from tests.examples import long_except
+from tests.torture.points import AFTER_THE_ENTRY, BEFORE_THE_ENTRY, COMMIT_POINTS
+from tests.warehouse.support import (
+    assert_clean,
+    assert_sound,
+    call_command,
+    content_of,
+    places,
+    publish,
+    run_command,
+    stage,
+    staged_rows,
+    visible,
+)
+
+
+def log_of(paths: Paths) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in paths.log.iterdir()}
+
+
+@pytest.fixture
+def posted(paths: Paths) -> Paths:
+    """Two imports, and rows to fold."""
+    publish(paths, ["a()", "b()"], ["E()"])
+    publish(paths, ["c()"])
+    stage(paths, SIGNATURES, "posted()")
+    stage(paths, EVENT_SIGNATURES, "Posted()")
+    return paths
+
+
+def test_every_version_has_the_same_kinds_of_files(posted: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import, a fold and a compaction write an entry and a checkpoint; a suppression leaves the log as it is."""
+    monkeypatch.setattr("sigdir.warehouse.log.checkpoint.CHECKPOINT_VERSIONS", 1)
+    kinds = {}
+    for name, change in (
+        ("fold", lambda: fold(posted)),
+        ("import", lambda: publish(posted, ["new()"])),
+        ("compact", lambda: compact(posted, everything)),
+    ):
+        before = log_of(posted)
+        assert change() is not None
+        version = f"{read_snapshot(posted).version:020d}"
+        changed = {file for file, content in log_of(posted).items() if before.get(file) != content}
+        kinds[name] = {re.sub(version, "version", file) for file in changed}
+    expected = {"version.json", "version.checkpoint.parquet", "_last_checkpoint"}
+    assert kinds == {"import": expected, "fold": expected, "compact": expected}
+    before = log_of(posted)
+    assert call_command("suppress", "function a()", "--warehouse", posted.root).exit_code == 0
+    assert log_of(posted) == before
+    assert "a()" in places(visible(posted)[SIGNATURES])
+
+
+def test_every_version_reaches_the_same_failpoints(posted: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the same order, whatever it changes; a suppression reaches none."""
+    reached: list[str] = []
+    monkeypatch.setattr(failpoints, "reach", reached.append)
+    for change in (
+        lambda: fold(posted), lambda: publish(posted, ["new()"]), lambda: compact(posted, everything)
+    ):  # fmt: skip
+        reached.clear()
+        assert change() is not None
+        assert reached == list(COMMIT_POINTS)
+    reached.clear()
+    assert call_command("suppress", "function a()", "--warehouse", posted.root).exit_code == 0
+    assert reached == []
+
+
+@pytest.mark.parametrize("point", long_except({"data_written", "committed"}, COMMIT_POINTS))
+def test_a_fold_that_is_killed_loses_and_doubles_nothing(posted: Paths, point: str) -> None:
+    """The version is there or not, each POSTed row is there once, and the next fold completes it."""
+    before = {collection: places(table) for collection, table in visible(posted).items()}
+    killed = run_command("fold", "--warehouse", posted.root, SIGDIR_FAILPOINT=point)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    published = point in AFTER_THE_ENTRY
+    assert read_snapshot(posted).version == 2 + published
+    assert {collection: places(table) for collection, table in visible(posted).items()} == before
+    assert (fold(posted) is None) == published
+    assert read_snapshot(posted).version == 3
+    for collection, table in visible(posted).items():
+        assert_sound(table)
+        assert places(table) == before[collection]
+    assert staged_rows(posted, SIGNATURES) == staged_rows(posted, EVENT_SIGNATURES) == []
+    assert_clean(posted)
+
+
+@pytest.mark.parametrize("point", BEFORE_THE_ENTRY)
+def test_a_version_that_fails_leaves_no_files(posted: Paths, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    """What a fold, an import or a compaction wrote is removed at once."""
+    changes = (lambda: fold(posted), lambda: publish(posted, ["new()"]), lambda: compact(posted, everything))
+    for change in changes:
+        before = read_snapshot(posted).version
+
+        def fail(name: str) -> None:
+            if name == point:
+                raise UnreadableWarehouse("the disk is gone")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(failpoints, "reach", fail)
+            with pytest.raises(UnreadableWarehouse, match="the disk is gone"):
+                change()
+        assert read_snapshot(posted).version == before
+        assert_clean(posted)
+    table = visible(posted)[SIGNATURES]
+    assert_sound(table)
+    assert places(table).keys() == {"a()", "b()", "c()", "posted()"}
+
+
+def test_a_copied_warehouse_that_went_its_own_way_is_no_log_of_this_one(posted: Paths, tmp_path: Path) -> None:
+    """Its entries count the rows that are staged here as folded: they would be deleted."""
+    copy = Paths(tmp_path / "copy")
+    shutil.copytree(posted.root, copy.root)
+    publish(copy, ["theirs()"])
+    publish(copy, ["theirsToo()"])
+    publish(posted, ["ours()"])
+    stage(posted, SIGNATURES, "later()")
+    for version in (3, 4):
+        shutil.copyfile(copy.log_entry(version), posted.log_entry(version))
+    with pytest.raises(UnreadableWarehouse, match="another entry was published"):
+        fold(posted)
+    assert [row.text for row in staged_rows(posted, SIGNATURES)] == ["later()"]
+    assert content_of(copy)[SIGNATURES][-1]["text_signature"] == "theirsToo()"

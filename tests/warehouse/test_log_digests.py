@@ -1,0 +1,202 @@
+"""Entries and checkpoints hold digests of their own bytes; staging notes the newest entry's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+import sigdir
+from sigdir.signatures.collections import SIGNATURES
+from sigdir.warehouse.compact import compact, everything
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.log.digest import FIELD
+from sigdir.warehouse.log.entry import read_entries
+from sigdir.warehouse.log.history import history
+from sigdir.warehouse.log.state import advance, read_state
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.snapshot import read_snapshot
+from sigdir.warehouse.staging.rows import NotedEntry
+from sigdir.warehouse.staging.writer import Staging
+from tests.warehouse.support import call_command, log_actions, publish, remove_digests
+
+
+def flip(file: Path, at: int, bit: int = 0) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= 1 << bit
+    file.write_bytes(data)
+
+
+def with_versions(paths: Paths, number: int) -> Paths:
+    """A warehouse whose imports have one text each: f0(), f1() and so on."""
+    for version in range(number):
+        publish(paths, [f"f{version}()"])
+    return paths
+
+
+@pytest.fixture
+def checkpointed(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Paths:
+    """A warehouse with a checkpoint at version 4."""
+    monkeypatch.setattr("sigdir.warehouse.log.checkpoint.CHECKPOINT_VERSIONS", 4)
+    return with_versions(paths, 4)
+
+
+def assert_refused(paths: Paths, file: Path, remedy: str) -> None:
+    """Assert that a new reader refuses in one line that names the file and the remedy."""
+    with pytest.raises(UnreadableWarehouse, match=f"{re.escape(str(file))}.*{remedy}") as caught:
+        read_snapshot(paths)
+    assert "\n" not in str(caught.value)
+
+
+def sha256(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def noted(paths: Paths) -> NotedEntry:
+    """What staging has noted of the newest entry."""
+    staging = Staging(paths.staging)
+    with staging.reading() as transaction:
+        found = transaction.newest_entry()
+    staging.close()
+    return found
+
+
+def test_each_file_of_the_log_has_the_digest_of_its_other_bytes(checkpointed: Paths) -> None:
+    """From entry 0 on; that of the newest entry is in staging too, and outside readers read the table."""
+    for version in range(5):
+        raw = checkpointed.log_entry(version).read_bytes()
+        [commit] = [action["commitInfo"] for action in log_actions(checkpointed, version) if "commitInfo" in action]
+        assert commit[FIELD] == sha256(raw.replace(commit[FIELD].encode(), b""))
+    assert noted(checkpointed) == NotedEntry(4, sha256(raw))
+    raw = checkpointed.checkpoint(4).read_bytes()
+    digest = pq.read_metadata(checkpointed.checkpoint(4)).metadata[FIELD.encode()]
+    assert digest.decode() == sha256(raw.replace(digest, b""))
+    assert DeltaTable(checkpointed.table).to_pyarrow_table().num_rows == 4
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_any_flipped_byte_of_an_entry_is_noticed(paths: Paths, version: int) -> None:
+    """Flip a bit in every thirteenth byte: new readers, the history and the tailer raise, and name the entry."""
+    with_versions(paths, 3)
+    entry = paths.log_entry(version)
+    whole = entry.read_bytes()
+    for at in range(version, len(whole), 13):
+        flip(entry, at, at % 8)
+        assert_refused(paths, entry, "put this file back from a backup")
+        with pytest.raises(UnreadableWarehouse, match=re.escape(str(entry))):
+            list(read_entries(paths, 3))
+        entry.write_bytes(whole)
+    assert read_snapshot(paths).count(SIGNATURES) == 3
+
+
+def test_a_newest_entry_that_was_replaced_is_noticed_by_staging(paths: Paths) -> None:
+    """A last entry that continues the log is refused if it is not the one that was published."""
+    with_versions(paths, 1)
+    copy = Paths(paths.root.with_name("copy"))
+    shutil.copytree(paths.root, copy.root)
+    publish(paths, ["mine()"])
+    publish(copy, ["theirs()"])
+    shutil.copyfile(copy.log_entry(2), paths.log_entry(2))
+    assert_refused(paths, paths.log_entry(2), "put this file back from a backup")
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_an_entry_of_ours_without_digests_is_damaged(paths: Paths, version: int) -> None:
+    """Only other programs write such entries; also the newest one is refused, which staging has not noted."""
+    with_versions(paths, 2)
+    with closing(sqlite3.connect(paths.staging)) as connection, connection:
+        connection.execute("UPDATE about SET version = -1")
+    entry = paths.log_entry(version)
+    actions = log_actions(paths, version)
+    for action in actions:
+        action.get("commitInfo", {}).pop(FIELD, None)
+    entry.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    assert_refused(paths, entry, "it has no digest; put this file back from a backup")
+
+
+@pytest.mark.parametrize("field", ["numRecords", "id", "created_at"])
+def test_an_entry_without_digests_whose_statistics_are_null_is_damaged(paths: Paths, field: str) -> None:
+    with_versions(paths, 2)
+    state = read_state(paths, 1)
+    assert state is not None
+    remove_digests(paths)
+    [entry] = paths.log_entries()[2:]
+    text = re.sub(rf'(\\"{field}\\": )[^,}}]+', r"\1null", entry.read_text())
+    assert "null" in text
+    entry.write_text(text)
+    for read in (lambda: read_snapshot(paths), lambda: advance(paths, state)):
+        with pytest.raises(UnreadableWarehouse, match=re.escape(str(paths.root))):
+            read()
+
+
+def test_a_publisher_that_died_before_it_noted_its_entry_is_made_up_for(paths: Paths) -> None:
+    """The next publisher notes it; until then the entry's own digest guards it."""
+    with_versions(paths, 2)
+    with closing(sqlite3.connect(paths.staging)) as connection, connection:
+        connection.execute("UPDATE about SET version = 1, entry = ?", (sha256(paths.log_entry(1).read_bytes()),))
+    flip(paths.log_entry(2), 300)
+    assert_refused(paths, paths.log_entry(2), "put this file back from a backup")
+    flip(paths.log_entry(2), 300)
+    call_command("fold", "--warehouse", paths.root)
+    assert noted(paths) == NotedEntry(2, sha256(paths.log_entry(2).read_bytes()))
+
+
+@pytest.mark.parametrize("is_newest", [True, False], ids=["of the newest version", "of an older version"])
+def test_a_damaged_checkpoint_is_noticed_and_can_be_removed(checkpointed: Paths, is_newest: bool) -> None:
+    """It has a digest of its bytes. Without the checkpoint the entries are read."""
+    if not is_newest:
+        publish(checkpointed, ["after()"])
+    [file] = checkpointed.checkpoint_files(4)
+    raw = file.read_bytes()
+    name = range(raw.index(FIELD.encode()), raw.index(FIELD.encode()) + len(FIELD))
+    for at in range(0, len(raw), 97):
+        if at not in name:  # where the digest has another name the file counts as another program's
+            flip(file, at)
+            assert_refused(checkpointed, file, "remove this file and _last_checkpoint")
+            flip(file, at)
+    flip(file, 100)
+    file.unlink()
+    checkpointed.last_checkpoint.unlink()
+    assert read_snapshot(checkpointed).count(SIGNATURES) == 5 - is_newest
+
+
+def test_a_checkpoint_has_the_digests_of_the_data_files(checkpointed: Paths) -> None:
+    """Read from it, from the entries, and from a checkpoint that deltalake makes of it they are the same."""
+    from_checkpoint = read_snapshot(checkpointed).all_files()
+    assert [file.sha256 for file in from_checkpoint] == [sha256(file.path.read_bytes()) for file in from_checkpoint]
+    theirs = DeltaTable(checkpointed.table)
+    checkpointed.checkpoint(4).unlink()
+    checkpointed.last_checkpoint.unlink()
+    assert read_snapshot(checkpointed).all_files() == from_checkpoint
+    theirs.create_checkpoint()
+    assert FIELD.encode() not in checkpointed.checkpoint(4).read_bytes()
+    for version in range(4):
+        checkpointed.log_entry(version).unlink()
+    assert read_snapshot(checkpointed).all_files() == from_checkpoint
+
+
+def test_older_versions_across_a_checkpoint_are_read(checkpointed: Paths) -> None:
+    """With compactions in between, before and after it."""
+    compact(checkpointed, everything)
+    publish(checkpointed, ["more()", "last()"])
+    counts = [read_snapshot(checkpointed, version).count(SIGNATURES) for version in range(7)]
+    assert counts == [0, 1, 2, 3, 4, 4, 6]
+    assert len(history(checkpointed)) == 6
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"version":8}', b'{"versioo":4,"size":1}', b"\xff"])
+def test_a_damaged_pointer_to_the_checkpoint_is_named(checkpointed: Paths, content: bytes) -> None:
+    """Its remedy is to remove it."""
+    publish(checkpointed, ["after()"])
+    checkpointed.last_checkpoint.write_bytes(content)
+    assert_refused(checkpointed, checkpointed.last_checkpoint, "remove this file")
+    checkpointed.last_checkpoint.unlink()
+    assert sigdir.open(checkpointed.root).count(SIGNATURES) == 5

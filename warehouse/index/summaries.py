@@ -1,0 +1,124 @@
+"""The summaries of a data file's texts at rest: columns beside its index, mapped by servers and read by SQL.
+
+Invariants
+    They are derived from a data file and from the sightings of its ids, and named by both. A version whose evidence says
+    nothing new about a file's ids has the same ones: a fold builds those of its own rows alone.
+    A folder has its final name when it is complete, and never changes. It is used only if its files are as they were
+    written; otherwise it is built again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sigdir.signatures.columns import as_readonly, bytes_of
+from sigdir.warehouse.evidence import EvidenceFile, Manifest
+from sigdir.warehouse.evidence.summaries import COUNTS, Summaries
+from sigdir.warehouse.evidence.sums import summed
+from sigdir.warehouse.files import FileLock, make_folder
+from sigdir.warehouse.index.derived import building, map_column, new_column, require_written, write_checksums
+from sigdir.warehouse.log.actions import DataFile
+from sigdir.warehouse.paths import index_lock, index_name, index_part, summaries_name
+
+Array = npt.NDArray[Any]
+
+_COLUMNS = ("counts", "declared", "offsets")
+_FILES = (*(f"{name}.npy" for name in _COLUMNS), "declarations")
+_FORMAT = b"3"  # changes where the same sightings give other summaries
+_BLOCK_ROWS = 1 << 21
+"""So many texts are summed at once: 60 bytes each."""
+
+
+def summaries_of(cache: Path, file: DataFile, ids: Array, manifest: Manifest) -> Summaries:
+    """Map the summaries of a data file, whose ids are given; missing or broken ones are built first.
+
+    Raises UnreadableWarehouse where an evidence file is damaged or gone.
+    """
+    with suppress(OSError, ValueError, EOFError):
+        return open_summaries(cache, file, manifest)
+    _build(cache, file, ids, manifest)
+    return open_summaries(cache, file, manifest)
+
+
+def has_summaries(cache: Path, file: DataFile, manifest: Manifest) -> bool:
+    """Whether the summaries of a data file are there for this evidence, be they damaged."""
+    return (cache / folder_name(file, manifest)).exists()
+
+
+def folder_name(file: DataFile, manifest: Manifest) -> str:
+    """The name of a data file's summaries in the cache, for this evidence."""
+    digest = hashlib.blake2b(_FORMAT, digest_size=8)
+    for evidence in _overlapping(file, manifest):
+        replaced = [pair for pair in evidence.source_imports or () if not manifest.counts(*pair)]
+        # A file of more source imports than it lists changes with any source.
+        since = (
+            sorted((s.number, s.import_id) for s in manifest.sources.values())
+            if evidence.source_imports is None
+            else []
+        )
+        digest.update(repr((evidence.path.name, replaced, since)).encode())
+    return summaries_name(index_name(file.collection, file.path), digest.hexdigest())
+
+
+def _overlapping(file: DataFile, manifest: Manifest) -> list[EvidenceFile]:
+    """The evidence files that may have sightings of a data file's texts."""
+    evidence = manifest.files[file.collection]
+    return [each for each in evidence if each.first_id <= file.last_id and each.last_id >= file.first_id]
+
+
+def open_summaries(cache: Path, file: DataFile, manifest: Manifest) -> Summaries:
+    """Map the summaries of a data file; raises OSError, ValueError or EOFError."""
+    folder = cache / folder_name(file, manifest)
+    require_written(folder, _FILES)
+    counts, declared, offsets = (np.asarray(map_column(folder / f"{name}.npy")) for name in _COLUMNS)
+    if counts.dtype != COUNTS or counts.shape != (file.rows,):
+        raise ValueError(f"{folder} does not fit its data file")
+    data = pa.py_buffer(np.memmap(folder / _FILES[-1], np.uint8, "r"))
+    texts = pa.LargeStringArray.from_buffers(len(declared), pa.py_buffer(offsets), data)
+    return Summaries(as_readonly(counts), as_readonly(declared), texts)
+
+
+def _build(cache: Path, file: DataFile, ids: Array, manifest: Manifest) -> None:
+    """Write the summaries of a data file unless another process was faster; raises UnreadableWarehouse.
+
+    Those of other evidence are deleted then, which is safe: a process that has them mapped keeps its pages, and one
+    that needs them again builds them.
+    """
+    folder, index = cache / folder_name(file, manifest), cache / index_name(file.collection, file.path)
+    part = index_part(cache / summaries_name(index.name, "new"))
+    make_folder(cache)
+    with FileLock(index_lock(index), is_needed=False):
+        with suppress(OSError, ValueError, EOFError):
+            open_summaries(cache, file, manifest)
+            return
+        with building(folder, part):
+            _write(part, file, ids, manifest)
+            write_checksums(part, _FILES)
+            for old in cache.glob(summaries_name(index.name, "*")):
+                shutil.rmtree(old, ignore_errors=True)
+
+
+def _write(folder: Path, file: DataFile, ids: Array, manifest: Manifest) -> None:
+    counts = new_column(folder, "counts", COUNTS, len(ids))
+    declared, ends, size = [np.empty(0, np.int64)], [np.zeros(1, np.int64)], 0
+    with (folder / _FILES[-1]).open("wb") as texts:
+        for first in range(0, len(ids), _BLOCK_ROWS):
+            block = summed(manifest, file.collection, ids[first : first + _BLOCK_ROWS])
+            counts[first : first + _BLOCK_ROWS] = block.counts
+            if len(block.declared):
+                bounds, data = bytes_of(block.texts)
+                declared.append(block.declared + first)
+                ends.append(bounds[1:].astype(np.int64) + (size - int(bounds[0])))
+                texts.write(data[bounds[0] : bounds[-1]].data)
+                size = int(ends[-1][-1])
+        texts.write(b"\n")  # a mapping is never empty
+    np.save(folder / "declared.npy", np.concatenate(declared))
+    np.save(folder / "offsets.npy", np.concatenate(ends))

@@ -1,0 +1,204 @@
+"""The copy of versions from one place to another: a backup, a push to a store, a pull into a working copy.
+
+Invariants
+    A version is visible in the target only if all that it names is there. So the log's entries come after the files, in
+    their order, and the file that points at the newest checkpoint comes last.
+    A file gets its name in the target only if its sha256 is the recorded one.
+    A name is never used twice. So a file that is there with its size is right, unless somebody has damaged it: ``check``
+    compares digests, too. A transfer that is interrupted at any moment is completed by the next one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sigdir.signatures.collections import COLLECTIONS
+from sigdir.warehouse import failpoints
+from sigdir.warehouse.errors import UnreadableWarehouse
+from sigdir.warehouse.evidence.manifest import manifest_of
+from sigdir.warehouse.log.actions import DataFile
+from sigdir.warehouse.log.entry import LogEntry
+from sigdir.warehouse.log.evidence import ManifestFile
+from sigdir.warehouse.parallel import ordered_map
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.places import REQUESTS, DamagedFile, Folder, NamedFile
+from sigdir.warehouse.stores import MissingObject, Store
+
+Place = Folder | Store
+
+NAMES = Paths(Path())
+"""Names below a warehouse."""
+
+
+@dataclass(slots=True)
+class TransferReport:
+    """What a transfer did. ``present`` files were there already; ``bytes`` counts copied files, not linked ones.
+    ``left_out`` files are of older versions, and vacuumed or damaged.
+
+    ``version`` is the newest one, -1 for none, and ``rows`` and ``staged`` are its rows and the POSTed rows beside it.
+    """
+
+    version: int = -1
+    rows: int = 0
+    staged: int = 0
+    copied: int = 0
+    linked: int = 0
+    present: int = 0
+    left_out: int = 0
+    log_entries: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"seconds": round(self.seconds, 3)}
+
+
+Progress = Callable[[TransferReport], None]
+
+
+# What versions name. ``paths`` are those of the log that names it.
+
+
+def data_of(paths: Paths, files: Iterable[DataFile], is_needed: bool = True) -> Iterator[NamedFile]:
+    """Data files; raises UnreadableWarehouse."""
+    for file in files:
+        if not file.path.is_relative_to(paths.table) or ".." in file.path.parts:
+            raise UnreadableWarehouse(f"{paths.log}: an entry names {file.path}, which is not in the table")
+        yield NamedFile(paths.name(file.path), file.size, file.sha256, is_needed)
+
+
+def rejects_of(paths: Paths, entries: Iterable[LogEntry]) -> Iterator[NamedFile]:
+    """What imports rejected; an import without rejects has no file."""
+    for entry in entries:
+        if entry.summary is not None and entry.summary.get("totals", {}).get("rejected"):
+            yield NamedFile(paths.name(paths.rejects_file(entry.summary["run"])), is_needed=False)
+
+
+def evidence_of(paths: Paths, manifest: ManifestFile | None, is_needed: bool = True) -> Iterator[NamedFile]:
+    """The files of a manifest, its sources, and itself; raises UnreadableWarehouse."""
+    if manifest is None:
+        return
+    evidence = manifest_of(manifest)
+    assert evidence.sources_file is not None
+    for file in evidence.all_files():
+        path = paths.evidence / file.collection / file.path.name
+        yield NamedFile(paths.name(path), file.size, file.sha256, is_needed)
+    for name, sha256 in (evidence.sources_file, (manifest.path.name, manifest.sha256)):
+        yield NamedFile(paths.name(paths.evidence / name), None, sha256)
+
+
+# The copy.
+
+
+def transfer(
+    files: Iterable[NamedFile],
+    versions: Sequence[int],
+    source: Place,
+    target: Place,
+    report: TransferReport,
+    *,
+    log: Folder | None = None,
+    progress: Progress = lambda _: None,
+    check: bool = False,
+    publishing: AbstractContextManager[object] | None = None,
+) -> None:
+    """Copy the files that the target lacks, then the log entries of ``versions``. Of two files of a name the later counts.
+
+    ``log`` is where the entries are read, by default the source. ``publishing`` is the context in which they get their
+    names. Raises StoreError, OSError, and ObjectExists where the target has another entry of a version.
+    """
+    copy = _Transfer(source, target, report)
+    copy.files({file.name: file for file in files}, progress, check)
+    pointer = copy.checkpoint(versions[-1]) if versions else b""
+    target.sync()
+    failpoints.reach("copied")
+    with publishing or nullcontext():
+        copy.entries([str(NAMES.log_entry(version)) for version in versions], log or source)
+    if pointer:
+        target.put(str(NAMES.last_checkpoint), pointer)
+    failpoints.reach("logged")
+
+
+class _Transfer:
+    """One transfer, step by step."""
+
+    def __init__(self, source: Place, target: Place, report: TransferReport) -> None:
+        self._source, self._target, self._report = source, target, report
+
+    def files(self, files: Mapping[str, NamedFile], progress: Progress, check: bool) -> None:
+        parts = (*map(NAMES.partition, COLLECTIONS), NAMES.rejects, NAMES.evidence)
+        there = {each.name: each.size for part in parts for each in self._target.list(str(part))}
+
+        def copied(file: NamedFile) -> int | None:
+            """The bytes, 0 for a link, -1 for a file that is there, None for one that is left out."""
+            if file.name in there and file.size in (None, there[file.name]) and not self._differs(file, check):
+                return -1
+            try:
+                return self._copied(file)
+            except (MissingObject, DamagedFile):  # no version that is copied needs what is vacuumed
+                if file.is_needed:
+                    raise
+                return None
+
+        # Beside a server a backup takes one core.
+        threads = 1 if isinstance(self._source, Folder) and isinstance(self._target, Folder) else REQUESTS
+        with ThreadPoolExecutor(threads) as pool:
+            for file, size in zip(files.values(), ordered_map(pool, copied, files.values(), 2 * threads), strict=True):
+                self._count(file, size)
+                progress(self._report)
+
+    def _count(self, file: NamedFile, size: int | None) -> None:
+        self._report.left_out += size is None
+        if size is not None and not file.is_document:
+            self._report.present += size < 0
+            self._report.linked += size == 0
+            self._report.copied += size > 0
+        self._report.bytes += max(size or 0, 0)
+
+    def checkpoint(self, last: int) -> bytes:
+        """Copy the newest checkpoint up to version ``last``; gives the file that points at it, empty if it is there."""
+        pointer = _read(self._source, NAMES.last_checkpoint)
+        try:
+            version = int(json.loads(pointer)["version"])
+        except (ValueError, KeyError, TypeError):
+            return b""  # readers do without it
+        if version > last or pointer == _read(self._target, NAMES.last_checkpoint):
+            return b""
+        begin = str(NAMES.checkpoint(version)).removesuffix(".parquet")
+        for each in self._source.list(str(NAMES.log), after=begin):
+            if each.name.startswith(begin):
+                self._copied(NamedFile(each.name, each.size))
+        return pointer
+
+    def entries(self, names: Sequence[str], log: Place) -> None:
+        """Create entries in their order."""
+        if isinstance(self._target, Folder):
+            self._target.create_all(log, names)
+        else:
+            for name in names:
+                self._target.create(name, log.read(name))
+        self._report.log_entries += len(names)
+
+    def _differs(self, file: NamedFile, check: bool) -> bool:
+        """Whether a file has another digest, where that is cheap to know or to be checked."""
+        return (check or file.is_document) and isinstance(self._target, Folder) and self._target.differs(file)
+
+    def _copied(self, file: NamedFile) -> int:
+        if isinstance(self._target, Folder):
+            return self._target.copy_from(self._source, file)
+        assert isinstance(self._source, Folder)  # nobody copies from store to store
+        return self._source.copy_to(self._target, file)
+
+
+def _read(place: Place, name: Path) -> bytes:
+    """A small file, empty if there is none."""
+    try:
+        return place.read(str(name))
+    except MissingObject:
+        return b""
