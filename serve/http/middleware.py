@@ -18,7 +18,9 @@ _MAX_QUERY_BYTES = 16_384
 # Pages of any origin may read and write these.
 _OPEN_PATHS = ("/api/", "/dumps/", "/signature-database/", "/signatures/", "/topic0/")
 
-_EXPOSED = "ETag, Existing-Id, Reject-Position, Reject-Reason, Retry-After, Unknown-Parameters, WWW-Authenticate"
+_EXPOSED = (
+    "Clashes-With, ETag, Existing-Id, Reject-Position, Reject-Reason, Retry-After, Unknown-Parameters, WWW-Authenticate"
+)
 
 
 class Negotiation:

@@ -31,14 +31,16 @@ from sigdir.serve.urls import base_url
 from sigdir.serve.writer import Writer
 from sigdir.signatures.collections import EVENT_SIGNATURES, SIGNATURES, Collection
 from sigdir.signatures.grammar import GrammarError
+from sigdir.warehouse.index.ranked import rival_of
 from sigdir.warehouse.index.records import render_record, render_rows
 from sigdir.warehouse.index.view import Reader, View
-from sigdir.warehouse.staging.rows import NewText
+from sigdir.warehouse.staging.rows import NewText, StagedRow
 
 _CACHE_BYTES = 4 << 20
 _MIN_CHARACTERS = 3
 _MAX_EVENT_CHARACTERS = 4096
 _MAX_ID_DIGITS = 18
+_MAX_RIVAL_CHARACTERS = 1024
 
 # Sentences of 4byte.directory's API.
 _EXISTS = {
@@ -138,12 +140,15 @@ class ListResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         fields = bodies.fields_of(req, self._settings.max_body)
-        row = self._store(bodies.text_field(fields, "text_signature"))
+        new, row = self._store(bodies.text_field(fields, "text_signature"))
         resp.status = falcon.HTTP_201
-        answer(req, resp, row)
+        rival = rival_of(self._reader.current(), self._collection, new.hash, new.text)
+        if 0 < len(rival) <= _MAX_RIVAL_CHARACTERS:
+            resp.set_header("Clashes-With", rival)
+        answer(req, resp, render_record(row.id, row.created_at, new.text, new.hash))
 
-    def _store(self, text: str) -> bytes:
-        """Store a text and give its record; raises HttpError."""
+    def _store(self, text: str) -> tuple[NewText, StagedRow]:
+        """Store a text; raises HttpError."""
         name = "text_signature"
         if len(text) < _MIN_CHARACTERS:
             raise field_error(
@@ -162,7 +167,7 @@ class ListResource:
         (row,) = self._writer.store([new])
         if row is None:
             raise reject(400, {name: [_EXISTS[self._collection]]}, "duplicate", self._id_header(new))
-        return render_record(row.id, row.created_at, new.text, new.hash)
+        return new, row
 
     def _id_header(self, known: NewText) -> dict[str, str]:
         """The id of a text that is stored already; empty if it is gone from the view, as after an operator's change."""

@@ -13,6 +13,7 @@ from sigdir.signatures.candidates import Entry
 from sigdir.signatures.collections import SIGNATURES, Collection
 from sigdir.signatures.grammar import MAX_TEXT_BYTES, OK, REASONS, GrammarError, normalise
 from sigdir.signatures.keccak import keccak256
+from sigdir.warehouse.index.ranked import rival_of
 from sigdir.warehouse.index.view import View
 from sigdir.warehouse.staging.rows import NewText
 
@@ -38,6 +39,8 @@ class PreviewRow:
     message: str = ""
     column: int = 0
     new: NewText | None = None
+    rival: str = ""
+    """Another text of the same hash, of a standard or in a contract's bytecode."""
 
     @property
     def hex(self) -> str:
@@ -96,7 +99,7 @@ def _preview_row(view: View, entry: Entry, default: int, seen: set[tuple[Collect
     new = NewText(collection, signature.text, digest)
     state = _state(view, new, seen)
     seen.add((collection, signature.text))
-    return PreviewRow(entry.line, written, state, new=new)
+    return PreviewRow(entry.line, written, state, new=new, rival=rival_of(view, collection, new.hash, new.text))
 
 
 def _shortened(text: bytes) -> str:

@@ -32,6 +32,7 @@ _COMMANDS = {
     "history": ("history", "List the imports with their times, sources and counts"),
     "stats": ("stats", "Show how many rows, files and bytes the warehouse has"),
     "sql": ("sql", "Run SQL over the warehouse"),
+    "clashes": ("clashes", "Find selectors that two texts share, in ABIs, artifacts, sources and lists"),
     "compile": ("compile", "Compile the kernels now, so that no later command waits for it"),
     "decode": (
         "decode",

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from falcon.testing import TestClient
@@ -18,6 +19,7 @@ from sigdir.serve.settings import Settings
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
 from tests.serve.support import SIGNATURES_PATH, SPAM, TRANSFER, opened, selector
+from tests.signatures.assembly import dispatcher
 
 RESOLVE, LOOKUP = "/api/v1/resolve/", "/signature-database/v1/lookup"
 A9 = selector(TRANSFER)
@@ -220,3 +222,43 @@ def test_search_results_show_the_commonest_declaration(client: TestClient) -> No
     page = client.simulate_get(f"/search/?q={A9}").text.replace("<wbr>", "")
     assert page.index(f">{TRANSFER.replace('(', '(')}</a>") < page.index(f">{SPAM}</a>")
     assert '<span class="tag">looks mined to collide</span>' in page
+
+
+@pytest.mark.parametrize(
+    ("text", "rival"),
+    [
+        ("collate_propagate_storage(bytes16)", "burn(uint256)"),  # of a standard
+        ("burn(uint256)", None),
+        ("workMyDirefulOwner(uint256,uint256)", TRANSFER),
+        ("harmless(bytes16)", None),
+    ],
+)
+def test_a_post_is_told_of_a_well_known_text_of_its_selector(tmp_path: Path, text: str, rival: str | None) -> None:
+    """In a header, so the body stays 4byte.directory's; the preview says it in a sentence."""
+    with opened(tmp_path) as storage:
+        client = TestClient(create_app(Settings(tmp_path), *storage))
+        page = client.simulate_post(
+            "/submit/", body=urlencode({"text": text}), headers={"Content-Type": "application/x-www-form-urlencoded"}
+        )
+        assert ("a call cannot tell the two apart" in page.text) == (rival is not None)
+        answer = client.simulate_post(SIGNATURES_PATH, json={"text_signature": text})
+        assert answer.status_code == 201
+        assert answer.headers.get("Clashes-With") == rival
+        assert answer.json["text_signature"] == text
+
+
+def test_a_post_is_told_of_a_text_that_bytecode_has(tmp_path: Path) -> None:
+    """f8491() and f130736() share a selector. A text that a list names is no such rival."""
+    abi = [{"type": "function", "name": "f8491", "inputs": []}, {"type": "function", "name": "g", "inputs": []}]
+    code = dispatcher(bytes.fromhex(selector(text)[2:]) for text in ("f8491()", "g()"))
+    artifact = {"contractName": "Token", "abi": abi, "deployedBytecode": "0x" + code.hex()}
+    (tmp_path / "Token.json").write_text(json.dumps(artifact))
+    (tmp_path / "list.txt").write_text("f24151()\n")
+    run_import(Options([str(tmp_path / "Token.json"), str(tmp_path / "list.txt")], tmp_path / "data"), Reporter())
+    with opened(tmp_path / "data") as storage:
+        client = TestClient(create_app(Settings(tmp_path / "data"), *storage))
+        rivals = [
+            client.simulate_post(SIGNATURES_PATH, json={"text_signature": text}).headers.get("Clashes-With")
+            for text in ("f130736()", "f193033()")
+        ]
+    assert rivals == ["f8491()", None]

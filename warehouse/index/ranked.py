@@ -74,6 +74,18 @@ def ranked_rows(view: View, collection: Collection, digest: bytes) -> list[Ranke
     return list(ordered)
 
 
+def rival_of(view: View, collection: Collection, digest: bytes, text: str) -> str:
+    """The other text that this hash is known for: a standard's, else one that a contract's bytecode has; "" for none."""
+    standard = standards.canonical().get(digest, text)
+    if standard not in (text, standards.NO_TEXT):
+        return standard
+    for segment, rows in view.with_hash(collection, digest):
+        for row in rows.tolist():
+            if segment.counts_at(row).witness == Witness.COMPILED and segment.text_at(row) != text:
+                return segment.text_at(row)
+    return ""
+
+
 _KEPT_HASHES, _KEPT_CHARACTERS, _ROW_CHARACTERS = 4096, 4096, 100
 """To order two texts takes 40 us, four times a lookup, and 60 ms for a million rows where the first needs their names."""
 

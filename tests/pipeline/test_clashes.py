@@ -1,0 +1,89 @@
+"""`sigdir clashes`: selectors that two texts of some inputs share, or that two parts of one contract both answer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sigdir.pipeline.clashes import PARTS, TEXTS, find_clashes
+from sigdir.pipeline.errors import BadInput
+from sigdir.pipeline.progress import Reporter
+from tests.conftest import environment
+from tests.pipeline.support import write_files
+
+BURN, OTHER = "burn(uint256)", "collate_propagate_storage(bytes16)"  # both are 0x42966c68
+
+
+def abi(*functions: str) -> str:
+    """An ABI with functions of the form ``name(type)`` or ``name()``."""
+    entries = [
+        {"type": "function", "name": name, "inputs": [{"type": one} for one in types.rstrip(")").split(",") if one]}
+        for name, _, types in (function.partition("(") for function in functions)
+    ]
+    return json.dumps(entries)
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [Path(sys.executable).with_name("sigdir"), "clashes", *map(str, arguments)],
+        env=environment(Path("none")), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_two_texts_of_one_selector_clash_across_files_and_formats(tmp_path: Path) -> None:
+    """An ABI, a Solidity source and a list; each place is named."""
+    write_files(tmp_path, {
+        "a.json": abi(OTHER, "owner()"), "V.sol": "contract V { function burn(uint x) external {} }", "l.txt": "f()\n",
+    })  # fmt: skip
+    [clash], report = find_clashes([str(tmp_path)], together=False, progress=Reporter())
+    assert (clash.selector, clash.why, clash.texts) == ("0x42966c68", TEXTS, [BURN, OTHER])
+    places = {(one.text, one.kind, Path(one.file).name, one.contract) for one in clash.declared}
+    assert places == {(OTHER, "function", "a.json", "a"), (BURN, "function", "V.sol", "V")}
+    assert report.totals()["read"] == 4
+
+
+def test_parts_of_one_contract_clash_where_both_have_a_function(tmp_path: Path) -> None:
+    """Facets with the same file name are two facets; errors are no functions; without `together` it is no clash."""
+    error = '{"type": "error", "name": "Bad", "inputs": []}'
+    write_files(tmp_path, {
+        "a/Facet.json": abi("owner()")[:-1] + f", {error}]", "b/Facet.json": abi("owner()")[:-1] + f", {error}]",
+    })  # fmt: skip
+    paths = [str(tmp_path / "a/Facet.json"), str(tmp_path / "b/Facet.json")]
+    assert find_clashes(paths, together=False, progress=Reporter())[0] == []
+    [clash], _ = find_clashes(paths, together=True, progress=Reporter())
+    assert (clash.why, clash.texts, [one.file for one in clash.declared]) == (PARTS, ["owner()"], paths)
+
+
+def test_events_do_not_clash(tmp_path: Path) -> None:
+    """A topic is a whole hash."""
+    write_files(tmp_path, {"e.txt": "event A(uint256)\nevent B(uint256)\n"})
+    assert find_clashes([str(tmp_path)], together=True, progress=Reporter())[0] == []
+
+
+def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no such file or folder"):
+        find_clashes([str(tmp_path / "none")], together=False, progress=Reporter())
+
+
+@pytest.mark.slow
+def test_the_command_ends_with_a_status_for_ci(tmp_path: Path) -> None:
+    """1 for a clash, 0 for none, 2 for what cannot be read; a line for editors, an annotation for GitHub, JSON."""
+    clash, fine = tmp_path / "clash.txt", tmp_path / "fine.txt"
+    clash.write_text(f"{BURN}\n{OTHER}\n")
+    fine.write_text(f"{BURN}\nowner()\n")
+    found = run(clash)
+    assert (found.returncode, found.stdout) == (
+        1, f"{clash}: 0x42966c68 is {BURN} in {clash}, {OTHER} in {clash}\n",
+    )  # fmt: skip
+    assert found.stderr.splitlines()[-1] == "1 clash: 2 candidates in 1 file"
+    annotated = run(clash, "--github", "--quiet")
+    assert annotated.stdout.startswith(f"::error file={clash},title=selector clash::0x42966c68 is ")
+    assert annotated.stderr == ""
+    [one] = json.loads(run(clash, "--json").stdout)["clashes"]
+    assert (one["selector"], one["why"]) == ("0x42966c68", TEXTS)
+    assert (run(fine).returncode, run(fine).stdout) == (0, "")
+    assert run(tmp_path / "none").returncode == 2
