@@ -1,7 +1,7 @@
 """What a row consists of: one entry a field.
 
 The schema of data files, the log's column types, the staging file's tables, the views of SQL, records, CSV, the
-OpenAPI document and answers to OPTIONS are made from it. `docs/contributing.md` shows how to add a field.
+OpenAPI document and answers to OPTIONS are made from it. `CONTRIBUTING.md` shows how to add a field.
 """
 
 from __future__ import annotations
