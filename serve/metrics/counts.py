@@ -51,6 +51,18 @@ class Counts:
             registry=self._registry,
         )
         self._hits, self._misses = lookups.labels("hit"), lookups.labels("miss")
+        self._posts = Counter(
+            "sigdir_posts", "POSTs that ask to store something.", ("route", "outcome"), registry=self._registry
+        )
+        self._starts = Counter("sigdir_worker_starts", "Workers that were started.", registry=self._registry)
+
+    def count_start(self) -> None:
+        """Count this process: what is above the number of workers are restarts."""
+        self._starts.inc()
+
+    def count_post(self, route: str, outcome: str) -> None:
+        """Count a POST of a resource that stores: ``stored``, a reject reason, or the status in digits."""
+        self._posts.labels(route, outcome).inc()
 
     def count_request(self, method: str, route: str, status: int, seconds: float, size: int) -> None:
         """Count an answer: its status, the time until it began, and the bytes of its body."""

@@ -2,62 +2,109 @@
 
 from __future__ import annotations
 
+import platform
+import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from sigdir.serve.metrics.counts import Counts
+from sigdir.serve.openapi import package_version
 from sigdir.signatures.collections import COLLECTIONS, Collection
-from sigdir.warehouse.fold_mark import last_fold
+from sigdir.warehouse.fold_mark import last_fold, last_pull
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
+from sigdir.warehouse.log.entry import read_summary
 from sigdir.warehouse.paths import Paths
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
-def exposition(counts: Counts, view: View, paths: Paths) -> bytes:
-    """The text of one scrape: the sums of all workers' counts, whichever worker makes it."""
-    warehouse = CollectorRegistry()
-    warehouse.register(_Warehouse(view, paths))
-    return generate_latest(counts.of_all_processes()) + generate_latest(warehouse)
+class WarehouseState:
+    """What a scrape says of the warehouse and of the process that answers."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._import: dict[str, Any] = {}
+        self._looked_up_to = -1
+
+    def exposition(self, counts: Counts, view: View) -> bytes:
+        """The text of one scrape: the sums of all workers' counts, whichever worker makes it."""
+        state = CollectorRegistry()
+        state.register(_Gauges(view, self._paths, self._last_import(view.snapshot.version)))
+        ProcessCollector(registry=state)
+        return generate_latest(counts.of_all_processes()) + generate_latest(state)
+
+    def _last_import(self, newest: int) -> dict[str, Any]:
+        """The summary of the newest import, empty before the first. An entry of the log is read once."""
+        for version in range(newest, self._looked_up_to, -1):
+            summary = read_summary(self._paths, version)
+            if summary is not None and summary.get("kind") == "import":
+                self._import = summary
+                break
+        self._looked_up_to = newest
+        return self._import
 
 
-@dataclass(frozen=True, slots=True)
-class _Warehouse(Collector):
-    view: View
-    paths: Paths
+class _Gauges(Collector):
+    def __init__(self, view: View, paths: Paths, last_import: dict[str, Any]) -> None:
+        self._view, self._paths, self._import = view, paths, last_import
 
     def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily(
-            "sigdir_warehouse_version", "The newest version; -1 before the first.", value=self.view.snapshot.version
+        build = GaugeMetricFamily("sigdir_build_info", "The program that answers.", labels=["version", "python"])
+        build.add_metric([package_version(), platform.python_version()], 1)
+        yield build
+        yield _gauge(
+            "sigdir_warehouse_version", "The newest version; -1 before the first.", self._view.snapshot.version
         )
+        yield from self._rows()
+        yield _gauge(
+            "sigdir_fold_lag_seconds", "Age of the oldest row that is not folded yet; 0 without one.", self._lag()
+        )
+        free = shutil.disk_usage(self._paths.root).free
+        yield _gauge("sigdir_disk_free_bytes", "Free bytes of the warehouse's file system.", free)
+        folded, pulled = last_fold(self._paths), last_pull(self._paths)
+        if folded is not None:
+            yield _gauge("sigdir_last_fold_timestamp_seconds", "When folding last succeeded, since 1970.", folded)
+        if pulled is not None:
+            lag = max(0.0, time.time() - pulled)
+            yield _gauge("sigdir_replica_lag_seconds", "Time since the copy was last as its store is.", lag)
+        yield from self._of_import()
+
+    def _rows(self) -> Iterator[Metric]:
         rows = GaugeMetricFamily("sigdir_rows", "Rows, with the staged ones.", labels=["collection"])
         staged = GaugeMetricFamily("sigdir_staged_rows", "Rows that are not folded yet.", labels=["collection"])
         for collection in COLLECTIONS:
-            rows.add_metric([collection], self.view.count(collection))
-            staged.add_metric([collection], sum(segment.rows for segment in _staged(self.view, collection)))
+            rows.add_metric([collection], self._view.count(collection))
+            staged.add_metric([collection], sum(segment.rows for segment in _staged(self._view, collection)))
         yield from (rows, staged)
-        yield GaugeMetricFamily(
-            "sigdir_fold_lag_seconds", "Age of the oldest row that is not folded yet; 0 without one.", value=self._lag()
-        )
-        folded = last_fold(self.paths)
-        if folded is not None:
-            name = "sigdir_last_fold_timestamp_seconds"
-            yield GaugeMetricFamily(name, "When folding last succeeded, in seconds since 1970.", value=folded)
+
+    def _of_import(self) -> Iterator[Metric]:
+        if not self._import:
+            return
+        at = self._import["committed_at"].timestamp()
+        yield _gauge("sigdir_last_import_timestamp_seconds", "When the newest import was committed, since 1970.", at)
+        found = GaugeMetricFamily("sigdir_last_import_candidates", "Its candidates.", labels=["outcome"])
+        for outcome in ("imported", "duplicate", "rejected"):
+            found.add_metric([outcome], self._import["totals"][outcome])
+        yield found
 
     def _lag(self) -> float:
         times = [
             int(segment.created_at[0])
             for collection in COLLECTIONS
-            for segment in _staged(self.view, collection)
+            for segment in _staged(self._view, collection)
             if segment.rows
         ]
         return max(0.0, time.time() - min(times) / 1e6) if times else 0.0
+
+
+def _gauge(name: str, about: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, about, value=value)
 
 
 def _staged(view: View, collection: Collection) -> list[Segment]:

@@ -6,7 +6,7 @@ import falcon
 
 from sigdir.serve.http.codings import packed
 from sigdir.serve.metrics.counts import Counts
-from sigdir.serve.metrics.exposition import CONTENT_TYPE, exposition
+from sigdir.serve.metrics.exposition import CONTENT_TYPE, WarehouseState
 from sigdir.warehouse.index.view import Reader
 from sigdir.warehouse.paths import Paths
 
@@ -15,11 +15,11 @@ class MetricsResource:
     """The counts of all workers, and the state of the warehouse, in Prometheus' text format."""
 
     def __init__(self, counts: Counts, reader: Reader, paths: Paths) -> None:
-        self._counts, self._reader, self._paths = counts, reader, paths
+        self._counts, self._reader, self._state = counts, reader, WarehouseState(paths)
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         resp.content_type = CONTENT_TYPE
         resp.set_header("Cache-Control", "no-store")
-        resp.data = packed(req, resp, exposition(self._counts, self._reader.current(), self._paths))
+        resp.data = packed(req, resp, self._state.exposition(self._counts, self._reader.current()))
 
     on_head = on_get

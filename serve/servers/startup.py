@@ -47,6 +47,7 @@ def open_app(settings: Settings) -> OpenedApp:
     settings = settings.as_the_medium_allows()
     reader = Reader(paths, _IndexProgress())
     counts = Counts()
+    counts.count_start()
     pages = page_cache(counts.count_cached)
     budget = BudgetProcess(settings)
     app = create_app(settings, reader, Writer(paths, reader), counts, pages, budget)

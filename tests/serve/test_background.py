@@ -102,7 +102,7 @@ def test_a_failure_is_logged_and_not_retried_at_once(paths: Paths, capfd: pytest
     data.write_bytes(damaged)
     renderer = BackgroundRenderer(paths)
     assert renderer.newest(1) is None
-    until(lambda: renderer.has_failed, "a failure")
+    until(lambda: renderer.has_failed and not is_rendering(), "a failure")
     assert renderer.newest(1) is None
     assert not is_rendering()
     logged = capfd.readouterr().err

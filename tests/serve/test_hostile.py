@@ -137,7 +137,11 @@ def assert_no_server_error(answer: Answer | None) -> None:
 
 @contextmanager
 def connected(port: int, data: bytes = b"") -> Iterator[socket.socket]:
-    with socket.create_connection((HOST, port), timeout=SAFETY_SECONDS) as connection:
+    """A connection on which this was sent. The kernel takes little of an answer that nobody reads."""
+    with socket.socket() as connection:
+        connection.settimeout(SAFETY_SECONDS)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        connection.connect((HOST, port))
         connection.sendall(data)
         yield connection
 

@@ -473,7 +473,7 @@ def _posted_between(server: Server, name: str, long: HTTPConnection, short: HTTP
         assert importing.result() == (201, {
             "num_processed": 10_000, "num_imported": 10_000, "num_duplicates": 0, "num_ignored": 0,
         })  # fmt: skip
-    edges = [found(server.port, f"{name}{number}(")[0]["id"] for number in (0, 19_999)]
+    edges = [found(server.port, f"{name}{number}(")[0]["id"] for number in (0, 9_999)]
     return any(edges[0] < id < edges[1] for id in ids)
 
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+import orjson
+import promql_parser
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from sigdir.serve.metrics.counts import OTHER
+from sigdir.serve.servers.start import is_served
 from sigdir.warehouse.fold_mark import mark_fold
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
+from tests.conftest import ROOT, import_files
 from tests.serve.support import (
+    HOST,
     LISTS,
     SIGNATURES_PATH,
     Server,
@@ -111,6 +119,7 @@ def test_the_counts_of_a_killed_worker_stay(server: Server) -> None:
     victim, other = server.workers()
     os.kill(victim, signal.SIGKILL)
     (newest,) = until(lambda: set(server.workers()) - {victim, other}, "the next worker")
+    until(lambda: is_served(HOST, server.port), "a worker that listens")  # the other one may not do so yet
     with answered_by(server, newest):
         assert get(server.port, LOOKUP).status == 200
         assert requests(scraped(server.port)) == requests(before) + 1
@@ -126,6 +135,55 @@ def test_the_pages_that_the_cache_had_are_counted(server: Server) -> None:
     hits, misses = (value(after, name, result=kind) - value(before, name, result=kind) for kind in ("hit", "miss"))
     assert hits + misses == 6
     assert 1 <= misses <= 2
+
+
+def test_what_became_of_posts_is_counted(server: Server) -> None:
+    """By route: stored, or the reason for which it was refused."""
+    before = scraped(server.port)
+    statuses = [post_text(server.port, text).status for text in ("outcome()", "outcome()", "f(uint7)")]
+    assert statuses == [201, 400, 400]
+    after = scraped(server.port)
+    for outcome in ("stored", "duplicate", "bad_width"):
+        row = {"route": SIGNATURES_PATH, "outcome": outcome}
+        assert value(after, "posts_total", **row) - value(before, "posts_total", **row) == 1
+
+
+def test_a_dashboard_has_what_it_needs(warehouse: Path) -> None:
+    """The program, the process, the disk, starts of workers, the newest import; the documents' expressions parse.
+
+    They name no other metrics than these.
+    """
+    lines = warehouse.parent / "lines.txt"
+    lines.write_text("f(uint256)\nf(uint)\nno good(\n")
+    began = time.time()
+    import_files([lines], warehouse)
+    with serving(warehouse, "--fold-every", "1", workers=1) as server:
+        assert post_text(server.port, "g()").status == 201
+        until(
+            lambda: ("sigdir_last_fold_timestamp_seconds", frozenset[tuple[str, str]]()) in scraped(server.port),
+            "a fold",
+        )
+        samples = scraped(server.port)
+        assert server.errors() == []
+    assert [value(samples, "last_import_candidates", outcome=one) for one in ("imported", "duplicate", "rejected")] == [
+        1,
+        1,
+        1,
+    ]
+    assert began - 1 <= value(samples, "last_import_timestamp_seconds") <= time.time()
+    assert value(samples, "worker_starts_total") == 1
+    assert 0 < value(samples, "disk_free_bytes") <= shutil.disk_usage(warehouse).total
+    names = {name for name, _ in samples}
+    assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "sigdir_build_info"} <= names
+    folder = ROOT / "docs" / "operations"
+    rules = yaml.safe_load((folder / "alerts.yaml").read_text())["groups"][0]["rules"]
+    panels = orjson.loads((folder / "dashboard.json").read_bytes())["panels"]
+    expressions = [rule["expr"] for rule in rules] + [one["expr"] for panel in panels for one in panel["targets"]]
+    assert (len(rules), len({panel["id"] for panel in panels})) == (5, len(panels))
+    for expression in expressions:
+        promql_parser.parse(expression)
+    named = {name for one in expressions for name in re.findall(r"\b(?:sigdir|process)_\w+", one)}
+    assert named - names == {"sigdir_replica_lag_seconds"}  # of a replica alone
 
 
 def test_the_state_of_the_warehouse_is_shown(warehouse: Path) -> None:
