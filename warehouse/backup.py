@@ -38,7 +38,7 @@ from sigdir.warehouse.log.evidence import manifest_of_entry
 from sigdir.warehouse.paths import Paths, existing, mirror_spool
 from sigdir.warehouse.places import Folder, put_suppressed, store_of
 from sigdir.warehouse.snapshot import Snapshot, read_snapshot
-from sigdir.warehouse.staging.backup import is_as_backed_up, replace_by, settle
+from sigdir.warehouse.staging.backup import drop_published_rows, is_as_backed_up, replace_by
 from sigdir.warehouse.staging.reader import open_read_only
 from sigdir.warehouse.staging.writer import Staging
 from sigdir.warehouse.stores import ObjectExists, Store, open_store
@@ -198,7 +198,7 @@ def _back_up(source: Paths, target: Folder, scratch: Path, staging: Staging, pro
     held = -1 if target.is_unfinished else _held_version(source, target, snapshot.version)
     if not target.is_unfinished and not is_as_backed_up(copy.staging):
         raise UnreadableWarehouse(f"{copy.root} was written to since it was a backup: it has rows of its own")
-    report = TransferReport(staged=settle(staged, snapshot.high_water))
+    report = TransferReport(staged=drop_published_rows(staged, snapshot.high_water))
     if source.suppressed.exists():  # first: a copy that opens hides what its source hides
         write_file(copy.suppressed, source.suppressed.read_bytes())
     else:

@@ -44,7 +44,7 @@ from sigdir.warehouse import failpoints
 from sigdir.warehouse.batch import Staged
 from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.files import make_folder, sync, uninterrupted
-from sigdir.warehouse.index.prebuild import build_indexes, build_ranks
+from sigdir.warehouse.index.prebuild import build_indexes, build_summaries
 from sigdir.warehouse.log.actions import DataFile
 from sigdir.warehouse.log.checkpoint import write_checkpoint
 from sigdir.warehouse.log.commit import data_file, first_entry, version_entry
@@ -156,7 +156,7 @@ class Commit:
         added = [data_file(file) for file in content.added()]
         build_indexes(paths, added, content.threads)
         kept = content.base.files_without(content.replaced())
-        build_ranks(paths, [*kept, *added], self._manifest, content.threads)
+        build_summaries(paths, [*kept, *added], self._manifest, content.threads)
 
     def _commit(self) -> NotedEntry:
         rounds = 0

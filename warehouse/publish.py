@@ -272,7 +272,7 @@ class _NewRows(VersionContent):
     def remove_late(self, late: Staged) -> ManifestFile | None:
         """The POSTed rows keep their texts, and the batch's sightings of the texts get their ids."""
         self.files.remove_texts(late)
-        self.evidence.take_over(late)
+        self.evidence.add_late_rows(late)
         self.checked |= {collection: rows[-1].id for collection, rows in late.items()}
         return self.evidence.write_manifest() or self.base.manifest
 

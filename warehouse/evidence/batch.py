@@ -127,13 +127,13 @@ class EvidenceFiles:
             self._write_posted(collection, [row.id for row in rows], posted)
         self._sync()
 
-    def take_over(self, late: Staged) -> None:
+    def add_late_rows(self, late: Staged) -> None:
         """Give the sightings of late POSTs' texts the POSTs' ids, and write the files that have them again."""
         for collection, rows in late.items():
             said = self._said.get(collection)
             if said is None:
                 continue
-            numbers = said.take_over(rows)
+            numbers = said.add_late_rows(rows)
             for part in self._parts[collection]:
                 if said.has_row_of(part, numbers):
                     old = self._written[collection, part.number].file
@@ -357,7 +357,7 @@ class _CollectionSightings:
     def sightings(self, batch: int) -> BatchSightings | None:
         return self._spill.sightings_of(batch)
 
-    def take_over(self, rows: list[StagedRow]) -> Ids:
+    def add_late_rows(self, rows: list[StagedRow]) -> Ids:
         """Note the ids of POSTs that took texts of the batch; returns the numbers of the rows with these texts."""
         found = [self._spill.rows_with([row.digest]) for row in rows]
         ids = [np.full(len(numbers), row.id, np.int64) for numbers, row in zip(found, rows, strict=True)]

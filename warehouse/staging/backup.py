@@ -16,7 +16,7 @@ from sigdir.warehouse.staging.transaction import Transaction
 from sigdir.warehouse.staging.writer import copy_database
 
 
-def settle(path: Path, high_water: Mapping[Collection, HighWaterMark]) -> int:
+def drop_published_rows(path: Path, high_water: Mapping[Collection, HighWaterMark]) -> int:
     """Make a copied staging file fit the snapshot of a backup; returns how many rows it still has.
 
     The sequences are recorded a second time: a difference later shows that the copy was written to.
