@@ -6,6 +6,7 @@ import platform
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
@@ -15,10 +16,11 @@ from prometheus_client.registry import Collector
 from sigdir.serve.metrics.counts import Counts
 from sigdir.serve.openapi import package_version
 from sigdir.signatures.collections import COLLECTIONS, Collection
+from sigdir.warehouse.errors import UnreadableWarehouse
 from sigdir.warehouse.fold_mark import last_fold, last_pull
 from sigdir.warehouse.index.segment import Segment
 from sigdir.warehouse.index.view import View
-from sigdir.warehouse.log.entry import read_summary
+from sigdir.warehouse.log.history import newest_import
 from sigdir.warehouse.paths import Paths
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -40,13 +42,13 @@ class WarehouseState:
         return generate_latest(counts.of_all_processes()) + generate_latest(state)
 
     def _last_import(self, newest: int) -> dict[str, Any]:
-        """The summary of the newest import, empty before the first. An entry of the log is read once."""
-        for version in range(newest, self._looked_up_to, -1):
-            summary = read_summary(self._paths, version)
-            if summary is not None and summary.get("kind") == "import":
-                self._import = summary
-                break
-        self._looked_up_to = newest
+        """The summary of the newest import, empty before the first. An entry of the log is read once.
+
+        Where the log cannot be read, it is that of the last scrape.
+        """
+        with suppress(UnreadableWarehouse):
+            self._import = newest_import(self._paths, newest, self._looked_up_to) or self._import
+            self._looked_up_to = newest
         return self._import
 
 
@@ -65,8 +67,9 @@ class _Gauges(Collector):
         yield _gauge(
             "sigdir_fold_lag_seconds", "Age of the oldest row that is not folded yet; 0 without one.", self._lag()
         )
-        free = shutil.disk_usage(self._paths.root).free
-        yield _gauge("sigdir_disk_free_bytes", "Free bytes of the warehouse's file system.", free)
+        with suppress(FileNotFoundError):  # the folder was moved away: /readyz says so
+            free = shutil.disk_usage(self._paths.root).free
+            yield _gauge("sigdir_disk_free_bytes", "Free bytes of the warehouse's file system.", free)
         folded, pulled = last_fold(self._paths), last_pull(self._paths)
         if folded is not None:
             yield _gauge("sigdir_last_fold_timestamp_seconds", "When folding last succeeded, since 1970.", folded)

@@ -33,7 +33,7 @@ class AnswerRecorder:
     def process_response(self, req: falcon.Request, resp: falcon.Response, resource: Any, req_succeeded: bool) -> None:
         now = time.perf_counter()
         if req.method == "POST" and getattr(resource, "stores", False):
-            self._counts.count_post(req.env.get(ROUTE, OTHER), self._outcome(resp))
+            self._counts.count_post(req.env.get(ROUTE, OTHER), _outcome(resp))
         end = partial(self._record, req, resp.status_code, now - getattr(req.context, "began", now))
         if req.method == "HEAD" or resp.status_code in _WITHOUT_BODY:
             end(0)
@@ -44,15 +44,16 @@ class AnswerRecorder:
         else:
             resp.stream = CountedParts(resp.stream, end)
 
-    @staticmethod
-    def _outcome(resp: falcon.Response) -> str:
-        reason = resp.get_header("Reject-Reason")
-        return str(reason or ("stored" if resp.status_code < 300 else resp.status_code))
-
     def _record(self, req: falcon.Request, status: int, seconds: float, size: int) -> None:
         self._counts.count_request(req.method, req.env.get(ROUTE, OTHER), status, seconds, size)
         if self._log:
             _write_line(req, status, seconds, size)
+
+
+def _outcome(resp: falcon.Response) -> str:
+    """What became of a POST. A form is answered by a redirect to the page of what it stored."""
+    reason = resp.get_header("Reject-Reason")
+    return str(reason or ("stored" if resp.status_code < 400 else resp.status_code))
 
 
 def _write_line(req: falcon.Request, status: int, seconds: float, size: int) -> None:

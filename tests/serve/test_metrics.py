@@ -10,15 +10,19 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from urllib.parse import urlencode
 
 import orjson
 import promql_parser
 import pytest
 import yaml
+from falcon.testing import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from sigdir.serve.app import create_app
 from sigdir.serve.metrics.counts import OTHER
 from sigdir.serve.servers.start import is_served
+from sigdir.serve.settings import Settings
 from sigdir.warehouse.fold_mark import mark_fold
 from sigdir.warehouse.paths import Paths
 from sigdir.warehouse.publish import fold
@@ -31,7 +35,9 @@ from tests.serve.support import (
     by,
     get,
     only,
+    opened,
     post_text,
+    request,
     selector,
     serving,
     until,
@@ -184,6 +190,33 @@ def test_a_dashboard_has_what_it_needs(warehouse: Path) -> None:
         promql_parser.parse(expression)
     named = {name for one in expressions for name in re.findall(r"\b(?:sigdir|process)_\w+", one)}
     assert named - names == {"sigdir_replica_lag_seconds"}  # of a replica alone
+
+
+def test_a_damaged_log_ends_no_scrape(tmp_path: Path) -> None:
+    """The newest import is left out; the rest is there."""
+    (tmp_path / "lines.txt").write_text("f(uint256)\n")
+    import_files([tmp_path / "lines.txt"], tmp_path / "warehouse")
+    with opened(tmp_path / "warehouse") as storage:
+        client = TestClient(create_app(Settings(tmp_path / "warehouse"), *storage))
+        entry = Paths(tmp_path / "warehouse").log_entry(1)
+        whole = entry.read_bytes()
+        entry.write_bytes(whole.replace(b"import", b"imp0rt"))
+        damaged = client.simulate_get(METRICS)
+        entry.write_bytes(whole)
+        mended = client.simulate_get(METRICS)
+    assert (damaged.status_code, mended.status_code) == (200, 200)
+    assert "sigdir_rows" in damaged.text
+    assert ["sigdir_last_import_candidates" in answer.text for answer in (damaged, mended)] == [False, True]
+
+
+def test_a_form_that_stored_counts_as_stored(server: Server) -> None:
+    """It is answered by a redirect."""
+    before = scraped(server.port)
+    body = urlencode({"texts": "function formed()"}).encode()
+    answer = request(server.port, "POST", "/submit/store/", body, {"Content-Type": "application/x-www-form-urlencoded"})
+    assert answer.status == 303
+    row = {"route": "/submit/store/", "outcome": "stored"}
+    assert value(scraped(server.port), "posts_total", **row) - value(before, "posts_total", **row) == 1
 
 
 def test_the_state_of_the_warehouse_is_shown(warehouse: Path) -> None:

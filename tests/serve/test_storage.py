@@ -287,6 +287,7 @@ def test_a_warehouse_that_is_moved_away_is_not_made_again(tmp_path: Path) -> Non
         assert found(server.port, "before") != []
         assert post_text(server.port, "meanwhile()").status == 503
         assert get(server.port, "/statistics/").status < 500
+        assert get(server.port, "/metrics").status == 200
         os.kill(worker, signal.SIGKILL)
         until(
             lambda: "no such folder, so no warehouse to read" in server.stderr().partition("ended with")[2],

@@ -29,11 +29,20 @@ def history(paths: Paths, version: int | None = None, newest: int | None = None)
 def last_import(paths: Paths) -> int:
     """The number of the newest import, 0 for none. Reads the log from its end up to that import."""
     newest = existing_version(paths)
-    for number in range(newest, -1, -1) if newest is not None else ():
+    summary = newest_import(paths, newest) if newest is not None else None
+    return int(summary["import"]) if summary is not None else 0
+
+
+def newest_import(paths: Paths, newest: int, after: int = -1) -> dict[str, Any] | None:
+    """The summary of the newest import among the versions above ``after`` up to ``newest``; None if it is not there.
+
+    Reads the log from its end. Raises UnreadableWarehouse.
+    """
+    for number in range(newest, after, -1):
         summary = read_summary(paths, number)
         if summary is not None and "import" in summary:
-            return int(summary["import"])
-    return 0
+            return summary
+    return None
 
 
 class Summaries:
