@@ -11,18 +11,19 @@ and the clashes are a query over its sightings.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from sigdir.pipeline.inputs import find
 from sigdir.pipeline.progress import Reporter
 from sigdir.pipeline.report import ImportReport
 from sigdir.pipeline.run import Options, run_import
 from sigdir.warehouse import Warehouse
+from sigdir.warehouse.paths import Paths
+from sigdir.warehouse.staging.writer import make_warehouse
 
 TEXTS, PARTS = "two texts", "two parts"
 
@@ -54,9 +55,6 @@ class Clash:
     def texts(self) -> list[str]:
         return sorted({one.text for one in self.declared})
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def find_clashes(paths: Sequence[str], together: bool, progress: Reporter) -> tuple[list[Clash], ImportReport]:
     """The clashes in the inputs of these paths, by selector, and what was read.
@@ -69,8 +67,10 @@ def find_clashes(paths: Sequence[str], together: bool, progress: Reporter) -> tu
         source.below = source.label = source.name  # two files of one name are two contracts
     with TemporaryDirectory(prefix="sigdir-clashes-") as folder:
         warehouse = Path(folder) / "warehouse"
+        make_warehouse(Paths(warehouse))  # an import would say that it made one
         report = run_import(Options(list(paths), warehouse), progress, sources=sources)
-        rows = Warehouse(warehouse).sql(_DECLARED).rows()
+        with Warehouse(warehouse) as opened:
+            rows = opened.sql(_DECLARED).rows()
     found = []
     for selector, group in groupby(rows, key=itemgetter(0)):
         clash = _clash(selector, [Declared(*row[1:]) for row in group], together)

@@ -1,7 +1,7 @@
 """Content codings: which one a client gets by its Accept-Encoding (RFC 9110, 12.5.3), and packing a body in it.
 
-zstd comes first where a client takes both: it is faster and smaller. ``docs/decisions/serving.md`` has the figures, and why
-there is no brotli. Clients keep a window of at most 8 MiB (RFC 9659); level 1 needs 512 KiB.
+zstd comes first where a client takes both: it is faster and smaller. ``docs/decisions/serving.md`` has the figures,
+and why there is no brotli. Clients keep a window of at most 8 MiB (RFC 9659); level 1 needs 512 KiB.
 """
 
 from __future__ import annotations

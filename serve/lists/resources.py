@@ -142,7 +142,7 @@ class ListResource:
         fields = bodies.fields_of(req, self._settings.max_body)
         new, row = self._store(bodies.text_field(fields, "text_signature"))
         resp.status = falcon.HTTP_201
-        rival = rival_of(self._reader.current(), self._collection, new.hash, new.text)
+        rival = rival_of(self._reader.held(), self._collection, new.hash, new.text)
         if 0 < len(rival) <= _MAX_RIVAL_CHARACTERS:
             resp.set_header("Clashes-With", rival)
         answer(req, resp, render_record(row.id, row.created_at, new.text, new.hash))

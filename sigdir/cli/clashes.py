@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 
 import click
 
@@ -15,8 +16,6 @@ from sigdir.pipeline.clashes import PARTS, Clash, Declared, find_clashes
 from sigdir.pipeline.report import ImportReport
 from sigdir.signatures.plural import counted
 
-FOUND_STATUS = 1
-
 
 @click.command(cls=Command)
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
@@ -27,7 +26,7 @@ FOUND_STATUS = 1
 )  # fmt: skip
 @click.option("--github", is_flag=True, help="Print each clash as an annotation that GitHub shows at the file.")
 @json_option()
-@quiet_option("Print the clashes, not how many selectors were compared.")
+@quiet_option("Show no progress and no summary, only the clashes and what cannot be read.")
 def clashes(paths: tuple[str, ...], together: bool, github: bool, as_json: bool, quiet: bool) -> None:
     """Find selectors that two texts share, in ABIs, artifacts, sources and lists.
 
@@ -43,14 +42,13 @@ def clashes(paths: tuple[str, ...], together: bool, github: bool, as_json: bool,
       sigdir clashes Proxy.sol Vault.sol --together
       sigdir clashes src/ --github
     """
-    with reporter(quiet=True) as progress:
+    with reporter(quiet) as progress:
         found, report = find_clashes(paths, together, progress)
     for line in unread_lines(report):
         write_line(line)
     if as_json:
-        write_json(
-            {"clashes": [clash.to_dict() for clash in found], "read": report.totals(), "faults": _faults(report)}
-        )
+        faults = [asdict(fault) for fault in report.faults]
+        write_json({"clashes": [asdict(clash) for clash in found], "read": report.totals(), "faults": faults})
     else:
         for clash in found:
             click.echo(_annotation(clash) if github else _line(clash))
@@ -58,11 +56,7 @@ def clashes(paths: tuple[str, ...], together: bool, github: bool, as_json: bool,
             write_line(_summary(found, report))
     if report.faults:
         sys.exit(2)
-    sys.exit(FOUND_STATUS if found else 0)
-
-
-def _faults(report: ImportReport) -> list[dict[str, str]]:
-    return [{"path": fault.path, "reason": fault.reason} for fault in report.faults]
+    sys.exit(1 if found else 0)
 
 
 def _line(clash: Clash) -> str:
