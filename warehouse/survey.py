@@ -129,6 +129,7 @@ class _KeptEvidence:
 
 
 def waste(paths: Paths, snapshot: Snapshot, survey: Survey) -> Iterator[tuple[Kind, Path]]:
+    """What a folder has and nothing needs, with its kind. The caller holds the lock of publishers."""
     for collection in COLLECTIONS:
         for file in paths.partition(collection).glob("*.parquet"):
             if file not in survey.kept and (file in survey.replaced or _is_older(file, survey.orphans_before)):

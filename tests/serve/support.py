@@ -314,6 +314,19 @@ def only(server: Server, worker: int) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
+@contextmanager
+def pinned(server: Server, worker: int) -> Iterator[HTTPConnection]:
+    """A connection that this worker has taken and keeps."""
+    connection = HTTPConnection(HOST, server.port, timeout=SAFETY_SECONDS)
+    try:
+        with only(server, worker):
+            connection.request("GET", "/healthz")
+            connection.getresponse().read()
+        yield connection
+    finally:
+        connection.close()
+
+
 # An application without a server.
 
 

@@ -25,6 +25,7 @@ from tests.serve.support import (
     children_of,
     multipart,
     opened,
+    pinned,
     post,
     selector,
     serving,
@@ -211,6 +212,10 @@ def test_a_worker_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
     with serving(tmp_path / "warehouse", "--silent-seconds", "3") as server:
         first, second = server.workers()
         until(lambda: all(map(children_of, (first, second))), "both to have loaded")
+        # A worker that has told the supervisor nothing yet has ten minutes. It has before its loop runs again.
+        with pinned(server, first) as connection:
+            connection.request("GET", "/healthz")
+            connection.getresponse().read()
         os.kill(first, signal.SIGSTOP)
 
         def replaced() -> list[int] | None:

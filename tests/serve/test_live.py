@@ -55,6 +55,7 @@ from tests.serve.support import (
     get,
     local,
     only,
+    pinned,
     post_text,
     serving,
     until,
@@ -437,19 +438,6 @@ def _is_locked_out(server: Server) -> bool:
     """Whether a process waits for a file lock that another holds."""
     waiting = (line.split() for line in Path("/proc/locks").read_text().splitlines() if "->" in line)
     return bool({fields[5] for fields in waiting} & {str(pid) for pid in server.workers()})
-
-
-@contextmanager
-def pinned(server: Server, worker: int) -> Iterator[HTTPConnection]:
-    """A connection that this worker has taken and keeps."""
-    connection = HTTPConnection(HOST, server.port, timeout=SAFETY_SECONDS)
-    try:
-        with only(server, worker):
-            connection.request("GET", "/healthz")
-            connection.getresponse().read()
-        yield connection
-    finally:
-        connection.close()
 
 
 def test_an_import_over_http_lets_posts_through(server: Server) -> None:

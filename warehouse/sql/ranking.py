@@ -61,8 +61,8 @@ class Ranking:
         rows = self._rows(_TEXTS.format(collection.view_name), hashes)
         ids = np.array([id for _, id, _ in rows], np.int64)
         counts, declarations = self._readers[collection].of(ids, are_scattered=True)
-        said = zip(map(Counts._make, counts.tolist()), declarations.to_pylist(), strict=True)
-        texts = [(hash, _summary(id, text, *each)) for (hash, id, text), each in zip(rows, said, strict=True)]
+        summed = zip(map(Counts._make, counts.tolist()), declarations.to_pylist(), strict=True)
+        texts = [(hash, _summary(id, text, *each)) for (hash, id, text), each in zip(rows, summed, strict=True)]
         names = {text.name for _, text in texts if made_up_part(text.name)}
         shared = (
             {name for (name,) in self._rows(_SHARED.format(collection.view_name), sorted(names))} if names else set()
